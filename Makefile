@@ -1,4 +1,4 @@
-# Everything happens in .venv, which the first target that needs it makes. Needed: make and Python 3.11 or later.
+# Everything runs in .venv, which the first target creates. Requires make and Python 3.11 or later.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,40 +11,40 @@ CODE := $(wildcard src tests benchmarks fuzz conftest.py)
 help: ## Show this list.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
 
-demo: $(READY) ## Run the main job; ARGS='--input FILE' gives it your data.
+demo: $(READY) ## Run the demo; ARGS='--input FILE' uses your data.
 	@$(BIN)/bowstring demo $(ARGS)
 
-test: $(READY) ## Run the tests; ARGS='-m "not spark"' leaves the slow ones out.
+test: $(READY) ## Run the tests; ARGS='-m "not spark"' skips the slow ones.
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
-check: $(READY) ## Format, lint, strict types, then tests and documentation.
+check: $(READY) ## Check format, lint and types; run tests and documentation.
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy $(CODE)
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-format: $(READY) ## Rewrite the sources in the house's format.
+format: $(READY) ## Format the sources and fix lint errors.
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
-bench: $(READY) ## Measure against the peers; ARGS=--help says more.
+bench: $(READY) ## Compare with the peers; ARGS=--help lists the options.
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-fuzz: $(READY) ## Give hostile input to the readers until interrupted; ARGS='--time 600' ends.
+fuzz: $(READY) ## Fuzz the readers until interrupted; ARGS='--time 600' limits the seconds.
 	@$(BIN)/python -m fuzz $(ARGS)
 
-venv: $(READY) ## Only make .venv.
+venv: $(READY) ## Create .venv.
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "Bowstring needs Python 3.11 or later: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || \
-	    { echo "This Python cannot make virtual environments (on Debian: apt install python3-venv)." >&2; exit 1; }
-	@echo "Installing into $(VENV): once, some minutes (PySpark alone is about 450 MB) ..." >&2
+	    { echo "This Python can't create virtual environments (on Debian: apt install python3-venv)." >&2; exit 1; }
+	@echo "Installing into $(VENV): this takes a minute or two (PySpark is about 450 MB) ..." >&2
 	@if [ -t 1 ]; then quiet=; else quiet=-q; fi; \
 	    $(BIN)/python -m pip install $$quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-clean: ## Remove .venv and whatever tools left behind.
+clean: ## Remove .venv and generated files.
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist spark-warehouse metastore_db derby.log
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Runs the Python blocks of README.md and docs/ as tests: each page in an empty folder, with a namespace of its own."""
+"""Runs the Python blocks of README.md and docs/ as tests: each page in an empty folder, with a separate namespace."""
 
 from __future__ import annotations
 

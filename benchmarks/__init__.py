@@ -1,1 +1,1 @@
-"""Bowstring against its peers, side by side in one run: `python -m benchmarks --help`."""
+"""Benchmarks of Bowstring and its peers, interleaved in one run: `python -m benchmarks --help`."""

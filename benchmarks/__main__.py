@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: run the groups, show the table, write the JSON."""
+"""`python -m benchmarks`: run groups of benchmarks, print the table, save the JSON."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import shutil
 import tempfile
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from benchmarks import machine, report
-from benchmarks.timing import Effort, Outcome
+from benchmarks.machine import describe_machine, load_average
+from benchmarks.measure import Measurement, Settings
+from benchmarks.report import print_report, save_json
 
-GROUPS = {
+_MODULES = {
     "reading": "reading",
     "remote": "remote",
     "writing": "writing",
@@ -26,65 +28,65 @@ GROUPS = {
     "equality": "equality",
     "conversion": "conversion",
     "access": "access",
-    "verbs": "verbs",
+    "compute": "compute",
     "files": "files",
-    "import": "importing",
+    "import": "imports",
     "transfer": "transfer",
     "publish": "publish",
 }
-RESULTS = Path(__file__).resolve().parent / "results"
-_NEEDED_BYTES = 6 << 30
+_RESULTS = Path(__file__).resolve().parent / "results"
+_REQUIRED_BYTES = 6 << 30
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("names", nargs=-1, type=click.Choice(list(GROUPS)), metavar="[NAME]...")
-@click.option("--quick", is_flag=True, help="Small data and few rounds: does everything run?")
-@click.option("--repeat", type=click.IntRange(min=1), default=7, show_default=True, help="Rounds of every line.")
-@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), help="Where files are made.")
-def main(names: Sequence[str], quick: bool, repeat: int, folder: Path | None) -> None:
-    """Measure Bowstring against its peers, side by side in one run.
+@click.argument("groups", nargs=-1, type=click.Choice(list(_MODULES)), metavar="[GROUP]...")
+@click.option("--quick", is_flag=True, help="Use small data and few rounds, to check that everything runs.")
+@click.option("--repeat", type=click.IntRange(min=1), default=7, show_default=True, help="Rounds of each measurement.")
+@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), help="Folder for temporary files.")
+def main(groups: Sequence[str], quick: bool, repeat: int, folder: Path | None) -> None:
+    """Measure Bowstring and its peers, interleaved in one run.
 
-    NAMEs are reading, remote, writing, compression, validation, equality, conversion, access, verbs, files, import,
-    transfer, publish; all of them by default. Ends with 0 even where a bound is missed, but says so.
+    GROUPs are reading, remote, writing, compression, validation, equality, conversion, access, compute, files, import,
+    transfer and publish; all of them by default. The exit code is 0 even if a bound is missed.
     """
     console = Console(width=None if os.isatty(1) else 160)
-    facts = machine.facts()
-    effort = Effort(2 if quick else repeat, 0.0 if quick else 1.5, quick=quick)
-    outcomes: list[Outcome] = []
-    with tempfile.TemporaryDirectory(prefix="bowstring-bench-", dir=folder or _folder()) as place:
-        facts["files in"] = str(Path(place).parent)
-        for name in names or GROUPS:
-            outcomes += _group(name, Path(place), effort, console)
-    facts["load average after"] = machine.load()
-    report.show(outcomes, facts, console)
-    path = report.save(outcomes, facts, RESULTS)
-    console.print(f"[dim]every time of every round: {path}[/dim]", soft_wrap=True)
+    machine = describe_machine()
+    settings = Settings(2 if quick else repeat, 0.0 if quick else 1.5, is_quick=quick)
+    measurements: list[Measurement] = []
+    with tempfile.TemporaryDirectory(prefix="bowstring-bench-", dir=folder or _default_folder()) as temporary:
+        machine["files in"] = str(Path(temporary).parent)
+        for group in groups or _MODULES:
+            measurements += _run_group(group, Path(temporary), settings, console)
+    machine["load average after"] = load_average()
+    print_report(measurements, machine, console)
+    path = save_json(measurements, machine, _RESULTS)
+    console.print(f"[dim]all times: {path}[/dim]", soft_wrap=True)
     if quick:
-        console.print("[dim]--quick: small data, so the ratios say little[/dim]")
+        console.print("[dim]--quick uses small data: the ratios mean little[/dim]")
 
 
-def _group(name: str, folder: Path, effort: Effort, console: Console) -> list[Outcome]:
-    """The outcomes of one group; one that breaks is shown, and counts as missed."""
-    outcomes: list[Outcome] = []
+def _run_group(group: str, folder: Path, settings: Settings, console: Console) -> list[Measurement]:
+    """The measurements of a group. An exception is printed and counts as a missed bound."""
+    measurements: list[Measurement] = []
     try:
-        module = import_module(f"benchmarks.{GROUPS[name]}")
+        module = import_module(f"benchmarks.{_MODULES[group]}")
         gc.collect()
         gc.freeze()
-        with console.status(f"{name} ...") as status:
-            for outcome in module.run(folder, effort):
-                outcomes.append(outcome)
-                status.update(f"{name}: {outcome.line}: {outcome.value:.2g}")
-    except Exception:  # noqa: BLE001 - the other groups are worth running
-        console.print(f"[bold red]{name} broke:[/bold red]")
+        with console.status(f"{group} ...") as status:
+            for measurement in module.run(folder, settings):
+                measurements.append(replace(measurement, group=group))
+                status.update(f"{group}: {measurement.line}: {measurement.value:.2g}")
+    except Exception:  # noqa: BLE001 - the other groups still run
+        console.print(f"[bold red]{group} failed:[/bold red]")
         console.print(traceback.format_exc(), markup=False, highlight=False)
-        outcomes.append(Outcome(name, "broke, see above", float("inf"), 0.0))
-    return outcomes
+        measurements.append(Measurement("failed, see above", float("inf"), 0.0, group=group))
+    return measurements
 
 
-def _folder() -> str:
-    """Memory where there is enough of it, so that no disk blurs the times; else the folder for temporary files."""
+def _default_folder() -> str:
+    """A folder in memory if there is enough, so that no disk affects the times; else the folder for temporary files."""
     memory = "/dev/shm"
-    if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= _NEEDED_BYTES:
+    if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= _REQUIRED_BYTES:
         return memory
     return tempfile.gettempdir()
 

@@ -1,12 +1,8 @@
-"""Equality of arrays that are equal, at different addresses. The peer is pyarrow's `equals`.
-
-Before the clock starts, both say that the arrays are equal, and that they are not with the last value changed.
-"""
+"""Compare equal arrays at different addresses. The peer is pyarrow's `equals`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,80 +11,48 @@ import numpy as np
 import pyarrow as pa
 
 import bowstring
-from benchmarks import data
-from benchmarks.timing import Contender, Effort, Outcome, compare, timed
+from benchmarks import datasets
+from benchmarks.measure import Measurement, Settings, compare_calls
 
-GROUP = "equality"
 _ROWS = 10_000_000
-_COLUMNS, _BATCHES, _BATCH_ROWS = 20, 10, 10_000
+_BOUND = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Values to compare, and the bound for it."""
-
-    name: str
-    dtype: type[Any] | None
-    bound: float | None
-    has_nulls: bool = False
-    rows: int = _ROWS
-
-    def make(self, rows: int, under_nulls: int) -> Any:
-        """So many of them, as a pyarrow array; always the same, never at the same address."""
-        random = np.random.default_rng(2028)
-        if self.dtype is None:
-            strings = data.ascii_strings(random, rows)
-            return data.with_nulls(random, strings) if self.has_nulls else strings
-        values = random.integers(-1_000_000, 1_000_000, rows).astype(self.dtype)
-        if not self.has_nulls:
-            return pa.array(values)
-        valid = random.random(rows) >= data.NULL_SHARE
-        values[~valid] = under_nulls
-        buffers = [np.packbits(valid, bitorder="little"), values]
-        return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), rows, list(map(pa.py_buffer, buffers)))
+def run(_folder: Path, settings: Settings) -> Iterator[Measurement]:
+    """Measure integers, floats with nulls, and strings."""
+    rows, string_rows = settings.rows(_ROWS), settings.rows(_ROWS // 5)
+    pairs = {
+        f"{rows:,} int64": (_integers(rows), _integers(rows)),
+        f"{rows:,} float64 with nulls": (_nullable_floats(rows, 1.0), _nullable_floats(rows, 2.0)),
+        f"{string_rows:,} strings": (_strings(string_rows), _strings(string_rows)),
+    }
+    for line, (pa_left, pa_right) in pairs.items():
+        left, right = bowstring.array(pa_left), bowstring.array(pa_right)
+        other = bowstring.array(_with_other_last_value(pa_right))
+        assert left.equals(right), f"{line}: equal arrays compare as different"
+        assert pa_left.equals(pa_right), f"{line}: equal arrays compare as different in pyarrow"
+        assert not left.equals(other), f"{line}: different arrays compare as equal"
+        yield compare_calls(line, _BOUND, partial(left.equals, right), partial(pa_left.equals, pa_right), settings)
 
 
-SHAPES = (
-    Shape("int64", np.int64, 0.8),
-    Shape("float64", np.float64, 0.8),
-    Shape("int32", np.int32, 0.8),
-    Shape("int64 with nulls", np.int64, 0.8, has_nulls=True),
-    Shape("float64 with nulls", np.float64, 0.8, has_nulls=True),
-    Shape("strings", None, None, rows=_ROWS // 5),
-    Shape("strings with nulls", None, None, has_nulls=True, rows=_ROWS // 5),
-)
+def _with_other_last_value(array: Any) -> Any:
+    last = pa.array([None], array.type) if array[-1].is_valid else array.drop_null().slice(0, 1)
+    return pa.concat_arrays([array.slice(0, len(array) - 1), last])
 
 
-def run(_folder: Path, effort: Effort) -> Iterator[Outcome]:
-    """Measure each kind of values, then a table."""
-    for shape in SHAPES:
-        rows = effort.rows(shape.rows)
-        theirs, others = shape.make(rows, 1), shape.make(rows, 2)
-        ours, mine = bowstring.array(theirs), bowstring.array(others)
-        changed = pa.concat_arrays([others.slice(0, rows - 1), pa.array([None], others.type)])
-        for left, right, other in ((theirs, others, changed), (ours, mine, bowstring.array(changed))):
-            assert left.equals(right), f"{shape.name}: not equal"
-            assert not left.equals(other), f"{shape.name}: equal to others"
-        yield _compared(f"{rows:,} {shape.name}", shape.bound, (ours, mine), (theirs, others), effort)
-    theirs, others = (_table(effort.rows(_BATCH_ROWS)) for _ in range(2))
-    left_table, right_table = bowstring.table(theirs), bowstring.table(others)
-    assert left_table.equals(right_table)
-    assert not left_table.equals(bowstring.table(others.slice(1)))
-    line = f"a table of {_COLUMNS} columns × {_BATCHES} batches of {effort.rows(_BATCH_ROWS):,} numbers"
-    yield _compared(line, None, (left_table, right_table), (theirs, others), effort)
+def _integers(rows: int) -> Any:
+    return datasets.integers(np.random.default_rng(2028), rows)
 
 
-def _table(rows: int) -> Any:
+def _strings(rows: int) -> Any:
+    return datasets.ascii_strings(np.random.default_rng(2028), rows)
+
+
+def _nullable_floats(rows: int, value_at_nulls: float) -> Any:
+    """A float64 array with nulls; `value_at_nulls` is in the null slots of the values buffer."""
     random = np.random.default_rng(2028)
-    return pa.Table.from_batches([data.numbers(random, rows, _COLUMNS) for _ in range(_BATCHES)])
-
-
-def _compared(line: str, bound: float | None, ours: Any, theirs: Any, effort: Effort) -> Outcome:
-    """The time for two equal things of ours, and of theirs."""
-    return compare(
-        (GROUP, line),
-        bound,
-        Contender("bowstring", timed(partial(ours[0].equals, ours[1]))),
-        [Contender("pyarrow", timed(partial(theirs[0].equals, theirs[1])))],
-        effort,
-    )
+    values = random.random(rows)
+    is_valid = random.random(rows) >= datasets.NULL_FRACTION
+    values[~is_valid] = value_at_nulls
+    buffers = [pa.py_buffer(np.packbits(is_valid, bitorder="little")), pa.py_buffer(values)]
+    return pa.Array.from_buffers(pa.float64(), rows, buffers)

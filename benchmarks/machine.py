@@ -1,4 +1,4 @@
-"""On what was measured."""
+"""Describe the machine and the versions that were measured."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ _PACKAGES = ("bowstring", "numpy", "pyarrow", "pyspark")
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
 
-def facts() -> dict[str, str]:
-    """Machine, system and versions, in the order in which they are shown."""
-    found = {
-        "processor": _first("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
+def describe_machine() -> dict[str, str]:
+    """Machine, system and versions, in display order."""
+    description = {
+        "processor": _read_value("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
         "cores": str(len(os.sched_getaffinity(0))),
-        "memory": _first("/proc/meminfo", "MemTotal") or "unknown",
+        "memory": _read_value("/proc/meminfo", "MemTotal") or "unknown",
         "system": f"{platform.system()} {platform.release()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
     for package in _PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            description[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found | {"commit": _commit(), "load average": load()}
+            description[package] = "not installed"
+    return description | {"commit": _commit(), "load average": load_average()}
 
 
-def load() -> str:
-    """Who else uses the machine: processes that wanted to run, over the last 1, 5 and 15 minutes."""
+def load_average() -> str:
+    """The system load over the last 1, 5 and 15 minutes: shows whether other processes disturbed the run."""
     return ", ".join(f"{value:.1f}" for value in os.getloadavg())
 
 
-def _first(path: str, key: str) -> str | None:
+def _read_value(path: str, key: str) -> str | None:
     try:
         with open(path, encoding="utf-8") as file:
             return next((line.partition(":")[2].strip() for line in file if line.startswith(key)), None)

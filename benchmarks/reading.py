@@ -1,11 +1,10 @@
-"""Reading a mapped Arrow file. The peer is pyarrow on a memory map, with and without threads, in its quickest way."""
+"""Read a memory-mapped Arrow file. The peer is pyarrow on a memory map, with and without threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 import bowstring
-from benchmarks import data
-from benchmarks.timing import Contender, Effort, Outcome, compare, timed
+from benchmarks import datasets
+from benchmarks.measure import Call, Measurement, Settings, compare_calls
 from bowstring.ipc import schema_cache
-
-GROUP = "reading"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """A file, and the bounds of what is measured on it."""
+class Layout:
+    """The size of a file, with the bounds of its measurements."""
 
     name: str
     columns: int
@@ -30,144 +27,116 @@ class Shape:
     rows: int
     headers_bound: float
     column_bound: float
-    open_bound: float = 1.5
-
-    @property
-    def chosen(self) -> tuple[int, ...]:
-        """The columns that are read on their own: a float64, a string with nulls; both in the middle."""
-        middle = self.columns // 10 * 5
-        return middle + 1, middle + 4
+    measures_cached_schema: bool = False
 
 
-SHAPES = (
-    Shape("wide", 1000, 100, 200, headers_bound=0.2, column_bound=0.3),
-    Shape("narrow", 20, 2000, 1000, headers_bound=0.6, column_bound=0.6),
+_LAYOUTS = (
+    Layout("wide", 1000, 100, 200, headers_bound=0.2, column_bound=0.3, measures_cached_schema=True),
+    Layout("narrow", 20, 2000, 1000, headers_bound=0.6, column_bound=0.6),
 )
+_OPEN_BOUND = 1.5
 
 
-def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
-    """Measure every line of both shapes."""
+def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
+    """Measure a wide and a narrow file."""
     random = np.random.default_rng(2024)
-    for shape in SHAPES:
-        path = folder / f"{shape.name}.arrow"
-        rows = effort.rows(shape.rows, 10)
-        data.write_file(path, [data.mixed(random, rows, shape.columns) for _ in range(4)], shape.batches)
+    for layout in _LAYOUTS:
+        path = folder / f"{layout.name}.arrow"
+        rows = settings.rows(layout.rows, 10)
+        batches = [datasets.mixed_batch(random, rows, layout.columns) for _ in range(4)]
+        datasets.write_file(path, batches, layout.batches)
         try:
-            yield from _lines(shape, str(path), effort)
+            yield from _measure_file(layout, str(path), batches[0].schema.names, settings)
         finally:
             path.unlink()
 
 
-def _lines(shape: Shape, path: str, effort: Effort) -> Iterator[Outcome]:
-    size = f"{shape.columns} columns × {shape.batches} batches"
-    _check(path, shape)
-    for schema, before in _SCHEMAS:
-        yield compare(
-            (GROUP, f"all batch headers, {size}, {schema}"),
-            shape.headers_bound,
-            Contender("bowstring", timed(lambda: _our_batches(path), before)),
-            _peers(path, (("get_batch", _peer_batches), ("read_all", _peer_table))),
-            effort,
-        )
-    for index, (schema, before) in product(shape.chosen, _SCHEMAS):
-        name = _name(path, index)
-        yield compare(
-            (GROUP, f"one column ({name.rpartition('_')[0]}) of {size}, {schema}"),
-            shape.column_bound,
-            Contender("bowstring", timed(partial(_our_column, path, name), before)),
-            _peers(
-                path,
-                (
-                    ("get_batch", lambda path, options: [b.column(0) for b in _peer_batches(path, options)]),
-                    ("read_all", lambda path, options: _peer_table(path, options).column(0)),
-                ),
-                [index],
-            ),
-            effort,
-        )
-    yield compare(
-        (GROUP, f"opening only, {shape.name} ({size})"),
-        shape.open_bound,
-        Contender("bowstring", timed(lambda: _our_opening(path), _forget)),
-        _peers(path, (("open_file", _peer_opening),)),
-        effort,
+def _measure_file(layout: Layout, path: str, names: list[str], settings: Settings) -> Iterator[Measurement]:
+    size = f"{layout.columns} columns × {layout.batches} batches"
+    index = layout.columns // 10 * 5 + 4
+    name = names[index]
+    _check(path, [index - 3, index])
+    peers = _peers(path, {"get_batch": _pyarrow_batches, "read_all": _pyarrow_table})
+    headers = f"all record batch headers, {size}"
+    bound = layout.headers_bound
+    yield compare_calls(headers, bound, partial(_batches, path), peers, settings, clear_schema_cache)
+    if layout.measures_cached_schema:
+        yield compare_calls(f"{headers}, schema cached", bound, partial(_batches, path), peers, settings)
+    yield compare_calls(
+        f"one string column, {size}",
+        layout.column_bound,
+        partial(_column, path, name),
+        _peers(path, {"get_batch": _pyarrow_columns, "read_all": _pyarrow_table}, [index]),
+        settings,
+        clear_schema_cache,
     )
-    yield compare(
-        (GROUP, f"opening and asking for the schema, {shape.name}"),
-        None,
-        Contender("bowstring", timed(lambda: _our_schema(path), _forget)),
-        _peers(path, (("open_file", _peer_opening),)),
-        effort,
+    yield compare_calls(
+        f"open, {size}",
+        _OPEN_BOUND,
+        partial(open_with_bowstring, path),
+        _peers(path, {"open_file": open_with_pyarrow}),
+        settings,
+        clear_schema_cache,
     )
 
 
-def _forget() -> None:
-    """Let no schema be known from the last round: pyarrow reads it each time."""
+def clear_schema_cache() -> None:
+    """Discard the schemas of previous rounds: pyarrow decodes the schema in each round."""
     schema_cache._cache.clear()
 
 
-_SCHEMAS = (("a schema never met", _forget), ("a schema met before", None))
-
-
-def _our_batches(path: str) -> object:
-    with bowstring.open_file(path) as reader:
-        return [reader.get_batch(index) for index in range(reader.num_record_batches)]
-
-
-def _our_column(path: str, name: str) -> object:
-    with bowstring.open_file(path, columns=[name]) as reader:
-        return [batch.column(0) for batch in reader]
-
-
-def _our_opening(path: str) -> object:
+def open_with_bowstring(path: str) -> object:
+    """Open a file and return the number of its record batches."""
     with bowstring.open_file(path) as reader:
         return reader.num_record_batches
 
 
-def _our_schema(path: str) -> object:
+def open_with_pyarrow(path: str, options: Any = None) -> object:
+    """Open a memory-mapped file and return the number of its record batches."""
+    with pa.memory_map(path) as source:
+        return pa.ipc.open_file(source, options=options).num_record_batches
+
+
+def _batches(path: str) -> object:
     with bowstring.open_file(path) as reader:
-        return reader.schema
+        return [reader.get_batch(index) for index in range(reader.num_record_batches)]
 
 
-Way = tuple[str, Callable[[str, Any], object]]
+def _column(path: str, name: str) -> object:
+    with bowstring.open_file(path, columns=[name]) as reader:
+        return [batch.column(0) for batch in reader]
 
 
-def _peers(path: str, ways: Sequence[Way], fields: list[int] | None = None) -> list[Contender]:
-    """The peer in each way, with and without threads; `fields` is its column selection."""
-    made = []
-    for name, way in ways:
-        for threads in (False, True):
-            options = pa.ipc.IpcReadOptions(use_threads=threads, included_fields=fields)
-            work = timed(partial(way, path, options))
-            made.append(Contender(f"pyarrow {name}{', threads' if threads else ''}", work))
-    return made
+def _peers(
+    path: str, methods: Mapping[str, Callable[[str, Any], object]], indices: list[int] | None = None
+) -> dict[str, Call]:
+    """Each method with and without threads; `indices` selects columns."""
+    calls: dict[str, Call] = {}
+    for name, method in methods.items():
+        for use_threads in (False, True):
+            options = pa.ipc.IpcReadOptions(use_threads=use_threads, included_fields=indices)
+            calls[f"pyarrow {name}{', threads' if use_threads else ''}"] = partial(method, path, options)
+    return calls
 
 
-def _peer_batches(path: str, options: Any) -> list[Any]:
+def _pyarrow_batches(path: str, options: Any) -> list[Any]:
     with pa.memory_map(path) as source:
         reader = pa.ipc.open_file(source, options=options)
         return [reader.get_batch(index) for index in range(reader.num_record_batches)]
 
 
-def _peer_table(path: str, options: Any) -> Any:
+def _pyarrow_columns(path: str, options: Any) -> list[Any]:
+    return [batch.column(0) for batch in _pyarrow_batches(path, options)]
+
+
+def _pyarrow_table(path: str, options: Any) -> object:
     with pa.memory_map(path) as source:
         return pa.ipc.open_file(source, options=options).read_all()
 
 
-def _peer_opening(path: str, options: Any) -> object:
-    with pa.memory_map(path) as source:
-        return pa.ipc.open_file(source, options=options).num_record_batches
-
-
-def _name(path: str, index: int) -> str:
-    with pa.memory_map(path) as source:
-        return str(pa.ipc.open_file(source).schema.names[index])
-
-
-def _check(path: str, shape: Shape) -> None:
-    """Everybody reads the same."""
-    chosen = list(shape.chosen)
-    with bowstring.open_file(path, columns=chosen) as reader:
-        ours = pa.table(reader.read_all())
-    theirs = _peer_table(path, pa.ipc.IpcReadOptions()).select(chosen)
-    assert ours.equals(theirs), f"{path}: what Bowstring reads differs from what pyarrow reads"
+def _check(path: str, indices: list[int]) -> None:
+    """Compare the columns that both libraries read."""
+    with bowstring.open_file(path, columns=indices) as reader:
+        table = pa.table(reader.read_all())
+    expected = datasets.read_with_pyarrow(path).select(indices)
+    assert table.equals(expected), f"{path}: Bowstring and pyarrow read different values"

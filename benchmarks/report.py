@@ -1,4 +1,4 @@
-"""The table on the terminal and the JSON beside it."""
+"""Print the table of measurements and save all times as JSON."""
 
 from __future__ import annotations
 
@@ -6,101 +6,112 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from benchmarks.timing import Outcome, Times
+from benchmarks.measure import Measurement, Timings
 
-_VERDICT = {True: "[green]holds[/green]", False: "[bold red]MISSED[/bold red]", None: "[dim]shown only[/dim]"}
+_STATUS = {True: "[green]within bound[/green]", False: "[bold red]missed[/bold red]", None: "[dim]no bound[/dim]"}
+_COLUMNS: dict[str, Literal["left", "right"]] = {
+    "group": "left",
+    "line": "left",
+    "Bowstring": "right",
+    "best peer": "right",
+    "setting": "left",
+    "rounds": "right",
+    "ratio": "right",
+    "bound": "right",
+    "status": "left",
+}
 
 
-def show(outcomes: Sequence[Outcome], facts: dict[str, str], console: Console) -> None:
-    """Print machine, lines and, loudly, the bounds that do not hold."""
-    console.print("  ".join(f"[dim]{name}[/dim] {value}" for name, value in facts.items()), soft_wrap=True)
-    table = Table(title="time(Bowstring) / time(best peer): medians of interleaved rounds", title_justify="left")
-    for heading in ("", "line", "Bowstring", "best peer", "", "rounds", "ratio", "bound", ""):
-        table.add_column(heading, justify="right" if heading in _NUMERIC else "left", overflow="fold")
-    last = ""
-    for outcome in outcomes:
-        if last and outcome.group != last:
+def print_report(measurements: Sequence[Measurement], machine: dict[str, str], console: Console) -> None:
+    """Print the machine, the table, and the bounds that were missed."""
+    console.print("  ".join(f"[dim]{name}[/dim] {value}" for name, value in machine.items()), soft_wrap=True)
+    table = Table(
+        title="time of Bowstring / time of the best peer, medians of interleaved rounds", title_justify="left"
+    )
+    for heading, justify in _COLUMNS.items():
+        table.add_column(heading, justify=justify, overflow="fold")
+    group = ""
+    for measurement in measurements:
+        if group and measurement.group != group:
             table.add_section()
-        table.add_row(*_row(outcome, outcome.group if outcome.group != last else ""))
-        last = outcome.group
+        table.add_row(measurement.group if measurement.group != group else "", *_cells(measurement))
+        group = measurement.group
     console.print(table)
-    missed = [outcome for outcome in outcomes if outcome.holds is False]
-    bounded = [outcome for outcome in outcomes if outcome.holds is not None]
+    bounded = [measurement for measurement in measurements if measurement.bound is not None]
+    missed = [measurement for measurement in bounded if not measurement.is_within_bound]
     if missed:
-        lines = "\n".join(f"{o.group}: {o.line}: {_value(o)}, at most {_bound(o)} is wanted" for o in missed)
-        console.print(Panel(lines, title=f"{len(missed)} of {len(bounded)} bounds MISSED", style="bold red"))
+        lines = "\n".join(f"{m.group}: {m.line}: bound {_bound(m)}, measured {_value(m)}" for m in missed)
+        console.print(Panel(lines, title=f"{len(missed)} of {len(bounded)} bounds missed", style="bold red"))
     elif bounded:
-        console.print(f"[bold green]All {len(bounded)} bounds hold.[/bold green]")
+        console.print(f"[bold green]All {len(bounded)} measurements are within their bounds.[/bold green]")
 
 
-_NUMERIC = {"Bowstring", "best peer", "rounds", "ratio", "bound"}
-
-
-def _row(outcome: Outcome, group: str) -> tuple[str, ...]:
-    peer, ours = outcome.best_peer, outcome.ours
+def _cells(measurement: Measurement) -> tuple[str, ...]:
+    peer, bowstring = measurement.best_peer, measurement.bowstring
     return (
-        group,
-        outcome.line,
-        "" if ours is None else _seconds(ours.median_s),
-        "" if peer is None else _seconds(peer.median_s),
+        measurement.line,
+        "" if bowstring is None else _duration(bowstring.median_s),
+        "" if peer is None else _duration(peer.median_s),
         "" if peer is None else peer.name,
-        "" if ours is None else str(len(ours.seconds)),
-        _value(outcome),
-        _bound(outcome),
-        _VERDICT[outcome.holds],
+        "" if bowstring is None else str(len(bowstring.seconds)),
+        _value(measurement),
+        _bound(measurement),
+        _STATUS[measurement.is_within_bound],
     )
 
 
-def _value(outcome: Outcome) -> str:
-    if outcome.unit != "ratio":
-        return f"{outcome.value:.1f} {outcome.unit}"
-    return f"{outcome.value:.2f}" if outcome.value >= 0.1 else f"{outcome.value:.2g}"
+def _value(measurement: Measurement) -> str:
+    if measurement.unit != "ratio":
+        return f"{measurement.value:.1f} {measurement.unit}"
+    return f"{measurement.value:.2f}" if measurement.value >= 0.1 else f"{measurement.value:.2g}"
 
 
-def _bound(outcome: Outcome) -> str:
-    if outcome.bound is None:
+def _bound(measurement: Measurement) -> str:
+    if measurement.bound is None:
         return ""
-    return f"{outcome.bound:g}" if outcome.unit == "ratio" else f"{outcome.bound:g} {outcome.unit}"
+    return f"{measurement.bound:g}" if measurement.unit == "ratio" else f"{measurement.bound:g} {measurement.unit}"
 
 
-def _seconds(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
         if seconds < limit:
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds:.3g} s"
 
 
-def save(outcomes: Sequence[Outcome], facts: dict[str, str], folder: Path) -> Path:
-    """Write the JSON, named by the time, and the same as latest.json."""
+def save_json(measurements: Sequence[Measurement], machine: dict[str, str], folder: Path) -> Path:
+    """Write the JSON to a file named after the current time and to latest.json; return the path of the former."""
     folder.mkdir(exist_ok=True)
     now = datetime.now().astimezone()
-    text = json.dumps(
-        {"time": now.isoformat(timespec="seconds"), "machine": facts, "lines": [_record(o) for o in outcomes]}, indent=1
-    )
+    document = {
+        "time": now.isoformat(timespec="seconds"),
+        "machine": machine,
+        "lines": [_record(measurement) for measurement in measurements],
+    }
     path = folder / f"{now:%Y%m%d-%H%M%S}.json"
     for target in (path, folder / "latest.json"):
-        target.write_text(text + "\n", encoding="utf-8")
+        target.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path
 
 
-def _record(outcome: Outcome) -> dict[str, Any]:
+def _record(measurement: Measurement) -> dict[str, Any]:
     return {
-        "group": outcome.group,
-        "line": outcome.line,
-        "unit": outcome.unit,
-        "value": outcome.value,
-        "bound": outcome.bound,
-        "holds": outcome.holds,
-        "bowstring": None if outcome.ours is None else _times(outcome.ours),
-        "peers": [_times(times) for times in outcome.peers],
+        "group": measurement.group,
+        "line": measurement.line,
+        "unit": measurement.unit,
+        "value": measurement.value,
+        "bound": measurement.bound,
+        "is_within_bound": measurement.is_within_bound,
+        "bowstring": None if measurement.bowstring is None else _timings_record(measurement.bowstring),
+        "peers": [_timings_record(timings) for timings in measurement.peers],
     }
 
 
-def _times(times: Times) -> dict[str, Any]:
-    return {"name": times.name, "median_s": times.median_s, "seconds": times.seconds}
+def _timings_record(timings: Timings) -> dict[str, Any]:
+    return {"name": timings.name, "median_s": timings.median_s, "seconds": timings.seconds}

@@ -1,14 +1,14 @@
-"""From one process until usable in another. The peer is Arrow Flight over loopback, in batches of the best size.
+"""Transfer 1 GB to another process until it is usable, a table whose columns are all arrays; and three rows.
 
-Usable: a table whose columns are all at hand as arrays. Every time includes connecting and the whole protocol.
+The peer is Arrow Flight on the same host, over TCP and a unix socket, with its best batch size. All times include the
+connection and the whole protocol.
 """
 
 from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,87 +18,123 @@ import pyarrow as pa
 from pyarrow import flight
 
 import bowstring
-from benchmarks import data
-from benchmarks.child import Child
-from benchmarks.sender import FLIGHT_OPTIONS
-from benchmarks.timing import Contender, Effort, Outcome, Times, race, timed, with_memory
+from benchmarks import datasets
+from benchmarks.measure import Candidate, Measurement, Settings, Timings, compare_calls, measure, ratio
+from benchmarks.transfer_server import FLIGHT_OPTIONS, SMALL
+from benchmarks.worker import WorkerProcess
 
-GROUP = "transfer"
 _BYTES = 1_000_000_000
 _QUICK_BYTES = 100_000_000
 _BATCHES = 16
 _COLUMNS = 10
-_CHUNKS = (1, 4, 16)
-_THERE, _COPIED = 0.01, 0.7
+_CHUNKS_PER_BATCH = (1, 4, 16)
+_SMALL_TICKET = flight.Ticket(SMALL)
+_IN_PLACE_BOUND, _COPY_BOUND, _SMALL_BOUND = 0.01, 0.7, 0.7
+_SMALL_READS, _SMALL_CONNECTIONS = 200, 20
 
 
-def run(folder: Path, effort: Effort) -> Iterator[Outcome]:
-    """Race against Flight: those who copy nothing, and those who do."""
-    path, size_bytes = folder / "table.arrow", _QUICK_BYTES if effort.quick else _BYTES
-    rows = _write(path, size_bytes)
+def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
+    """Measure methods that use the memory in place, then methods that first copy the table."""
+    path, size_bytes = folder / "table.arrow", _QUICK_BYTES if settings.is_quick else _BYTES
+    rows = _write_table(path, size_bytes)
     size = f"{path.stat().st_size / 1e9:.2g} GB"
+    socket_path = folder / "flight.sock"
     try:
-        with Child("sender", str(path), str(folder / "flight.sock")) as sender:
-            tcp = f"grpc://127.0.0.1:{sender.ready['tcp_port']}"
-            chunk = _best_chunk(tcp, rows)
-            _check(tcp, chunk, sender.ready)
-            over_tcp = Contender("Flight, TCP", timed(lambda: _flight(tcp, chunk)))
-            unix = f"grpc+unix://{folder / 'flight.sock'}"
-            over_unix = Contender("Flight, unix socket", timed(lambda: _flight(unix, chunk)))
-            summed = Contender("Flight, TCP", timed(lambda: _their_sums(_flight(tcp, chunk))))
-            yield from _outcomes(size, _THERE, race((over_tcp, over_unix, *_there(sender)), effort))
-            at_hand = with_memory(replace(over_tcp, name="Flight, TCP, memory at hand"), 2 * size_bytes)
-            copied = [with_memory(one, 2 * size_bytes) for one in _copied(sender)]
-            yield from _outcomes(size, _COPIED, race((over_tcp, at_hand, *copied), effort))
-            ours = Contender("bowstring", timed(lambda: _our_sums(_connect(sender.ready["file"]))))
-            our_times, their_times = race((ours, summed), effort.few())
-            ratio = our_times.median_s / their_times.median_s
-            line = f"{size}, an Arrow file served, numbers summed"
-            yield Outcome(GROUP, line, ratio, None, "ratio", our_times, (their_times,))
+        with WorkerProcess("transfer_server", str(path), str(socket_path)) as server:
+            tcp = f"grpc://127.0.0.1:{server.ready['tcp_port']}"
+            chunk_rows = _best_chunk_rows(tcp, rows)
+            _check(tcp, chunk_rows, server.ready)
+            over_tcp = Candidate.of_call("Flight, TCP", partial(_fetch, tcp, chunk_rows))
+            over_unix = Candidate.of_call(
+                "Flight, unix socket", partial(_fetch, f"grpc+unix://{socket_path}", chunk_rows)
+            )
+            timings = measure((over_tcp, over_unix, *_in_place(server)), settings)
+            yield from _ratios(size, _IN_PLACE_BOUND, timings[:2], timings[2:])
+            flights = over_tcp, over_tcp.with_free_memory(2 * size_bytes, "Flight, TCP, free memory")
+            sent = Candidate.of_call("shared memory served over TCP", partial(_connect, server.ready["sent"]))
+            copies = [candidate.with_free_memory(2 * size_bytes) for candidate in (*_copies(server), sent)]
+            timings = measure((*flights, *copies), settings)
+            yield from _ratios(size, _COPY_BOUND, timings[:2], timings[2:-1])
+            yield from _ratios(size, None, timings[:2], timings[-1:])
+            sums, pa_sums = measure(
+                (
+                    Candidate.of_call("an Arrow file served, all numbers summed", lambda: _sums(server.ready["file"])),
+                    Candidate.of_call("Flight, TCP", lambda: _pyarrow_sums(tcp, chunk_rows)),
+                ),
+                settings.for_long_calls(),
+            )
+            yield from _ratios(size, None, [pa_sums], [sums])
+            yield from _measure_small(server, tcp, settings)
     finally:
         path.unlink()
 
 
-def _write(path: Path, size_bytes: int) -> int:
-    """An Arrow file of about so many bytes; the rows of a batch."""
+def _measure_small(server: WorkerProcess, tcp: str, settings: Settings) -> Iterator[Measurement]:
+    """Measure reads of three rows, again on an open connection and with a new one."""
+    uri = server.ready["small"]
+    with flight.FlightClient(tcp) as client, bowstring.connect(uri) as dataset:
+        assert pa.table(dataset.read_all()).equals(client.do_get(_SMALL_TICKET).read_all())
+        yield compare_calls(
+            "three rows, again on an open connection",
+            _SMALL_BOUND,
+            lambda: [dataset.read_all() for _ in range(_SMALL_READS)],
+            {"Flight, TCP": lambda: [client.do_get(_SMALL_TICKET).read_all() for _ in range(_SMALL_READS)]},
+            settings,
+        )
+    yield compare_calls(
+        "three rows, new connection",
+        _SMALL_BOUND,
+        lambda: [_connect(uri) for _ in range(_SMALL_CONNECTIONS)],
+        {"Flight, TCP": lambda: [_fetch_small(tcp) for _ in range(_SMALL_CONNECTIONS)]},
+        settings,
+    )
+
+
+def _fetch_small(location: str) -> Any:
+    with flight.FlightClient(location) as client:
+        return client.do_get(_SMALL_TICKET).read_all().columns
+
+
+def _write_table(path: Path, size_bytes: int) -> int:
+    """Write an Arrow file of about this size; return the number of rows of a batch."""
     random = np.random.default_rng(2026)
-    a_row_bytes = data.mixed(random, 10_000, _COLUMNS).nbytes / 10_000
-    rows = int(size_bytes / _BATCHES / a_row_bytes)
-    data.write_file(path, [data.mixed(random, rows, _COLUMNS) for _ in range(2)], _BATCHES)
+    row_bytes = datasets.mixed_batch(random, 10_000, _COLUMNS).nbytes / 10_000
+    rows = int(size_bytes / _BATCHES / row_bytes)
+    datasets.write_file(path, [datasets.mixed_batch(random, rows, _COLUMNS) for _ in range(2)], _BATCHES)
     return rows
 
 
-def _there(sender: Child) -> tuple[Contender, ...]:
-    """Those whose bytes lie where the other process finds them."""
-    file, memory = sender.ready["file"], sender.ready["memory"]
-    handle = _handle(sender)
+def _in_place(server: WorkerProcess) -> tuple[Candidate, ...]:
+    """The methods that pass the server's memory to this process."""
+    file, memory = server.ready["file"], server.ready["memory"]
+    handle = _receive_handle(server)
     return (
-        Contender("an Arrow file served", timed(lambda: _connect(file))),
-        Contender("shared memory served", timed(lambda: _connect(memory))),
-        Contender("shared memory attached by its handle", timed(lambda: bowstring.attach(handle).columns)),
+        Candidate.of_call("an Arrow file served", partial(_connect, file)),
+        Candidate.of_call("shared memory served", partial(_connect, memory)),
+        Candidate.of_call("shared memory attached by handle", lambda: bowstring.attach(handle).columns),
     )
 
 
-def _copied(sender: Child) -> tuple[Contender, ...]:
-    """Those who copy the table into shared memory first."""
+def _copies(server: WorkerProcess) -> tuple[Candidate, ...]:
+    """The methods that first copy the table to shared memory."""
 
-    def served() -> object:
-        return _connect(sender.ask("copy")["uri"])
+    def add() -> object:
+        return _connect(server.request("add")["uri"])
 
-    def shared() -> object:
-        return bowstring.attach(_handle(sender)).columns
+    def share() -> object:
+        return bowstring.attach(_receive_handle(server)).columns
 
     return (
-        Contender("copied in first, then served", timed(served, after=lambda: sender.ask("forget"))),
-        Contender("copied in first, then shared by a handle", timed(shared, after=lambda: sender.ask("unshare"))),
+        Candidate.of_call("copied, then served", add, teardown=partial(server.request, "remove")),
+        Candidate.of_call("copied, then attached by handle", share, teardown=partial(server.request, "unshare")),
     )
 
 
-def _outcomes(size: str, bound: float, found: tuple[Times, ...]) -> Iterator[Outcome]:
-    peers, ours = found[:2], found[2:]
-    for times in ours:
-        best = min(peers, key=lambda peer: peer.median_s)
-        yield Outcome(GROUP, f"{size}, {times.name}", times.median_s / best.median_s, bound, "ratio", times, peers)
+def _ratios(
+    size: str, bound: float | None, peers: Sequence[Timings], candidates: Sequence[Timings]
+) -> Iterator[Measurement]:
+    for timings in candidates:
+        yield ratio(f"{size}, {timings.name}", bound, timings, peers)
 
 
 def _connect(uri: str) -> Any:
@@ -106,39 +142,40 @@ def _connect(uri: str) -> Any:
         return dataset.read_all().columns
 
 
-def _handle(sender: Child) -> bowstring.Handle:
-    """A handle that came through the pipe between the two."""
-    handle: bowstring.Handle = pickle.loads(base64.b64decode(sender.ask("share")["handle"]))
+def _receive_handle(server: WorkerProcess) -> bowstring.sharing.Handle:
+    handle: bowstring.sharing.Handle = pickle.loads(base64.b64decode(server.request("share")["handle"]))
     return handle
 
 
-def _flight(location: str, rows: int) -> Any:
+def _fetch(location: str, chunk_rows: int) -> Any:
     with flight.FlightClient(location, generic_options=list(FLIGHT_OPTIONS)) as client:
-        return client.do_get(flight.Ticket(str(rows).encode())).read_all().columns
+        return client.do_get(flight.Ticket(str(chunk_rows).encode())).read_all().columns
 
 
-def _best_chunk(location: str, rows: int) -> int:
-    """The rows of a Flight message with which it is quickest: a whole batch, a quarter, a sixteenth."""
-    chunks = {str(rows // share): rows // share for share in _CHUNKS}
-    contenders = [Contender(name, timed(partial(_flight, location, chunk))) for name, chunk in chunks.items()]
-    return chunks[min(race(contenders, Effort(2)), key=lambda times: min(times.seconds)).name]
+def _best_chunk_rows(location: str, rows: int) -> int:
+    """The rows of a Flight message for which it is fastest: a whole batch, a quarter or a sixteenth."""
+    chunks = {str(rows // divisor): rows // divisor for divisor in _CHUNKS_PER_BATCH}
+    candidates = [Candidate.of_call(name, partial(_fetch, location, count)) for name, count in chunks.items()]
+    return chunks[min(measure(candidates, Settings(2)), key=lambda timings: min(timings.seconds)).name]
 
 
-def _our_sums(columns: Any) -> list[Any]:
+def _sums(uri: str) -> list[Any]:
     return [
         sum(chunk.to_numpy().sum() for chunk in column.chunks)
-        for column in columns
+        for column in _connect(uri)
         if column.type in (bowstring.int64(), bowstring.float64())
     ]
 
 
-def _their_sums(columns: Any) -> list[Any]:
+def _pyarrow_sums(location: str, chunk_rows: int) -> list[Any]:
+    columns = _fetch(location, chunk_rows)
     return [pa.compute.sum(column).as_py() for column in columns if column.type in (pa.int64(), pa.float64())]
 
 
-def _check(location: str, chunk: int, uris: dict[str, str]) -> None:
-    """The same arrives on every way."""
-    theirs = _flight(location, chunk)
-    for name in ("file", "memory"):
-        ours = [pa.chunked_array(column) for column in _connect(uris[name])]
-        assert all(a.equals(b) for a, b in zip(ours, theirs, strict=True)), f"{name}: not what Flight brings"
+def _check(location: str, chunk_rows: int, uris: dict[str, str]) -> None:
+    """Compare the columns of each method."""
+    expected = _fetch(location, chunk_rows)
+    for name in ("file", "memory", "sent"):
+        columns = [pa.chunked_array(column) for column in _connect(uris[name])]
+        is_equal = all(column.equals(other) for column, other in zip(columns, expected, strict=True))
+        assert is_equal, f"{name}: the columns differ from those of Flight"

@@ -1,6 +1,6 @@
-"""Our fuzzer: whatever bytes say, there is sound data or an error of ours, in bounded time and memory.
+"""The fuzzer: any bytes are valid data or raise a Bowstring error, in bounded time and memory.
 
-`seeds` makes sound data, `anatomy` takes it apart into `records` that `mutations` change and puts it together again,
-`oracles` say what has to hold of any bytes. A `worker` process tries inputs, guided by coverage; `watching` starts
-workers, kills those that hang, and keeps `findings`, which `shrinking` makes small.
+`seeds` creates valid data. `structure` parses it into messages and `flatbuffers` into tables, which `mutations` change.
+`oracles` check what must hold for any bytes. A `worker` process runs inputs, guided by coverage. The `supervisor`
+starts workers, kills those that hang, and collects `findings`, which `shrinking` minimizes.
 """

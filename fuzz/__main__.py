@@ -1,4 +1,4 @@
-"""`python -m fuzz`: run the fuzzer, or look at a finding again."""
+"""`python -m fuzz`: run the fuzzer, or replay a finding."""
 
 from __future__ import annotations
 
@@ -15,22 +15,29 @@ from rich.table import Table
 
 from fuzz.findings import Findings, load
 from fuzz.inputs import KINDS, Input
-from fuzz.watching import Effort, Progress, watch
-from fuzz.worker import import_planted, limit_resources
+from fuzz.supervisor import Progress, Settings, supervise
+from fuzz.worker import import_planted_bugs, limit_resources
 
 HOME = Path(__file__).resolve().parent / "results"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--time", "time_s", type=float, help="Seconds to run; until it is interrupted by default.")
+@click.option("--time", "time_s", type=float, help="Seconds to run; by default until interrupted.")
 @click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, show_default=True)
-@click.option("--seed", type=int, help="Where chance begins; by default it is chosen, and printed.")
-@click.option("--hang", "hang_s", type=float, default=20.0, show_default=True, help="Seconds that an input may take.")
-@click.option("--findings", type=click.IntRange(min=1), help="End with so many findings.")
-@click.option("--home", type=click.Path(file_okay=False, path_type=Path), default=HOME, help="Corpus and findings.")
-@click.option("--without-shared", is_flag=True, help="Begin with our own seeds only, not with ../shared too.")
-@click.option("--only", multiple=True, type=click.Choice(KINDS), help="Begin with inputs of this kind (repeatable).")
-@click.option("--again", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Try one finding again.")
+@click.option("--seed", type=int, help="Seed of the random numbers; random by default.")
+@click.option("--hang", "hang_s", type=float, default=20.0, show_default=True, help="Time limit per input.")
+@click.option("--findings", type=click.IntRange(min=1), help="Stop after this many findings.")
+@click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=HOME,
+    help="Folder of the corpus and the findings.",
+)
+@click.option("--without-shared", is_flag=True, help="Use only the built-in seeds.")
+@click.option("--only", multiple=True, type=click.Choice(KINDS), help="Start with inputs of this kind (repeatable).")
+@click.option(
+    "--replay", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Run the input of a finding."
+)
 def main(  # noqa: PLR0913 -- a command's options
     time_s: float | None,
     jobs: int,
@@ -40,55 +47,66 @@ def main(  # noqa: PLR0913 -- a command's options
     home: Path,
     without_shared: bool,
     only: tuple[str, ...],
-    again: Path | None,
+    replay: Path | None,
 ) -> None:
-    """Try inputs that a hostile writer might send. Ends with 1 where something was found."""
-    if again is not None:
-        sys.exit(_try_again(load(again)))
+    """Run inputs that a hostile writer could send. The exit code is 1 if there are findings."""
+    if replay is not None:
+        sys.exit(_replay(load(replay)))
     from fuzz.seeds import seeds
 
     console = Console(width=None if os.isatty(1) else 120)
-    chosen = random.SystemRandom().randrange(1 << 30) if seed is None else seed
-    console.print(f"seed {chosen}, {jobs} workers, corpus and findings in {home}", soft_wrap=True)
-    begun = [given for given in seeds(not without_shared) if not only or given.kind in only]
+    start_seed = random.SystemRandom().randrange(1 << 30) if seed is None else seed
+    console.print(f"seed {start_seed}, {jobs} workers, corpus and findings in {home}", soft_wrap=True)
+    initial = [seed_input for seed_input in seeds(not without_shared) if not only or seed_input.kind in only]
     with Live(console=console, auto_refresh=False, transient=True) as live:
 
-        def advance(done: Progress) -> None:
+        def advance(progress: Progress) -> None:
             if console.is_terminal:
-                live.update(_shown(done), refresh=True)
+                live.update(_progress_table(progress), refresh=True)
 
-        done = watch(home, begun, Effort(jobs, chosen, time_s or float("inf"), hang_s, findings), advance)
-    console.print(_shown(done))
-    found = Findings(home / "findings").all()
-    if found:
+        progress = supervise(
+            home, initial, Settings(jobs, start_seed, time_s or float("inf"), hang_s, findings), advance
+        )
+    console.print(_progress_table(progress))
+    entries = Findings(home / "findings").all()
+    if entries:
         from fuzz.shrinking import shrink
 
-        for finding in found:
+        for finding in entries:
             console.print(f"[red]{finding.name}[/red]: {shrink(finding, hang_s)} bytes: {finding.path}", soft_wrap=True)
-    sys.exit(1 if found else 0)
+    sys.exit(1 if entries else 0)
 
 
-def _shown(done: Progress) -> Table:
-    table = Table("seconds", "inputs", "inputs/s", "sound", "edges", "corpus", "restarts", "findings")
-    share = done.sound / max(done.tried, 1)
-    rate = done.tried / max(done.elapsed_s, 1e-9)
-    cells = (done.elapsed_s, done.tried, rate, share, done.coverage, done.corpus, done.deaths, done.findings)
-    forms = ("{:,.0f}", "{:,}", "{:,.0f}", "{:.0%}", "{:,}", "{:,}", "{:,}", "{:,}")
-    table.add_row(*(form.format(cell) for form, cell in zip(forms, cells, strict=True)))
+def _progress_table(progress: Progress) -> Table:
+    table = Table("seconds", "inputs", "inputs/s", "valid", "edges", "corpus", "restarts", "findings")
+    share = progress.valid_count / max(progress.input_count, 1)
+    rate = progress.input_count / max(progress.elapsed_s, 1e-9)
+    cells = (
+        progress.elapsed_s,
+        progress.input_count,
+        rate,
+        share,
+        progress.coverage,
+        progress.corpus,
+        progress.deaths,
+        progress.findings,
+    )
+    formats = ("{:,.0f}", "{:,}", "{:,.0f}", "{:.0%}", "{:,}", "{:,}", "{:,}", "{:,}")
+    table.add_row(*(format_.format(cell) for format_, cell in zip(formats, cells, strict=True)))
     return table
 
 
-def _try_again(given: Input) -> int:
+def _replay(fuzz_input: Input) -> int:
     from fuzz.oracles import check
 
-    import_planted()
+    import_planted_bugs()
     limit_resources()
     try:
-        sound = check(given)
-    except Exception as error:  # noqa: BLE001 -- that is what we look for
+        is_valid = check(fuzz_input)
+    except Exception as error:  # noqa: BLE001 -- a finding
         click.echo("".join(traceback.format_exception(error)))
         return 1
-    click.echo("sound" if sound else "refused, as it should be")
+    click.echo("valid" if is_valid else "rejected, as expected")
     return 0
 
 

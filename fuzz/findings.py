@@ -1,4 +1,4 @@
-"""What went wrong: each kind of finding once, as a folder with the input, what happened, and how to see it again."""
+"""Findings: one folder per kind of failure, with the input, a report and the command that replays it."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from pathlib import Path
 
 from fuzz.inputs import KINDS, Input
 
-_OURS = re.compile(r".*/(?:src/)?(bowstring/.*|fuzz/oracles/.*)\.py$")
+_OWN_CODE = re.compile(r".*/(?:src/)?(bowstring/.*|fuzz/oracles/.*)\.py$")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A folder with an input that something went wrong with."""
+    """A folder with an input that fails."""
 
     folder: Path
 
     @property
     def name(self) -> str:
-        """What went wrong, and where."""
+        """The failure and its location."""
         return self.folder.name
 
     @property
     def path(self) -> Path:
-        """The input, as small as it is known."""
+        """The file of the smallest known input."""
         return next(path for path in sorted(self.folder.iterdir(), reverse=True) if path.suffix[1:] in KINDS)
 
     @property
-    def given(self) -> Input:
-        """The input itself."""
+    def fuzz_input(self) -> Input:
+        """The input."""
         return load(self.path)
 
-    def replace(self, given: Input) -> None:
-        """Put a smaller input in the place of the one that is there."""
-        self.path.write_bytes(given.data)
+    def replace(self, fuzz_input: Input) -> None:
+        """Replace the input with a smaller one."""
+        self.path.write_bytes(fuzz_input.data)
 
 
 class Findings:
@@ -48,36 +48,36 @@ class Findings:
         """All of them, by name."""
         return [Finding(path) for path in sorted(self._folder.glob("*")) if path.is_dir()]
 
-    def keep(self, given: Input, name: str, story: str) -> bool:
-        """Keep an input; whether nothing of this name was known."""
+    def add(self, fuzz_input: Input, name: str, report: str) -> bool:
+        """Store an input; return False if there is already a finding of this name."""
         folder = self._folder / name
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
             return False
-        (folder / f"input.{given.kind}").write_bytes(given.data)
-        again = f"python -m fuzz --again {folder / f'input.{given.kind}'}"
-        (folder / "story.txt").write_text(f"{story}\n\nTo see it again: {again}\n")
+        (folder / f"input.{fuzz_input.kind}").write_bytes(fuzz_input.data)
+        command = f"python -m fuzz --replay {folder / f'input.{fuzz_input.kind}'}"
+        (folder / "report.txt").write_text(f"{report}\n\nTo replay it: {command}\n")
         return True
 
-    def keep_error(self, given: Input, error: BaseException) -> bool:
-        """Keep an input by what it raised; whether nothing of this name was known."""
-        return self.keep(given, signature(error), "".join(traceback.format_exception(error)))
+    def add_error(self, fuzz_input: Input, error: BaseException) -> bool:
+        """Store an input under the signature of its error; return False if there is already one."""
+        return self.add(fuzz_input, signature(error), "".join(traceback.format_exception(error)))
 
 
 def signature(error: BaseException) -> str:
-    """What was raised and where, as a name for a folder: errors of one signature have one cause, mostly."""
-    place = ""
+    """A folder name from the error's type and location. Errors with the same signature usually have the same cause."""
+    location = ""
     for frame in traceback.extract_tb(error.__traceback__):
-        found = _OURS.match(frame.filename)
-        if found:
-            module = found[1].removeprefix("bowstring/").replace("/", ".")
-            place = f"{module}-{frame.lineno}"
-    words = str(error).partition(":")[0][:60] if type(error).__module__.startswith("fuzz") else ""
-    words = re.sub(r"[^a-zA-Z]+", "-", words).strip("-")
-    return "-".join(filter(None, (type(error).__name__, place, words)))
+        match = _OWN_CODE.match(frame.filename)
+        if match:
+            module = match[1].removeprefix("bowstring/").replace("/", ".")
+            location = f"{module}-{frame.lineno}"
+    message = str(error).partition(":")[0][:60] if type(error).__module__.startswith("fuzz") else ""
+    message = re.sub(r"[^a-zA-Z]+", "-", message).strip("-")
+    return "-".join(filter(None, (type(error).__name__, location, message)))
 
 
 def load(path: Path) -> Input:
-    """The input in a file whose suffix says its kind."""
+    """Read an input; the file's suffix is its kind."""
     return Input(path.suffix[1:], path.read_bytes())

@@ -1,4 +1,4 @@
-"""One input: bytes, and what they are given as."""
+"""A fuzz input: bytes and the kind of data that a reader takes them for."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Self
 
-from fuzz.anatomy import dissect
-from fuzz.documents import changed_document
-from fuzz.mutations import flip, mutate
-from fuzz.texts import KNOWN, changed_text
+from fuzz.json_mutations import mutate_json
+from fuzz.mutations import flip, mutate_structure
+from fuzz.structure import parse_structure
+from fuzz.text_mutations import KNOWN_TEXTS, mutate_text
 
 KINDS = (
-    "stream", "file", "tensors", "json", "format", "uri", "upkeep", "pieces", "command", "capsule", "protocol",
+    "stream", "file", "tensors", "json", "format", "uri", "tools", "partial", "command", "c_data", "protocol",
     "extension", "statistics", "served",
 )  # fmt: skip
-"""What bytes can be given as; the position stands for it where an input is nothing but bytes."""
-WITH_ANATOMY = ("stream", "file", "tensors", "upkeep", "pieces", "command", "statistics", "served")
-"""The kinds that are streams and files."""
+"""The kinds of inputs. A packed input starts with the index of its kind."""
+STRUCTURED_KINDS = ("stream", "file", "tensors", "tools", "partial", "command", "statistics", "served")
+"""The kinds whose inputs are streams and files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Bytes, and the kind of data that a reader is told they are."""
+    """Bytes and their kind."""
 
     kind: str
     data: bytes
 
     @classmethod
     def unpack(cls, raw: bytes) -> Self:
-        """The input of a fuzzing engine, which knows bytes only: the first one says the kind."""
+        """The input of a fuzzing engine: the first byte is the kind."""
         return cls(KINDS[raw[0] % len(KINDS)] if raw else KINDS[0], raw[1:])
 
     def pack(self) -> bytes:
@@ -39,28 +39,28 @@ class Input:
 
     @property
     def name(self) -> str:
-        """A file name that says the kind, and that no other input has."""
+        """A unique file name whose suffix is the kind."""
         return f"{sha256(self.data).hexdigest()[:12]}.{self.kind}"
 
-    def mutated(self, chance: random.Random) -> Input | None:
-        """The input with changes that know its structure; None where it shows none."""
+    def mutate(self, rng: random.Random) -> Input | None:
+        """The input with structural changes; None if it has no structure that can be parsed."""
         if self.kind == "json":
-            document = changed_document(chance, self.data)
+            document = mutate_json(rng, self.data)
             return None if document is None else type(self)(self.kind, document)
-        if self.kind in KNOWN:
-            return type(self)(self.kind, changed_text(chance, self.kind, self.data))
-        if self.kind not in WITH_ANATOMY:
+        if self.kind in KNOWN_TEXTS:
+            return type(self)(self.kind, mutate_text(rng, self.kind, self.data))
+        if self.kind not in STRUCTURED_KINDS:
             return None
-        anatomy = dissect(self.data)
-        if anatomy is None:
+        structure = parse_structure(self.data)
+        if structure is None:
             return None
         try:
-            mutate(chance, anatomy)
-            raw = anatomy.render()
-        except (IndexError, KeyError, ValueError, OverflowError):  # changed beyond what can be written
+            mutate_structure(rng, structure)
+            raw = structure.encode()
+        except (IndexError, KeyError, ValueError, OverflowError):  # the mutated structure can't be encoded
             return None
-        if chance.random() < 0.05:
-            held = bytearray(raw)
-            flip(chance, held)
-            raw = bytes(held)
+        if rng.random() < 0.05:
+            flipped = bytearray(raw)
+            flip(rng, flipped)
+            raw = bytes(flipped)
         return type(self)(self.kind, raw)

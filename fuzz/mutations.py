@@ -1,7 +1,7 @@
-"""Changes that a hostile writer would make to sound data: to what it says, and to what lies in its bodies.
+"""Mutations of valid streams and files: of metadata and of message bodies.
 
-Each mutation takes the chance and the anatomy, and changes it in place. `MUTATIONS` names them all, with how often each
-is tried.
+Each mutation takes a random generator and a structure, which it changes in place. `MUTATIONS` lists all with their
+weights.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
-from bowstring.flatbuf.reader import Child, Children, Scalar, Structs
+from bowstring.flatbuf.specs import Scalar, SubTable, TableVector, Union, Vector
 from bowstring.flatbuf.tables import SPECS, TYPES
-from fuzz.anatomy import Anatomy, Piece
-from fuzz.frames import frame, unpacked
-from fuzz.records import UNIONS, Node
+from fuzz.compressed_frames import compress, decompress
+from fuzz.flatbuffers import UNIONS, TableNode
+from fuzz.structure import EditableMessage, Structure
 
-Mutation = Callable[[random.Random, Anatomy], None]
+Mutation = Callable[[random.Random, Structure], None]
 
 EXTREMES = (
     0, 1, -1, 2, 3, 7, 8, 9, 12, 13, 63, 64, 65, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 2**31 - 1, 2**31,
@@ -39,359 +39,376 @@ PARAMETERS = (
 )  # fmt: skip
 
 
-def number_near(chance: random.Random, value: int) -> int:
-    """A number that is likely to hurt in the place of `value`."""
-    pick = chance.randrange(6)
+def mutate_number(rng: random.Random, value: int) -> int:
+    """A number near `value`, or an extreme one."""
+    pick = rng.randrange(6)
     if pick == 0:
-        return value + chance.choice((-1, 1, -8, 8, 4, -4))
+        return value + rng.choice((-1, 1, -8, 8, 4, -4))
     if pick == 1:
-        return value * chance.choice((2, -1, 8, 1 << 32)) + chance.randrange(2)
+        return value * rng.choice((2, -1, 8, 1 << 32)) + rng.randrange(2)
     if pick == 2:
-        return value ^ (1 << chance.randrange(64))
+        return value ^ (1 << rng.randrange(64))
     if pick == 3:
-        return chance.randrange(0, 70)
-    return chance.choice(EXTREMES)
+        return rng.randrange(0, 70)
+    return rng.choice(EXTREMES)
 
 
-# What is said
+# Metadata
 
 
-def _slots(anatomy: Anatomy, kind: type) -> list[tuple[Node, str]]:
+def _slots(structure: Structure, *types: type) -> list[tuple[TableNode, str]]:
     return [
         (node, name)
-        for tree in anatomy.trees()
-        for node in tree.nodes()
+        for root in structure.roots()
+        for node in root.nodes()
         for name in node.slots
-        if isinstance(SPECS[node.spec].slots[name].kind, kind)
+        if isinstance(SPECS[node.spec].slots[name].type, types)
     ]
 
 
-def change_number(chance: random.Random, anatomy: Anatomy) -> None:
-    """A number in a table: a version, a length, a width, an id, an enumeration."""
-    node, name = chance.choice(_slots(anatomy, Scalar))
-    node.slots[name] = number_near(chance, int(node.slots[name]))
+def change_number(rng: random.Random, structure: Structure) -> None:
+    """Change a number in a table: a version, a length, a width, an id, an enumeration."""
+    node, name = rng.choice(_slots(structure, Scalar))
+    node.slots[name] = mutate_number(rng, int(node.slots[name]))
 
 
-def set_absent(chance: random.Random, anatomy: Anatomy) -> None:
-    """A number that was left at its default, or one that is taken away."""
-    nodes = [node for tree in anatomy.trees() for node in tree.nodes()]
-    node = chance.choice(nodes)
-    names = [name for name, slot in SPECS[node.spec].slots.items() if isinstance(slot.kind, Scalar)]
+def set_or_remove_number(rng: random.Random, structure: Structure) -> None:
+    """Set a number of a table that may have its default, or remove it."""
+    nodes = [node for root in structure.roots() for node in root.nodes()]
+    node = rng.choice(nodes)
+    names = [name for name, slot in SPECS[node.spec].slots.items() if isinstance(slot.type, Scalar)]
     if names:
-        name = chance.choice(names)
-        if chance.random() < 0.5:
-            node.slots[name] = chance.choice(EXTREMES)
+        name = rng.choice(names)
+        if rng.random() < 0.5:
+            node.slots[name] = rng.choice(EXTREMES)
         else:
             node.slots.pop(name, None)
 
 
-def change_vector(chance: random.Random, anatomy: Anatomy) -> None:
-    """Nodes, buffers, variadic counts, type ids, strides: one number, one item, or how many there are."""
-    places = [(node, name) for node, name in _slots(anatomy, Structs) if len(node.slots[name])]
-    if places:
-        node, name = chance.choice(places)
-        node.slots[name] = changed_items(chance, node.slots[name])
+def change_vector(rng: random.Random, structure: Structure) -> None:
+    """Change a vector of nodes, buffers, variadic counts, type ids or strides."""
+    locations = [(node, name) for node, name in _slots(structure, Vector) if len(node.slots[name])]
+    if locations:
+        node, name = rng.choice(locations)
+        node.slots[name] = mutate_vector(rng, node.slots[name])
 
 
-def changed_items(chance: random.Random, items: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A vector of structs or numbers with one thing changed."""
-    out = items.copy()
-    if not len(out):
-        return out
-    at, other = chance.randrange(len(out)), chance.randrange(len(out))
-    pick = chance.randrange(8)
+def mutate_vector(rng: random.Random, vector: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A copy of a vector of structs or numbers with one change: a number, an element, or the length."""
+    mutated = vector.copy()
+    if not len(mutated):
+        return mutated
+    index, other_index = rng.randrange(len(mutated)), rng.randrange(len(mutated))
+    pick = rng.randrange(8)
     if pick == 0:
-        return np.delete(out, at)
+        return np.delete(mutated, index)
     if pick == 1:
-        return np.insert(out, at, out[other])
+        return np.insert(mutated, index, mutated[other_index])
     if pick == 2:
-        out[at] = items[other]
+        mutated[index] = vector[other_index]
     elif pick == 3:
-        out[at], out[other] = items[other], items[at]
-    elif out.dtype.names:
-        name = chance.choice([n for n in out.dtype.names if n != "padding"])
-        column = out[name]
-        value = int(column[other]) if chance.random() < 0.2 else number_near(chance, int(column[at]))
-        column[at] = _fitting(value, column.dtype)
+        mutated[index], mutated[other_index] = vector[other_index], vector[index]
+    elif mutated.dtype.names:
+        name = rng.choice([n for n in mutated.dtype.names if n != "padding"])
+        column = mutated[name]
+        value = int(column[other_index]) if rng.random() < 0.2 else mutate_number(rng, int(column[index]))
+        column[index] = _wrap_to_width(value, column.dtype)
     else:
-        out[at] = _fitting(number_near(chance, int(out[at])), out.dtype)
-    return out
+        mutated[index] = _wrap_to_width(mutate_number(rng, int(mutated[index])), mutated.dtype)
+    return mutated
 
 
-def _fitting(value: int, dtype: np.dtype[Any]) -> Any:
+def _wrap_to_width(value: int, dtype: np.dtype[Any]) -> Any:
     bits = 8 * dtype.itemsize
     return ((value + (1 << bits - 1)) & ((1 << bits) - 1)) - (1 << bits - 1)
 
 
-def change_children(chance: random.Random, anatomy: Anatomy) -> None:
-    """A vector of tables (fields, children, pairs, dimensions): one gone, doubled, moved, or come from elsewhere."""
-    places = [(node, name) for node, name in _slots(anatomy, Children) if node.slots[name]]
-    if not places:
+def change_children(rng: random.Random, structure: Structure) -> None:
+    """Delete, repeat, move or replace a table in a vector (fields, children, pairs, dimensions)."""
+    locations = [(node, name) for node, name in _slots(structure, TableVector) if node.slots[name]]
+    if not locations:
         return
-    node, name = chance.choice(places)
-    held: list[Node] = node.slots[name]
-    at = chance.randrange(len(held))
-    pick = chance.randrange(5)
+    node, name = rng.choice(locations)
+    children: list[TableNode] = node.slots[name]
+    index = rng.randrange(len(children))
+    pick = rng.randrange(5)
     if pick == 0:
-        del held[at]
+        del children[index]
     elif pick == 1:
-        held.insert(at, held[at].copy())
+        children.insert(index, children[index].copy())
     elif pick == 2:
-        held.append(held.pop(at))
+        children.append(children.pop(index))
     else:
-        same = [n for tree in anatomy.trees() for n in tree.nodes() if n.spec == held[at].spec]
-        held[at] = chance.choice(same).copy()
+        candidates = [n for root in structure.roots() for n in root.nodes() if n.spec == children[index].spec]
+        children[index] = rng.choice(candidates).copy()
 
 
-def change_table(chance: random.Random, anatomy: Anatomy) -> None:
-    """A table in a slot: gone, or one of another kind."""
-    node, name = chance.choice(_slots(anatomy, Child))
-    if chance.random() < 0.3:
+def change_table(rng: random.Random, structure: Structure) -> None:
+    """Delete the table of a slot, or replace it with another one of its kind."""
+    node, name = rng.choice(_slots(structure, SubTable, Union))
+    if rng.random() < 0.3:
         del node.slots[name]
         return
-    held = node.slots[name]
-    same = [n for tree in anatomy.trees() for n in tree.nodes() if n.spec == held.spec]
-    node.slots[name] = chance.choice(same).copy()
+    table = node.slots[name]
+    candidates = [n for root in structure.roots() for n in root.nodes() if n.spec == table.spec]
+    node.slots[name] = rng.choice(candidates).copy()
 
 
-def change_type(chance: random.Random, anatomy: Anatomy) -> None:
-    """The type of a field or a tensor, with parameters that may or may not make sense."""
-    nodes = [n for tree in anatomy.trees() for n in tree.nodes() if (n.spec, "type") in UNIONS]
+def change_type(rng: random.Random, structure: Structure) -> None:
+    """Change the type of a field or a tensor; its parameters may be invalid."""
+    nodes = [n for root in structure.roots() for n in root.nodes() if (n.spec, "type") in UNIONS]
     if nodes:
-        node = chance.choice(nodes)
-        set_type(chance, node, chance.randrange(1, len(TYPES)))
+        node = rng.choice(nodes)
+        set_type(rng, node, rng.randrange(1, len(TYPES)))
 
 
-def set_type(chance: random.Random, node: Node, number: int) -> None:
-    """Make the field `node` one of type `number`."""
-    made = Node(TYPES[number])
-    for name, slot in SPECS[made.spec].slots.items():
-        if isinstance(slot.kind, Scalar) and chance.random() < 0.9:
-            made.slots[name] = chance.choice((0, 1, 2, 3, 8, 16, 32, 64, 128, 256))
-    node.slots["type_type"], node.slots["type"] = number, made
+def set_type(rng: random.Random, node: TableNode, type_id: int) -> None:
+    """Set the type of the field `node`."""
+    type_node = TableNode(TYPES[type_id])
+    for name, slot in SPECS[type_node.spec].slots.items():
+        if isinstance(slot.type, Scalar) and rng.random() < 0.9:
+            type_node.slots[name] = rng.choice((0, 1, 2, 3, 8, 16, 32, 64, 128, 256))
+    node.slots["type_type"], node.slots["type"] = type_id, type_node
 
 
-def wrap_field(chance: random.Random, anatomy: Anatomy) -> None:
-    """A field one level deeper: a list, a struct, a union, a map, runs; or encoded by a dictionary."""
-    fields = [n for tree in anatomy.trees() for n in tree.nodes() if n.spec == "Field"]
+def wrap_field(rng: random.Random, structure: Structure) -> None:
+    """Wrap a field in a list, struct, union, map or run-end encoded field, or encode it with a dictionary."""
+    fields = [n for root in structure.roots() for n in root.nodes() if n.spec == "Field"]
     if not fields:
         return
-    field = chance.choice(fields)
-    if chance.random() < 0.3:
-        index = Node("Int", {"bitWidth": chance.choice((8, 16, 32, 64)), "is_signed": chance.random() < 0.7})
-        field.slots["dictionary"] = Node("DictionaryEncoding", {"id": chance.randrange(3), "indexType": index})
+    field = rng.choice(fields)
+    if rng.random() < 0.3:
+        index = TableNode("Int", {"bitWidth": rng.choice((8, 16, 32, 64)), "is_signed": rng.random() < 0.7})
+        field.slots["dictionary"] = TableNode("DictionaryEncoding", {"id": rng.randrange(3), "indexType": index})
         return
     inner = field.copy()
     field.slots = {"name": b"outer", "nullable": True, "children": [inner]}
     nested = ("List", "LargeList", "ListView", "LargeListView", "FixedSizeList", "Struct_", "Union", "Map", "Int")
-    set_type(chance, field, TYPES.index(chance.choice((*nested, "RunEndEncoded"))))
-    for piece in anatomy.pieces:
-        if piece.batch is not None and "nodes" in piece.batch.slots and chance.random() < 0.8:
-            nodes, buffers = piece.batch.slots["nodes"], piece.batch.slots.get("buffers")
+    set_type(rng, field, TYPES.index(rng.choice((*nested, "RunEndEncoded"))))
+    for message in structure.messages:
+        if message.batch is not None and "nodes" in message.batch.slots and rng.random() < 0.8:
+            nodes, buffers = message.batch.slots["nodes"], message.batch.slots.get("buffers")
             if len(nodes):
-                piece.batch.slots["nodes"] = np.insert(nodes, chance.randrange(len(nodes)), nodes[0])
-            if buffers is not None and len(buffers) and chance.random() < 0.7:
-                piece.batch.slots["buffers"] = np.insert(buffers, chance.randrange(len(buffers)), buffers[0])
+                message.batch.slots["nodes"] = np.insert(nodes, rng.randrange(len(nodes)), nodes[0])
+            if buffers is not None and len(buffers) and rng.random() < 0.7:
+                message.batch.slots["buffers"] = np.insert(buffers, rng.randrange(len(buffers)), buffers[0])
 
 
-def name_extension(chance: random.Random, anatomy: Anatomy) -> None:
-    """A field that claims an extension type, with parameters of any kind."""
-    fields = [n for tree in anatomy.trees() for n in tree.nodes() if n.spec in ("Field", "Schema", "Footer", "Message")]
-    pairs = [(NAME_KEY, chance.choice(EXTENSIONS)), (METADATA_KEY, chance.choice(PARAMETERS))]
-    chance.shuffle(pairs)
-    if chance.random() < 0.2:
-        pairs = [(b"bowstring:statistics", chance.choice(PARAMETERS))]
-    chance.choice(fields).slots["custom_metadata"] = [Node("KeyValue", {"key": k, "value": v}) for k, v in pairs]
+def name_extension(rng: random.Random, structure: Structure) -> None:
+    """Give a field an extension type with any parameters."""
+    fields = [
+        n for root in structure.roots() for n in root.nodes() if n.spec in ("Field", "Schema", "Footer", "Message")
+    ]
+    pairs = [(NAME_KEY, rng.choice(EXTENSIONS)), (METADATA_KEY, rng.choice(PARAMETERS))]
+    rng.shuffle(pairs)
+    if rng.random() < 0.2:
+        pairs = [(b"bowstring:statistics", rng.choice(PARAMETERS))]
+    rng.choice(fields).slots["custom_metadata"] = [TableNode("KeyValue", {"key": k, "value": v}) for k, v in pairs]
 
 
-def change_text(chance: random.Random, anatomy: Anatomy) -> None:
-    """A name, a time zone, a key or a value."""
+def change_text(rng: random.Random, structure: Structure) -> None:
+    """Change a name, a time zone, a key or a value."""
     texts = [
-        (n, name) for tree in anatomy.trees() for n in tree.nodes() for name, v in n.slots.items() if type(v) is bytes
+        (n, name) for root in structure.roots() for n in root.nodes() for name, v in n.slots.items() if type(v) is bytes
     ]
     if texts:
-        node, name = chance.choice(texts)
-        held = bytearray(node.slots[name])
-        flip(chance, held)
-        others = (b"", b"\xff\xfe", b"\0", b"UTC", b"+99:99", b"Europe/Paris", "é\u202e".encode(), bytes(held))
-        node.slots[name] = chance.choice(others)
+        node, name = rng.choice(texts)
+        text = bytearray(node.slots[name])
+        flip(rng, text)
+        replacements = (b"", b"\xff\xfe", b"\0", b"UTC", b"+99:99", b"Europe/Paris", "é\u202e".encode(), bytes(text))
+        node.slots[name] = rng.choice(replacements)
 
 
-def change_all_lengths(chance: random.Random, anatomy: Anatomy) -> None:
-    """The rows of a batch and the slots of all its nodes, together."""
-    batches = [piece.batch for piece in anatomy.pieces if piece.batch is not None and "nodes" in piece.batch.slots]
+def change_all_lengths(rng: random.Random, structure: Structure) -> None:
+    """Change the number of rows of a batch and the lengths of its nodes together."""
+    batches = [
+        message.batch for message in structure.messages if message.batch is not None and "nodes" in message.batch.slots
+    ]
     if batches:
-        batch = chance.choice(batches)
-        was = int(batch.slots.get("length", 0))
-        new = number_near(chance, was) & (2**63 - 1)
-        batch.slots["length"] = new
+        batch = rng.choice(batches)
+        length = int(batch.slots.get("length", 0))
+        new_length = mutate_number(rng, length) & (2**63 - 1)
+        batch.slots["length"] = new_length
         lengths = batch.slots["nodes"]["length"]
-        lengths[lengths == was] = new
-        if chance.random() < 0.5:
+        lengths[lengths == length] = new_length
+        if rng.random() < 0.5:
             batch.slots["nodes"]["null_count"] = 0
 
 
-def say_no_nulls(chance: random.Random, anatomy: Anatomy) -> None:
-    """Null counts of nothing, of everything, or of something."""
-    batches = [piece.batch for piece in anatomy.pieces if piece.batch is not None and "nodes" in piece.batch.slots]
+def change_null_counts(rng: random.Random, structure: Structure) -> None:
+    """Set the null counts of a batch to 0, to its length, or to 1."""
+    batches = [
+        message.batch for message in structure.messages if message.batch is not None and "nodes" in message.batch.slots
+    ]
     if batches:
-        nodes = chance.choice(batches).slots["nodes"]
-        value = chance.randrange(3)
+        nodes = rng.choice(batches).slots["nodes"]
+        value = rng.randrange(3)
         nodes["null_count"] = 0 if value == 0 else nodes["length"] if value == 1 else 1
 
 
-def change_blocks(chance: random.Random, anatomy: Anatomy) -> None:
-    """Where a footer says that messages are."""
-    if anatomy.footer is not None:
-        seed = chance.random()
-        anatomy.edits[chance.choice(("dictionaries", "recordBatches"))] = lambda made: changed_items(
-            random.Random(seed), made
+def change_footer_blocks(rng: random.Random, structure: Structure) -> None:
+    """Change the footer's blocks."""
+    if structure.footer is not None:
+        seed = rng.random()
+        structure.block_edits[rng.choice(("dictionaries", "recordBatches"))] = lambda blocks: mutate_vector(
+            random.Random(seed), blocks
         )
 
 
-def lie(chance: random.Random, anatomy: Anatomy) -> None:
-    """A length of metadata or of a body that is not the truth; the older framing; another alignment."""
-    piece = chance.choice(anatomy.pieces)
-    pick = chance.randrange(4)
+def falsify_length(rng: random.Random, structure: Structure) -> None:
+    """Falsify the length of metadata or of a body, switch to the legacy framing, or change the alignment."""
+    message = rng.choice(structure.messages)
+    pick = rng.randrange(4)
     if pick == 0:
-        piece.lies["body"] = number_near(chance, len(piece.body))
+        message.false_lengths["body"] = mutate_number(rng, len(message.body))
     elif pick == 1:
-        piece.lies["metadata"] = number_near(chance, 200)
+        message.false_lengths["metadata"] = mutate_number(rng, 200)
     elif pick == 2:
-        piece.is_legacy = not piece.is_legacy
+        message.is_legacy = not message.is_legacy
     else:
-        piece.alignment = chance.choice((8, 16, 64))
+        message.alignment = rng.choice((8, 16, 64))
 
 
-def change_schema_twice(chance: random.Random, anatomy: Anatomy) -> None:
-    """A footer whose schema is not that of the schema message."""
-    if anatomy.footer is not None and isinstance(anatomy.footer.slots.get("schema"), Node):
-        anatomy.footer.slots["schema"] = anatomy.footer.slots["schema"].copy()
-        change_number(chance, anatomy)
+def change_footer_schema(rng: random.Random, structure: Structure) -> None:
+    """Make the footer's schema differ from that of the schema message."""
+    if structure.footer is not None and isinstance(structure.footer.slots.get("schema"), TableNode):
+        structure.footer.slots["schema"] = structure.footer.slots["schema"].copy()
+        change_number(rng, structure)
 
 
-def change_order(chance: random.Random, anatomy: Anatomy) -> None:
-    """Messages that are gone, doubled, or in another order; a dictionary that is a delta."""
-    pieces = anatomy.pieces
-    at = chance.randrange(len(pieces))
-    pick = chance.randrange(5)
-    if pick == 0 and len(pieces) > 1:
-        del pieces[at]
+def change_message_order(rng: random.Random, structure: Structure) -> None:
+    """Delete, repeat or move a message, or change whether a dictionary is a delta."""
+    messages = structure.messages
+    index = rng.randrange(len(messages))
+    pick = rng.randrange(5)
+    if pick == 0 and len(messages) > 1:
+        del messages[index]
     elif pick == 1:
-        pieces.insert(chance.randrange(len(pieces) + 1), pieces[at].copy())
+        messages.insert(rng.randrange(len(messages) + 1), messages[index].copy())
     elif pick == 2:
-        pieces.insert(chance.randrange(len(pieces)), pieces.pop(at))
+        messages.insert(rng.randrange(len(messages)), messages.pop(index))
     else:
-        headers = [piece.header for piece in pieces if piece.header and piece.header.spec == "DictionaryBatch"]
+        headers = [
+            message.header for message in messages if message.header and message.header.spec == "DictionaryBatch"
+        ]
         if headers:
-            chance.choice(headers).slots[chance.choice(("isDelta", "id"))] = chance.randrange(2)
+            rng.choice(headers).slots[rng.choice(("isDelta", "id"))] = rng.randrange(2)
 
 
-# What lies in bodies
+# Message bodies
 
 
-def _spans(piece: Piece) -> list[tuple[int, int]]:
-    batch = piece.batch
+def _buffer_ranges(message: EditableMessage) -> list[tuple[int, int]]:
+    batch = message.batch
     if batch is None or "buffers" not in batch.slots:
-        return [(0, len(piece.body))]
-    spans = [(int(b["offset"]), int(b["length"])) for b in batch.slots["buffers"]]
-    return [(at, size) for at, size in spans if size > 0 and at >= 0 and at + size <= len(piece.body)]
+        return [(0, len(message.body))]
+    ranges = [(int(b["offset"]), int(b["length"])) for b in batch.slots["buffers"]]
+    return [
+        (offset, size) for offset, size in ranges if size > 0 and offset >= 0 and offset + size <= len(message.body)
+    ]
 
 
-def _some_span(chance: random.Random, anatomy: Anatomy) -> tuple[Piece, int, int] | None:
-    spans = [(piece, at, size) for piece in anatomy.pieces if piece.body for at, size in _spans(piece)]
-    return chance.choice(spans) if spans else None
+def _choose_buffer_range(rng: random.Random, structure: Structure) -> tuple[EditableMessage, int, int] | None:
+    ranges = [
+        (message, offset, size)
+        for message in structure.messages
+        if message.body
+        for offset, size in _buffer_ranges(message)
+    ]
+    return rng.choice(ranges) if ranges else None
 
 
-def change_integer(chance: random.Random, anatomy: Anatomy) -> None:
-    """An offset, a size, an index, a run end: an integer in a buffer."""
-    found = _some_span(chance, anatomy)
-    if found is not None:
-        piece, at, size = found
-        width = chance.choice((1, 2, 4, 4, 4, 8, 8))
+def change_integer(rng: random.Random, structure: Structure) -> None:
+    """Change an integer in a buffer: an offset, a size, an index, a run end."""
+    buffer_range = _choose_buffer_range(rng, structure)
+    if buffer_range is not None:
+        message, start, size = buffer_range
+        width = rng.choice((1, 2, 4, 4, 4, 8, 8))
         if size >= width:
-            place = at + width * chance.randrange(size // width)
-            was = int.from_bytes(piece.body[place : place + width], "little", signed=True)
-            new = number_near(chance, was) & ((1 << 8 * width) - 1)
-            piece.body[place : place + width] = new.to_bytes(width, "little")
+            offset = start + width * rng.randrange(size // width)
+            value = int.from_bytes(message.body[offset : offset + width], "little", signed=True)
+            new_value = mutate_number(rng, value) & ((1 << 8 * width) - 1)
+            message.body[offset : offset + width] = new_value.to_bytes(width, "little")
 
 
-def change_start(chance: random.Random, anatomy: Anatomy) -> None:
-    """The length that a compressed buffer begins with, or the first bytes behind it."""
-    found = _some_span(chance, anatomy)
-    if found is not None and found[2] >= 8:
-        piece, at, _ = found
-        value = number_near(chance, int.from_bytes(piece.body[at : at + 8], "little", signed=True))
-        piece.body[at : at + 8] = (value & (2**64 - 1)).to_bytes(8, "little")
+def change_buffer_prefix(rng: random.Random, structure: Structure) -> None:
+    """Change the first eight bytes of a buffer, which are the length prefix if it is compressed."""
+    buffer_range = _choose_buffer_range(rng, structure)
+    if buffer_range is not None and buffer_range[2] >= 8:
+        message, start, _ = buffer_range
+        value = mutate_number(rng, int.from_bytes(message.body[start : start + 8], "little", signed=True))
+        message.body[start : start + 8] = (value & (2**64 - 1)).to_bytes(8, "little")
 
 
-def change_bytes(chance: random.Random, anatomy: Anatomy) -> None:
-    """A few bits of a buffer, or all of it: zeros, ones, chance, or what lies in another one."""
-    found = _some_span(chance, anatomy)
-    if found is None:
+def change_bytes(rng: random.Random, structure: Structure) -> None:
+    """Flip bits of a buffer, or overwrite it with zeros, ones, random bytes or the bytes of another buffer."""
+    buffer_range = _choose_buffer_range(rng, structure)
+    if buffer_range is None:
         return
-    piece, at, size = found
-    pick = chance.randrange(6)
+    message, at, size = buffer_range
+    pick = rng.randrange(6)
     if pick == 0:
-        piece.body[at : at + size] = bytes(size)
+        message.body[at : at + size] = bytes(size)
     elif pick == 1:
-        piece.body[at : at + size] = b"\xff" * size
+        message.body[at : at + size] = b"\xff" * size
     elif pick == 2:
-        piece.body[at : at + size] = chance.randbytes(size)
+        message.body[at : at + size] = rng.randbytes(size)
     elif pick == 3:
-        other, start, length = _some_span(chance, anatomy) or found
-        held = bytes(other.body[start : start + min(length, size)])
-        piece.body[at : at + len(held)] = held
+        other, other_start, length = _choose_buffer_range(rng, structure) or buffer_range
+        content = bytes(other.body[other_start : other_start + min(length, size)])
+        message.body[at : at + len(content)] = content
     else:
-        held_bytes = bytearray(piece.body[at : at + size])
-        flip(chance, held_bytes)
-        piece.body[at : at + size] = held_bytes
+        flipped = bytearray(message.body[at : at + size])
+        flip(rng, flipped)
+        message.body[at : at + size] = flipped
 
 
-def pack_again(chance: random.Random, anatomy: Anatomy) -> None:
-    """A compressed buffer with other content, or the same content in a frame of another kind, behind all others."""
-    packed = [piece for piece in anatomy.pieces if piece.batch is not None and "compression" in piece.batch.slots]
-    if not packed:
+def recompress_buffer(rng: random.Random, structure: Structure) -> None:
+    """Append a compressed buffer to the body, with other content or another kind of frame, and use it."""
+    compressed_messages = [
+        message for message in structure.messages if message.batch is not None and "compression" in message.batch.slots
+    ]
+    if not compressed_messages:
         return
-    piece = chance.choice(packed)
-    assert piece.batch is not None
-    buffers = piece.batch.slots.get("buffers")
+    message = rng.choice(compressed_messages)
+    assert message.batch is not None
+    buffers = message.batch.slots.get("buffers")
     if buffers is None or not len(buffers):
         return
-    number, codec = chance.randrange(len(buffers)), piece.batch.slots["compression"].slots.get("codec", 0)
-    at, size = int(buffers[number]["offset"]), int(buffers[number]["length"])
-    content = unpacked(bytes(piece.body[at : at + size]) if at >= 0 else b"", codec)
-    if content and chance.random() < 0.7:
-        held = bytearray(content)
-        place = 4 * chance.randrange((len(held) + 3) // 4)
-        value = number_near(chance, int.from_bytes(held[place : place + 4], "little", signed=True))
-        held[place : place + 4] = (value & 0xFFFFFFFF).to_bytes(4, "little")
-        content = bytes(held)
-    piece.body += bytes(-len(piece.body) % 8)
-    made = frame(chance, content, codec)
-    buffers[number] = (len(piece.body), len(made))
-    piece.body += made + bytes(-len(made) % 8)
+    buffer_index, codec = rng.randrange(len(buffers)), message.batch.slots["compression"].slots.get("codec", 0)
+    offset, size = int(buffers[buffer_index]["offset"]), int(buffers[buffer_index]["length"])
+    content = decompress(bytes(message.body[offset : offset + size]) if offset >= 0 else b"", codec)
+    if content and rng.random() < 0.7:
+        edited = bytearray(content)
+        start = 4 * rng.randrange((len(edited) + 3) // 4)
+        value = mutate_number(rng, int.from_bytes(edited[start : start + 4], "little", signed=True))
+        edited[start : start + 4] = (value & 0xFFFFFFFF).to_bytes(4, "little")
+        content = bytes(edited)
+    message.body += bytes(-len(message.body) % 8)
+    compressed = compress(rng, content, codec)
+    buffers[buffer_index] = (len(message.body), len(compressed))
+    message.body += compressed + bytes(-len(compressed) % 8)
 
 
-def resize_body(chance: random.Random, anatomy: Anatomy) -> None:
-    """A body that is shorter or longer than what its header needs."""
-    piece = chance.choice(anatomy.pieces)
-    if piece.body and chance.random() < 0.5:
-        del piece.body[chance.randrange(len(piece.body)) :]
+def resize_body(rng: random.Random, structure: Structure) -> None:
+    """Make a body shorter or longer."""
+    message = rng.choice(structure.messages)
+    if message.body and rng.random() < 0.5:
+        del message.body[rng.randrange(len(message.body)) :]
     else:
-        piece.body += bytes(chance.choice((1, 8, 64, 512)))
+        message.body += bytes(rng.choice((1, 8, 64, 512)))
 
 
-def flip(chance: random.Random, held: bytearray) -> None:
+def flip(rng: random.Random, buffer: bytearray) -> None:
     """Flip some bits in place."""
-    for _ in range(chance.choice((1, 1, 2, 4))):
-        if held:
-            held[chance.randrange(len(held))] ^= 1 << chance.randrange(8)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        if buffer:
+            buffer[rng.randrange(len(buffer))] ^= 1 << rng.randrange(8)
 
 
 MUTATIONS: dict[Mutation, int] = {
     change_number: 8,
-    set_absent: 2,
+    set_or_remove_number: 2,
     change_vector: 10,
     change_children: 4,
     change_table: 3,
@@ -400,22 +417,22 @@ MUTATIONS: dict[Mutation, int] = {
     name_extension: 3,
     change_text: 2,
     change_all_lengths: 5,
-    say_no_nulls: 2,
-    change_blocks: 3,
-    lie: 2,
-    change_schema_twice: 1,
-    change_order: 4,
+    change_null_counts: 2,
+    change_footer_blocks: 3,
+    falsify_length: 2,
+    change_footer_schema: 1,
+    change_message_order: 4,
     change_integer: 14,
-    change_start: 3,
-    pack_again: 4,
+    change_buffer_prefix: 3,
+    recompress_buffer: 4,
     change_bytes: 6,
     resize_body: 2,
 }
 
 
-def mutate(chance: random.Random, anatomy: Anatomy) -> None:
-    """One to five mutations, mostly few."""
-    every: Sequence[Mutation] = list(MUTATIONS)
-    for mutation in chance.choices(every, list(MUTATIONS.values()), k=chance.choice((1, 1, 1, 2, 2, 3, 5))):
-        if anatomy.pieces:
-            mutation(chance, anatomy)
+def mutate_structure(rng: random.Random, structure: Structure) -> None:
+    """Apply one to five mutations, usually one or two."""
+    mutations: Sequence[Mutation] = list(MUTATIONS)
+    for mutation in rng.choices(mutations, list(MUTATIONS.values()), k=rng.choice((1, 1, 1, 2, 2, 3, 5))):
+        if structure.messages:
+            mutation(rng, structure)

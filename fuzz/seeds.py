@@ -1,4 +1,4 @@
-"""What mutations begin with: small sound data of every type and form, and what lies in ../shared where it is there."""
+"""The seeds: small valid data of every type in every encoding, and an external corpus if there is one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from bowstring import integration_json
 from bowstring.testing.cases import CASES, Case
 from fuzz.inputs import Input
 from fuzz.mutations import EXTENSIONS, PARAMETERS
-from fuzz.oracles.upkeep import file_with_statistics, said_of
-from fuzz.texts import FORMATS, URIS
+from fuzz.oracles.tools import encoded_statistics, file_with_statistics
+from fuzz.text_mutations import FORMATS, URIS
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 _MAX_SEED_BYTES = 16 << 10
-_FORMS: tuple[dict[str, Any], ...] = (
+_OPTIONS: tuple[dict[str, Any], ...] = (
     {"byte_order": "big"},
     {"metadata_version": "V4", "is_legacy_framing": True},
     {"metadata_version": "V4", "byte_order": "big"},
@@ -33,27 +33,27 @@ _FORMS: tuple[dict[str, Any], ...] = (
 
 
 def seeds(with_shared: bool = True) -> Iterator[Input]:
-    """All seeds, in the same order each time."""
+    """All seeds, always in the same order."""
     yield from _batches()
     yield from _tensors()
     yield from _texts()
     yield from _scripts()
-    whole = [given for given in _batches() if len(given.data) < 6000]
-    for number, kind in enumerate(("upkeep", "pieces", "command")):
-        for given in whole[number::3]:
-            yield Input(kind, given.data)
-    yield from (Input("served", given.data) for given in whole[::2] if given.kind == "stream")
-    yield Input("statistics", said_of(file_with_statistics()))
+    small = [seed_input for seed_input in _batches() if len(seed_input.data) < 6000]
+    for number, kind in enumerate(("tools", "partial", "command")):
+        for seed_input in small[number::3]:
+            yield Input(kind, seed_input.data)
+    yield from (Input("served", seed_input.data) for seed_input in small[::2] if seed_input.kind == "stream")
+    yield Input("statistics", encoded_statistics(file_with_statistics()))
     if with_shared and SHARED.is_dir():
         yield from _shared()
 
 
-def written(batches: list[bs.RecordBatch], **form: Any) -> Iterator[Input]:
-    """A stream and a file with the batches."""
-    for kind, opened in (("stream", bs.new_stream), ("file", bs.new_file)):
+def encode_batches(batches: list[bs.RecordBatch], **options: Any) -> Iterator[Input]:
+    """A stream and a file of the batches."""
+    for kind, open_writer in (("stream", bs.new_stream), ("file", bs.new_file)):
         sink = io.BytesIO()
         try:
-            with opened(sink, batches[0].schema, options=bs.IpcWriteOptions(**form)) as writer:
+            with open_writer(sink, batches[0].schema, options=bs.ipc.IpcWriteOptions(**options)) as writer:
                 for batch in batches:
                     writer.write(batch)
         except bs.errors.UsageError:
@@ -67,27 +67,29 @@ def _column(case: Case) -> bs.RecordBatch:
 
 def _batches() -> Iterator[Input]:
     for case in CASES:
-        yield from written([_column(case)])
+        yield from encode_batches([_column(case)])
     flat = [case for case in CASES if len(case.values) == 2]
     wide = bs.RecordBatch.from_arrays([case.array() for case in flat], [f"c{i}" for i in range(len(flat))])
-    yield from written([wide, wide.slice(1)])
-    for number, form in enumerate(_FORMS):
-        yield from written([wide], **form)
-        for case in CASES[number :: len(_FORMS)]:
-            yield from written([_column(case)], **form)
-    for form in _FORMS[3:5]:
-        long = bs.RecordBatch.from_arrays([bs.array([7] * 4000), bs.array(["abc"] * 1000 + [None] * 3000)], ["n", "s"])
-        yield from written([long], **form)
+    yield from encode_batches([wide, wide.slice(1)])
+    for number, options in enumerate(_OPTIONS):
+        yield from encode_batches([wide], **options)
+        for case in CASES[number :: len(_OPTIONS)]:
+            yield from encode_batches([_column(case)], **options)
+    for options in _OPTIONS[3:5]:
+        compressible = bs.RecordBatch.from_arrays(
+            [bs.array([7] * 4000), bs.array(["abc"] * 1000 + [None] * 3000)], ["n", "s"]
+        )
+        yield from encode_batches([compressible], **options)
     type_ = bs.dictionary(bs.int8(), bs.string())
     columns = [bs.array(values, type_) for values in (["a", "b"], ["a", "b", "c"], ["z", None])]
-    yield from written([bs.RecordBatch.from_arrays([column], ["d"]) for column in columns[:2]])
-    yield from written([bs.RecordBatch.from_arrays([column], ["d"]) for column in columns])
+    yield from encode_batches([bs.RecordBatch.from_arrays([column], ["d"]) for column in columns[:2]])
+    yield from encode_batches([bs.RecordBatch.from_arrays([column], ["d"]) for column in columns])
     yield Input("file", file_with_statistics())
     yield from _nested_dictionaries()
     extended = _extended()
     for name in extended.column_names:
-        yield from written([extended.select([name])])
-    yield from written([extended])
+        yield from encode_batches([extended.select([name])])
+    yield from encode_batches([extended])
 
 
 def _nested_dictionaries() -> Iterator[Input]:
@@ -97,36 +99,47 @@ def _nested_dictionaries() -> Iterator[Input]:
         values: list[list[Any]] = [[["a"], ["a", "b"]], [["a"], ["c"], None]]
         if type_.num_fields == 2:
             values = [[{"a": "x", "b": "y"}], [{"a": "x", "b": "z"}, None]]
-        parts = [bs.RecordBatch.from_arrays([bs.array(held, type_)], ["n"]) for held in values]
+        batches = [bs.RecordBatch.from_arrays([bs.array(values_of_batch, type_)], ["n"]) for values_of_batch in values]
         for deltas in ("auto", "never"):
-            yield from written(parts, dictionary_deltas=deltas)
-    yield from written([bs.RecordBatch.from_arrays([shared, shared], ["x", "y"])], share_dictionaries=True)
+            yield from encode_batches(batches, dictionary_deltas=deltas)
+    yield from encode_batches([bs.RecordBatch.from_arrays([shared, shared], ["x", "y"])], share_dictionaries=True)
 
 
 def _extended() -> bs.RecordBatch:
-    noon = datetime(2025, 1, 1, 12, tzinfo=UTC)
+    moment = datetime(2025, 1, 1, 12, tzinfo=UTC)
     columns: dict[str, tuple[bs.DataType, Any]] = {
-        "uuid": (bs.uuid(), UUID(int=1)),
-        "json": (bs.json_(), '{"a": 1}'),
-        "bool8": (bs.bool8(), True),
-        "opaque": (bs.opaque(bs.binary(), "geometry", "PostGIS"), b"x"),
-        "variant": (bs.parquet_variant(), {"metadata": b"\x01\0\0", "value": b"\x0c\x07"}),
-        "moment": (bs.timestamp_with_offset(), noon),
-        "fixed": (bs.fixed_shape_tensor(bs.int16(), (2, 2)), np.eye(2, dtype=np.int16)),
-        "variable": (bs.variable_shape_tensor(bs.float32(), 2, ["x", "y"], [1, 0]), np.ones((2, 3), np.float32)),
+        "uuid": (bs.datatypes.uuid(), UUID(int=1)),
+        "json": (bs.datatypes.json_(), '{"a": 1}'),
+        "bool8": (bs.datatypes.bool8(), True),
+        "opaque": (bs.datatypes.opaque(bs.binary(), "geometry", "PostGIS"), b"x"),
+        "variant": (bs.datatypes.parquet_variant(), {"metadata": b"\x01\0\0", "value": b"\x0c\x07"}),
+        "moment": (bs.datatypes.timestamp_with_offset(), moment),
+        "fixed": (bs.datatypes.fixed_shape_tensor(bs.int16(), (2, 2)), np.eye(2, dtype=np.int16)),
+        "variable": (
+            bs.datatypes.variable_shape_tensor(bs.float32(), 2, ["x", "y"], [1, 0]),
+            np.ones((2, 3), np.float32),
+        ),
     }
     return bs.RecordBatch.from_arrays([bs.array([v, None], type_) for type_, v in columns.values()], list(columns))
 
 
 def _tensors() -> Iterator[Input]:
     dense = np.array([[0, 1, 2, 0], [0, 0, 3, 0]], np.int16)
-    made: list[Any] = [bs.Tensor.from_numpy(dense, ["rows", "columns"]), bs.Tensor.from_numpy(dense.T.astype("f4"))]
-    for kind in (bs.SparseCOOTensor, bs.SparseCSRMatrix, bs.SparseCSCMatrix, bs.SparseCSFTensor):
-        made.append(kind.from_dense_numpy(dense))  # noqa: PERF401 -- the list has other members before
-    for tensors in (*([tensor] for tensor in made), made):
+    all_tensors: list[Any] = [
+        bs.tensors.Tensor.from_numpy(dense, ["rows", "columns"]),
+        bs.tensors.Tensor.from_numpy(dense.T.astype("f4")),
+    ]
+    for kind in (
+        bs.tensors.SparseCOOTensor,
+        bs.tensors.SparseCSRMatrix,
+        bs.tensors.SparseCSCMatrix,
+        bs.tensors.SparseCSFTensor,
+    ):
+        all_tensors.append(kind.from_dense_numpy(dense))  # noqa: PERF401 -- the list has other members before
+    for tensors in (*([tensor] for tensor in all_tensors), all_tensors):
         sink = io.BytesIO()
         for tensor in tensors:
-            bs.write_tensor(tensor, sink)
+            bs.tensors.write_tensor(tensor, sink)
         yield Input("tensors", sink.getvalue())
 
 
@@ -134,27 +147,27 @@ def _texts() -> Iterator[Input]:
     for case in CASES:
         document = integration_json.build_document(_column(case).schema, [_column(case)])
         yield Input("json", json.dumps(document).encode())
-    for kind, known in (("format", FORMATS), ("uri", URIS)):
-        yield from (Input(kind, text) for text in known)
+    for kind, texts in (("format", FORMATS), ("uri", URIS)):
+        yield from (Input(kind, text) for text in texts)
 
 
 def _scripts() -> Iterator[Input]:
     for number in range(len(CASES)):
-        for way in (number % 2, 12):
-            yield Input("capsule", bytes([number, way]))
+        for import_mode in (number % 2, 12):
+            yield Input("c_data", bytes([number, import_mode]))
     names = [(name, b"") for name in EXTENSIONS] + [(EXTENSIONS[1], text) for text in PARAMETERS[5:]]
     for name, parameters in names + [(b"arrow.variable_shape_tensor", text) for text in PARAMETERS[5:]]:
         yield Input("extension", name + b"\0" + parameters)
     schema, batch, end = b"\0\x21\0", b"\1\x21\0", b"\4\x21"
-    for how in (3, 7, 11, 19, 1):
-        # Bodies come before and after their headers, packed and as two addresses, which are freed.
+    for flags in (3, 7, 11, 19, 1):
+        # Bodies before and after their headers, packed and as two addresses, which are freed.
         packed, addresses = b"\2\x21\4data", b"\3\x21\2\7\1\x09\1\1\1\1"
-        yield Input("protocol", bytes([how]) + schema + batch + packed + end)
-        yield Input("protocol", bytes([how]) + schema + b"\3\x21\2\7\1\x09\1\1\1\1" + batch + b"\6\0\1" + end)
-        yield Input("protocol", bytes([how]) + schema + batch + addresses + end + b"\6\0\1")
-    for how in (2, 6, 18, 34):
+        yield Input("protocol", bytes([flags]) + schema + batch + packed + end)
+        yield Input("protocol", bytes([flags]) + schema + b"\3\x21\2\7\1\x09\1\1\1\1" + batch + b"\6\0\1" + end)
+        yield Input("protocol", bytes([flags]) + schema + batch + addresses + end + b"\6\0\1")
+    for flags in (2, 6, 18, 34):
         yield Input(
-            "protocol", bytes([how]) + b"\0\2ti" + b"\3\0" + b"\3\2\2\7\x09" + b"\3\1" + b"\4" + b"\1\2\7\x09\1"
+            "protocol", bytes([flags]) + b"\0\2ti" + b"\3\0" + b"\3\2\2\7\x09" + b"\3\1" + b"\4" + b"\1\2\7\x09\1"
         )
 
 
@@ -169,4 +182,4 @@ def _shared() -> Iterator[Input]:
                 data = path.read_bytes()
                 yield Input(kind, data)
                 if kind != "tensors":
-                    yield from (Input(other, data) for other in ("upkeep", "pieces", "command"))
+                    yield from (Input(other, data) for other in ("tools", "partial", "command"))

@@ -1,6 +1,6 @@
-"""Making findings small: parts are taken away for as long as the same thing goes wrong.
+"""Shrink findings: remove parts of an input as long as it fails in the same way.
 
-Each attempt runs in a process of its own, which has as much time and memory as a worker gives an input.
+Each attempt runs in its own process, with the time and memory limits of a worker.
 """
 
 from __future__ import annotations
@@ -9,80 +9,84 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
-from fuzz.anatomy import dissect
 from fuzz.findings import Finding, signature
-from fuzz.forks import Fork, Pipe
+from fuzz.forkserver import ForkedProcess, Pipe
 from fuzz.inputs import Input
-from fuzz.worker import import_planted, limit_resources
+from fuzz.structure import parse_structure
+from fuzz.worker import import_planted_bugs, limit_resources
 
 
-def _attempt(given: Input, says: Connection) -> None:
-    from fuzz.instrumented import check
+def _send_signature(fuzz_input: Input, sender: Connection) -> None:
+    from fuzz.instrumentation import check
 
-    import_planted()
+    import_planted_bugs()
     limit_resources()
     try:
-        check(given)
-    except Exception as error:  # noqa: BLE001 -- that is what is asked for
-        says.send(signature(error))
+        check(fuzz_input)
+    except Exception as error:  # noqa: BLE001 -- the finding
+        sender.send(signature(error))
     else:
-        says.send("")
+        sender.send("")
 
 
-def outcome(given: Input, hang_s: float) -> str:
-    """What goes wrong with an input: a signature, "signal …", "hang"; the empty string where nothing does."""
-    hears, says = Pipe(duplex=False)
-    process = Fork(target=_attempt, args=(given, says), daemon=True)
+def run_input(fuzz_input: Input, hang_s: float) -> str:
+    """How an input fails: an error's signature, "ended with ...", "hang", or the empty string if it does not."""
+    receiver, sender = Pipe(duplex=False)
+    process = ForkedProcess(target=_send_signature, args=(fuzz_input, sender), daemon=True)
     process.start()
-    says.close()
+    sender.close()
     try:
-        return str(hears.recv()) if hears.poll(hang_s) else "hang"
+        return str(receiver.recv()) if receiver.poll(hang_s) else "hang"
     except EOFError:
         process.join()
         return f"ended with {process.exitcode}"
     finally:
         process.kill()
         process.join()
-        hears.close()
+        receiver.close()
 
 
 def shrink(finding: Finding, hang_s: float = 20.0, time_s: float = 30.0) -> int:
-    """Make a finding's input smaller, for at most so long; how many bytes are left."""
-    given = finding.given
-    wanted = outcome(given, hang_s)
-    until = time.monotonic() + time_s
-    if wanted:
-        given = _smaller(given, lambda it: time.monotonic() < until and outcome(it, hang_s) == wanted, until)
-        finding.replace(given)
-    return len(given.data)
+    """Shrink a finding's input for at most `time_s`; return its size in bytes."""
+    fuzz_input = finding.fuzz_input
+    expected = run_input(fuzz_input, hang_s)
+    deadline = time.monotonic() + time_s
+    if expected:
+        fuzz_input = _shrink_input(
+            fuzz_input,
+            lambda candidate: time.monotonic() < deadline and run_input(candidate, hang_s) == expected,
+            deadline,
+        )
+        finding.replace(fuzz_input)
+    return len(fuzz_input.data)
 
 
-def _smaller(given: Input, is_same: Callable[[Input], bool], until: float) -> Input:
+def _shrink_input(fuzz_input: Input, is_same: Callable[[Input], bool], deadline: float) -> Input:
     improved = True
-    while improved and time.monotonic() < until:
+    while improved and time.monotonic() < deadline:
         improved = False
-        for candidate in _candidates(given):
-            if time.monotonic() > until:
+        for candidate in _candidates(fuzz_input):
+            if time.monotonic() > deadline:
                 break
-            if len(candidate.data) < len(given.data) and is_same(candidate):
-                given, improved = candidate, True
+            if len(candidate.data) < len(fuzz_input.data) and is_same(candidate):
+                fuzz_input, improved = candidate, True
                 break
-    return given
+    return fuzz_input
 
 
-def _candidates(given: Input) -> Iterator[Input]:
-    """Smaller inputs, the boldest first: whole messages, fields and pairs less, then stretches of bytes."""
-    anatomy = dissect(given.data)
-    if anatomy is not None:
-        for index in range(len(anatomy.pieces)):
-            again = dissect(given.data)
-            assert again is not None
-            del again.pieces[index]
-            if again.pieces:
-                yield Input(given.kind, again.render())
-    size = len(given.data)
+def _candidates(fuzz_input: Input) -> Iterator[Input]:
+    """Smaller inputs, the smallest first: without a message, then without a range of bytes."""
+    structure = parse_structure(fuzz_input.data)
+    if structure is not None:
+        for index in range(len(structure.messages)):
+            copy = parse_structure(fuzz_input.data)
+            assert copy is not None
+            del copy.messages[index]
+            if copy.messages:
+                yield Input(fuzz_input.kind, copy.encode())
+    size = len(fuzz_input.data)
     step = size // 2
     while step >= max(1, size // 64):
         for start in range(0, size, step):
-            yield Input(given.kind, given.data[:start] + given.data[start + step :])
+            yield Input(fuzz_input.kind, fuzz_input.data[:start] + fuzz_input.data[start + step :])
         step //= 2

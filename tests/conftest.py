@@ -1,4 +1,4 @@
-"""What all tests have in common."""
+"""Fixtures and settings of all tests."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from hypothesis import HealthCheck, settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-# Deadlines measure the machine, not the code; a busy one must not turn a test red.
+# Deadlines depend on the load of the machine, so tests have none.
 settings.register_profile("default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", settings.get_profile("default"), derandomize=False, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_unconfigure() -> None:
-    """Let the end of the process find what is left: extension modules complain of what they take for leaks."""
+    """Unfreeze objects before exit: extension modules report frozen ones as leaks."""
     gc.unfreeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def known_to_stay() -> None:
-    """Keep the garbage collector off what was there before a file's tests: they ask for many of its rounds."""
+def frozen_garbage() -> None:
+    """Exclude existing objects from garbage collection, which the tests of a file may start often."""
     gc.collect()
     gc.freeze()
 
@@ -38,17 +38,17 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_folder() -> Path:
-    """The folder `shared` beside the repository: large inputs that are no part of it."""
+    """The folder `shared` next to the repository with large inputs."""
     folder = REPOSITORY.parent / "shared"
     if not folder.is_dir():
-        pytest.skip("the folder ../shared with the large inputs is not on this machine")
+        pytest.skip("requires the large inputs of ../shared")
     return folder
 
 
 @pytest.fixture
-def put() -> Iterator[Callable[[bytes], str]]:
-    """Puts bytes in a store that is far away and counts what it is asked, from then on; gives their URL."""
-    from tests.ipc.remote import SlowFileSystem
+def upload() -> Iterator[Callable[[bytes], str]]:
+    """A function that stores bytes remotely, resets the request counters and returns the URL."""
+    from tests.ipc.remote_stores import SlowFileSystem
 
-    yield SlowFileSystem.put
+    yield SlowFileSystem.upload
     SlowFileSystem.store.clear()

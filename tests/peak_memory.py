@@ -1,6 +1,6 @@
 """Peak resident memory of this process.
 
-`getrusage` is of no use for that: a process begins with the peak of the process that started it.
+`getrusage` is unsuitable: a process starts with the peak of the process that started it.
 """
 
 from __future__ import annotations

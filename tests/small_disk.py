@@ -15,10 +15,10 @@ _MOUNTED = 'mount -t tmpfs -o size=4m none "$0" && exec "$@"'
 def run_on_4_mb(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run Python with an empty file system of 4 MB mounted on `folder`. Skip the test if that is not possible."""
     if shutil.which("unshare") is None:
-        pytest.skip("needs the program unshare to mount a small file system")
+        pytest.skip("requires unshare to mount a small file system")
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", _MOUNTED, str(folder)]
     if subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this user can't mount file systems")
+        pytest.skip("requires permission to mount file systems")
     return subprocess.run(
         [*command, sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
     )

@@ -1,7 +1,7 @@
-"""The pages hold together: links lead somewhere, and the examples in them are really run.
+"""The documentation has no dead links, and its examples run as tests.
 
-The examples themselves are collected as tests of their own: the blocks of README.md and docs/ by the conftest.py at the
-root, docstrings by pytest (`--doctest-modules`).
+The examples are separate tests: conftest.py at the root collects the blocks of README.md and docs/, and pytest those of
+docstrings (`--doctest-modules`).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def dead_links(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_every_relative_link_leads_somewhere(page: Path) -> None:
+def test_every_relative_link_has_a_target(page: Path) -> None:
     assert not dead_links(page)
 
 
-def test_a_dead_link_is_found(tmp_path: Path) -> None:
+def test_a_dead_link_is_detected(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         '# A heading\n[here](#a-heading) [there](#nowhere) [file](gone.md "Gone") [web](https://example.org/)\n',

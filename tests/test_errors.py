@@ -44,7 +44,7 @@ _NUMBERS = [
 
 
 @pytest.mark.parametrize("number", _NUMBERS, ids=errno.errorcode.__getitem__)
-def test_an_error_of_the_system_keeps_its_built_in_class_and_its_attributes(number: int) -> None:
+def test_a_system_error_keeps_its_built_in_class_and_attributes(number: int) -> None:
     cause = OSError(number, os.strerror(number), "x.arrow")
     error = translate_os_error(cause, "x.arrow: the message")
     assert isinstance(error, type(cause))
@@ -55,7 +55,7 @@ def test_an_error_of_the_system_keeps_its_built_in_class_and_its_attributes(numb
 
 
 @pytest.mark.parametrize("number", _NUMBERS, ids=errno.errorcode.__getitem__)
-def test_an_error_of_the_system_survives_pickling_and_copying(number: int) -> None:
+def test_a_system_error_survives_pickling_and_copying(number: int) -> None:
     error = translate_os_error(OSError(number, os.strerror(number)), "the message", "y.arrow")
     assert isinstance(error, OSError)
     error.add_note("a note")
@@ -68,7 +68,7 @@ def test_an_error_of_the_system_survives_pickling_and_copying(number: int) -> No
 
 
 @pytest.mark.parametrize("builtin", _BUILTIN_CLASSES)
-def test_an_error_without_a_number_gets_that_of_its_class(builtin: type[OSError]) -> None:
+def test_an_error_without_an_errno_gets_that_of_its_class(builtin: type[OSError]) -> None:
     error = translate_os_error(builtin("text only"), "the message")
     assert isinstance(error, builtin)
     assert isinstance(error, OSError)
@@ -76,7 +76,7 @@ def test_an_error_without_a_number_gets_that_of_its_class(builtin: type[OSError]
     assert isinstance(OSError(error.errno, ""), builtin)
 
 
-def test_a_subclass_of_os_error_is_recognised_by_its_number() -> None:
+def test_a_subclass_of_os_error_is_recognised_by_its_errno() -> None:
     class LibraryError(OSError):
         pass
 
@@ -97,7 +97,7 @@ def test_every_error_is_pickled_with_its_message() -> None:
         assert str(error) == "the message"
 
 
-def test_the_docstring_draws_every_class_and_its_built_in_counterpart() -> None:
+def test_the_docstring_shows_every_class_and_its_built_in_counterpart() -> None:
     lines = (errors.__doc__ or "").splitlines()
     for name, kind in vars(errors).items():
         if isinstance(kind, type) and issubclass(kind, BowstringError) and kind is not BowstringError:

@@ -1,4 +1,4 @@
-"""The package's names: both lists in bowstring/__init__.py agree, each name is there, and asking is what loads it."""
+"""The public names: both lists in each `__init__.py` agree, each name is public in one place, and is loaded on use."""
 
 from __future__ import annotations
 
@@ -15,86 +15,137 @@ import pytest
 
 import bowstring
 
-NAMES = sorted(bowstring._HOME)
+SUBPACKAGES = (
+    "datatypes",
+    "errors",
+    "inspection",
+    "integration_json",
+    "ipc",
+    "memory",
+    "sharing",
+    "spark",
+    "tensors",
+    "testing",
+)
+LAZY = ("bowstring", *(f"bowstring.{name}" for name in SUBPACKAGES if name != "errors"))
+"""The packages with a table of exports. `errors` is a module."""
 
 
-def names_for_type_checkers() -> dict[str, set[str]]:
-    """Module -> names, as the block under TYPE_CHECKING imports them."""
-    tree = ast.parse(Path(bowstring.__file__).read_bytes())
+def public_names(package: str) -> list[str]:
+    return list(importlib.import_module(package).__all__)
+
+
+def static_exports(package: str) -> dict[str, str]:
+    """Each public name and its module, as imported under TYPE_CHECKING."""
+    path = importlib.import_module(package).__file__
+    assert path is not None
+    tree = ast.parse(Path(path).read_bytes())
     block = next(node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
-    found: dict[str, set[str]] = {}
+    modules: dict[str, str] = {}
     for statement in block.body:
         assert isinstance(statement, ast.ImportFrom)
         assert statement.module is not None
         for alias in statement.names:
             assert alias.asname == alias.name, f"write `{alias.name} as {alias.name}`, or it is not exported"
-            found.setdefault(statement.module, set()).add(alias.name)
-    return found
+            assert alias.name not in modules
+            modules[alias.name] = statement.module
+    return modules
 
 
-def loaded_after(statement: str) -> set[str]:
-    """The top-level packages and our own modules that a fresh interpreter has loaded after `statement`."""
+def modules_after(statement: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after `statement`."""
     program = f"import sys\n{statement}\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    return set(done.stdout.split())
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    return set(process.stdout.split())
 
 
-def test_the_table_and_the_block_for_type_checkers_agree() -> None:
-    table = {module: set(names) for module, names in bowstring._EXPORTS.items()}
-    assert names_for_type_checkers() == table | {"bowstring": set(bowstring._SUBPACKAGES)}
+EXPORTS = [(package, name) for package in LAZY for name in public_names(package)]
 
 
-def test_help_lists_every_public_name() -> None:
-    told = pydoc.render_doc(bowstring, renderer=pydoc._PlainTextDoc())  # type: ignore[attr-defined]
-    assert [name for name in NAMES if not re.search(rf"\b{name}\b", told.partition("PACKAGE CONTENTS")[2])] == []
+@pytest.mark.parametrize("package", LAZY)
+def test_type_checkers_and_the_interpreter_find_the_same_names(package: str) -> None:
+    static = {name for name, module in static_exports(package).items() if module != "bowstring"}
+    assert static == set(public_names(package))
 
 
-def test_the_packages_docstring_names_only_what_is_there() -> None:
-    told = re.findall(r"`(?:bowstring\.)?([a-z_0-9]+)(?:\.\w+)?(?:\(\))?`", bowstring.__doc__ or "")
-    assert len(told) > 10
-    assert set(told) <= {*NAMES, *bowstring._SUBPACKAGES}
+@pytest.mark.parametrize(("package", "name"), EXPORTS)
+def test_a_public_name_is_that_of_its_module(package: str, name: str) -> None:
+    public = getattr(importlib.import_module(package), name)
+    assert public is getattr(importlib.import_module(static_exports(package)[name]), name)
 
 
-def test_no_name_is_listed_twice() -> None:
-    listed = [name for names in bowstring._EXPORTS.values() for name in names]
-    assert sorted(listed) == NAMES
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_public_name_is_what_its_module_has(name: str) -> None:
-    assert getattr(bowstring, name) is getattr(importlib.import_module(bowstring._HOME[name]), name)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_public_object_has_a_docstring(name: str) -> None:
-    public = getattr(bowstring, name)
+@pytest.mark.parametrize(("package", "name"), EXPORTS)
+def test_a_public_object_has_a_docstring(package: str, name: str) -> None:
+    public = getattr(importlib.import_module(package), name)
     if inspect.isroutine(public) or inspect.isclass(public):
         assert (public.__doc__ or "").strip()
 
 
-@pytest.mark.parametrize("name", bowstring._SUBPACKAGES)
+def test_no_object_is_public_in_two_packages() -> None:
+    places = [f"{module}.{name}" for package in LAZY for name, module in _origins(package).items()]
+    assert len(places) == len(set(places))
+
+
+def _origins(package: str) -> dict[str, str]:
+    objects = {name: getattr(importlib.import_module(package), name) for name in public_names(package)}
+    return {name: getattr(value, "__module__", package) for name, value in objects.items()}
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_help_lists_every_public_name(package: str) -> None:
+    text = pydoc.render_doc(importlib.import_module(package), renderer=pydoc._PlainTextDoc())  # type: ignore[attr-defined]
+    contents = text.partition("PACKAGE CONTENTS")[2]
+    assert [name for name in public_names(package) if not re.search(rf"\b{name}\b", contents)] == []
+
+
+def test_the_docstring_of_the_package_names_only_public_names() -> None:
+    names = re.findall(r"`([a-z_0-9]+|[A-Z]\w+)`", bowstring.__doc__ or "")
+    assert len(names) > 20
+    assert set(names) <= {*public_names("bowstring"), *SUBPACKAGES}
+
+
+def test_the_docstring_of_the_package_names_every_subpackage() -> None:
+    assert set(SUBPACKAGES) <= set(re.findall(r"`(\w+)`", bowstring.__doc__ or ""))
+
+
+@pytest.mark.parametrize("name", SUBPACKAGES)
 def test_a_subpackage_is_an_attribute(name: str) -> None:
     assert getattr(bowstring, name) is sys.modules[f"bowstring.{name}"]
 
 
-def test_dir_lists_what_there_is() -> None:
-    assert {"__version__", *NAMES, *bowstring._SUBPACKAGES} <= set(dir(bowstring))
+def test_type_checkers_find_the_subpackages() -> None:
+    static = {name for name, module in static_exports("bowstring").items() if module == "bowstring"}
+    assert static == set(SUBPACKAGES)
 
 
-def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no_such_name"):
-        _ = bowstring.no_such_name  # type: ignore[attr-defined]
+@pytest.mark.parametrize("package", LAZY)
+def test_dir_lists_the_public_names(package: str) -> None:
+    assert set(public_names(package)) <= set(dir(importlib.import_module(package)))
+
+
+def test_dir_lists_the_version_and_the_subpackages() -> None:
+    assert {"__version__", *SUBPACKAGES} <= set(dir(bowstring))
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_a_name_that_does_not_exist_is_an_attribute_error(package: str) -> None:
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'no_such_name'"):
+        _ = importlib.import_module(package).no_such_name
 
 
 def test_importing_the_package_loads_nothing_else() -> None:
-    loaded = loaded_after("import bowstring")
-    assert not loaded & {"numpy", "pyarrow", "pyspark", "click", "rich", "typing_extensions"}
-    assert {module for module in loaded if module.startswith("bowstring")} == {"bowstring"}
+    modules = modules_after("import bowstring")
+    assert not modules & {"numpy", "pyarrow", "pyspark", "click", "rich", "typing_extensions"}
+    assert {name for name in modules if name.startswith("bowstring")} == {"bowstring", "bowstring._lazy_exports"}
+
+
+def test_a_subpackage_is_loaded_on_first_access() -> None:
+    modules = modules_after("import bowstring as bs\nbs.ipc")
+    assert "bowstring.ipc" in modules
+    assert "numpy" not in modules
+    assert "bowstring.ipc.writers" in modules_after("import bowstring as bs\nbs.ipc.FileWriter")
 
 
 def test_the_command_loads_no_numpy_before_a_command_runs() -> None:
-    assert not loaded_after("from bowstring.cli.main import main\nmain(['--version'])") & {
-        "numpy",
-        "pyspark",
-        "pyarrow",
-    }
+    modules = modules_after("from bowstring.cli.main import main\nmain(['--version'])")
+    assert not modules & {"numpy", "pyspark", "pyarrow"}

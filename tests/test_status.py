@@ -1,4 +1,4 @@
-"""docs/status.md claims nothing that no test shows: each ✓ leads to a test, or names cases that are run."""
+"""Every claim of docs/status.md has a test: each ✓ links to a test or names test cases."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LINK = re.compile(r'\[([^]]*)\]\(([^)\s]+)(?: "([^"]*)")?\)')
 
 
 def rows(page: str) -> list[str]:
-    """The lines of tables that claim something."""
+    """Return the table rows with claims."""
     return [line for line in page.splitlines() if line.startswith("|") and "✓" in line]
 
 
 def unproven(page: str) -> list[str]:
-    """What the page claims and no test shows."""
+    """Return the claims without a test."""
     wrong = []
     for text, target, name in _LINK.findall(page):
         if (text == "✓" or name) and not _is_test(target.removeprefix("../"), name):
@@ -35,7 +35,7 @@ def unproven(page: str) -> list[str]:
 
 
 def _is_test(path: str, name: str) -> bool:
-    """Whether the file defines a test of this name. A link to a file alone does not show which test it means."""
+    """Return whether the file defines a test of this name; a link without a name does not count."""
     source = REPOSITORY / path
     return (
         path.startswith("tests/")
@@ -45,7 +45,7 @@ def _is_test(path: str, name: str) -> bool:
     )
 
 
-def test_every_claim_leads_to_a_test_that_is_there() -> None:
+def test_every_claim_has_a_test() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert len(rows(page)) > 60
     assert not unproven(page)
@@ -60,14 +60,14 @@ def test_every_claim_leads_to_a_test_that_is_there() -> None:
         '| Null | [✓](../tests/test_status.py "test_of_nothing") |',
         "| Null | [✓](../tests/test_status.py) |",
         '| Null | [✓](../tests/test_status.py "rows") |',
-        '| Null | [✓](test_status.py "test_every_case_is_claimed") |',
+        '| Null | [✓](test_status.py "test_every_test_case_is_claimed") |',
     ],
 )
-def test_a_claim_without_a_test_is_found(claim: str) -> None:
+def test_a_claim_without_a_test_is_detected(claim: str) -> None:
     assert len(unproven(claim)) == 1
 
 
-def test_every_case_is_claimed() -> None:
+def test_every_test_case_is_claimed() -> None:
     page = PAGE.read_text(encoding="utf-8")
     flat = {str(case) for case in CASES if not case.type.fields}
     assert flat - set(re.findall(r"`([^`]+)`", page)) <= {"timestamp[ns, tz=Europe/Paris]"}

@@ -1,4 +1,4 @@
-"""`--keep-written` keeps all that is valid, and asks nobody about what that reader is known to read wrong."""
+"""`--keep-written` keeps all valid data and excludes readers known to misread it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import pytest
 
 import bowstring as bs
 from tests import written_files
+from tests.ipc.record_batch.test_version_4_compression import stream as compressed_under_v4
 from tests.ipc.samples import as_file, as_stream
-from tests.ipc.test_version_4_compression import stream as compressed_under_v4
 
-BIG = bs.IpcWriteOptions(byte_order="big")
-V4 = bs.IpcWriteOptions(metadata_version="V4")
+BIG = bs.ipc.IpcWriteOptions(byte_order="big")
+V4 = bs.ipc.IpcWriteOptions(metadata_version="V4")
 NUMBERS = bs.record_batch({"n": [1, None, 3]})
 VIEWS = bs.record_batch({"v": bs.array(["a", None], bs.string_view())})
-UUIDS = bs.array([uuid.UUID(int=1)], bs.uuid())
+UUIDS = bs.array([uuid.UUID(int=1)], bs.datatypes.uuid())
 TWINS = bs.RecordBatch.from_arrays([bs.array([1]), bs.array([2])], ["a", "a"])
 WORDS = bs.dictionary(bs.int8(), bs.list_(bs.dictionary(bs.int8(), bs.string())))
 BEYOND_PYARROW = ("polars", "nanoarrow", "arro3")
@@ -32,9 +32,9 @@ def nested(*rows: list[str]) -> bs.RecordBatch:
     return bs.RecordBatch.from_arrays([bs.array(list(rows), WORDS)], ["w"])
 
 
-def as_file_without_batches(schema: bs.Schema, options: bs.IpcWriteOptions | None = None) -> bytes:
+def as_file_without_batches(schema: bs.Schema, options: bs.ipc.IpcWriteOptions | None = None) -> bytes:
     sink = io.BytesIO()
-    with bs.new_file(sink, schema, options=options or bs.IpcWriteOptions()):
+    with bs.new_file(sink, schema, options=options or bs.ipc.IpcWriteOptions()):
         pass
     return sink.getvalue()
 
@@ -79,7 +79,7 @@ WRITTEN: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_a_reader_is_asked_about_all_but_what_it_reads_wrong(name: str) -> None:
+def test_a_reader_is_excluded_only_for_data_that_it_misreads(name: str) -> None:
     write, readers = WRITTEN[name]
     data = write()
     assert written_files.readers_of(data) == readers
@@ -96,7 +96,7 @@ def is_read_by_pyarrow(data: bytes) -> bool:
     return True
 
 
-def test_what_is_not_valid_is_for_nobody() -> None:
+def test_invalid_data_has_no_readers() -> None:
     data = as_file(bs.record_batch({"s": ["é"]}))
     assert written_files.readers_of(data.replace("é".encode(), b"\xff\xff")) is None
     assert written_files.readers_of(data[:-4]) is None
@@ -104,12 +104,14 @@ def test_what_is_not_valid_is_for_nobody() -> None:
 
 TESTS = """
 import io
+import subprocess
+import sys
 import bowstring as bs
 
 def write(values, **options):
     batch = bs.record_batch({"c": values})
     sink = io.BytesIO()
-    with bs.new_stream(sink, batch.schema, options=bs.IpcWriteOptions(**options)) as writer:
+    with bs.new_stream(sink, batch.schema, options=bs.ipc.IpcWriteOptions(**options)) as writer:
         writer.write(batch)
 
 def test_all():
@@ -120,25 +122,35 @@ def test_all():
 def test_some():
     write([1, 2], byte_order="big")
     write(bs.array(["a"], bs.string_view()), byte_order="big")
+
+def test_child_process():
+    subprocess.run([sys.executable, "-c", "import test_sample; test_sample.write([4])"], check=True, cwd=FOLDER)
 """
 
 
-def test_a_folder_is_for_all_readers_and_those_beside_it_for_some(tmp_path: Path, repository: Path) -> None:
-    (tmp_path / "test_made.py").write_text(TESTS)
-    kept = tmp_path / "kept"
+def test_data_for_some_readers_is_kept_in_adjacent_folders(tmp_path: Path, repository: Path) -> None:
+    (tmp_path / "test_sample.py").write_text(f"FOLDER = {str(tmp_path)!r}\n{TESTS}")
+    folder = tmp_path / "kept"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.written_files", "-p", "no:cacheprovider"]
-    command += ["-c", "/dev/null", f"--rootdir={tmp_path}", f"--keep-written={kept}", str(tmp_path / "test_made.py")]
+    command += [
+        "-c",
+        "/dev/null",
+        f"--rootdir={tmp_path}",
+        f"--keep-written={folder}",
+        str(tmp_path / "test_sample.py"),
+    ]
     outer = ("PYTEST_", "PYTHONPATH", written_files.CHILDREN_KEY)
     env = {key: value for key, value in os.environ.items() if not key.startswith(outer)}
-    for workers in ("-n1", "-n0"):  # the second finds the folder
+    for workers in ("-n1", "-n0"):  # the second run uses the existing folder
         done = subprocess.run(
             [*command, workers], capture_output=True, text=True, timeout=120, check=False, cwd=repository, env=env
         )
         assert done.returncode == 0, done.stdout + done.stderr
     folders = {path.name: len(list(path.iterdir())) for path in tmp_path.iterdir() if path.name.startswith("kept")}
-    assert folders == {"kept": 2, "kept.pyarrow,polars,nanoarrow": 1, "kept.not-pyarrow": 1}
-    assert all(path.name.startswith("test_made-py-test_all-") for path in kept.iterdir())
+    assert folders == {"kept": 3, "kept.pyarrow,polars,nanoarrow": 1, "kept.not-pyarrow": 1}
+    names = sorted(path.name.rpartition("-")[0] for path in folder.iterdir())
+    assert names == ["test_sample-py-test_all", "test_sample-py-test_all", "test_sample-py-test_child_process"]
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert ["2", "peer_check.py", str(kept)] in lines
+    assert ["3", "peer_check.py", str(folder)] in lines
     some = "pyarrow,polars,nanoarrow"
-    assert ["1", "peer_check.py", "--peers", some, f"{kept}.{some}"] in lines
+    assert ["1", "peer_check.py", "--peers", some, f"{folder}.{some}"] in lines

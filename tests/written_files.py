@@ -33,7 +33,7 @@ CHILDREN_KEY = "BOWSTRING_TESTS_KEEP_WRITTEN"
 _SINKS = "bowstring.io.sinks"
 _HOME = Path(__file__).resolve().parent
 READERS = ("pyarrow", "polars", "nanoarrow", "arro3")
-"""Those of `../shared/tools/peer_check.py`, which compares what the others read with what pyarrow reads."""
+"""The readers of `../shared/tools/peer_check.py`, which compares the others with pyarrow."""
 NOT_PYARROW = "not-pyarrow"
 
 
@@ -58,9 +58,9 @@ class Recorder:
             ):
                 setattr(kind, name, self._record_writes(getattr(kind, name), parts_of))
         sinks.MemorySink.overwrite = self._record_overwrites(sinks.MemorySink.overwrite)
-        for each in (sinks.VectorSink, sinks.PathSink, sinks._DescriptorSink, sinks.ObjectSink, sinks.StoreSink):
-            setattr(each, "finish", self._record_finish(each.finish))  # noqa: B010
-            setattr(each, "abandon", self._record_abandon(each.abandon))  # noqa: B010
+        for sink_type in (sinks.VectorSink, sinks.PathSink, sinks._DescriptorSink, sinks.ObjectSink, sinks.StoreSink):
+            setattr(sink_type, "finish", self._record_finish(sink_type.finish))  # noqa: B010
+            setattr(sink_type, "abandon", self._record_abandon(sink_type.abandon))  # noqa: B010
 
     def _record_writes(self, write: Callable[..., None], parts_of: Callable[..., Any]) -> Callable[..., None]:
         @functools.wraps(write)
@@ -166,7 +166,7 @@ def _read(data: bytes) -> Written | None:
             batches = list(reader)
             for batch in batches:
                 batch.validate(full=True)
-            return Written(is_file, bs.inspect(data), reader.schema, batches)
+            return Written(is_file, bs.inspection.inspect(data), reader.schema, batches)
     except bs.BowstringError:
         return None
 
@@ -242,7 +242,7 @@ MISREAD: dict[Callable[[Written], bool], tuple[str, ...]] = {
     _has_uuids: ("polars",),  # returns the bytes
     _is_big_endian_stream: ("arro3",),  # reads them as little-endian
 }
-"""Data that pyarrow is known to reject, or that other readers misread."""
+"""Data that pyarrow rejects or that other readers misread, with the readers to exclude."""
 
 
 def readers_of(data: bytes) -> tuple[str, ...] | None:
@@ -250,8 +250,8 @@ def readers_of(data: bytes) -> tuple[str, ...] | None:
     written = _read(data)
     if written is None:
         return None
-    left_out = {reader for applies, readers in MISREAD.items() if applies(written) for reader in readers}
-    return tuple(reader for reader in READERS if reader not in left_out)
+    excluded = {reader for applies, readers in MISREAD.items() if applies(written) for reader in readers}
+    return tuple(reader for reader in READERS if reader not in excluded)
 
 
 def folder_for(folder: Path, readers: tuple[str, ...]) -> Path:
@@ -263,8 +263,8 @@ def folder_for(folder: Path, readers: tuple[str, ...]) -> Path:
 
 def folders_of(folder: Path) -> list[Path]:
     """Return the folder and those next to it that exist."""
-    beside = sorted(folder.parent.glob(f"{glob.escape(folder.name)}.*")) if folder.parent.is_dir() else []
-    return [path for path in (folder, *beside) if path.is_dir()]
+    adjacent = sorted(folder.parent.glob(f"{glob.escape(folder.name)}.*")) if folder.parent.is_dir() else []
+    return [path for path in (folder, *adjacent) if path.is_dir()]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -284,12 +284,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def pytest_configure(config: pytest.Config) -> None:
     folder = config.getoption("--keep-written")
-    if folder and CHILDREN_KEY not in os.environ:  # workers of pytest-xdist record already
+    if folder and CHILDREN_KEY not in os.environ:  # workers of pytest-xdist are recording already
         target = Path(folder).resolve()
         Recorder(target).attach()
         os.environ[CHILDREN_KEY] = str(target)
         os.environ["PYTHONPATH"] = os.pathsep.join(
-            [str(_HOME / "started_by_tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+            [str(_HOME / "child_process_startup"), *filter(None, [os.environ.get("PYTHONPATH")])]
         )
 
 

@@ -16,7 +16,7 @@ FIRST = (*TOGETHER, "tests/fuzz/")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand out whole files, in the order of the collection."""
+    """Distribute whole files in collection order."""
     from xdist.scheduler import LoadFileScheduling
 
     config.option.loadscopereorder = False
@@ -28,6 +28,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a worker, put first what takes longest."""
+    """In a worker, run the longest files first."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not item.nodeid.startswith(FIRST))

@@ -1,8 +1,7 @@
-"""What has to hold of any bytes: sound data or an error of ours; and sound data is whole in every way.
+"""Oracles: check that any bytes are valid data or raise a Bowstring error, and that valid data works in every way.
 
-Each kind of input has its oracle, a function that takes the bytes, says whether they were sound, and raises where what
-should not have happened did. None believes what another part of Bowstring says without a second opinion, where there is
-one to be had.
+Each kind of input has an oracle, a function that takes the bytes, returns whether they are valid, and raises if an
+expectation fails. Where possible, an oracle compares the results of two independent implementations.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fuzz.inputs import Input
-from fuzz.oracles import batches, capsules, commands, pieces, protocol, served, tensors, texts, upkeep
+from fuzz.oracles import batches, c_data, commands, partial_reads, protocol, served, tensors, texts, tools
 
 ORACLES: dict[str, Callable[[bytes], bool]] = {
     "stream": batches.check_stream,
@@ -19,17 +18,17 @@ ORACLES: dict[str, Callable[[bytes], bool]] = {
     "json": texts.check_json,
     "format": texts.check_format,
     "uri": texts.check_uri,
-    "upkeep": upkeep.check_upkeep,
-    "pieces": pieces.check_pieces,
+    "tools": tools.check_tools,
+    "partial": partial_reads.check_partial_reads,
     "command": commands.check_command,
-    "capsule": capsules.check_capsule,
+    "c_data": c_data.check_c_data,
     "protocol": protocol.check_protocol,
     "extension": texts.check_extension,
-    "statistics": upkeep.check_statistics,
+    "statistics": tools.check_statistics,
     "served": served.check_served,
 }
 
 
-def check(given: Input) -> bool:
-    """Give the bytes to the reader of their kind; whether they were sound. Raises what should not have happened."""
-    return ORACLES[given.kind](given.data)
+def check(fuzz_input: Input) -> bool:
+    """Run the oracle of an input; return whether the input is valid. Any exception is a finding."""
+    return ORACLES[fuzz_input.kind](fuzz_input.data)

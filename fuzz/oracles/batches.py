@@ -1,8 +1,8 @@
-"""Record batches: sound data or an `InvalidDataError`; and sound data is whole in every way.
+"""Record batches of streams and files: valid data or an `InvalidDataError`.
 
-After full validation, values are spelled out, sliced, taken, joined, compared, and go through every verb; they go out
-through each door (IPC in one of its forms, the C data interface, integration JSON) and come in again, equal; and
-pyarrow, where it reads them, reads the same.
+Data that passes full validation is converted to Python values, sliced, taken, concatenated, compared and passed to
+every array method. It survives a round trip through IPC, the C data interface and integration JSON, and pyarrow reads
+the same values.
 """
 
 from __future__ import annotations
@@ -16,149 +16,161 @@ from zlib import crc32
 
 import bowstring as bs
 from bowstring import integration_json
+from bowstring.arrays.record_batch import import_batch
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, UnsupportedError
-from bowstring.flatbuf.reader import Message, Table
-from bowstring.flatbuf.tables import SPECS
+from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.tables import read_root
 from bowstring.inspection.validation import Validator
-from bowstring.interop import c_data
 from bowstring.ipc.message import CONTINUATION, is_file_start
 from bowstring.ipc.metadata import field_tables
 from bowstring.ipc.metadata.schema import read_fields
 from bowstring.layouts import gather
-from fuzz.oracles.peers import compare_with_peer
-from fuzz.oracles.verbs import check_verbs
-from fuzz.promises import LIMITS, MOST_ROWS, SOME_ROWS, TOO_MUCH, promise
+from fuzz.expectations import ALLOWED_ERRORS, LIMITS, MAX_ROWS, SAMPLE_ROWS, expect
+from fuzz.oracles.array_methods import check_array_methods
+from fuzz.oracles.pyarrow_peer import compare_with_pyarrow
 
-FORMS = (
-    bs.IpcWriteOptions(),
-    bs.IpcWriteOptions(byte_order="big"),
-    bs.IpcWriteOptions(metadata_version="V4", is_legacy_framing=True),
-    bs.IpcWriteOptions(compression="lz4"),
-    bs.IpcWriteOptions(compression="zstd"),
+WRITE_OPTIONS = (
+    bs.ipc.IpcWriteOptions(),
+    bs.ipc.IpcWriteOptions(byte_order="big"),
+    bs.ipc.IpcWriteOptions(metadata_version="V4", is_legacy_framing=True),
+    bs.ipc.IpcWriteOptions(compression="lz4"),
+    bs.ipc.IpcWriteOptions(compression="zstd"),
 )
-field_tables._MIN_FIELDS = 1  # what is read at once is always read so here
+field_tables._MIN_FIELDS = 1  # always decode fields in one pass
 gather.MAX_VALUES, gather.MAX_BYTES = 1 << 22, 1 << 27
-_PEER_EVERY = 16
+_PYARROW_INTERVAL = 16
 
 
 def check_stream(data: bytes) -> bool:
-    """The oracle of streams."""
+    """Check a stream."""
     return _check_batches(bs.open_stream, data)
 
 
 def check_file(data: bytes) -> bool:
-    """The oracle of files."""
+    """Check a file."""
     return _check_batches(bs.open_file, data)
 
 
-def _check_batches(opened: Callable[..., Any], data: bytes) -> bool:
-    chosen = crc32(data)
-    problem = None
+def _check_batches(open_reader: Callable[..., Any], data: bytes) -> bool:
+    checksum = crc32(data)
+    message = None
     batches: list[bs.RecordBatch] = []
     try:
-        reader = opened(data, limits=LIMITS)
+        reader = open_reader(data, limits=LIMITS)
         schema = reader.schema
         for batch in reader:
             batch.validate(full=True)
             batches.append(batch)
     except FormatMismatchError:
-        return False  # the other format, which validation takes for what it is
+        return False  # validation detects the format, readers do not
     except InvalidDataError as error:
-        problem = str(error)
-        promise(bool(problem), "an error without words")
-    if chosen % 4 == 0:
-        _inspect(data, problem)
-    if batches and chosen % 4 == 1:
-        again = read_fields(_schema_table(data), LIMITS).schema  # field by field, not all at once
-        promise(schema.equals(again, check_metadata=True), f"a schema is {schema!r:.200} or {again!r:.200}")
+        message = str(error)
+        expect(bool(message), "the error has no message")
+    if checksum % 4 == 0:
+        _inspect(data, message)
+    if batches and checksum % 4 == 1:
+        expected_schema = read_fields(_schema_table(data), LIMITS).schema  # decodes one field at a time
+        expect(
+            schema.equals(expected_schema, check_metadata=True),
+            f"two decoders return {schema!r:.200} and {expected_schema!r:.200}",
+        )
     for batch in batches:
-        check_batch(batch, FORMS[chosen // 4 % len(FORMS)])
-    if problem is None and sum(batch.num_rows for batch in batches) <= MOST_ROWS:
+        check_batch(batch, WRITE_OPTIONS[checksum // 4 % len(WRITE_OPTIONS)])
+    if message is None and sum(batch.num_rows for batch in batches) <= MAX_ROWS:
         table = bs.Table.from_batches(batches, schema)
         try:
-            promise(table.num_rows == sum(batch.num_rows for batch in batches), "a table has other rows")
+            expect(
+                table.num_rows == sum(batch.num_rows for batch in batches), "the table has a different number of rows"
+            )
             table.combine_chunks().validate(full=True)
         except (LimitError, UnsupportedError):
             pass
-        if chosen % _PEER_EVERY == 2:
-            compare_with_peer(data, table)
-    return problem is None
+        if checksum % _PYARROW_INTERVAL == 2:
+            compare_with_pyarrow(data, table)
+    return message is None
 
 
 def _schema_table(data: bytes) -> Table:
     if is_file_start(data):
         length = int.from_bytes(data[-10:-6], "little")
-        held = Message(data[len(data) - 10 - length : -10], SPECS, "footer").root("Footer")["schema"]
+        schema = read_root("Footer", data[len(data) - 10 - length : -10], "footer")["schema"]
     else:
         start = 8 if data[:4] == CONTINUATION else 4
-        held = Message(data[start:], SPECS, "message").root("Message").union("header", "Schema")
-    assert isinstance(held, Table)
-    return held
+        schema = read_root("Message", data[start:], "message")["header"]
+    assert isinstance(schema, Table)
+    return schema
 
 
-def _inspect(data: bytes, problem: str | None) -> None:
-    """Validation tells whatever stops a reader, and of a file also what no reader needed."""
-    found = list(islice(Validator(data, True, LIMITS).faults(), 20))
-    faults = [fault.message for fault in found]
-    promise(bool(faults) or problem is None, f"no fault, but reading says: {problem}")
-    idle = is_file_start(data) or all(fault.record_batch is None for fault in found)  # no batch needs what is at fault
-    promise(not faults or problem is not None or idle, f"it can be read, but has faults: {faults}")
+def _inspect(data: bytes, read_error: str | None) -> None:
+    """Validation reports every error that a reader raises, and in files also errors in unread parts."""
+    errors = list(islice(Validator(data, True, LIMITS).faults(), 20))
+    messages = [error.message for error in errors]
+    expect(bool(messages) or read_error is None, f"validation reports no error, reading raises: {read_error}")
+    is_unread = is_file_start(data) or all(
+        error.record_batch is None for error in errors
+    )  # no batch needs the invalid part
+    expect(
+        not messages or read_error is not None or is_unread, f"the data can be read, but validation reports {messages}"
+    )
     try:
-        bs.inspect(data, LIMITS)
+        bs.inspection.inspect(data, LIMITS)
     except InvalidDataError:
-        pass  # it reads headers that no reader needs
+        pass  # inspect reads more headers than a reader
 
 
-def check_batch(batch: bs.RecordBatch, form: bs.IpcWriteOptions = FORMS[0]) -> None:
-    """What has to hold of a batch that passed full validation; of a long one, of its first and last rows."""
+def check_batch(batch: bs.RecordBatch, form: bs.ipc.IpcWriteOptions = WRITE_OPTIONS[0]) -> None:
+    """Check a batch that passed full validation; of a long one, the first and last rows."""
     try:
-        if batch.num_rows > MOST_ROWS:
-            _ = [column.to_pylist() for column in batch.slice(batch.num_rows - SOME_ROWS).columns]
-            batch = batch.slice(0, SOME_ROWS)
+        if batch.num_rows > MAX_ROWS:
+            _ = [column.to_pylist() for column in batch.slice(batch.num_rows - SAMPLE_ROWS).columns]
+            batch = batch.slice(0, SAMPLE_ROWS)
         _check_whole(batch, form)
-    except TOO_MUCH:
+    except ALLOWED_ERRORS:
         pass
 
 
-def _check_whole(batch: bs.RecordBatch, form: bs.IpcWriteOptions) -> None:
+def _check_whole(batch: bs.RecordBatch, form: bs.ipc.IpcWriteOptions) -> None:
     repr(batch)
     batch.validate(full=True)
     rows = batch.num_rows
-    spelled = [column.to_pylist() for column in batch.columns]
-    promise(all(len(values) == rows for values in spelled), "a column has other values than rows")
-    for column, values in zip(batch.columns, spelled, strict=True):
-        promise(column.null_count <= rows, "more nulls than slots")
+    column_values = [column.to_pylist() for column in batch.columns]
+    expect(all(len(values) == rows for values in column_values), "a column has a different number of values")
+    for column, values in zip(batch.columns, column_values, strict=True):
+        expect(column.null_count <= rows, "more nulls than slots")
         if rows:
-            promise(repr(column.slice(1).to_pylist()) == repr(values[1:]), "a slice has other values")
-            promise(repr(column.take([rows - 1, 0]).to_pylist()) == repr([values[-1], values[0]]), "taken otherwise")
+            expect(repr(column.slice(1).to_pylist()) == repr(values[1:]), "a slice has different values")
+            expect(
+                repr(column.take([rows - 1, 0]).to_pylist()) == repr([values[-1], values[0]]),
+                "take returns different values",
+            )
             joined = bs.concat_arrays([column, column.slice(0, 1)])
             joined.validate(full=True)
-            promise(repr(joined.to_pylist()) == repr([*values, values[0]]), "joined values differ")
-        check_verbs(column, values)
-    promise(batch.equals(batch.slice(0), nans_equal=True), "a batch does not equal itself")
-    ways: dict[str, Callable[[], bs.RecordBatch]] = {"IPC": lambda: _by_ipc(batch, form)}
-    if NAME_KEY not in dict(batch.schema.pairs):  # there, a schema is a field, and may be of an extension type
-        ways["C data"] = lambda: c_data.import_batch(c_data.export_batch(batch))
-    for way, gone in ways.items():
-        again = gone()
-        again.validate(full=True)
-        promise(batch.equals(again, nans_equal=True), f"{way} gives other data")
-        promise([f.type for f in again.schema] == [f.type for f in batch.schema], f"{way} gives other types")
-        promise(repr([c.to_pylist() for c in again.columns]) == repr(spelled), f"{way} gives other values")
-    _by_json(batch)
+            expect(repr(joined.to_pylist()) == repr([*values, values[0]]), "concat_arrays returns different values")
+        check_array_methods(column, values)
+    expect(batch.equals(batch.slice(0), nans_equal=True), "a batch does not equal itself")
+    round_trips: dict[str, Callable[[], bs.RecordBatch]] = {"IPC": lambda: _round_trip_ipc(batch, form)}
+    if NAME_KEY not in dict(batch.schema.pairs):  # there, a schema is a field, which may have an extension type
+        round_trips["C data"] = lambda: import_batch(batch.__arrow_c_array__())
+    for name, round_trip in round_trips.items():
+        copy = round_trip()
+        copy.validate(full=True)
+        expect(batch.equals(copy, nans_equal=True), f"{name} returns different data")
+        expect([f.type for f in copy.schema] == [f.type for f in batch.schema], f"{name} returns different types")
+        expect(repr([c.to_pylist() for c in copy.columns]) == repr(column_values), f"{name} returns different values")
+    _round_trip_json(batch)
 
 
-def _by_ipc(batch: bs.RecordBatch, form: bs.IpcWriteOptions) -> bs.RecordBatch:
+def _round_trip_ipc(batch: bs.RecordBatch, form: bs.ipc.IpcWriteOptions) -> bs.RecordBatch:
     sink = io.BytesIO()
     with bs.new_stream(sink, batch.schema, options=form) as writer:
         writer.write(batch)
-    (again,) = bs.open_stream(sink.getvalue())
-    return again
+    (copy,) = bs.open_stream(sink.getvalue())
+    return copy
 
 
-def _by_json(batch: bs.RecordBatch) -> None:
+def _round_trip_json(batch: bs.RecordBatch) -> None:
     text = json.dumps(integration_json.build_document(batch.schema, [batch])).encode()
-    again = integration_json.read(text)
-    found = next(integration_json.find_differences(batch.schema, [batch], again.schema, again.batches), None)
-    promise(found is None, f"integration JSON: {found}")
+    document = integration_json.read(text)
+    difference = next(integration_json.find_differences(batch.schema, [batch], document.schema, document.batches), None)
+    expect(difference is None, f"integration JSON: {difference}")

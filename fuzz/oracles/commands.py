@@ -1,4 +1,4 @@
-"""The commands, over files of any bytes: an exit status, and where it is not 0, one line or what the command found."""
+"""The commands on files with any bytes: they exit with 0 or 1, and with 1 they print an error line or a report."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from zlib import crc32
 from bowstring.cli.main import main
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.format_detection import open_any
-from fuzz.places import folder, put
-from fuzz.promises import LIMITS, MOST_ROWS, promise
+from fuzz.expectations import LIMITS, MAX_ROWS, expect
+from fuzz.temporary_files import folder, write_file
 
 _COMMANDS = (
     "validate FILE", "validate --json FILE", "validate --quick FILE", "sizes FILE", "sizes --json --all FILE",
@@ -26,37 +26,40 @@ _COMMANDS = (
     "integration arrow-to-json FILE OUT.json", "integration file-to-stream FILE OUT",
     "integration stream-to-file FILE OUT",
 )  # fmt: skip
-_SPELLS_OUT = ("cat", "convert", "integration")
+_ROW_WRITERS = ("cat", "convert", "integration")
 
 
 def check_command(data: bytes) -> bool:
-    """Run one command over a file with these bytes."""
+    """Run one command on a file with these bytes."""
     command = _COMMANDS[crc32(data) % len(_COMMANDS)]
     name = command.partition(" ")[0]
-    if name in _SPELLS_OUT and _rows(data) > MOST_ROWS:
-        return False  # all rows are what they are there to write
-    put("given.arrow", data)
-    put("other.arrow", data[: len(data) // 2] + data[len(data) // 2 + 8 :])
-    places = {"FILE": "given.arrow", "OTHER": "other.arrow", "OUT": "out"}
-    words = [word.partition(".") for word in command.split()]
-    arguments = [f"{folder() / places[w]}{dot}{rest}" if w in places else f"{w}{dot}{rest}" for w, dot, rest in words]
-    out, problems = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(problems), warnings.catch_warnings():
+    if name in _ROW_WRITERS and _rows(data) > MAX_ROWS:
+        return False  # these commands write all rows
+    write_file("input.arrow", data)
+    write_file("other.arrow", data[: len(data) // 2] + data[len(data) // 2 + 8 :])
+    file_names = {"FILE": "input.arrow", "OTHER": "other.arrow", "OUT": "out"}
+    parts = [word.partition(".") for word in command.split()]
+    arguments = [
+        f"{folder() / file_names[name_part]}{dot}{rest}" if name_part in file_names else f"{name_part}{dot}{rest}"
+        for name_part, dot, rest in parts
+    ]
+    output, error_output = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    with redirect_stdout(output), redirect_stderr(error_output), warnings.catch_warnings():
         warnings.simplefilter("error")
         status = main(arguments)
-    out.flush()
-    said = problems.getvalue()
-    promise(status in (0, 1), f"{name} ends with {status}: {said}")
-    promise(said.count("\n") <= 1 or not said.startswith("bowstring:"), f"{name} says more than one line")
-    promise("Traceback" not in said, f"{name} shows a traceback")
-    promise(status == 0 or bool(said) or out.buffer.tell() > 0, f"{name} fails without a word")
-    is_summary = name == "convert" and said.count("\n") == 1
-    promise(status != 0 or not said or is_summary, f"{name} succeeds, and prints {said:.200}")
+    output.flush()
+    errors = error_output.getvalue()
+    expect(status in (0, 1), f"{name} exits with {status}: {errors}")
+    expect(errors.count("\n") <= 1 or not errors.startswith("bowstring:"), f"{name} prints more than one error line")
+    expect("Traceback" not in errors, f"{name} prints a traceback")
+    expect(status == 0 or bool(errors) or output.buffer.tell() > 0, f"{name} fails without output")
+    is_summary = name == "convert" and errors.count("\n") == 1
+    expect(status != 0 or not errors or is_summary, f"{name} succeeds, but prints the error {errors:.200}")
     return status == 0
 
 
 def _rows(data: bytes) -> int:
-    """How many rows a reader gets, before it meets an error."""
+    """The number of rows up to the first error."""
     rows = 0
     try:
         with open_any(data, limits=LIMITS) as reader:

@@ -1,7 +1,8 @@
-"""The Dissociated IPC protocol: a client or a server that a peer sends anything to, in any order.
+"""The Dissociated IPC protocol: a client or a server whose peer sends any messages in any order.
 
-The bytes are a script. The first says who listens and how; then each step is a byte that says what happens, and a few
-that say with what. Messages that came out are in order, each with the body that its header announces.
+The input is a script. Its first byte selects client or server and their options. Each step is a byte that selects an
+action, and a few bytes with its parameters. The messages that the client returns are in order, and each has the body
+that its header announces.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
 from bowstring.dissociated.server import Role, ServerConnection
 from bowstring.dissociated.wire import AddressBody, PackedBody, encode_prefix, encode_tag
 from bowstring.errors import ConnectionLostError, LimitError, ProtocolError, UsageError
-from fuzz.promises import promise
+from fuzz.expectations import expect
 
 WANT, FREE = 5, 6
 _SMALL = Limits(
     max_ticket_bytes=4, max_metadata_bytes=64, max_packed_body_bytes=100, max_address_body_bytes=1 << 20,
-    max_buffers=3, max_unpaired_messages=4, max_unpaired_bytes=300, max_outstanding_addresses=5,
+    max_buffers=3, max_pending_messages=4, max_pending_bytes=300, max_outstanding_addresses=5,
 )  # fmt: skip
 _NUMBERS = (
     0,
@@ -43,14 +44,14 @@ _NUMBERS = (
 
 
 class Script:
-    """The bytes, taken from the front; zeros when they are used up."""
+    """Reads the input from the front; zeros follow its end."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
     @property
     def is_left(self) -> bool:
-        """Whether there is more."""
+        """Whether there are bytes left."""
         return self._at < len(self._data)
 
     def byte(self) -> int:
@@ -59,81 +60,83 @@ class Script:
         return self._data[self._at - 1] if self._at <= len(self._data) else 0
 
     def bytes(self, count: int) -> bytes:
-        """So many bytes, or as many as there are."""
+        """The next `count` bytes, or all that are left."""
         self._at += count
         return self._data[self._at - count : self._at]
 
     def number(self) -> int:
-        """A number that is likely to hurt, or any small one."""
+        """An extreme number, or a small one."""
         value = self.byte()
         return _NUMBERS[value % len(_NUMBERS)] if value >= 128 else value
 
 
 def check_protocol(data: bytes) -> bool:
-    """Play the script; whether the peer kept to the protocol."""
+    """Run the script; return whether the peer follows the protocol."""
     script = Script(data)
-    how = script.byte()
-    return (_play_client if how & 1 else _play_server)(script, how)
+    flags = script.byte()
+    return (_play_client if flags & 1 else _play_server)(script, flags)
 
 
-def _play_client(script: Script, how: int) -> bool:
-    first = (1 << 32) - 2 if how & 8 else 0
+def _play_client(script: Script, flags: int) -> bool:
+    first_sequence = (1 << 32) - 2 if flags & 8 else 0
     client = ClientConnection(
         WANT,
-        FREE if how & 2 else None,
+        FREE if flags & 2 else None,
         has_body=lambda header: bytes(header[:1]) == b"B",
-        limits=_SMALL if how & 4 else DEFAULT_LIMITS,
-        in_order=not how & 16,
-        first_sequence=first,
+        limits=_SMALL if flags & 4 else DEFAULT_LIMITS,
+        in_order=not flags & 16,
+        first_sequence=first_sequence,
     )
     client.request(b"tick")
-    listener = _Client(client, first)
+    application = _Client(client, first_sequence)
     while script.is_left:
         try:
-            listener.step(script)
+            application.step(script)
         except (ProtocolError, LimitError) as error:
-            promise(bool(str(error)), "an error without words")
-            promise(not len(client.leases), "after a violation, addresses are still held")
-            _is_deaf(lambda: client.receive_metadata(encode_prefix(1, first) + b"S"))  # type: ignore[arg-type]
-            _is_deaf(lambda: client.receive_body(encode_tag(first, 0), b""))  # type: ignore[arg-type]
+            expect(bool(str(error)), "the error has no message")
+            expect(not len(client.leases), "after a violation, addresses are still leased")
+            _expect_rejected(lambda: client.receive_metadata(encode_prefix(1, first_sequence) + b"S"))  # type: ignore[arg-type]
+            _expect_rejected(lambda: client.receive_body(encode_tag(first_sequence, 0), b""))  # type: ignore[arg-type]
             return False
         except ConnectionLostError:
             return False
     return client.is_complete
 
 
-def _is_deaf(send: Callable[[], object]) -> None:
+def _expect_rejected(send: Callable[[], object]) -> None:
     try:
         send()
     except ProtocolError:
         return
-    promise(False, "after a violation, a message is taken")
+    expect(False, "after a violation, a message is accepted")
 
 
 class _Client:
-    def __init__(self, client: ClientConnection, first: int) -> None:
+    def __init__(self, client: ClientConnection, first_sequence: int) -> None:
         self._client = client
-        self._sent = self._next = first
+        self._sent = self._next = first_sequence
         self._bodies: list[AddressBody] = []
 
     def step(self, script: Script) -> None:
-        """What happens next."""
-        what = script.byte() % 8
+        """Run the next step."""
+        step = script.byte() % 8
         client = self._client
-        if what <= 1:
+        if step <= 1:
             sequence = self._sequence(script)
-            header = (b"B" if what else b"S") + script.bytes(script.byte() % 8)
-            self._take(client.receive_metadata(encode_prefix(1, sequence) + header))  # type: ignore[arg-type]
-        elif what == 2:
+            header = (b"B" if step else b"S") + script.bytes(script.byte() % 8)
+            self._check_events(client.receive_metadata(encode_prefix(1, sequence) + header))  # type: ignore[arg-type]
+        elif step == 2:
             tag = encode_tag(self._sequence(script), 0)  # type: ignore[arg-type]
-            self._take(client.receive_body(tag, script.bytes(script.byte() % 16)))
-        elif what == 3:
-            self._take(client.receive_body(encode_tag(self._sequence(script), 1), _addresses(script)))  # type: ignore[arg-type]
-        elif what == 4:
-            self._take(client.receive_metadata(encode_prefix(0, self._sequence(script))))  # type: ignore[arg-type]
-        elif what == 5:
-            self._take(client.receive(script.number() if script.byte() % 2 else None, script.bytes(script.byte() % 40)))
-        elif what == 6:
+            self._check_events(client.receive_body(tag, script.bytes(script.byte() % 16)))
+        elif step == 3:
+            self._check_events(client.receive_body(encode_tag(self._sequence(script), 1), _addresses(script)))  # type: ignore[arg-type]
+        elif step == 4:
+            self._check_events(client.receive_metadata(encode_prefix(0, self._sequence(script))))  # type: ignore[arg-type]
+        elif step == 5:
+            self._check_events(
+                client.receive(script.number() if script.byte() % 2 else None, script.bytes(script.byte() % 40))
+            )
+        elif step == 6:
             self._free(script)
         else:
             client.connection_lost()
@@ -144,78 +147,82 @@ class _Client:
             return (self._next + value % 4 - 1) & 0xFFFFFFFF
         return script.number() & 0xFFFFFFFF
 
-    def _take(self, events: Sequence[object]) -> None:
+    def _check_events(self, events: Sequence[object]) -> None:
         for event in events:
             if isinstance(event, MessageReady):
                 message = event.message
-                promise(message.sequence == self._next, f"message {message.sequence} comes, not {self._next}")
+                expect(message.sequence == self._next, f"expected message {self._next}, found {message.sequence}")
                 self._next = (self._next + 1) & 0xFFFFFFFF
-                announced = bytes(message.header[:1]) == b"B"
-                promise((message.body is not None) == announced, "a message has no body, or one too many")
+                has_body = bytes(message.header[:1]) == b"B"
+                expect((message.body is not None) == has_body, "a message lacks its body or has an unexpected one")
                 if isinstance(message.body, AddressBody):
                     self._bodies.append(message.body)
             elif isinstance(event, StreamEnded):
-                promise(event.sequence == self._next, "a stream ends before its last message")
+                expect(event.sequence == self._next, "a stream ends before its last message")
 
     def _free(self, script: Script) -> None:
         leases = self._client.leases.outstanding
         addresses = np.array([script.number() for _ in range(script.byte() % 4)], "<u8")
         body = self._bodies.pop() if self._bodies and script.byte() % 2 else None
         try:
-            sent = self._client.free(addresses if body is None else body)
+            message = self._client.free(addresses if body is None else body)
         except UsageError:
-            promise(self._client.leases.outstanding == leases, "addresses are freed that are not held")
+            expect(self._client.leases.outstanding == leases, "addresses are freed that are not leased")
             return
-        freed = addresses.size if body is None else body.addresses.size
-        promise(sent is None or self._client.leases.outstanding == leases - freed, "other addresses are freed")
+        count = addresses.size if body is None else body.addresses.size
+        expect(
+            message is None or self._client.leases.outstanding == leases - count, "a wrong number of addresses is freed"
+        )
 
 
 def _addresses(script: Script) -> bytes:
     count = script.byte() % 6
-    words = [script.number() for _ in range(2 * count)]
-    total = sum(words[1::2]) if script.byte() % 4 else script.number()
-    said = count if script.byte() % 8 else script.number()
-    raw = b"".join((word & (1 << 64) - 1).to_bytes(8, "little") for word in (total, said, *words))
+    numbers = [script.number() for _ in range(2 * count)]
+    total = sum(numbers[1::2]) if script.byte() % 4 else script.number()
+    declared_count = count if script.byte() % 8 else script.number()
+    raw = b"".join((number & (1 << 64) - 1).to_bytes(8, "little") for number in (total, declared_count, *numbers))
     return raw if script.byte() % 8 else raw[: script.byte()]
 
 
-def _play_server(script: Script, how: int) -> bool:
-    role = (Role.BOTH, Role.METADATA, Role.BODIES)[how // 16 % 3]
-    server = ServerConnection(WANT, FREE if how & 2 else None, role=role, limits=_SMALL if how & 4 else DEFAULT_LIMITS)
+def _play_server(script: Script, flags: int) -> bool:
+    role = (Role.BOTH, Role.METADATA, Role.BODIES)[flags // 16 % 3]
+    server = ServerConnection(
+        WANT, FREE if flags & 2 else None, role=role, limits=_SMALL if flags & 4 else DEFAULT_LIMITS
+    )
     while script.is_left:
-        before = server.leases.outstanding
+        outstanding = server.leases.outstanding
         try:
             _serve(server, script)
         except UsageError:
-            continue  # the server's own application asked for what is out of turn
+            continue  # the server's application called a method at the wrong time
         except (ProtocolError, LimitError) as error:
-            promise(bool(str(error)), "an error without words")
-            promise(server.leases.outstanding in (0, before), "after a violation, some leases went")
+            expect(bool(str(error)), "the error has no message")
+            expect(server.leases.outstanding in (0, outstanding), "after a violation, some leases are missing")
             return False
     return True
 
 
 def _serve(server: ServerConnection, script: Script) -> None:
-    what = script.byte() % 6
-    if what <= 2:
-        tag = (WANT, FREE, script.number())[what]
-        data = script.bytes(script.byte() % 12) if what != 1 else _freed(script)
+    step = script.byte() % 6
+    if step <= 2:
+        tag = (WANT, FREE, script.number())[step]
+        data = script.bytes(script.byte() % 12) if step != 1 else _freed_addresses(script)
         for event in server.receive(tag, data):
-            promise(not isinstance(event, DataRequested) or event.ticket == data, "another ticket is asked for")
-            promise(not isinstance(event, AddressesFreed) or event.count == len(data) // 8, "other addresses are freed")
-    elif what == 3:
+            expect(not isinstance(event, DataRequested) or event.ticket == data, "the event has a different ticket")
+            expect(not isinstance(event, AddressesFreed) or event.count == len(data) // 8, "a wrong number is freed")
+    elif step == 3:
         kind = script.byte() % 3
         body = PackedBody.of(b"body") if kind == 1 else None
         if kind == 2:
             count = script.byte() % 4
             body = AddressBody.of([script.number() for _ in range(count)], [1] * count)  # type: ignore[assignment]
         server.send(b"header", body)
-    elif what == 4:
+    elif step == 4:
         server.end()
     else:
         server.receive(None, script.bytes(script.byte() % 8))
 
 
-def _freed(script: Script) -> bytes:
+def _freed_addresses(script: Script) -> bytes:
     raw = b"".join(script.number().to_bytes(8, "little") for _ in range(script.byte() % 4))
     return raw if script.byte() % 8 else raw + b"x"

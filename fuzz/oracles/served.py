@@ -1,27 +1,25 @@
-"""A stream over the Dissociated protocol, whose server says of messages and buffers what it likes.
+"""A stream over the Dissociated protocol, from a server that falsifies addresses and lengths.
 
-The bytes are a stream. What it holds goes out as a server of ours would send it, bodies as addresses or packed, and
-what the checksum of the bytes chooses is wrong: an address, a length, how many there are. Where nothing is, the client
-gets what a reader of the bytes does.
+The input is a stream. Its messages are sent as by Bowstring's server, with bodies as addresses or packed. The checksum
+of the input selects what is falsified: an address, a length, or their number. If nothing is, the client receives what a
+reader of the stream reads.
 """
 
 from __future__ import annotations
 
 import struct
-import threading
-from collections import deque
+import time
 from collections.abc import Iterator
 from zlib import crc32
 
 import numpy as np
 
 import bowstring as bs
-from bowstring.dissociated.server import ServerConnection
+from bowstring.dissociated.server import Role, ServerConnection
 from bowstring.dissociated.uri import StreamURI
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.errors import BowstringError, InvalidDataError, UsageError
-from bowstring.flatbuf.reader import Message
-from bowstring.flatbuf.tables import SPECS
+from bowstring.flatbuf.tables import read_root
 from bowstring.inspection.validation import Validator
 from bowstring.ipc.message import CONTINUATION, is_file_start
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
@@ -29,82 +27,81 @@ from bowstring.memory.region import Region
 from bowstring.sharing.connection import Connection, Stream
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, Ticket
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.loopback import LoopbackTransport
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.regions import address_of
-from fuzz.oracles.pieces import equal, read
-from fuzz.promises import LIMITS, promise
+from bowstring.transports.session import Session, SessionOptions
+from fuzz.expectations import LIMITS, expect
+from fuzz.oracles.partial_reads import expect_equal, read
 
 _OPTIONS = TransportOptions(timeout_s=1.0, queue_messages=1 << 12)
-_MOST_MESSAGES = 200
+_MAX_MESSAGES = 200
 
 
 def check_served(data: bytes) -> bool:
-    """The oracle of streams that are served."""
+    """Check a served stream."""
     if is_file_start(data):
         return False
-    near = read(lambda: bs.open_stream(data, limits=LIMITS))
-    chosen = crc32(data)
-    server_end, client_end = LoopbackTransport.pair(_OPTIONS)
+    expected = read(lambda: bs.open_stream(data, limits=LIMITS))
+    checksum = crc32(data)
+    server_channel, client_channel = LOOPBACK.pair(_OPTIONS)
+    server_end = BlockingChannel(LOOPBACK, server_channel)
+    session = Session(
+        {Role.BOTH: client_channel},
+        LOOPBACK.open_memory(client_channel, None),
+        now=time.monotonic(),
+        options=SessionOptions(input_timeout_s=_OPTIONS.timeout_s),
+    )
     batches: list[bs.RecordBatch] = []
-    with server_end, client_end, Region.copy_of([data or b"\0"]) as region:
-        lies = _serve(server_end, region, data, chosen)
-        connection = _connection_over(client_end)
+    with server_end, session, Region.copy_of([data or b"\0"]) as region:
+        is_falsified = _serve(server_end, region, data, checksum)
+        connection = Connection.over(StreamURI("loopback", "served", WANT_DATA, FREE_DATA), session)
         stream = Stream(connection, Ticket(("t",)))
         try:
-            connection.transport.send_message(stream.protocol.request(b"t"))
+            connection.driver.request(stream.protocol, stream.protocol.request(b"t"))
             stream.read_schema()
             for batch in stream:
                 batch.validate(full=True)
                 batches.append(batch)
         except BowstringError as error:
-            promise(bool(str(error)), "an error without words")
-            promise(not isinstance(error, UsageError), f"a hostile server raises what is the caller's fault: {error}")
-            is_told = lies or near[1] is not None or _has_faults(data)
-            promise(is_told, f"sound in memory; served: {error}")
+            expect(bool(str(error)), "the error has no message")
+            expect(not isinstance(error, UsageError), f"a hostile server causes a usage error: {error}")
+            is_expected = is_falsified or expected[1] is not None or _has_errors(data)
+            expect(is_expected, f"valid in memory; served: {error}")
             return False
-    if near[1] is None and not lies:
-        promise(len(near[0]) == len(batches), f"{len(near[0])} batches in memory, {len(batches)} served")
-        equal(near[0], batches)
-    return near[1] is None
+    if expected[1] is None and not is_falsified:
+        expect(len(expected[0]) == len(batches), f"{len(expected[0])} batches in memory, {len(batches)} served")
+        expect_equal(expected[0], batches)
+    return expected[1] is None
 
 
-def _has_faults(data: bytes) -> bool:
-    """Whether anything is wrong, also with dictionaries that no batch uses: in memory nobody looks at them."""
+def _has_errors(data: bytes) -> bool:
+    """Whether validation reports an error; readers do not read dictionaries that no batch uses."""
     return any(True for _ in Validator(data, limits=LIMITS).faults())
 
 
-def _connection_over(transport: LoopbackTransport) -> Connection:
-    """A link over one end of a pair, in the place of a socket."""
-    connection = object.__new__(Connection)
-    connection.uri, connection.timeout_s = StreamURI("unix", "@loopback", WANT_DATA, FREE_DATA), 1.0
-    connection.transport, connection.lock = transport, threading.Lock()  # type: ignore[assignment]  # as good as a socket
-    connection._freed, connection._tokens = deque(), {}
-    connection._is_streaming = connection._is_released = connection.is_closed = False
-    return connection
-
-
-def _serve(transport: LoopbackTransport, region: Region, data: bytes, chosen: int) -> bool:
-    """Send everything, and tell whether anything of it is a lie."""
+def _serve(transport: BlockingChannel, region: Region, data: bytes, checksum: int) -> bool:
+    """Send all messages; return whether any is falsified."""
     server = ServerConnection(WANT_DATA, FREE_DATA)
     server.receive(WANT_DATA, b"t")
-    index = transport.send_region(region)
-    headers, lies = HeaderReader(LIMITS), False
-    for count, (raw, at, size) in enumerate(_messages(data)):
+    index = transport.export(region).index
+    headers, is_falsified = HeaderReader(LIMITS), False
+    for count, (raw, offset, size) in enumerate(_messages(data)):
         body: Body | None = None
         try:
             header = headers.read(raw, 0, ("message", count))
         except InvalidDataError:
             header = None
         if isinstance(header, BatchHeader):
-            if chosen & 1:
-                body = PackedBody.of(data[at : at + size])
+            if checksum & 1:
+                body = PackedBody.of(data[offset : offset + size])
             else:
-                body, is_lie = _addresses(header, index, at, chosen >> 1, count)
-                lies |= is_lie
+                body, is_false = _addresses(header, index, offset, checksum >> 1, count)
+                is_falsified |= is_false
         try:
             messages = server.send(raw, body)
         except UsageError:
-            return True  # a stream that begins with a body, or buffers of 2**64 bytes: no server can send that
+            return True  # a server can't send it: the stream starts with a body, or has buffers of 2**64 bytes
         for message in messages:
             transport.send_message(message)
     try:
@@ -112,50 +109,50 @@ def _serve(transport: LoopbackTransport, region: Region, data: bytes, chosen: in
             transport.send_message(message)
     except BowstringError:
         return True
-    return lies
+    return is_falsified
 
 
-def _addresses(header: BatchHeader, index: int, at: int, chosen: int, count: int) -> tuple[AddressBody, bool]:
+def _addresses(header: BatchHeader, index: int, offset: int, checksum: int, count: int) -> tuple[AddressBody, bool]:
     buffers = header.buffers()
     offsets, lengths = buffers["offset"].astype(np.uint64), buffers["length"].astype(np.uint64)
-    addresses = offsets + np.uint64(address_of(index, at))
-    lie = chosen % 12 if chosen // 16 % 4 == count % 4 else 12
-    if not len(addresses) or lie > 6:
+    addresses = offsets + np.uint64(address_of(index, offset))
+    mutation = checksum % 12 if checksum // 16 % 4 == count % 4 else 12
+    if not len(addresses) or mutation > 6:
         return AddressBody.of(addresses, lengths), False
-    one = chosen // 64 % len(addresses)
-    if lie == 0:
-        addresses[one] += np.uint64(1 << 20)
-    elif lie == 1:
-        lengths[one] = np.uint64((1 << 62) + chosen % 3)
-    elif lie == 2:
-        addresses[one] = np.uint64(address_of(index + 1, 0))
-    elif lie == 3:
-        lengths[one] //= np.uint64(2)
-    elif lie == 4:
+    address_index = checksum // 64 % len(addresses)
+    if mutation == 0:
+        addresses[address_index] += np.uint64(1 << 20)
+    elif mutation == 1:
+        lengths[address_index] = np.uint64((1 << 62) + checksum % 3)
+    elif mutation == 2:
+        addresses[address_index] = np.uint64(address_of(index + 1, 0))
+    elif mutation == 3:
+        lengths[address_index] //= np.uint64(2)
+    elif mutation == 4:
         addresses, lengths = addresses[:-1], lengths[:-1]
-    elif lie == 5:
-        addresses[one] ^= np.uint64(1 << chosen // 64 % 64)
+    elif mutation == 5:
+        addresses[address_index] ^= np.uint64(1 << checksum // 64 % 64)
     else:
-        addresses[:] = addresses[one]
+        addresses[:] = addresses[address_index]
     return AddressBody.of(addresses, lengths), True
 
 
 def _messages(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """The metadata of each message, where its body begins, and its length."""
-    at = 0
-    for _ in range(_MOST_MESSAGES):
-        at += 4 * (data[at : at + 4] == CONTINUATION)
-        if at + 4 > len(data):
+    """The metadata of each message, and the offset and size of its body."""
+    offset = 0
+    for _ in range(_MAX_MESSAGES):
+        offset += 4 * (data[offset : offset + 4] == CONTINUATION)
+        if offset + 4 > len(data):
             return
-        length = struct.unpack_from("<i", data, at)[0]
-        at += 4
-        if length <= 0 or at + length > len(data):
+        length = struct.unpack_from("<i", data, offset)[0]
+        offset += 4
+        if length <= 0 or offset + length > len(data):
             return
-        raw = data[at : at + length]
-        at += length
+        raw = data[offset : offset + length]
+        offset += length
         try:
-            size = Message(raw, SPECS, "served").root("Message")["bodyLength"]
+            size = read_root("Message", raw, "served")["bodyLength"]
         except InvalidDataError:
             size = 0
-        yield raw, at, size
-        at += max(size, 0)
+        yield raw, offset, size
+        offset += max(size, 0)

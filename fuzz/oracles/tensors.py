@@ -1,4 +1,4 @@
-"""Tensor streams: a tensor that is sound comes back from a message of its own, dense and sparse."""
+"""Tensor streams: valid dense and sparse tensors survive a round trip."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import io
 import bowstring as bs
 from bowstring.errors import InvalidDataError
 from bowstring.tensors.sparse import SparseTensor
-from fuzz.promises import LIMITS, promise
+from fuzz.expectations import LIMITS, expect
 
 
 def check_tensors(data: bytes) -> bool:
-    """The oracle of tensor streams."""
+    """Check a tensor stream."""
     try:
         tensors = []
-        for tensor in bs.open_tensors(data, LIMITS):
+        for tensor in bs.tensors.open_tensors(data, LIMITS):
             tensor.validate(full=True)
             tensors.append(tensor)
     except InvalidDataError:
@@ -22,11 +22,14 @@ def check_tensors(data: bytes) -> bool:
     for tensor in tensors:
         repr(tensor)
         sink = io.BytesIO()
-        bs.write_tensor(tensor, sink)
-        promise(bs.read_tensor(sink.getvalue()).equals(tensor, nans_equal=True), "a tensor comes back otherwise")
+        bs.tensors.write_tensor(tensor, sink)
+        expect(
+            bs.tensors.read_tensor(sink.getvalue()).equals(tensor, nans_equal=True),
+            "a tensor differs after a round trip",
+        )
         try:
             dense = tensor.to_tensor(1 << 20) if isinstance(tensor, SparseTensor) else tensor
-            promise(dense.to_numpy().shape == tensor.shape, "a tensor has another shape")
+            expect(dense.to_numpy().shape == tensor.shape, "a dense tensor has a different shape")
         except InvalidDataError:
-            pass  # too large, or coordinates that come more than once
+            pass  # too large, or with duplicate coordinates
     return True

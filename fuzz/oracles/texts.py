@@ -1,17 +1,15 @@
-"""What is text: integration JSON, format strings of the C data interface, URIs, and the names and parameters of
-extension types.
-"""
+"""Integration JSON, format strings of the C data interface, URIs, and names and parameters of extension types."""
 
 from __future__ import annotations
 
 import bowstring as bs
 from bowstring import integration_json
+from bowstring.datatypes import c_format
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import InvalidDataError, ProtocolError, UnsupportedTypeError
-from bowstring.interop import c_data, c_format
+from fuzz.expectations import expect
 from fuzz.oracles.batches import check_batch
-from fuzz.promises import promise
 
 STORAGES = (
     bs.int8(), bs.int64(), bs.bool_(), bs.binary(16), bs.binary(), bs.string(), bs.large_string(), bs.string_view(),
@@ -26,39 +24,39 @@ STORAGES = (
 
 
 def check_json(data: bytes) -> bool:
-    """The oracle of integration JSON."""
+    """Check a document of integration JSON."""
     try:
-        held = integration_json.read(data, integration_json.DocumentLimits(max_bytes=1 << 20))
-        for batch in held.batches:
+        document = integration_json.read(data, integration_json.DocumentLimits(max_bytes=1 << 20))
+        for batch in document.batches:
             batch.validate(full=True)
     except InvalidDataError:
         return False
-    for batch in held.batches:
+    for batch in document.batches:
         check_batch(batch)
     return True
 
 
 def check_format(data: bytes) -> bool:
-    """The oracle of format strings, with children of several kinds."""
+    """Check a format string, with several sets of children."""
     inner = bs.field("x", bs.int32())
     pairs = bs.field("x", bs.struct({"k": bs.int8(), "v": bs.int8()}), nullable=False)
-    sound = False
+    is_valid = False
     for children in ((), (inner,), (inner, inner), (pairs,)):
         try:
-            made = c_format.parse_format_string(data, children, 0)
+            type_ = c_format.parse_format_string(data, children, 0)
         except InvalidDataError:
             continue
-        sound = True
-        str(made), hash(made)
+        is_valid = True
+        str(type_), hash(type_)
         try:
-            c_data.export_type(made)
+            type_.__arrow_c_schema__()
         except UnsupportedTypeError:
             pass  # a time zone with a NUL in it
-    return sound
+    return is_valid
 
 
 def check_uri(data: bytes) -> bool:
-    """The oracle of URIs."""
+    """Check a URI."""
     try:
         parse_uri(data.decode("latin-1"))
     except ProtocolError:
@@ -67,23 +65,25 @@ def check_uri(data: bytes) -> bool:
 
 
 def check_extension(data: bytes) -> bool:
-    """A name and parameters, a NUL between them, on fields of many types."""
+    """Check a name and parameters, separated by NUL, on fields of many types."""
     name, _, parameters = data.partition(b"\0")
-    sound = False
+    is_valid = False
     for storage in STORAGES:
-        given = bs.Field("x", storage, True, ((NAME_KEY, name), (METADATA_KEY, parameters)))
+        storage_field = bs.Field("x", storage, True, ((NAME_KEY, name), (METADATA_KEY, parameters)))
         try:
-            field = resolve(given)
+            field = resolve(storage_field)
         except InvalidDataError as error:
-            promise(bool(str(error)), "an error without words")
+            expect(bool(str(error)), "the error has no message")
             continue
-        sound = True
+        is_valid = True
         str(field), repr(field), hash(field.type)
-        made = bs.array([None, None], storage)
+        storage_array = bs.array([None, None], storage)
         column = (
-            made
+            storage_array
             if field.type == storage
-            else bs.Array.from_buffers(field.type, 2, made.buffers, made.children, made.dictionary)
+            else bs.Array.from_buffers(
+                field.type, 2, storage_array.buffers, storage_array.children, storage_array.dictionary
+            )
         )
         check_batch(bs.RecordBatch.from_arrays([column], ["x"]))
-    return sound
+    return is_valid

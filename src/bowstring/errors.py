@@ -1,43 +1,43 @@
-"""Everything that Bowstring raises on purpose, in one hierarchy.
+"""The exceptions that Bowstring raises on purpose, in one hierarchy.
 
-A caller's fault, malformed data, a limit, a peer and the machine are told apart::
+Invalid calls, missing packages, malformed data, lost connections and insufficient resources have a branch each::
 
     BowstringError
-    ├── UsageError                   the caller asked for something that makes no sense    (also ValueError)
+    ├── UsageError                   an invalid argument or call                           (also ValueError)
     │   ├── DataTypeError            a value does not fit the data type                    (also TypeError)
     │   ├── NotFoundError            no such column, batch, dataset, file or partition     (also KeyError)
     │   │   ├── MissingFileError     no file or directory with this path or URL            (also FileNotFoundError)
     │   │   └── NotDirectoryError    a file where a directory is expected                  (also NotADirectoryError)
     │   ├── IsDirectoryError         a directory where a file is expected                  (also IsADirectoryError)
     │   ├── ExistingFileError        the file to create exists                             (also FileExistsError)
-    │   ├── WouldCopyError           no copy was allowed, but the layout needs one
-    │   ├── NotShareableError        memory that DLPack or the buffer protocol cannot express  (also BufferError)
+    │   ├── WouldCopyError           a copy is required, but was not allowed
+    │   ├── NotShareableError        memory that DLPack or the buffer protocol does not support  (also BufferError)
     │   ├── ClosedError              a handle was used after it was closed
-    │   └── UnsupportedTypeError     a type without a counterpart on the other side, named with its column path
+    │   └── UnsupportedTypeError     a type that the target does not support, with its column path
     ├── MissingExtraError            an optional package is not installed; names the extra (also ImportError)
-    ├── InvalidDataError             bytes from outside break the specification            (also ValueError)
-    │   ├── TruncatedError           the bytes end before the structure does
-    │   │   └── NoDataError          there are no bytes at all
-    │   ├── FormatMismatchError      another format than the expected one (a stream given as a file, …)
-    │   ├── LimitError               well formed, but beyond a limit that an option can raise
-    │   └── UnsupportedError         well formed, but a feature that this version does not read
-    ├── ConnectionLostError          a peer is gone or does not answer                     (also ConnectionError)
-    │   ├── RefusedConnectionError   nobody listens at the address                         (also ConnectionRefusedError)
-    │   ├── ResetConnectionError     the peer ended the connection                         (also ConnectionResetError)
-    │   ├── AbortedConnectionError   the connection was ended on this side                 (also ConnectionAbortedError)
+    ├── InvalidDataError             data violates the specification                       (also ValueError)
+    │   ├── TruncatedError           the data ends too early
+    │   │   └── NoDataError          the data is empty
+    │   ├── FormatMismatchError      the data has another format (a stream opened as a file, …)
+    │   ├── LimitError               valid data that exceeds a limit, which an option can raise
+    │   └── UnsupportedError         valid data with a feature that this version does not support
+    ├── ConnectionLostError          the peer disconnected or does not respond             (also ConnectionError)
+    │   ├── RefusedConnectionError   no server listens at the address                      (also ConnectionRefusedError)
+    │   ├── ResetConnectionError     the peer reset the connection                         (also ConnectionResetError)
+    │   ├── AbortedConnectionError   this side aborted the connection                      (also ConnectionAbortedError)
     │   ├── BrokenConnectionError    the other end of a pipe or socket is closed           (also BrokenPipeError)
-    │   └── DeadlineError            a peer did not answer in time                         (also TimeoutError)
-    │       └── WouldBlockError      not ready, and the descriptor does not block          (also BlockingIOError)
-    ├── ProtocolError                a peer breaks the Dissociated IPC protocol
-    ├── ResourceError                shared memory, memory, disk or descriptors are short  (also OSError)
-    │   └── AccessDeniedError        no permission                                         (also PermissionError)
-    └── EnvironmentProblemError      something that has to be installed or configured (Java, Spark)
+    │   └── DeadlineError            the peer did not respond in time                      (also TimeoutError)
+    │       └── WouldBlockError      a non-blocking descriptor is not ready                (also BlockingIOError)
+    ├── ProtocolError                the peer violates the Dissociated IPC protocol
+    ├── ResourceError                memory, disk space or descriptors are insufficient    (also OSError)
+    │   └── AccessDeniedError        permission denied                                     (also PermissionError)
+    └── EnvironmentProblemError      something must be installed or configured (Java, Spark)
 
 Errors of the operating system are also instances of the built-in class that Python raises for them, so that `except
 FileNotFoundError` and `except PermissionError` work. They have the `errno`, `strerror` and `filename` of a built-in
-`OSError`; `translate_os_error` makes them.
+`OSError`; `translate_os_error` creates them.
 
-Only these come out of malformed data. A message says what was read, where, what was expected and what was found.
+Malformed data raises no other exceptions. A message names what was read, where, what was expected and what was found.
 """
 
 from __future__ import annotations
@@ -84,22 +84,22 @@ class _OSErrorFields:
 
 
 class UsageError(BowstringError, ValueError):
-    """The caller asked for something that makes no sense."""
+    """An argument or a call is invalid."""
 
 
 class DataTypeError(UsageError, TypeError):
-    """A value does not fit the data type that was asked for."""
+    """A value does not fit the requested data type."""
 
 
 class NotFoundError(UsageError, KeyError):
-    """There is no such column, batch, dataset, file or partition."""
+    """A column, batch, dataset, file or partition does not exist."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class MissingFileError(_OSErrorFields, NotFoundError, FileNotFoundError):
-    """There is no file or directory with this path or URL."""
+    """A file or directory does not exist."""
 
     _ERRNO = errno.ENOENT
 
@@ -123,11 +123,11 @@ class ExistingFileError(_OSErrorFields, UsageError, FileExistsError):
 
 
 class WouldCopyError(UsageError):
-    """No copy was allowed, but the layout needs one."""
+    """A copy is required, but was not allowed."""
 
 
 class NotShareableError(UsageError, BufferError):
-    """DLPack or the buffer protocol cannot hand over this memory as it is."""
+    """DLPack or the buffer protocol does not support this memory without a copy."""
 
 
 class ClosedError(UsageError):
@@ -135,7 +135,7 @@ class ClosedError(UsageError):
 
 
 class UnsupportedTypeError(UsageError):
-    """A type has no counterpart on the other side; the message names the column path."""
+    """The target does not support a type; the message has its column path."""
 
 
 class MissingExtraError(BowstringError, ImportError):
@@ -148,47 +148,47 @@ class MissingExtraError(BowstringError, ImportError):
 
 
 class InvalidDataError(BowstringError, ValueError):
-    """Bytes from outside break the specification."""
+    """Data violates the specification."""
 
 
 class TruncatedError(InvalidDataError):
-    """The bytes end before the structure does."""
+    """The data ends too early."""
 
 
 class NoDataError(TruncatedError):
-    """There are no bytes at all."""
+    """The data is empty."""
 
 
 class FormatMismatchError(InvalidDataError):
-    """The bytes are of another format than the one asked for."""
+    """The data has another format than the requested one."""
 
 
 class LimitError(InvalidDataError):
-    """The data is well formed, but beyond a limit that an option can raise."""
+    """Valid data exceeds a limit, which an option can raise."""
 
 
 class UnsupportedError(InvalidDataError):
-    """The data is well formed, but uses a feature that this version does not read."""
+    """Valid data uses a feature that this version does not support."""
 
 
 class ConnectionLostError(_OSErrorFields, BowstringError, ConnectionError):
-    """A peer is gone or does not answer."""
+    """The peer disconnected or does not respond."""
 
 
 class RefusedConnectionError(ConnectionLostError, ConnectionRefusedError):
-    """Nobody listens at the address."""
+    """No server listens at the address."""
 
     _ERRNO = errno.ECONNREFUSED
 
 
 class ResetConnectionError(ConnectionLostError, ConnectionResetError):
-    """The peer ended the connection."""
+    """The peer reset the connection."""
 
     _ERRNO = errno.ECONNRESET
 
 
 class AbortedConnectionError(ConnectionLostError, ConnectionAbortedError):
-    """The connection was ended on this side."""
+    """This side aborted the connection."""
 
     _ERRNO = errno.ECONNABORTED
 
@@ -200,23 +200,23 @@ class BrokenConnectionError(ConnectionLostError, BrokenPipeError):
 
 
 class DeadlineError(ConnectionLostError, TimeoutError):
-    """A peer did not answer in time."""
+    """The peer did not respond in time."""
 
     _ERRNO = errno.ETIMEDOUT
 
 
 class WouldBlockError(DeadlineError, BlockingIOError):
-    """A descriptor that does not block is not ready."""
+    """A non-blocking descriptor is not ready."""
 
     _ERRNO = errno.EAGAIN
 
 
 class ProtocolError(BowstringError):
-    """A peer breaks the Dissociated IPC protocol."""
+    """The peer violates the Dissociated IPC protocol."""
 
 
 class ResourceError(_OSErrorFields, BowstringError, OSError):
-    """Shared memory, memory, disk or descriptors are short."""
+    """Memory, shared memory, disk space or file descriptors are insufficient."""
 
 
 class AccessDeniedError(ResourceError, PermissionError):
@@ -226,7 +226,7 @@ class AccessDeniedError(ResourceError, PermissionError):
 
 
 class EnvironmentProblemError(BowstringError, RuntimeError):
-    """Something outside Bowstring has to be installed or configured first."""
+    """Something outside Bowstring must be installed or configured first."""
 
 
 _OS_ERRORS: tuple[tuple[type[OSError], type[BowstringError]], ...] = (
@@ -254,9 +254,15 @@ def translate_os_error(error: OSError, message: str, filename: object = None) ->
     """
     if isinstance(error, BowstringError):
         return error
-    # A subclass from elsewhere, such as that of an HTTP library, has the number, but not always the built-in class.
-    known = error if error.errno is None else OSError(error.errno, error.strerror)
+    # Subclasses of other libraries, such as HTTP clients, have the number, but not always the built-in class.
+    by_number = error if error.errno is None else OSError(error.errno, error.strerror)
     for builtin, kind in _OS_ERRORS:
-        if isinstance(error, builtin) or (isinstance(known, builtin) and builtin is not OSError):
+        if isinstance(error, builtin) or (isinstance(by_number, builtin) and builtin is not OSError):
             return kind(message, error, filename)
     raise AssertionError(f"not an OSError: {error!r}")
+
+
+def format_count(count: int, noun: str) -> str:
+    """Return a number with a noun in the singular or plural: "1 row", "12,000 rows", "2 record batches"."""
+    ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{count:,} {noun}{ending}"

@@ -1,4 +1,4 @@
-"""Making arrays, batches and tables of Python objects: the type is inferred or given; what does not fit is named."""
+"""Building arrays, batches and tables from Python objects, with inferred and explicit types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.parameter_ids import parameter_id
 
 
 class Odd(tzinfo):
-    """A time zone whose name no data base knows."""
+    """A time zone with an unknown name."""
 
     def utcoffset(self, dt: datetime | None) -> timedelta:
         return timedelta(hours=1)
@@ -71,7 +71,7 @@ MOMENT = datetime(2020, 7, 1, 12)
     ],
     ids=parameter_id,
 )
-def test_the_narrowest_of_python_s_kinds_is_inferred(values: Any, type_: bs.DataType | None) -> None:
+def test_the_narrowest_type_is_inferred(values: Any, type_: bs.DataType | None) -> None:
     if type_ is None:
         with pytest.raises(bs.errors.DataTypeError, match="int and str"):
             bs.array(values)
@@ -81,7 +81,7 @@ def test_the_narrowest_of_python_s_kinds_is_inferred(values: Any, type_: bs.Data
     assert array.type == type_
 
 
-def test_moments_in_any_zone_keep_the_moment() -> None:
+def test_timestamps_in_any_zone_keep_their_instant() -> None:
     for zone in (UTC, ZoneInfo("Asia/Kolkata"), timezone(timedelta(hours=5)), Odd()):
         moment = MOMENT.replace(tzinfo=zone)
         assert bs.array([moment]).to_pylist() == [moment]
@@ -96,7 +96,7 @@ def test_moments_in_any_zone_keep_the_moment() -> None:
         ([-1, 1 << 63], "do not fit 64 bits"),
         ([object()], "object has no data type"),
         ([MOMENT, MOMENT.replace(tzinfo=UTC)], "with and without a zone"),
-        ([Decimal("NaN")], "no finite decimal"),
+        ([Decimal("NaN")], "not a finite decimal"),
         ([{1: 2}], "not by 1"),
         ("text", "a sequence"),
         (b"bytes", "a sequence"),
@@ -104,22 +104,22 @@ def test_moments_in_any_zone_keep_the_moment() -> None:
     ],
     ids=parameter_id,
 )
-def test_what_has_no_type_is_named(values: Any, message: str) -> None:
+def test_values_without_a_type_are_named(values: Any, message: str) -> None:
     with pytest.raises(bs.errors.DataTypeError, match=message):
         bs.array(values)
 
 
-def test_arrays_of_others_are_taken_as_they_are() -> None:
+def test_arrays_of_other_libraries_are_imported_unchanged() -> None:
     array = bs.array([1, None])
     assert bs.array(array) is array
     assert bs.array(array, bs.int64()) is array
     with pytest.raises(bs.errors.DataTypeError, match="the array is int64, not int8"):
         bs.array(array, bs.int8())
     assert bs.array(bs.table({"a": array}).column(0)).equals(array)
-    assert bs.array(pa.chunked_array([[1], [None]])).equals(array), "nulls are kept, not turned into NaN"
+    assert bs.array(pa.chunked_array([[1], [None]])).equals(array), "nulls stay nulls and do not become NaN"
 
 
-def test_batches_are_made_of_columns() -> None:
+def test_batches_are_built_from_columns() -> None:
     by_name = bs.record_batch({"a": [1, 2], "b": ["x", None]})
     assert by_name.schema == bs.schema({"a": bs.int64(), "b": bs.string()})
     assert by_name == bs.record_batch([[1, 2], ["x", None]], names=["a", "b"])
@@ -139,7 +139,7 @@ def test_batches_are_made_of_columns() -> None:
             build()
 
 
-def test_tables_are_made_of_columns_or_rows() -> None:
+def test_tables_are_built_from_columns_or_rows() -> None:
     table = bs.table({"a": [1, None], "b": ["x", "y"]})
     assert table == bs.table([{"a": 1, "b": "x"}, {"b": "y"}])
     assert table == bs.table([{"b": "x", "a": 1}, {"b": "y"}], schema=table.schema)
@@ -150,5 +150,5 @@ def test_tables_are_made_of_columns_or_rows() -> None:
     assert bs.table({}).shape == (0, 0)
     with pytest.raises(bs.errors.DataTypeError, match="field 'a'"):
         bs.table([{"a": "x"}], schema=bs.schema({"a": bs.int8()}))
-    with pytest.raises(bs.errors.UsageError, match="column 'a' is int64, its field says int8"):
+    with pytest.raises(bs.errors.UsageError, match="column 'a' has type int64, expected int8"):
         bs.table({"a": bs.ChunkedArray([], bs.int64())}, schema=bs.schema({"a": bs.int8()}))

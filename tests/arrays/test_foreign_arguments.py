@@ -1,4 +1,4 @@
-"""Types, schemas, arrays and tables of other libraries (PyCapsule interface), and types by name, wherever ours go."""
+"""Functions accept types by name, and types, schemas, arrays and tables of other libraries (PyCapsule interface)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ THEIRS = pa.table(TABLE)
 
 
 class SchemaOnly:
-    """An object that has nothing but `__arrow_c_schema__`."""
+    """An object with only `__arrow_c_schema__`."""
 
     def __init__(self, source: Any) -> None:
         self.source = source
@@ -45,7 +45,9 @@ TYPES: dict[str, Callable[[Any], bs.DataType]] = {
     "dictionary_encode": lambda t: bs.array(["a"]).dictionary_encode(t).type.index_type,  # type: ignore[attr-defined]
     "run_end_encode": lambda t: COLUMN.run_end_encode(t).type.run_end_type,  # type: ignore[attr-defined]
     "field": lambda t: bs.field("a", t).type,
+    "as_type": bs.datatypes.as_type,
     "with_type": lambda t: bs.field("a", bs.string()).with_type(t).type,
+    "equals": lambda t: bs.int32() if bs.int32().equals(t) else bs.null(),
     "schema": lambda t: bs.schema({"a": t}).types[0],
     "schema of pairs": lambda t: bs.schema([("a", t)]).types[0],
     "struct": lambda t: bs.struct([("a", t)]).fields[0].type,
@@ -61,11 +63,10 @@ TYPES: dict[str, Callable[[Any], bs.DataType]] = {
     "indices": lambda t: bs.dictionary(t, "string").index_type,
     "runs": lambda t: bs.run_end_encoded(t, "string").run_end_type,
     "runs of": lambda t: bs.run_end_encoded("int16", t).value_type,
-    "opaque": lambda t: bs.opaque(t, "a", "b").storage_type,
-    "fixed_shape_tensor": lambda t: bs.fixed_shape_tensor(t, [2]).value_type,
-    "variable_shape_tensor": lambda t: bs.variable_shape_tensor(t, 2).value_type,
-    "tensor": lambda t: bs.Tensor.from_buffer(t, bytes(8), [2]).type,
-    "equals": lambda t: bs.int32() if bs.int32().equals(t) else bs.null(),
+    "opaque": lambda t: bs.datatypes.opaque(t, "a", "b").storage_type,
+    "fixed_shape_tensor": lambda t: bs.datatypes.fixed_shape_tensor(t, [2]).value_type,
+    "variable_shape_tensor": lambda t: bs.datatypes.variable_shape_tensor(t, 2).value_type,
+    "tensor": lambda t: bs.tensors.Tensor.from_buffer(t, bytes(8), [2]).type,
 }
 
 
@@ -75,15 +76,21 @@ TYPES: dict[str, Callable[[Any], bs.DataType]] = {
     ids=["pyarrow's", "name", "short name", "exporter", "ours"],
 )
 @pytest.mark.parametrize("name", TYPES)
-def test_types_of_others_and_names_are_types(name: str, type_: Any) -> None:
+def test_names_and_types_of_other_libraries_are_accepted_as_types(name: str, type_: Any) -> None:
     assert TYPES[name](type_) == bs.int32()
 
 
 @pytest.mark.parametrize("name", [name for name in TYPES if name != "equals"])
-def test_what_is_no_type_is_named_with_what_was_expected(name: str) -> None:
+def test_an_invalid_type_is_named_with_the_expected_one(name: str) -> None:
     for nonsense in (3, object(), "int46", [1]):
         with pytest.raises(UsageError, match=r"expected a type such as bs.int32\(\) or 'int32'|did you mean"):
             TYPES[name](nonsense)
+
+
+@pytest.mark.parametrize("field", [pa.field("a", pa.int32()), SchemaOnly(pa.field("a", pa.int32()))])
+def test_a_field_is_compared_with_one_of_another_library(field: Any) -> None:
+    assert bs.field("a", "int32").equals(field)
+    assert not bs.field("a", "int64").equals(field)
 
 
 def write(sink: io.BytesIO, schema: Any) -> bs.Schema:
@@ -121,27 +128,27 @@ SCHEMAS: dict[str, Callable[[Any], bs.Schema]] = {
     ids=["pyarrow's", "exporter", "mapping", "fields", "ours"],
 )
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_schemas_of_others_are_schemas(name: str, schema: Any) -> None:
+def test_schemas_of_other_libraries_are_accepted(name: str, schema: Any) -> None:
     assert SCHEMAS[name](schema) == SCHEMA
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_what_is_no_schema_is_refused(name: str) -> None:
+def test_an_invalid_schema_is_rejected(name: str) -> None:
     for nonsense in (3, "int32", object()):
         with pytest.raises(UsageError):
             SCHEMAS[name](nonsense)
 
 
-def written(write: Callable[[Any], None]) -> bs.Table:
+def write_and_read(write: Callable[[Any], None]) -> bs.Table:
     sink = io.BytesIO()
     with bs.new_stream(sink, SCHEMA) as writer:
         write(writer)
     return bs.open_stream(sink.getvalue()).read_all()
 
 
-def gathered(write: Callable[[Any], None]) -> bs.Table:
+def coalesce_and_read(write: Callable[[Any], None]) -> bs.Table:
     sink = io.BytesIO()
-    with bs.CoalescingWriter(bs.new_stream(sink, SCHEMA)) as writer:
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink, SCHEMA)) as writer:
         write(writer)
     return bs.open_stream(sink.getvalue()).read_all()
 
@@ -149,9 +156,9 @@ def gathered(write: Callable[[Any], None]) -> bs.Table:
 TABLES: dict[str, Callable[[Any], bs.Table]] = {
     "equals": lambda t: TABLE if TABLE.equals(t) else bs.table({}),
     "concat_tables": lambda t: bs.concat_tables([t]),
-    "write": lambda t: written(lambda writer: writer.write(t)),
-    "write_table": lambda t: written(lambda writer: writer.write_table(t)),
-    "write, gathering": lambda t: gathered(lambda writer: writer.write(t)),
+    "write": lambda t: write_and_read(lambda writer: writer.write(t)),
+    "write_table": lambda t: write_and_read(lambda writer: writer.write_table(t)),
+    "write, gathering": lambda t: coalesce_and_read(lambda writer: writer.write(t)),
     "share": lambda t: bs.attach(bs.share(t)),
 }
 
@@ -162,23 +169,23 @@ TABLES: dict[str, Callable[[Any], bs.Table]] = {
     ids=["pyarrow's", "pyarrow's batch", "polars'", "ours", "our batch"],
 )
 @pytest.mark.parametrize("name", TABLES)
-def test_tables_of_others_are_tables(name: str, table: Any) -> None:
+def test_tables_of_other_libraries_are_accepted(name: str, table: Any) -> None:
     assert TABLES[name](table) == TABLE
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_what_is_no_table_is_refused(name: str) -> None:
+def test_an_invalid_table_is_rejected(name: str) -> None:
     for nonsense in (3, "int32", {"a": [1]}):
         with pytest.raises(UsageError, match="expected a table"):
             TABLES[name](nonsense)
 
 
-def test_batches_arrays_and_columns_of_others_are_taken() -> None:
-    theirs = THEIRS.to_batches()[0]
-    assert BATCH.equals(theirs)
-    assert bs.Table.from_batches([theirs]) == TABLE
-    assert written(lambda writer: writer.write_batch(theirs)) == TABLE
-    assert bs.attach(bs.share(iter([theirs, theirs]))).num_rows == 6
+def test_batches_arrays_and_columns_of_other_libraries_are_accepted() -> None:
+    foreign = THEIRS.to_batches()[0]
+    assert BATCH.equals(foreign)
+    assert bs.Table.from_batches([foreign]) == TABLE
+    assert write_and_read(lambda writer: writer.write_batch(foreign)) == TABLE
+    assert bs.attach(bs.share(iter([foreign, foreign]))).num_rows == 6
     assert ARRAY.equals(pa.array([1, 2, 3], pa.int32()))
     assert COLUMN.equals(THEIRS["a"])
     assert not COLUMN.equals(pa.chunked_array([[1]], pa.int32()))
@@ -193,10 +200,10 @@ def test_batches_arrays_and_columns_of_others_are_taken() -> None:
         BATCH.equals(3)
 
 
-def test_fields_of_others_keep_what_they_say() -> None:
-    theirs = pa.field("x", pa.int32(), nullable=False, metadata={"k": "v"})
-    for field in (bs.schema([theirs])[0], bs.list_(theirs).fields[0], bs.struct(pa.struct([theirs])).fields[0]):
+def test_fields_of_other_libraries_keep_their_attributes() -> None:
+    foreign = pa.field("x", pa.int32(), nullable=False, metadata={"k": "v"})
+    for field in (bs.schema([foreign])[0], bs.list_(foreign).fields[0], bs.struct(pa.struct([foreign])).fields[0]):
         assert (field.name, field.nullable, field.metadata) == ("x", False, {b"k": b"v"})
-        assert field.equals(theirs)
+        assert field.equals(foreign, check_metadata=True)
     assert bs.map_(pa.string(), pa.int8()) == bs.map_(bs.string(), bs.int8())
-    assert bs.schema(pa.schema([theirs], {"s": "m"})).metadata == {b"s": b"m"}
+    assert bs.schema(pa.schema([foreign], {"s": "m"})).metadata == {b"s": b"m"}

@@ -1,4 +1,4 @@
-"""Pickles: of the slots and no others; from protocol 5 on the buffers can travel beside them, without a copy."""
+"""Pickling arrays: only their own slots, and with protocol 5 out-of-band buffers without a copy."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PICKLED: dict[str, Any] = {
     "batch": TABLE.to_batches()[0],
     "table": TABLE,
     "buffer": ARRAY.buffers[1],
-    "tensor": bs.Tensor.from_numpy(np.arange(600.0).reshape(20, 30).T, dim_names=["x", "y"]),
-    "sparse tensor": bs.SparseCOOTensor.from_dense_numpy(np.eye(100)),
+    "tensor": bs.tensors.Tensor.from_numpy(np.arange(600.0).reshape(20, 30).T, dim_names=["x", "y"]),
+    "sparse tensor": bs.tensors.SparseCOOTensor.from_dense_numpy(np.eye(100)),
 }
 
 
@@ -33,7 +33,7 @@ def out_of_band(value: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
 
 
 @pytest.mark.parametrize("name", PICKLED)
-def test_buffers_travel_beside_the_pickle_without_a_copy(name: str) -> None:
+def test_out_of_band_buffers_are_not_copied(name: str) -> None:
     value = PICKLED[name]
     pickled, buffers = out_of_band(value)
     assert len(pickled) < 1000
@@ -54,24 +54,24 @@ def test_arrays_and_their_copies_have_the_same_memory() -> None:
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("name", PICKLED)
-def test_pickles_without_a_callback_hold_everything(name: str, protocol: int) -> None:
+def test_pickles_without_a_callback_contain_all_data(name: str, protocol: int) -> None:
     value = PICKLED[name]
     assert pickle.loads(pickle.dumps(value, protocol)) == value
 
 
 @pytest.mark.parametrize("protocol", [4, 5])
-def test_a_slice_is_pickled_without_the_rest(protocol: int) -> None:
+def test_a_slice_is_pickled_without_other_slots(protocol: int) -> None:
     for part in (ARRAY.slice(10, 5), TABLE.slice(10, 5), TABLE["l"].slice(10, 5)):
         assert len(pickle.dumps(part, protocol)) < 2000
     _, buffers = out_of_band(ARRAY.slice(10, 5))
     assert [buffer.raw().nbytes for buffer in buffers] == [40]
 
 
-def test_what_is_mapped_is_pickled(tmp_path: Path) -> None:
-    bs.write_tensor(PICKLED["tensor"], tmp_path / "tensor")
+def test_mapped_arrays_are_pickled(tmp_path: Path) -> None:
+    bs.tensors.write_tensor(PICKLED["tensor"], tmp_path / "tensor")
     with bs.new_file(tmp_path / "table.arrow", TABLE.schema) as writer:
         writer.write(TABLE)
-    mapped = (bs.read_tensor(tmp_path / "tensor"), bs.open_file(tmp_path / "table.arrow").read_all())
+    mapped = (bs.tensors.read_tensor(tmp_path / "tensor"), bs.open_file(tmp_path / "table.arrow").read_all())
     for value in (*mapped, bs.attach(bs.share(TABLE))):
         for protocol in (4, 5):
             assert pickle.loads(pickle.dumps(value, protocol)) == value
@@ -80,13 +80,13 @@ def test_what_is_mapped_is_pickled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["array", "table", "chunked array", "tensor"])
-def test_buffers_that_are_too_short_are_refused(name: str) -> None:
+def test_buffers_that_are_too_short_are_rejected(name: str) -> None:
     pickled, buffers = out_of_band(PICKLED[name])
     with pytest.raises(InvalidDataError):
         pickle.loads(pickled, buffers=[buffer.raw()[:1] for buffer in buffers])
 
 
-def test_buffers_with_other_values_are_found_by_validation() -> None:
+def test_validation_finds_invalid_values_in_unpickled_buffers() -> None:
     pickled, buffers = out_of_band(WORDS)
     for byte in (b"\x7f", b"\xff"):
         with pytest.raises(BowstringError):

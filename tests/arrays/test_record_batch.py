@@ -1,4 +1,4 @@
-"""Record batches: columns of one length, found by name or place, cut and chosen without copying."""
+"""Record batches: columns of equal length, selected by name or index, sliced without copying."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import bowstring as bs
 BATCH = bs.record_batch({"a": [1, None, 3], "b": ["x", "y", None]})
 
 
-def test_columns_are_found_by_name_and_place() -> None:
+def test_columns_are_selected_by_name_and_index() -> None:
     assert BATCH.shape == (3, 2)
     assert (BATCH.num_rows, BATCH.num_columns, len(BATCH)) == (3, 2, 3)
     assert BATCH.column_names == ["a", "b"]
@@ -23,7 +23,7 @@ def test_columns_are_found_by_name_and_place() -> None:
             BATCH.column(key)
 
 
-def test_values_come_by_column_or_by_row() -> None:
+def test_values_are_read_by_column_or_by_row() -> None:
     assert BATCH.to_pydict() == {"a": [1, None, 3], "b": ["x", "y", None]}
     assert BATCH.to_pylist() == [{"a": 1, "b": "x"}, {"a": None, "b": "y"}, {"a": 3, "b": None}]
     assert bs.RecordBatch(bs.schema([]), 2, []).to_pylist() == [{}, {}]
@@ -44,7 +44,7 @@ def test_slices_and_selections_share_memory() -> None:
 
 
 class Counting(Sequence[bs.Array]):
-    """Columns that count how often each is made."""
+    """Columns that count how often each is created."""
 
     def __init__(self, arrays: list[bs.Array]) -> None:
         self.arrays = arrays
@@ -62,7 +62,7 @@ class Counting(Sequence[bs.Array]):
         return self.arrays[index]
 
 
-def test_a_column_is_made_only_when_it_is_asked_for() -> None:
+def test_a_column_is_created_only_on_access() -> None:
     columns = Counting(BATCH.columns)
     batch = bs.RecordBatch(BATCH.schema, 3, columns)
     part = batch.select(["b", "a"]).slice(1)
@@ -84,12 +84,12 @@ def test_batches_are_equal_by_schema_and_values() -> None:
     assert nan.equals(nan, nans_equal=True)
 
 
-def test_lengths_and_types_have_to_agree() -> None:
+def test_lengths_and_types_must_match() -> None:
     one, two = bs.array([1]), bs.array([1, 2])
     schema = bs.schema({"a": bs.int8()})
     with pytest.raises(bs.errors.UsageError, match="column 'b' has 2 values, the first column has 1"):
         bs.RecordBatch.from_arrays([one, two], names=["a", "b"])
-    with pytest.raises(bs.errors.UsageError, match="column 'a' is int64, its field says int8"):
+    with pytest.raises(bs.errors.UsageError, match="column 'a' has type int64, expected int8"):
         bs.RecordBatch.from_arrays([one], schema=schema)
     with pytest.raises(bs.errors.UsageError, match="names, or a schema"):
         bs.RecordBatch.from_arrays([one])
@@ -108,7 +108,7 @@ def test_custom_metadata_belongs_to_the_message() -> None:
         BATCH.with_metadata(cast(Any, 3))
 
 
-def test_batches_are_copied_shown_and_measured() -> None:
+def test_batches_can_be_copied_printed_and_measured() -> None:
     copied = pickle.loads(pickle.dumps(BATCH.slice(1).with_metadata(((b"k", b"v"),))))
     assert copied == BATCH.slice(1)
     assert copied.custom_metadata == {b"k": b"v"}

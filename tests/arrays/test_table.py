@@ -1,4 +1,4 @@
-"""Tables and chunked columns: batches of one schema, seen as one."""
+"""Tables and chunked arrays over batches of one schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALUES = [1, None, 3, 4, None, 6]
 
 
 def chunked(*lengths: int) -> bs.ChunkedArray:
-    """The values, cut into chunks of these lengths."""
+    """Return the values in chunks of these lengths."""
     ends = np.cumsum(lengths).tolist()
     return bs.ChunkedArray(
         [bs.array(VALUES[e - n : e], bs.int64()) for e, n in zip(ends, lengths, strict=True)], bs.int64()
@@ -27,16 +27,16 @@ CHUNKED = chunked(2, 0, 3, 1)
 TABLE = bs.Table.from_arrays([CHUNKED, bs.array(list("abcdef"))], names=["n", "s"])
 
 
-def test_chunks_of_other_dictionaries_are_joined_over_their_union() -> None:
+def test_chunks_with_different_dictionaries_are_combined_with_a_unified_one() -> None:
     words, type_ = [f"w{number}" for number in range(100)], bs.dictionary(bs.int8(), bs.string())
     chunks = [bs.array(words[start:] + words[:start], type_) for start in (0, 30, 60)]
     column = bs.ChunkedArray(chunks, type_)
     table = bs.concat_tables([bs.table({"w": chunk}) for chunk in chunks])
     values = column.to_pylist()
-    for made in (column.combine_chunks(), bs.concat_arrays(chunks), table.combine_chunks()["w"].combine_chunks()):
-        assert made.to_pylist() == values
-        assert made.dictionary is not None
-        assert made.dictionary.length == 100
+    for array in (column.combine_chunks(), bs.concat_arrays(chunks), table.combine_chunks()["w"].combine_chunks()):
+        assert array.to_pylist() == values
+        assert array.dictionary is not None
+        assert array.dictionary.length == 100
     assert column.take([0, 150, 299]).to_pylist() == [values[0], values[150], values[299]]
     assert table.sort_by("w")["w"].to_pylist() == sorted(values)
     filled = bs.array([*map(str, range(128)), None], type_).fill_null("5")
@@ -45,7 +45,7 @@ def test_chunks_of_other_dictionaries_are_joined_over_their_union() -> None:
     assert filled.dictionary.length == 128
 
 
-def test_columns_are_iterated_over_and_found_by_name() -> None:
+def test_columns_are_iterated_and_selected_by_name() -> None:
     table = bs.table({"a": [1, 2], "b": ["x", None]})
     batch = table.to_batches()[0]
     assert [column.to_pylist() for column in table] == [[1, 2], ["x", None]]
@@ -59,7 +59,7 @@ def test_columns_are_iterated_over_and_found_by_name() -> None:
     assert long.drop_columns("ab").column_names == ["b"]
 
 
-def test_what_cannot_be_shown_says_why() -> None:
+def test_the_repr_of_invalid_data_has_the_reason() -> None:
     broken = bs.Array.from_buffers(bs.string(), 2, [None, np.array([0, 9, 1], np.int32), b"a"])
     table = bs.Table(bs.schema({"s": bs.string()}), [bs.RecordBatch(bs.schema({"s": bs.string()}), 2, [broken])])
     for text in (repr(broken), repr(table["s"]), table._repr_html_()):
@@ -86,7 +86,7 @@ def test_a_column_is_indexed_and_sliced_across_chunks() -> None:
 
 
 @given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 3)))
-def test_columns_are_equal_however_they_are_cut(left: list[int], right: list[int]) -> None:
+def test_columns_are_equal_with_any_chunks(left: list[int], right: list[int]) -> None:
     def cut(lengths: list[int]) -> bs.ChunkedArray:
         return chunked(*(n for i, n in enumerate(lengths) if sum(lengths[: i + 1]) <= 6), max(0, 6 - _fitting(lengths)))
 
@@ -120,13 +120,13 @@ def test_one_chunk_is_shared_with_numpy_and_several_are_copied() -> None:
     assert bs.ChunkedArray([], bs.int8()).combine_chunks().length == 0
 
 
-def test_columns_show_their_first_and_last_values() -> None:
+def test_the_repr_has_the_first_and_last_values() -> None:
     assert repr(CHUNKED) == "<bowstring.ChunkedArray int64[6] in 4 chunks>\n[1, null, 3, 4, null, 6]"
     long = bs.ChunkedArray([bs.array(range(100))] * 2, bs.int64())
     assert repr(long).endswith("[0, 1, 2, 3, 4, …, 95, 96, 97, 98, 99]")
 
 
-def test_a_table_is_cut_wherever_a_column_is() -> None:
+def test_a_table_has_a_batch_for_every_chunk_boundary() -> None:
     assert TABLE.shape == (6, 2)
     assert [batch.num_rows for batch in TABLE.to_batches()] == [2, 3, 1]
     assert TABLE.column("n") == CHUNKED
@@ -149,7 +149,7 @@ def test_rows_are_sliced_without_copying(start: int) -> None:
         TABLE.slice(-1)
 
 
-def test_tables_are_chosen_from_joined_and_combined() -> None:
+def test_tables_are_selected_concatenated_and_combined() -> None:
     assert TABLE.select(["s"]).to_pydict() == {"s": list("abcdef")}
     whole = TABLE.combine_chunks()
     assert len(whole.to_batches()) == 1
@@ -167,7 +167,7 @@ def test_tables_are_chosen_from_joined_and_combined() -> None:
         bs.concat_arrays([bs.array([1], bs.int8()), bs.array(["x"])])
 
 
-def test_columns_of_a_table_have_one_length_and_their_field_s_type() -> None:
+def test_columns_of_a_table_must_match_in_length_and_type() -> None:
     arrays: list[Any] = [bs.array([1]), bs.array([1, 2])]
     with pytest.raises(bs.errors.UsageError, match="column 'b' has 2 values"):
         bs.Table.from_arrays(arrays, names=["a", "b"])
@@ -175,7 +175,7 @@ def test_columns_of_a_table_have_one_length_and_their_field_s_type() -> None:
         bs.Table.from_arrays(arrays)
     with pytest.raises(bs.errors.UsageError, match="does not fit"):
         bs.Table.from_arrays(arrays, schema=bs.schema({"a": bs.int64()}))
-    with pytest.raises(bs.errors.UsageError, match="column 'a' is int64, its field says int8"):
+    with pytest.raises(bs.errors.UsageError, match="column 'a' has type int64, expected int8"):
         bs.Table.from_arrays([bs.array([], bs.int64())], schema=bs.schema({"a": bs.int8()}))
 
 
@@ -188,7 +188,7 @@ def test_tables_without_rows_or_batches() -> None:
     empty.validate(full=True)
 
 
-def test_tables_are_equal_however_they_are_cut() -> None:
+def test_tables_are_equal_with_any_batches() -> None:
     assert TABLE.combine_chunks() == TABLE
     marked = TABLE.replace_schema_metadata({"k": "v"})
     assert marked == TABLE
@@ -199,7 +199,7 @@ def test_tables_are_equal_however_they_are_cut() -> None:
     assert TABLE != 1
 
 
-def test_a_value_in_the_last_of_batches_that_are_cut_alike_counts() -> None:
+def test_a_different_value_in_the_last_of_many_batches_is_detected() -> None:
     first, last = (bs.record_batch([bs.array(values)], names=["n"]) for values in ([1, 2], [3]))
     table, same = bs.Table.from_batches([first, last]), bs.Table.from_batches([first, last.slice()])
     other = bs.Table.from_batches([first, bs.record_batch([bs.array([4])], names=["n"])])
@@ -209,7 +209,7 @@ def test_a_value_in_the_last_of_batches_that_are_cut_alike_counts() -> None:
     assert table.column(0) != other.column(0)
 
 
-def test_tables_are_copied_shown_and_measured() -> None:
+def test_tables_can_be_copied_printed_and_measured() -> None:
     assert pickle.loads(pickle.dumps(TABLE)) == TABLE
     assert repr(TABLE) == "<bowstring.Table 6 rows x 2 columns in 3 batches>\nn: int64\ns: string"
     assert "6 rows × 2 columns" in TABLE._repr_html_()
@@ -217,7 +217,7 @@ def test_tables_are_copied_shown_and_measured() -> None:
     assert CHUNKED.nbytes == sum(chunk.nbytes for chunk in CHUNKED.chunks)
 
 
-def test_columns_that_share_a_name_are_not_lost_in_dictionaries() -> None:
+def test_to_pydict_rejects_or_keeps_duplicate_names() -> None:
     table = bs.table([[1], [2]], names=["a", "a"])
     for data in (table, table.to_batches()[0]):
         for become in (data.to_pydict, data.to_pylist):
@@ -225,7 +225,7 @@ def test_columns_that_share_a_name_are_not_lost_in_dictionaries() -> None:
                 become()
 
 
-def test_dictionaries_of_a_table_are_united() -> None:
+def test_dictionaries_of_a_table_are_unified() -> None:
     batches = [bs.record_batch({"w": bs.array(words).dictionary_encode()}) for words in (["a", "b"], ["b", "c", None])]
     table = bs.Table.from_batches(batches).unify_dictionaries()
     first, second = table.column("w").chunks
@@ -235,11 +235,11 @@ def test_dictionaries_of_a_table_are_united() -> None:
     assert table.to_pydict() == {"w": ["a", "b", "b", "c", None]}
 
 
-def test_dictionaries_stay_where_no_row_does() -> None:
+def test_dictionaries_are_kept_without_rows() -> None:
     words = bs.array(["x", "y"], bs.dictionary(bs.int8(), bs.string()))
     table = bs.table({"word": words, "n": [1, 2]})
     empty = bs.table({"word": words[:0], "n": bs.array([], bs.int64())})
-    for found in (
+    for copy in (
         empty,
         table.slice(0, 0),
         table.slice(2),
@@ -250,12 +250,12 @@ def test_dictionaries_stay_where_no_row_does() -> None:
         bs.concat_tables([empty, empty]).add_column(0, "m", words[:0]),
         bs.Table.from_pandas(table.to_pandas()[:0]),
     ):
-        found.validate(full=True)
-        assert found.num_rows == 0
-        held = found.column("word").chunk(0).dictionary
-        assert held is not None
-        assert held.to_pylist() == ["x", "y"]
-        assert found.to_pandas()["word"].cat.categories.tolist() == ["x", "y"]
+        copy.validate(full=True)
+        assert copy.num_rows == 0
+        dictionary = copy.column("word").chunk(0).dictionary
+        assert dictionary is not None
+        assert dictionary.to_pylist() == ["x", "y"]
+        assert copy.to_pandas()["word"].cat.categories.tolist() == ["x", "y"]
 
 
 def test_columns_without_chunks_make_a_table_without_batches() -> None:
@@ -266,7 +266,7 @@ def test_columns_without_chunks_make_a_table_without_batches() -> None:
     assert bs.table({"n": bs.array([], bs.int8())}).append_column("m", none).num_rows == 0
 
 
-def test_tables_of_another_schema_are_not_joined_even_without_rows() -> None:
+def test_tables_of_another_schema_are_not_concatenated_even_without_rows() -> None:
     table = bs.table({"n": [1, 2]})
     assert bs.concat_tables([table, table.slice(0, 0), table]).to_pydict() == {"n": [1, 2, 1, 2]}
     without_batches = bs.Table.from_batches([], bs.schema({"m": bs.int64()}))
@@ -276,7 +276,7 @@ def test_tables_of_another_schema_are_not_joined_even_without_rows() -> None:
 
 
 @pytest.mark.parametrize("index_type", [bs.int8(), bs.uint8()], ids=str)
-def test_chunks_are_read_together_whose_dictionaries_have_no_room_in_one(index_type: Any) -> None:
+def test_chunks_are_read_even_if_their_unified_dictionary_is_too_large(index_type: Any) -> None:
     type_ = bs.dictionary(index_type, bs.string())
     words = [[f"{number:03}" for number in range(start, start - 100, -1)] for start in (300, 200, 100)]
     chunks = [bs.array([*part, None, part[0]], type_) for part in words]
@@ -294,5 +294,5 @@ def test_chunks_are_read_together_whose_dictionaries_have_no_room_in_one(index_t
     frame = table.to_pandas()
     assert frame["word"].astype(object).where(frame["word"].notna(), None).tolist() == values
     assert len(frame["word"].cat.categories) == 300
-    seen = table.__dataframe__().get_column_by_name("word")
-    assert seen.describe_categorical["categories"].size() == 300
+    protocol_column = table.__dataframe__().get_column_by_name("word")
+    assert protocol_column.describe_categorical["categories"].size() == 300

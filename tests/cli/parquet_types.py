@@ -1,7 +1,7 @@
-"""Converts a column of every type, alone and within others, to Parquet and back: `parquet_types.py FOLDER`.
+"""Convert a column of every type, alone and nested, to Parquet and back: `parquet_types.py FOLDER`.
 
-A process of its own, as pyarrow aborts where it is given what it can't write. Each line of the output has the type,
-the exit status, the text of standard error, and whether the rows came back.
+This runs in its own process, because pyarrow aborts if it can't write a type. Each line of the output has the type, the
+exit status, the text of standard error, and whether the rows are equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bowstring.testing.cases import CASES
 
 
 def columns() -> Iterator[tuple[DataType, list[Any]]]:
-    """Types and values of them."""
+    """Types with values."""
     for case in CASES:
         yield case.type, case.values
         yield bs.list_(bs.list_(case.type, 0)), [[[], None], None, []]
@@ -30,10 +30,10 @@ def columns() -> Iterator[tuple[DataType, list[Any]]]:
 
 
 def convert(source: Path, target: Path) -> tuple[int, str]:
-    """The exit status, and the line on standard error."""
-    with redirect_stderr(io.StringIO()) as told:
+    """Convert a file; return the exit status and the line on standard error."""
+    with redirect_stderr(io.StringIO()) as error_output:
         status = main(["convert", str(source), str(target)])
-    return status, told.getvalue()
+    return status, error_output.getvalue()
 
 
 def run(folder: Path) -> None:
@@ -42,15 +42,15 @@ def run(folder: Path) -> None:
         batch = bs.RecordBatch.from_arrays([bs.array(values, type_)], ["c"])
         with bs.new_file(source, batch.schema) as writer:
             writer.write(batch)
-        status, told = convert(source, middle)
+        status, error_line = convert(source, middle)
         is_same = False
         if status == 0:
-            status, told = convert(middle, target)
+            status, error_line = convert(middle, target)
             is_same = (
                 status == 0
                 and bs.open_file(target).read_all().to_pylist() == bs.open_file(source).read_all().to_pylist()
             )
-        print(json.dumps([str(type_), status, told, is_same]), flush=True)  # noqa: T201
+        print(json.dumps([str(type_), status, error_line, is_same]), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

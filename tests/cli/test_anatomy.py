@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from bowstring.cli.main import main
-from tests.cli.running import run_command, through_a_pipe, write
+from tests.cli.command_line import run_command, run_with_pipe, write
 
 TABLE = pa.table({"n": range(100), "s": ["x"] * 100})
 
 
-def test_the_page_goes_beside_the_work_under_the_files_name(
+def test_the_page_is_written_to_the_current_folder_under_the_name_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "flights.arrow", TABLE)
@@ -30,13 +30,13 @@ def test_the_page_goes_beside_the_work_under_the_files_name(
 
 
 def test_a_stream_on_a_pipe_becomes_a_page_on_a_pipe(tmp_path: Path) -> None:
-    done = through_a_pipe(write(tmp_path / "x.arrows", TABLE), "anatomy", "-", "-o", "-")
+    done = run_with_pipe(write(tmp_path / "x.arrows", TABLE), "anatomy", "-", "-o", "-")
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.startswith(b"<!doctype html>")
     assert b"Anatomy of standard input" in done.stdout
 
 
-def test_a_damaged_file_is_drawn_and_that_is_no_failure(tmp_path: Path) -> None:
+def test_a_damaged_file_has_a_page_and_status_0(tmp_path: Path) -> None:
     path = write(tmp_path / "x.arrow", TABLE)
     path.write_bytes(path.read_bytes()[:-20])
     page = tmp_path / "page.html"
@@ -45,17 +45,17 @@ def test_a_damaged_file_is_drawn_and_that_is_no_failure(tmp_path: Path) -> None:
     assert b"the file is cut off" in page.read_bytes()
 
 
-@pytest.mark.parametrize(("quick", "told"), [([], "; 1 error in x.arrow\n"), (["--quick"], "KiB\n")])
-def test_an_error_in_a_value_is_told_when_the_page_is_written(
-    tmp_path: Path, quick: list[str], told: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("quick", "ending"), [([], "; 1 error in x.arrow\n"), (["--quick"], "KiB\n")])
+def test_errors_in_values_are_counted_when_the_page_is_written(
+    tmp_path: Path, quick: list[str], ending: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "x.arrow", pa.table({"s": ["alpha", "bravo"]}))
     path.write_bytes(path.read_bytes().replace(b"bravo", b"br\xffvo"))
     assert main(["anatomy", str(path), "-o", str(tmp_path / "page.html"), *quick]) == 0
-    assert capsys.readouterr().out.endswith(told)
+    assert capsys.readouterr().out.endswith(ending)
 
 
-def test_the_file_itself_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_does_not_overwrite_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "x.arrow", TABLE)
     before = path.read_bytes()
     assert main(["anatomy", str(path), "-o", str(path)]) == 1
@@ -63,7 +63,7 @@ def test_the_file_itself_is_not_written_over(tmp_path: Path, capsys: pytest.Capt
     assert path.read_bytes() == before
 
 
-def test_a_page_takes_the_place_of_an_older_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_replaces_an_older_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     page.write_text("older")
     store = fsspec.filesystem("memory")
@@ -75,7 +75,7 @@ def test_a_page_takes_the_place_of_an_older_one(tmp_path: Path, capsys: pytest.C
     assert "x.arrow" in page.read_text()
 
 
-def test_what_is_no_arrow_data_is_one_line_and_no_page(tmp_path: Path) -> None:
+def test_data_that_is_not_arrow_is_one_error_line_and_no_page(tmp_path: Path) -> None:
     path, page = tmp_path / "x.csv", tmp_path / "page.html"
     path.write_text("a,b\n1,2\n")
     done = run_command("anatomy", path, "-o", page)

@@ -12,7 +12,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from tests.cli.running import run_command, write
+from tests.cli.command_line import run_command, write
 
 TABLE = pa.table({"n": [1, 2, 3], "text": ["a", None, "c"]})
 
@@ -21,12 +21,12 @@ def test_files_and_streams_become_one_file(tmp_path: Path, capsys: pytest.Captur
     parts = [write(tmp_path / "a.arrow", TABLE), write(tmp_path / "b.arrows", TABLE)]
     target = tmp_path / "all.arrow"
     assert main(["concat", *map(str, parts), "-o", str(target)]) == 0
-    told = capsys.readouterr().out
-    assert told == f"{target}: 6 rows in 2 record batches of 2 sources, {target.stat().st_size:,} bytes\n"
+    output = capsys.readouterr().out
+    assert output == f"{target}: 6 rows in 2 record batches of 2 sources, {target.stat().st_size:,} bytes\n"
     assert bs.open_file(target).read_all().to_pydict() == pa.concat_tables([TABLE, TABLE]).to_pydict()
 
 
-def test_the_ending_says_what_is_written_unless_it_is_said(tmp_path: Path) -> None:
+def test_the_suffix_selects_the_format_unless_an_option_does(tmp_path: Path) -> None:
     part = str(write(tmp_path / "a.arrow", TABLE))
     assert main(["concat", part, part, "-o", str(tmp_path / "all.arrows")]) == 0
     assert bs.open_stream(tmp_path / "all.arrows").read_all().num_rows == 6
@@ -34,7 +34,7 @@ def test_the_ending_says_what_is_written_unless_it_is_said(tmp_path: Path) -> No
     assert bs.open_stream(tmp_path / "one.arrow").read_all().num_rows == 3
 
 
-def test_the_result_as_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_summary_has_the_same_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     part, target = str(write(tmp_path / "a.arrow", TABLE)), tmp_path / "all.arrow"
     assert main(["concat", part, part, "-o", str(target), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
@@ -48,7 +48,7 @@ def test_the_result_as_json_says_the_same(tmp_path: Path, capsys: pytest.Capture
     }
 
 
-def test_standard_input_and_output_take_part(tmp_path: Path) -> None:
+def test_standard_input_and_output_can_be_sources_and_target(tmp_path: Path) -> None:
     first, second = write(tmp_path / "a.arrow", TABLE), write(tmp_path / "b.arrows", TABLE)
     with second.open("rb") as opened:
         done = run_command("concat", "-", first, "-o", "-", stdin=opened)
@@ -57,7 +57,7 @@ def test_standard_input_and_output_take_part(tmp_path: Path) -> None:
     assert b"6 rows in 2 record batches" in done.stderr
 
 
-def test_dictionaries_that_differ_are_united_in_a_file(tmp_path: Path) -> None:
+def test_different_dictionaries_are_unified_in_a_file(tmp_path: Path) -> None:
     parts = [
         write(tmp_path / f"{name}.arrow", pa.table({"d": pa.array(list(name)).dictionary_encode()}))
         for name in ("ab", "cb")
@@ -66,13 +66,13 @@ def test_dictionaries_that_differ_are_united_in_a_file(tmp_path: Path) -> None:
     assert bs.open_file(tmp_path / "all.arrow").read_all()["d"].to_pylist() == ["a", "b", "c", "b"]
 
 
-def ordered(letters: str) -> pa.Array:
+def ordered_dictionary(letters: str) -> pa.Array:
     """The letters, with a dictionary of them in a meaningful order."""
     return pa.DictionaryArray.from_arrays(pa.array(range(len(letters)), pa.int8()), list(letters), ordered=True)
 
 
-def test_dictionaries_that_differ_and_have_an_order_go_through_a_stream(tmp_path: Path) -> None:
-    parts = [write(tmp_path / f"{name}.arrow", pa.table({"d": ordered(name)})) for name in ("ab", "ba")]
+def test_different_ordered_dictionaries_need_a_stream(tmp_path: Path) -> None:
+    parts = [write(tmp_path / f"{name}.arrow", pa.table({"d": ordered_dictionary(name)})) for name in ("ab", "ba")]
     done = run_command("concat", *parts, "-o", tmp_path / "all.arrow")
     assert done.returncode == 1
     assert done.stderr.count(b"\n") == 1
@@ -87,7 +87,7 @@ def test_dictionaries_that_differ_and_have_an_order_go_through_a_stream(tmp_path
     assert bs.open_file(tmp_path / "all.arrow").read_all()["d"].to_pylist() == ["a", "b", "b", "a"]
 
 
-def test_what_does_not_go_together_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+def test_incompatible_sources_are_one_error_line_and_leave_no_file(tmp_path: Path) -> None:
     parts = [write(tmp_path / "a.arrow", TABLE), write(tmp_path / "b.arrow", TABLE.select(["n"]))]
     done = run_command("concat", *parts, "-o", tmp_path / "all.arrow")
     assert done.returncode == 1
@@ -97,5 +97,5 @@ def test_what_does_not_go_together_is_one_line_and_leaves_nothing(tmp_path: Path
 
 
 @pytest.mark.parametrize("arguments", [[], ["a.arrow"], ["-", "-", "-o", "x"], ["a", "-o", "-", "--json"]])
-def test_a_wrong_call_is_status_2(arguments: list[str]) -> None:
+def test_a_usage_error_has_status_2(arguments: list[str]) -> None:
     assert main(["concat", *arguments]) == 2

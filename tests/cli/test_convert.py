@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
+from bowstring.arrays.array import Array
 from bowstring.cli.main import main
-from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
-from tests.cli.running import run_command, terminal, through_a_pipe, write
+from tests.cli.command_line import run_command, run_in_terminal, run_with_pipe, write
 
 TABLE = pa.table(
     {
@@ -43,12 +43,12 @@ def convert(*arguments: object) -> None:
     ids=" ".join,
 )
 @pytest.mark.parametrize("ending", [".arrow", ".arrows"])
-def test_arrow_data_in_every_form_keeps_its_rows(tmp_path: Path, ending: str, options: list[str]) -> None:
+def test_arrow_data_in_every_encoding_keeps_its_rows(tmp_path: Path, ending: str, options: list[str]) -> None:
     source, target = write(tmp_path / "source.arrows", TABLE, 70), tmp_path / f"target{ending}"
     convert(source, target, *options)
     assert main(["diff", str(source), str(target)]) == 0
     assert main(["validate", str(target)]) == 0
-    form = bs.inspect(target).encoding
+    form = bs.inspection.inspect(target).encoding
     assert form.endianness == ("big" if "big" in options else "little")
     assert form.codecs == (tuple(options[1:2]) if "--compression" in options else ())
     assert form.legacy_framing == ("--legacy-framing" in options)
@@ -57,7 +57,7 @@ def test_arrow_data_in_every_form_keeps_its_rows(tmp_path: Path, ending: str, op
         assert opened.read_all().equals(TABLE)
 
 
-def test_a_file_keeps_the_metadata_of_its_footer_but_not_what_it_says_of_batches(tmp_path: Path) -> None:
+def test_a_file_keeps_its_footer_metadata_but_not_its_statistics(tmp_path: Path) -> None:
     batch = bs.record_batch({"n": [1, 2, 3]}).with_metadata({"of the batch": "1"})
     source, target = tmp_path / "source.arrow", tmp_path / "target.arrow"
     with bs.new_file(source, batch.schema, metadata={"station": "7", "empty": ""}) as writer:
@@ -69,7 +69,7 @@ def test_a_file_keeps_the_metadata_of_its_footer_but_not_what_it_says_of_batches
         assert reader[0].custom_metadata == {b"of the batch": b"1"}
 
 
-def test_batches_are_cut_and_joined_to_a_size(tmp_path: Path) -> None:
+def test_batches_are_split_and_combined_to_a_size(tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", TABLE, 70)
     convert(source, tmp_path / "target.arrow", "--batch-rows", 128)
     with bs.open_file(tmp_path / "target.arrow") as reader:
@@ -88,7 +88,7 @@ def test_a_stream_whose_dictionaries_change_becomes_a_file(tmp_path: Path) -> No
     assert (plain.schema.field("c").type, plain.to_pylist()) == (pa.string(), table.to_pylist())
 
 
-def test_dictionaries_are_united_and_deltas_chosen_on_request(tmp_path: Path) -> None:
+def test_options_unify_dictionaries_and_select_deltas(tmp_path: Path) -> None:
     words = [["a", "b"], ["a", "b", "c"], ["z", "a"]]
     table = pa.concat_tables([pa.table({"c": pa.array(values).dictionary_encode()}) for values in words])
     source = write(tmp_path / "source.arrows", table)
@@ -98,16 +98,16 @@ def test_dictionaries_are_united_and_deltas_chosen_on_request(tmp_path: Path) ->
         (["--dictionary-deltas", "never"], (3, 0)),
     ):
         convert(source, tmp_path / "target.arrows", *option)
-        (held,) = bs.inspect(tmp_path / "target.arrows").dictionaries
-        assert (held.batches, held.deltas) == expected
+        (dictionary,) = bs.inspection.inspect(tmp_path / "target.arrows").dictionaries
+        assert (dictionary.batches, dictionary.deltas) == expected
         assert pa.ipc.open_stream((tmp_path / "target.arrows").read_bytes()).read_all().to_pylist() == table.to_pylist()
     convert(source, tmp_path / "target.arrow", "--dictionary-deltas", "never")
-    (held,) = bs.inspect(tmp_path / "target.arrow").dictionaries
-    assert (held.batches, held.values) == (1, 4)
+    (dictionary,) = bs.inspection.inspect(tmp_path / "target.arrow").dictionaries
+    assert (dictionary.batches, dictionary.values) == (1, 4)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
-def test_a_name_may_be_no_utf_8_and_one_that_is_not_there_is_told(tmp_path: Path, kind: str) -> None:
+def test_a_file_name_may_be_invalid_utf_8_and_a_missing_one_is_reported(tmp_path: Path, kind: str) -> None:
     path = tmp_path / os.fsdecode(b"\xff.data")
     convert(write(tmp_path / "source.arrow", TABLE.select(["n"])), path, "--to", kind)
     convert("--from", kind, path, tmp_path / "target.arrow")
@@ -119,12 +119,12 @@ def test_a_name_may_be_no_utf_8_and_one_that_is_not_there_is_told(tmp_path: Path
 
 def test_from_a_pipe_into_a_pipe(tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", TABLE, 70)
-    done = through_a_pipe(source, "convert", "--to", "stream", "-", "-")
+    done = run_with_pipe(source, "convert", "--to", "stream", "-", "-")
     assert (done.returncode, done.stderr) == (0, b"")
     assert pa.ipc.open_stream(done.stdout).read_all().equals(TABLE)
     command = [sys.executable, "-m", "bowstring", "convert", "--from", "jsonl", "--to", "file", "-", "-"]
-    made = subprocess.run(command, input=b'{"a": 1}\n\n{"b": [true]}\n', capture_output=True, timeout=60, check=True)
-    assert pa.ipc.open_file(made.stdout).read_all().to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": [True]}]
+    process = subprocess.run(command, input=b'{"a": 1}\n\n{"b": [true]}\n', capture_output=True, timeout=60, check=True)
+    assert pa.ipc.open_file(process.stdout).read_all().to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": [True]}]
 
 
 def int32s(*values: int) -> bytes:
@@ -163,9 +163,9 @@ UNSOUND = {
 
 
 @pytest.fixture(params=UNSOUND.values(), ids=list(UNSOUND))
-def unsound(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
-    """A file of two batches whose second is malformed, and what has to be said of it."""
-    before, after, told = request.param
+def invalid_source(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
+    """A file whose second batch is malformed, and the expected message."""
+    before, after, message = request.param
     schema = pa.schema(
         {
             "words": pa.string(),
@@ -192,37 +192,37 @@ def unsound(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
     at = raw.rfind(before)
     assert at >= 0
     path.write_bytes(raw[:at] + after + raw[at + len(before) :])
-    return path, told
+    return path, message
 
 
 @pytest.mark.parametrize("ending", ["arrow", "arrows", "parquet", "csv", "jsonl"])
-def test_malformed_values_are_refused_with_their_place_and_the_target_stays(
-    unsound: tuple[Path, str], capsys: pytest.CaptureFixture[str], ending: str
+def test_invalid_values_are_rejected_with_their_location_and_the_target_is_kept(
+    invalid_source: tuple[Path, str], capsys: pytest.CaptureFixture[str], ending: str
 ) -> None:
-    source, told = unsound
+    source, message = invalid_source
     target = source.with_name(f"target.{ending}")
     target.write_text("before", "utf-8")
     columns = ["-c", "words", "-c", "codes", "-c", "dates", "-c", "some"] if ending == "csv" else []
-    if "'lists'" in told and columns:
-        pytest.skip("lists can't be written as CSV")
+    if "'lists'" in message and columns:
+        pytest.skip("CSV does not support lists")
     assert main(["convert", str(source), str(target), *columns]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"bowstring: {source}: record batch 1, {told}")
+    assert line.startswith(f"bowstring: {source}: record batch 1, {message}")
     hint = "" if ending in ("parquet", "csv") else ", --quick does not validate values"
     assert line.endswith(f"(bowstring validate lists all errors{hint})")
     assert target.read_text("utf-8") == "before"
     assert sorted(path.name for path in source.parent.iterdir()) == [target.name, "x.arrow"]
 
 
-def test_quick_passes_values_on_as_they_are_but_not_to_pyarrow(unsound: tuple[Path, str]) -> None:
-    source, _ = unsound
+def test_quick_copies_values_without_validation_but_not_to_pyarrow(invalid_source: tuple[Path, str]) -> None:
+    source, _ = invalid_source
     convert(source, source.with_name("target.arrow"), "--quick")
     assert main(["validate", str(source.with_name("target.arrow"))]) == 1
     assert main(["convert", "--quick", str(source), str(source.with_name("x.parquet"))]) == 1
     assert main(["convert", "--quick", str(source), str(source.with_name("x.csv"))]) == 1
 
 
-def test_a_target_is_as_it_was_where_the_source_breaks_off(tmp_path: Path) -> None:
+def test_a_truncated_source_leaves_the_target_unchanged(tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrows", TABLE, 70)
     source.write_bytes(source.read_bytes()[:-300])
     for ending in ("arrow", "parquet", "csv", "jsonl"):
@@ -243,28 +243,30 @@ def test_a_target_is_as_it_was_where_the_source_breaks_off(tmp_path: Path) -> No
     ],
     ids=" ".join,
 )
-def test_bytes_are_not_sent_to_a_terminal(tmp_path: Path, arguments: list[str]) -> None:
+def test_binary_output_is_not_written_to_a_terminal(tmp_path: Path, arguments: list[str]) -> None:
     path = str(write(tmp_path / "data.arrow", TABLE))
-    status, said = terminal(100, *(path if argument == "DATA" else argument for argument in arguments))
+    status, output = run_in_terminal(100, *(path if argument == "DATA" else argument for argument in arguments))
     assert status == 2
-    assert "standard output is a terminal" in said
-    assert "ARROW" not in said
+    assert "standard output is a terminal" in output
+    assert "ARROW" not in output
 
 
-def test_parquet_through_a_pipe_is_kept_in_memory_up_to_a_limit(tmp_path: Path) -> None:
+def test_parquet_from_a_pipe_is_buffered_up_to_a_limit(tmp_path: Path) -> None:
     path, target = tmp_path / "data.parquet", tmp_path / "data.arrow"
     convert(write(tmp_path / "source.arrow", TABLE), path)
     size = path.stat().st_size
     command = ["convert", "-", target, "--from", "parquet", "--max-piped-bytes"]
-    refused = through_a_pipe(path, *command, size - 1)
+    refused = run_with_pipe(path, *command, size - 1)
     assert refused.returncode == 1
     assert f"larger than the limit of {size - 1} bytes" in refused.stderr.decode()
     assert not target.exists()
-    assert through_a_pipe(path, *command, size).returncode == 0
+    assert run_with_pipe(path, *command, size).returncode == 0
     assert pa.ipc.open_file(target.read_bytes()).read_all()["n"].to_pylist() == TABLE["n"].to_pylist()
 
 
-def test_columns_of_one_name_do_not_become_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_with_the_same_name_can_not_become_json_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, target = tmp_path / "data.arrow", tmp_path / "data.jsonl"
     write(path, pa.table([[1], [2]], names=["a", "a"]))
     assert main(["convert", str(path), str(target)]) == 1
@@ -272,7 +274,7 @@ def test_columns_of_one_name_do_not_become_json_lines(tmp_path: Path, capsys: py
     assert not target.exists()
 
 
-def test_a_form_that_the_target_does_not_have_is_refused(tmp_path: Path) -> None:
+def test_an_option_that_the_target_format_does_not_have_is_rejected(tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", TABLE)
     done = run_command("convert", source, tmp_path / "x.csv", "--byte-order", "big")
     assert (done.returncode, b"--byte-order" in done.stderr) == (2, True)
@@ -285,7 +287,7 @@ def test_a_form_that_the_target_does_not_have_is_refused(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "options", [["--to", "csv"], ["--to", "jsonl"], ["--to", "parquet"], ["--to", "stream", "--batch-rows", "10"]]
 )
-def test_rows_that_no_bytes_stand_for_are_not_spelled_out_without_end(
+def test_rows_without_bytes_are_expanded_only_up_to_a_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
     nulls = Array(layout_of(bs.null()), 1 << 40, ())
@@ -304,25 +306,25 @@ def test_rows_that_no_bytes_stand_for_are_not_spelled_out_without_end(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--compression-level", "3"], "compression_level 3 without compression"),
         (["--compression", "zstd", "--compression-level", "99"], "compression_level of zstd is"),
-        (["--compression", "lz4", "--metadata-version", "V4"], "bodies are compressed from metadata version V5 on"),
+        (["--compression", "lz4", "--metadata-version", "V4"], "bodies of metadata version V4"),
     ],
 )
-def test_a_form_that_there_is_not_is_a_wrong_call(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_an_unknown_format_is_a_usage_error(arguments: list[str], message: str, tmp_path: Path) -> None:
     source = write(tmp_path / "x.arrow", TABLE)
     done = run_command("convert", *arguments, source, tmp_path / "y.arrow")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.decode().startswith(f"bowstring: {said}")
+    assert done.stderr.decode().startswith(f"bowstring: {message}")
     assert done.stderr.endswith(b"(bowstring convert --help shows how)\n")
     assert not (tmp_path / "y.arrow").exists()
 
 
-def test_of_another_format_on_a_pipe_the_hint_is_how_to_say_which(tmp_path: Path) -> None:
+def test_the_hint_for_another_format_on_a_pipe_names_the_option(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a,b\n1,2\n")
-    done = through_a_pipe(path, "convert", "-", tmp_path / "y.arrow")
+    done = run_with_pipe(path, "convert", "-", tmp_path / "y.arrow")
     assert done.returncode == 1
     assert done.stderr.endswith(b"(use --from parquet, csv, json or jsonl for another format)\n")

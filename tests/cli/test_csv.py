@@ -15,23 +15,23 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from tests.cli.running import through_a_pipe, write
+from tests.cli.command_line import run_with_pipe, write
 from tests.cli.test_convert import convert
-from tests.ipc.remote import serving
+from tests.ipc.remote_stores import serve_files
 
 
 def read(path: Path) -> pa.Table:
     return pa.ipc.open_file(path).read_all()
 
 
-def converted(folder: Path, text: str | bytes, *options: object) -> pa.Table:
+def convert_text(folder: Path, text: str | bytes, *options: object) -> pa.Table:
     (folder / "x.csv").write_bytes(text.encode() if isinstance(text, str) else text)
     convert(folder / "x.csv", folder / "x.arrow", *options)
     return read(folder / "x.arrow")
 
 
 def test_csv_becomes_typed_columns(tmp_path: Path) -> None:
-    table = converted(
+    table = convert_text(
         tmp_path,
         "n,f,b,d,t,z,s\n"
         "1,1,true,2024-05-06,2024-05-06 07:08:09,2024-05-06T07:08:09Z,x\n"
@@ -52,17 +52,17 @@ def test_csv_becomes_typed_columns(tmp_path: Path) -> None:
     assert len(set(table.column("z").to_pylist())) == 2
 
 
-def test_text_nulls_and_empty_strings_come_back(tmp_path: Path) -> None:
+def test_text_nulls_and_empty_strings_survive_a_round_trip(tmp_path: Path) -> None:
     table = pa.table({"s": ["", None, "a,b", 'say "x"', "two\nlines", "ü", "NA", "null"], "n": [1, None] * 4})
     convert(write(tmp_path / "in.arrow", table), tmp_path / "x.csv")
     convert(tmp_path / "x.csv", tmp_path / "out.arrow")
     assert read(tmp_path / "out.arrow").equals(table)
 
 
-def test_an_empty_line_is_a_null_of_an_only_column_and_elsewhere_nothing(tmp_path: Path) -> None:
-    assert converted(tmp_path, "a,b\n1,2\n\n3,4\n\n").to_pydict() == {"a": [1, 3], "b": [2, 4]}
-    assert converted(tmp_path, "a\n1\n\n3\n").to_pydict() == {"a": [1, None, 3]}
-    assert converted(tmp_path, '"a,b"\n1\n\n3\n').to_pydict() == {"a,b": [1, None, 3]}
+def test_an_empty_line_is_a_null_of_a_single_column_and_otherwise_ignored(tmp_path: Path) -> None:
+    assert convert_text(tmp_path, "a,b\n1,2\n\n3,4\n\n").to_pydict() == {"a": [1, 3], "b": [2, 4]}
+    assert convert_text(tmp_path, "a\n1\n\n3\n").to_pydict() == {"a": [1, None, 3]}
+    assert convert_text(tmp_path, '"a,b"\n1\n\n3\n').to_pydict() == {"a,b": [1, None, 3]}
 
 
 OPTIONS: dict[str, tuple[str | bytes, dict[str, list[object]]]] = {
@@ -91,12 +91,12 @@ OPTIONS: dict[str, tuple[str | bytes, dict[str, list[object]]]] = {
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_an_option_describes_how_csv_is_written(tmp_path: Path, options: str) -> None:
+def test_options_describe_the_csv_dialect(tmp_path: Path, options: str) -> None:
     text, expected = OPTIONS[options]
-    assert converted(tmp_path, text, *options.split()).to_pydict() == expected
+    assert convert_text(tmp_path, text, *options.split()).to_pydict() == expected
 
 
-def test_a_name_that_ends_in_tsv_has_tabs(tmp_path: Path) -> None:
+def test_a_file_with_the_suffix_tsv_has_tabs(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("a\tb\n1\tx,y\n")
     convert(tmp_path / "x.tsv", tmp_path / "y.csv")
     assert (tmp_path / "y.csv").read_text() == '"a","b"\n1,"x,y"\n'
@@ -105,7 +105,7 @@ def test_a_name_that_ends_in_tsv_has_tabs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.csv.gz", "x.csv.bz2", "x.csv"])
-def test_compressed_csv_is_recognised_by_its_first_bytes(
+def test_compressed_csv_is_detected_from_its_first_bytes(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     compress = bz2.compress if name.endswith("bz2") else gzip.compress
@@ -119,7 +119,7 @@ def test_compressed_csv_is_recognised_by_its_first_bytes(
 
 
 @pytest.mark.parametrize("name", ["y.csv.gz", "y.parquet.zst", "y.arrow.lz4"])
-def test_a_target_whose_name_promises_compression_is_refused(
+def test_a_csv_target_with_a_compression_suffix_is_rejected(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.csv").write_text("a\n1\n")
@@ -167,22 +167,51 @@ REFUSALS: dict[str, tuple[str | bytes, list[str], str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSALS)
-def test_what_can_not_be_read_is_one_line_with_its_place(
+def test_invalid_csv_is_one_error_line_with_its_location(
     tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text, options, told = REFUSALS[what]
+    text, options, message = REFUSALS[what]
     (tmp_path / "x.csv").write_bytes(text.encode() if isinstance(text, str) else text)
     assert main(["convert", str(tmp_path / "x.csv"), str(tmp_path / "target.arrow"), *options]) == 1
-    assert capsys.readouterr().err == f"bowstring: {tmp_path}/{told}\n"
+    assert capsys.readouterr().err == f"bowstring: {tmp_path}/{message}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
 
 
-def test_a_type_that_is_named_holds_in_all_blocks(tmp_path: Path) -> None:
-    table = converted(tmp_path, "a\n" + "1\n" * 1000 + "x\n", "--block-size", 1024, "--column-type", "a=string")
+EXPECTED_CSV = "x.csv: expected CSV with a header of column names, found JSON: "
+
+
+@pytest.mark.parametrize(
+    ("text", "contents"),
+    [
+        ('[{"a": 1}, {"a": 2}]\n', "an array of objects"),
+        ('[\n  {"a": 1},\n  {"a": 2}\n]\n', "an array of objects"),
+        ("[]\n", "an array of objects"),
+        ('{"a": 1}\n{"a": 2}\n', "an object on each line"),
+    ],
+)
+def test_json_in_a_csv_file_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, contents: str
+) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    assert main(["convert", str(tmp_path / "x.csv"), str(tmp_path / "x.arrow")]) == 1
+    assert capsys.readouterr().err.endswith(f"{EXPECTED_CSV}{contents} (use --from json)\n")
+    assert not (tmp_path / "x.arrow").exists()
+    assert main(["convert", str(tmp_path / "x.csv"), str(tmp_path / "x.arrow"), "--from", "json"]) == 0
+    assert read(tmp_path / "x.arrow").num_rows == text.count("{")
+
+
+def test_csv_values_that_look_like_json_are_text(tmp_path: Path) -> None:
+    table = convert_text(tmp_path, '{"a": 1}\n[]\n', "--no-header", "--quote", "none", "--delimiter", ";")
+    assert table.column("f0").to_pylist() == ['{"a": 1}', "[]"]
+    assert convert_text(tmp_path, "[a],{b}\n1,2\n").column_names == ["[a]", "{b}"]
+
+
+def test_an_explicit_type_applies_to_all_blocks(tmp_path: Path) -> None:
+    table = convert_text(tmp_path, "a\n" + "1\n" * 1000 + "x\n", "--block-size", 1024, "--column-type", "a=string")
     assert table["a"].to_pylist() == ["1"] * 1000 + ["x"]
 
 
-def test_values_with_an_obvious_text_form_are_written_as_text(tmp_path: Path) -> None:
+def test_values_with_a_standard_text_form_are_written_as_text(tmp_path: Path) -> None:
     columns = {
         "bytes": bs.array([b"\x00\xff", None]),
         "fixed": bs.array([b"ab", None], bs.binary(2)),
@@ -217,15 +246,15 @@ def test_values_with_an_obvious_text_form_are_written_as_text(tmp_path: Path) ->
     [bs.list_(bs.int8()), bs.struct({"a": bs.int8()}), bs.month_interval(), bs.map_(bs.int8(), bs.int8())],
     ids=str,
 )
-def test_nested_values_are_refused_by_name(
+def test_nested_columns_are_rejected_by_name(
     tmp_path: Path, kind: bs.DataType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     batch = bs.RecordBatch.from_arrays([bs.array([None], kind)], ["c"])
     with bs.new_file(tmp_path / "x.arrow", batch.schema) as writer:
         writer.write(batch)
     assert main(["convert", str(tmp_path / "x.arrow"), str(tmp_path / "x.csv")]) == 1
-    told = f"x.arrow: column 'c': {kind} can't be written as CSV: convert to JSON lines or Parquet instead\n"
-    assert capsys.readouterr().err.replace("bowstring: column", "x.arrow: column").endswith(told)
+    message = f"x.arrow: column 'c': {kind} can't be written as CSV: convert to JSON lines or Parquet instead\n"
+    assert capsys.readouterr().err.replace("bowstring: column", "x.arrow: column").endswith(message)
     assert not (tmp_path / "x.csv").exists()
 
 
@@ -235,10 +264,10 @@ def test_csv_is_written_without_a_header_and_with_another_delimiter(tmp_path: Pa
     assert (tmp_path / "x.csv").read_text() == '1;"a;b"\n2;\n'
 
 
-@pytest.mark.parametrize("knows_ranges", [True, False], ids=["with ranges", "without"])
-def test_csv_is_read_from_a_url(tmp_path: Path, knows_ranges: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(**{"x.csv": b"a,b\n1,x\n", "x.csv.gz": gzip.compress(b"a,b\n1,x\n")}) as site:
-        site.knows_ranges = knows_ranges
+@pytest.mark.parametrize("supports_ranges", [True, False], ids=["with ranges", "without"])
+def test_csv_is_read_from_a_url(tmp_path: Path, supports_ranges: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    with serve_files(**{"x.csv": b"a,b\n1,x\n", "x.csv.gz": gzip.compress(b"a,b\n1,x\n")}) as site:
+        site.supports_ranges = supports_ranges
         convert(f"{site.url}/x.csv", tmp_path / "x.arrow")
         convert(f"{site.url}/x.csv.gz", tmp_path / "y.arrow")
         assert main(["convert", f"{site.url}/gone.csv", str(tmp_path / "z.arrow")]) == 1
@@ -247,9 +276,9 @@ def test_csv_is_read_from_a_url(tmp_path: Path, knows_ranges: bool, capsys: pyte
     assert "gone.csv: there is no such file" in capsys.readouterr().err
 
 
-def test_csv_comes_through_a_pipe(tmp_path: Path) -> None:
+def test_csv_is_read_from_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a\n1\n")
-    done = through_a_pipe(tmp_path / "x.csv", "convert", "--from", "csv", "--to", "stream", "-", "-")
+    done = run_with_pipe(tmp_path / "x.csv", "convert", "--from", "csv", "--to", "stream", "-", "-")
     assert (done.returncode, done.stderr) == (0, b"")
     assert pa.ipc.open_stream(done.stdout).read_all().to_pydict() == {"a": [1]}
 

@@ -1,4 +1,4 @@
-"""What the demo prints, on wide and narrow terminals."""
+"""The demo's output on wide and narrow terminals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_sample_has_the_columns_that_fit_and_says_how_many_do_not(width: int, 
     assert lines[-1] == f"and {12 - columns} more columns"
 
 
-def test_a_name_in_the_data_reaches_the_terminal_as_escapes_only() -> None:
+def test_control_characters_in_names_are_escaped() -> None:
     out, written = console(80)
     report.show_sample(out, {"names": ["a\x1b[2Jb\n"], "types": ["string"], "rows": [["[red]\x07"]]})
     assert "\x1b" not in written.getvalue()
@@ -51,20 +51,20 @@ def test_a_name_in_the_data_reaches_the_terminal_as_escapes_only() -> None:
     assert r"[red]\x07" in written.getvalue()
 
 
-def test_one_column_that_does_not_fit_is_one() -> None:
+def test_the_note_about_one_hidden_column_is_singular() -> None:
     out, written = console(20)
     report.show_sample(out, {"names": ["a" * 20, "b"], "types": ["int64", "int64"], "rows": []})
     assert written.getvalue().splitlines()[-1] == "and 1 more column"
 
 
-def test_an_empty_result_is_shown_too() -> None:
+def test_an_empty_table_has_a_sample() -> None:
     out, written = console(80)
     report.show_sample(out, {"names": ["a"], "types": ["int64"], "rows": []})
     report.show_sample(out, {"names": [], "types": [], "rows": []})
     assert "int64" in written.getvalue()
 
 
-def test_what_spark_says_otherwise_is_told_column_by_column() -> None:
+def test_differences_from_spark_are_reported_per_column() -> None:
     out, written = console(100)
     report.show_check(out, ARRIVAL, [])
     report.show_check(
@@ -94,7 +94,7 @@ def test_the_methods_are_shown_side_by_side_with_sizes_as_info_writes_them() -> 
 )
 def test_the_verdict_is_a_sentence_that_names_the_fastest_method(parquet_s: float, verdict: str) -> None:
     out, written = console(200)
-    report.show_verdict(out, {"Publish": [ARRIVAL], "Parquet": [replace(ARRIVAL, produced_s=parquet_s)]}, 0)
+    report.show_verdict(out, {"Publish": [ARRIVAL], "Parquet": [replace(ARRIVAL, write_s=parquet_s)]}, 0)
     assert written.getvalue() == f"{verdict} 283 KiB of 1.53 MiB.\n"
 
 
@@ -107,7 +107,7 @@ def test_the_verdict_is_a_failure_if_the_rows_differ() -> None:
 def test_several_rounds_are_medians_over_their_spread() -> None:
     out, written = console(80)
     rounds = [
-        replace(ARRIVAL, produced_s=produced, first_s=first) for produced, first in ((9, 0.5), (2, 0.1), (3, 0.2))
+        replace(ARRIVAL, write_s=produced, first_batch_s=first) for produced, first in ((9, 0.5), (2, 0.1), (3, 0.2))
     ]
     report.show_methods(out, {"Publish": rounds, "Through the driver": rounds, "Parquet": [ARRIVAL] * 3}, 1.0)
     text = written.getvalue()

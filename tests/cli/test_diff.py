@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from bowstring.cli.main import main
-from tests.cli.running import run_command, through_a_pipe, write
+from tests.cli.command_line import run_command, run_with_pipe, write
 
 TABLE = pa.table({"n": [float("nan"), *map(float, range(999))], "text": [None, *map(str, range(999))]})
 
 
-def changed(table: pa.Table, column: str, row: int, value: object) -> pa.Table:
+def change_values(table: pa.Table, column: str, row: int, value: object) -> pa.Table:
     values = table.column(column).to_pylist()
     values[row] = value
     index = table.column_names.index(column)
@@ -31,8 +31,8 @@ def test_a_file_and_a_stream_of_the_same_rows_do_not_differ(tmp_path: Path, caps
     assert output_of(capsys, 0, left, right) == []
 
 
-def test_rows_that_differ_are_told_with_both_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = changed(changed(TABLE, "n", 500, None), "text", 7, "\x1b[2J")
+def test_different_rows_are_reported_with_both_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = change_values(change_values(TABLE, "n", 500, None), "text", 7, "\x1b[2J")
     left, right = write(tmp_path / "a.arrow", TABLE, 300), write(tmp_path / "b.arrow", other, 450)
     assert output_of(capsys, 1, left, right) == [
         'row 7, column \'text\': "6" | "\\u001b[2J"',
@@ -41,9 +41,7 @@ def test_rows_that_differ_are_told_with_both_values(tmp_path: Path, capsys: pyte
     assert output_of(capsys, 1, "-n", 1, left, right)[1:] == ["… and more (-n shows more rows)"]
 
 
-def test_schemas_are_compared_first_and_common_columns_still(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_schemas_are_compared_before_the_common_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left = pa.table({"a": [1, 2], "b": [1, 2], "gone": [1, 2]})
     right = pa.table({"b": pa.array([1, 2], pa.int8()), "a": [1, 3], "new": ["x", "y"]})
     lines = output_of(capsys, 1, write(tmp_path / "a.arrow", left), write(tmp_path / "b.arrow", right))
@@ -62,17 +60,17 @@ def test_one_side_may_have_more_rows(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert output_of(capsys, 1, right, left) == ["rows: 990 on the left, 1,000 on the right"]
 
 
-def test_metadata_counts_unless_it_is_to_be_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_metadata_is_compared_unless_an_option_ignores_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left = write(tmp_path / "a.arrow", TABLE)
     right = write(tmp_path / "b.arrow", TABLE.replace_schema_metadata({"by": "me"}))
     assert output_of(capsys, 1, left, right) == ["schema: the custom metadata of the schema differs"]
     assert output_of(capsys, 0, "--ignore-metadata", left, right) == []
 
 
-def test_json_with_one_side_on_a_pipe(tmp_path: Path, repository: Path) -> None:
+def test_one_side_may_be_a_pipe(tmp_path: Path, repository: Path) -> None:
     left = write(tmp_path / "a.arrow", TABLE)
-    right = write(tmp_path / "b.arrows", changed(TABLE, "n", 3, 1.5), 10)
-    done = through_a_pipe(right, "diff", "--json", left, "-")
+    right = write(tmp_path / "b.arrows", change_values(TABLE, "n", 3, 1.5), 10)
+    done = run_with_pipe(right, "diff", "--json", left, "-")
     assert (done.returncode, done.stderr) == (1, b"")
     document = json.loads(done.stdout)
     assert (document["equal"], document["schema"], document["right"]) == (False, [], "standard input")
@@ -81,7 +79,7 @@ def test_json_with_one_side_on_a_pipe(tmp_path: Path, repository: Path) -> None:
     assert not {key for key in {*document, "row", "cells"} if f"`{key}`" not in page}
 
 
-def test_what_is_broken_or_missing_is_one_line(tmp_path: Path) -> None:
+def test_a_damaged_or_missing_file_is_one_error_line(tmp_path: Path) -> None:
     left, right = write(tmp_path / "a.arrow", TABLE), write(tmp_path / "b.arrow", TABLE)
     right.write_bytes(right.read_bytes()[:-9])
     for other in (right, tmp_path / "nothing"):
@@ -90,41 +88,39 @@ def test_what_is_broken_or_missing_is_one_line(tmp_path: Path) -> None:
     assert run_command("diff", "-", "-").returncode == 2
 
 
-def malformed(path: Path, before: bytes, after: bytes) -> Path:
+def write_invalid(path: Path, before: bytes, after: bytes) -> Path:
     path.write_bytes(path.read_bytes().replace(before, after))
     return path
 
 
-def test_a_value_that_is_malformed_is_told_with_its_file_batch_column_and_slot(tmp_path: Path) -> None:
+def test_an_invalid_value_is_reported_with_its_file_batch_column_and_index(tmp_path: Path) -> None:
     left = write(tmp_path / "a.arrow", pa.table({"word": ["sound", "other", "xxyyzz"]}))
     right = write(tmp_path / "b.arrow", pa.table({"word": ["sound", "sound", "xxyyzz"]}))
-    malformed(right, b"xxyyzz", b"xx\xffyzz")
+    write_invalid(right, b"xxyyzz", b"xx\xffyzz")
     done = run_command("diff", left, right)
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
-    told = f"bowstring: {right}: record batch 0, column 'word': values[2] is not valid UTF-8"
-    assert done.stderr.decode().startswith(told)
+    message = f"bowstring: {right}: record batch 0, column 'word': values[2] is not valid UTF-8"
+    assert done.stderr.decode().startswith(message)
     assert b"--quick" in done.stderr
     done = run_command("diff", "--quick", left, right)
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
     assert b"on the right, from row 2 on, column 'word': values[0] is not valid UTF-8" in done.stderr
 
 
-def test_files_that_are_malformed_alike_are_not_called_the_same(tmp_path: Path) -> None:
+def test_files_with_the_same_invalid_value_are_not_equal(tmp_path: Path) -> None:
     both = [write(tmp_path / name, pa.table({"word": ["sound", "xxyyzz"]})) for name in ("a.arrow", "b.arrows")]
     for path in both:
-        malformed(path, b"xxyyzz", b"xx\xffyzz")
+        write_invalid(path, b"xxyyzz", b"xx\xffyzz")
     done = run_command("diff", "--json", *both)
     assert (done.returncode, done.stdout) == (1, b"")
     assert f"{both[0]}: record batch 0, column 'word': values[1] is not valid UTF-8" in done.stderr.decode()
     assert run_command("diff", "--quick", *both).returncode == 0
 
 
-def test_a_malformed_column_that_is_not_compared_does_no_harm(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_invalid_column_that_is_not_compared_is_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left = write(tmp_path / "a.arrow", pa.table({"gone": ["xxyyzz", "x"], "n": [1, 2]}))
     right = write(tmp_path / "b.arrow", pa.table({"n": [1, 2]}))
-    malformed(left, b"xxyyzz", b"xx\xffyzz")
+    write_invalid(left, b"xxyyzz", b"xx\xffyzz")
     assert output_of(capsys, 1, left, right) == ["schema: column 'gone' (string) is only on the left"]
 
 
@@ -139,10 +135,10 @@ def test_without_common_columns_the_rows_are_counted(tmp_path: Path, capsys: pyt
 def test_golden_files_and_streams_of_one_case_do_not_differ(
     shared_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = sorted((shared_folder / "corpus" / "golden" / "cpp-21.0.0").glob("*.stream"))
-    if not found:
-        pytest.skip("there are no golden files of this version")
-    for stream in found:
+    paths = sorted((shared_folder / "corpus" / "golden" / "cpp-21.0.0").glob("*.stream"))
+    if not paths:
+        pytest.skip("requires golden files of this version in ../shared")
+    for stream in paths:
         # Its map has other names inside, which Arrow C++ kept in the file only.
         odd = stream.stem == "generated_map_non_canonical"
         lines = output_of(capsys, int(odd), stream, stream.with_suffix(".arrow_file"))

@@ -21,7 +21,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.main import main
 from bowstring.inspection.values import csv_line, format_text, iterate_rows, join_lines, json_line
 from bowstring.layouts.registry import layout_of
-from tests.cli.running import on_a_terminal, run_command, through_a_pipe, write
+from tests.cli.command_line import run_command, run_with_pipe, terminal_lines, write
 
 NUMBERS = pa.table({"n": range(5000), "text": [f"row {n}" for n in range(5000)]})
 
@@ -44,13 +44,13 @@ def one_of_each(path: Path) -> Path:
         "bytes": (bs.binary(), b"\x00\xff"),
         "nan": (bs.float64(), float("nan")),
         "list": (bs.list_(bs.float32()), [1.5, float("-inf"), None]),
-        "map": (bs.map_(bs.utf8(), bs.int8()), [("a", 1)]),
-        "struct": (bs.struct([bs.field("x", bs.utf8())]), {"x": None}),
-        "uuid": (bs.uuid(), UUID(int=1)),
-        "tensor": (bs.fixed_shape_tensor(bs.int8(), (2, 2)), np.array([[1, 2], [3, 4]], np.int8)),
-        "offset": (bs.timestamp_with_offset("ns"), bs.OffsetMoment(nanoseconds, -90)),
+        "map": (bs.map_(bs.string(), bs.int8()), [("a", 1)]),
+        "struct": (bs.struct([bs.field("x", bs.string())]), {"x": None}),
+        "uuid": (bs.datatypes.uuid(), UUID(int=1)),
+        "tensor": (bs.datatypes.fixed_shape_tensor(bs.int8(), (2, 2)), np.array([[1, 2], [3, 4]], np.int8)),
+        "offset": (bs.datatypes.timestamp_with_offset("ns"), bs.datatypes.OffsetTimestamp(nanoseconds, -90)),
         "interval": (bs.month_day_nano_interval(), (1, 2, 3)),
-        "coded": (bs.dictionary(bs.int8(), bs.utf8()), "a"),
+        "coded": (bs.dictionary(bs.int8(), bs.string()), "a"),
     }
     batch = bs.record_batch({name: bs.array([value, None], kind) for name, (kind, value) in pairs.items()})
     with bs.new_file(path, batch.schema) as writer:
@@ -72,8 +72,8 @@ def test_the_first_rows_are_a_table_with_names_and_types(tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
-def test_a_pipe_gives_all_rows_as_json_lines(tmp_path: Path, name: str) -> None:
-    done = through_a_pipe(write(tmp_path / name, NUMBERS, 700), "cat")
+def test_output_to_a_pipe_is_all_rows_as_json_lines(tmp_path: Path, name: str) -> None:
+    done = run_with_pipe(write(tmp_path / name, NUMBERS, 700), "cat")
     assert (done.returncode, done.stderr) == (0, b"")
     assert list(map(json.loads, done.stdout.splitlines())) == NUMBERS.to_pylist()
 
@@ -81,31 +81,31 @@ def test_a_pipe_gives_all_rows_as_json_lines(tmp_path: Path, name: str) -> None:
 def test_head_reads_no_more_of_a_stream_than_it_shows(tmp_path: Path) -> None:
     path = write(tmp_path / "data.arrows", NUMBERS, 1000)
     path.write_bytes(path.read_bytes()[:-5000])
-    done = through_a_pipe(path, "head", "-n", "1500", "--format", "jsonl")
+    done = run_with_pipe(path, "head", "-n", "1500", "--format", "jsonl")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1500)
-    assert through_a_pipe(path, "cat").returncode == 1
+    assert run_with_pipe(path, "cat").returncode == 1
 
 
-def test_csv_tells_null_from_an_empty_string(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_distinguishes_null_from_an_empty_string(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = pa.table({"a, b": ["x", "", None, 'say "y"\n'], "n": [1, None, 3, 4]})
     out = output_of(capsys, "cat", "--format", "csv", write(tmp_path / "data.arrow", table))
     assert out == '"a, b",n\nx,1\n"",\n,3\n"say ""y""\n",4\n'
     assert list(csv.reader(io.StringIO(out)))[4] == ['say "y"\n', "4"]
 
 
-def test_csv_keeps_spaces_at_either_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_keeps_leading_and_trailing_spaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "data.arrow", pa.table({"a": [" x", "y\t", "in between"]}))
     assert output_of(capsys, "cat", "--format", "csv", path) == 'a\n" x"\n"y\t"\nin between\n'
 
 
-def test_columns_are_chosen_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_are_selected_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "data.arrow", NUMBERS)
     assert output_of(capsys, "head", "-n", "1", "-c", "text", "--format", "csv", path) == "text\nrow 0\n"
     assert main(["head", "-c", "nowhere", str(path)]) == 1
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_every_kind_of_value_has_a_form_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_type_has_a_json_representation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = output_of(capsys, "cat", "--format", "jsonl", one_of_each(tmp_path / "x.arrow")).splitlines()
     assert json.loads(first) == {
         "decimal": "1.50",
@@ -136,7 +136,9 @@ def test_nested_values_are_json_in_csv_and_tables(tmp_path: Path, capsys: pytest
     assert '{"x": null}' in output_of(capsys, "head", path)
 
 
-def test_hostile_names_and_values_reach_a_table_as_escapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_names_and_values_are_escaped_in_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = write(tmp_path / "x.arrow", pa.table({"\x1b[2J\u202e": ["[red]\x9b1m\n", "x" * 10_000]}))
     out = output_of(capsys, "head", path)
     assert not set(out) & set("\x1b\x9b\u202e")
@@ -144,7 +146,7 @@ def test_hostile_names_and_values_reach_a_table_as_escapes(tmp_path: Path, capsy
     assert max(map(len, out.splitlines())) <= 40
 
 
-def test_two_columns_of_one_name_are_a_table_and_csv_but_no_json(
+def test_columns_with_the_same_name_are_written_as_table_and_csv_but_not_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "x.arrow", pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]))
@@ -153,7 +155,7 @@ def test_two_columns_of_one_name_are_a_table_and_csv_but_no_json(
     assert "--format csv" in capsys.readouterr().err
 
 
-def test_broken_data_is_one_line(tmp_path: Path) -> None:
+def test_damaged_data_is_one_error_line(tmp_path: Path) -> None:
     path = write(tmp_path / "x.arrow", NUMBERS)
     path.write_bytes(path.read_bytes()[:-20])
     for command in ("head", "cat"):
@@ -161,7 +163,7 @@ def test_broken_data_is_one_line(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
 
 
-def test_a_value_that_is_malformed_is_told_with_its_batch_and_column(tmp_path: Path) -> None:
+def test_an_invalid_value_is_reported_with_its_batch_and_column(tmp_path: Path) -> None:
     path = write(tmp_path / "x.arrow", pa.table({"id": [1, 2], "word": ["sound", "xxyyzz"]}), 1)
     path.write_bytes(path.read_bytes().replace(b"xxyyzz", b"xx\xffyzz"))
     for command in (["head"], ["cat"], ["cat", "--format", "csv"]):
@@ -171,34 +173,34 @@ def test_a_value_that_is_malformed_is_told_with_its_batch_and_column(tmp_path: P
 
 
 def test_every_golden_case_can_be_shown(shared_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = sorted((shared_folder / "corpus" / "golden" / "cpp-21.0.0").glob("*.stream"))
-    if not found:
-        pytest.skip("there are no golden files of this version")
-    for path in found:
+    paths = sorted((shared_folder / "corpus" / "golden" / "cpp-21.0.0").glob("*.stream"))
+    if not paths:
+        pytest.skip("requires golden files of this version in ../shared")
+    for path in paths:
         for form in ("table", "csv"):
             assert output_of(capsys, "head", "--format", form, path)
 
 
-def test_a_narrow_terminal_has_the_columns_that_fit_and_a_note(tmp_path: Path) -> None:
+def test_a_narrow_terminal_shows_the_columns_that_fit_and_a_note(tmp_path: Path) -> None:
     table = pa.table({f"column number {n}": ["some text"] for n in range(10)})
-    lines = on_a_terminal(60, "head", write(tmp_path / "x.arrow", table))
+    lines = terminal_lines(60, "head", write(tmp_path / "x.arrow", table))
     assert lines[0].split("  ")[0] == "column number 0"
     assert max(map(len, lines)) <= 60
     assert lines[-1] == "and 7 more columns (--all shows them)"
 
 
-def test_a_terminal_is_sent_a_thousand_rows_unless_all_are_wanted(tmp_path: Path) -> None:
+def test_a_terminal_shows_at_most_a_thousand_rows_without_the_option(tmp_path: Path) -> None:
     path = write(tmp_path / "x.arrow", NUMBERS, 1000)
-    lines = on_a_terminal(60, "cat", "--format", "csv", path)
+    lines = terminal_lines(60, "cat", "--format", "csv", path)
     assert (len(lines), lines[1000]) == (1002, "999,row 999")
     assert "--all" in lines[-1]
-    assert len(on_a_terminal(60, "cat", "--format", "csv", "--all", path)) == 5001
+    assert len(terminal_lines(60, "cat", "--format", "csv", "--all", path)) == 5001
 
 
-def test_no_value_steers_a_terminal(tmp_path: Path) -> None:
+def test_escape_sequences_in_values_do_not_reach_a_terminal(tmp_path: Path) -> None:
     path = write(tmp_path / "x.arrow", pa.table({"a": ["\x9b2J\x1b[2J\u202e"]}))
     for form in ("table", "jsonl", "csv"):
-        assert not set("".join(on_a_terminal(60, "cat", "--format", form, path))) & set("\x1b\x9b\u202e")
+        assert not set("".join(terminal_lines(60, "cat", "--format", form, path))) & set("\x1b\x9b\u202e")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ def test_no_value_steers_a_terminal(tmp_path: Path) -> None:
     ids=["long", "wide"],
 )
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
-def test_the_first_rows_come_before_all_others_are_spelled_out(column: dict[str, Any], form: str) -> None:
+def test_the_first_rows_are_written_before_later_ones_are_converted(column: dict[str, Any], form: str) -> None:
     batch = bs.record_batch(column)
     rows = iterate_rows(batch)
     lines = (
@@ -221,9 +223,7 @@ def test_the_first_rows_come_before_all_others_are_spelled_out(column: dict[str,
         tracemalloc.stop()
 
 
-def test_a_table_of_many_columns_spells_out_those_that_it_shows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_the_columns_that_fit_are_converted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     columns = {f"c{n}": ["word"] for n in range(101)} | {"c101": [b"\xff\xff"]}
     path = tmp_path / "data.arrow"
     batch = bs.record_batch(columns)

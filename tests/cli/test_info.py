@@ -1,4 +1,4 @@
-"""`bowstring info`: tables for people, JSON for programs, one line for what is no Arrow data."""
+"""`bowstring info`: tables, JSON, and one error line for other data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 import bowstring
 from bowstring.cli.main import main
-from tests.cli.running import terminal
+from tests.cli.command_line import run_in_terminal
 
 HOSTILE = "evil\x1b[2J\x9b1m\u202e\r\n[bold]name[/bold]"
 BOX = "─━│┃┏┓┗┛├┤┬┴┼╭╮╰╯"
@@ -57,7 +57,7 @@ def run_command(arguments: Sequence[str], **options: Any) -> subprocess.Complete
     )
 
 
-def test_it_tells_rows_columns_by_size_schema_and_metadata(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_shows_rows_columns_by_size_schema_and_metadata(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = output_of(capsys, str(flights))
     size = flights.stat().st_size
     assert f"flights.arrow: Arrow file, {size / 1024:.1f} KiB ({size:,} bytes)" in text
@@ -76,7 +76,7 @@ def test_it_tells_rows_columns_by_size_schema_and_metadata(flights: Path, capsys
     assert re.search(r"^  made by +a test$", schema, re.MULTILINE)
 
 
-def test_a_size_below_a_kibibyte_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_size_below_a_kibibyte_is_shown_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "small.arrow"
     batch = bowstring.record_batch({"a": [1]})
     with bowstring.new_file(path, batch.schema) as writer:
@@ -84,7 +84,7 @@ def test_a_size_below_a_kibibyte_is_told_once(tmp_path: Path, capsys: pytest.Cap
     assert f"Arrow file, {path.stat().st_size} bytes\n" in output_of(capsys, str(path))
 
 
-def test_into_a_pipe_go_whole_lines_without_escapes_boxes_or_trailing_spaces(flights: Path) -> None:
+def test_output_to_a_pipe_has_complete_lines_without_escapes_boxes_or_trailing_spaces(flights: Path) -> None:
     done = run_command([str(flights)])
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
@@ -94,7 +94,7 @@ def test_into_a_pipe_go_whole_lines_without_escapes_boxes_or_trailing_spaces(fli
 
 def test_json_has_everything_in_exact_bytes(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(output_of(capsys, "--json", str(flights)))
-    found = bowstring.inspect(flights)
+    inspection = bowstring.inspection.inspect(flights)
     assert document["format_version"] == 1
     assert (document["format"], document["rows"]) == ("file", 1000)
     assert document["bytes"]["total"] == flights.stat().st_size
@@ -106,7 +106,7 @@ def test_json_has_everything_in_exact_bytes(flights: Path, capsys: pytest.Captur
         "with_metadata": 0,
     }
     assert [c["name"] for c in document["columns"]] == ["tags", "origin", "delay"]
-    assert {c["name"]: c["bytes"] for c in document["columns"]} == {c.name: c.total_bytes for c in found.columns}
+    assert {c["name"]: c["bytes"] for c in document["columns"]} == {c.name: c.total_bytes for c in inspection.columns}
     assert [f["name"] for f in document["schema"]["fields"]] == ["delay", "origin", "tags"]
     assert document["schema"]["fields"][1]["dictionary"] == {"id": 0, "index_type": "int32", "ordered": False}
     assert document["schema"]["metadata"] == [{"key": "made by", "value": "a test"}]
@@ -122,12 +122,12 @@ def test_the_page_documents_every_key_of_the_json(
             return set(value).union(*map(keys, value.values()))
         return set().union(*map(keys, value)) if isinstance(value, list) else set()
 
-    found = keys(json.loads(output_of(capsys, "--json", str(flights))))
-    assert len(found) > 40
-    assert not {key for key in found if f"`{key}`" not in page}
+    documented = keys(json.loads(output_of(capsys, "--json", str(flights))))
+    assert len(documented) > 40
+    assert not {key for key in documented if f"`{key}`" not in page}
 
 
-def test_metadata_that_is_no_text_is_base64_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_metadata_that_is_not_text_is_base64_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = pa.table({"a": [1]}).replace_schema_metadata({b"raw": b"\xff\x00"})
     document = json.loads(output_of(capsys, "--json", str(write(tmp_path / "x.arrow", table))))
     assert document["schema"]["metadata"] == [{"key": "raw", "value_base64": "/wA="}]
@@ -138,7 +138,7 @@ def test_metadata_that_is_no_text_is_base64_in_json(tmp_path: Path, capsys: pyte
 
 @pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
 @pytest.mark.parametrize("arguments", [[], ["-"]])
-def test_a_pipe_on_standard_input_is_told_apart_by_content(tmp_path: Path, name: str, arguments: list[str]) -> None:
+def test_the_format_of_a_pipe_is_detected_from_its_content(tmp_path: Path, name: str, arguments: list[str]) -> None:
     path = write(tmp_path / name, pa.table({"a": range(100_000)}), batch_rows=10_000)
     with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as cat:
         done = run_command([*arguments, "--json"], stdin=cat.stdout)
@@ -159,7 +159,7 @@ def test_a_redirected_file_is_read_like_a_path(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["rows"] == 1000
 
 
-def test_a_large_file_on_a_pipe_is_refused_with_the_option_that_helps(tmp_path: Path) -> None:
+def test_a_large_file_on_a_pipe_is_rejected_and_the_error_names_the_option(tmp_path: Path) -> None:
     path = write(tmp_path / "data.arrow", pa.table({"a": range(1000)}))
     with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as cat:
         done = run_command(["--max-piped-bytes", "1000"], stdin=cat.stdout)
@@ -170,24 +170,24 @@ def test_a_large_file_on_a_pipe_is_refused_with_the_option_that_helps(tmp_path: 
 # On a terminal
 
 
-def on_a_terminal(arguments: Sequence[str], columns: int, stdin_is_terminal: bool = False) -> tuple[int, str]:
-    """The exit status and what a terminal of so many columns was sent."""
-    return terminal(columns, "info", *arguments, stdin_is_terminal=stdin_is_terminal)
+def run_info_in_terminal(arguments: Sequence[str], columns: int, stdin_is_terminal: bool = False) -> tuple[int, str]:
+    """The exit status and the output on a terminal with this number of columns."""
+    return run_in_terminal(columns, "info", *arguments, stdin_is_terminal=stdin_is_terminal)
 
 
-def test_a_narrow_terminal_gets_narrow_tables_with_whole_numbers(tmp_path: Path) -> None:
+def test_a_narrow_terminal_shows_narrow_tables_with_complete_numbers(tmp_path: Path) -> None:
     table = pa.table({"a column whose name is rather long for a terminal": range(123_456), "b": range(123_456)})
-    status, text = on_a_terminal([str(write(tmp_path / "x.arrow", table))], columns=60)
+    status, text = run_info_in_terminal([str(write(tmp_path / "x.arrow", table))], columns=60)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text).replace("\r", "")
     assert status == 0
-    tables = plain.partition("\n\n")[2]  # the first line holds the path, and is not ours to break
+    tables = plain.partition("\n\n")[2]  # the first line contains the path and may be long
     assert all(len(line) <= 60 for line in tables.splitlines())
     assert len(re.findall(r"\s964 KiB +50\.0 %", tables)) == 2
     assert f"{2 * 8 * 123_456:,}" in tables
 
 
-def test_without_a_file_on_a_terminal_it_says_how_it_is_called() -> None:
-    status, text = on_a_terminal([], columns=200, stdin_is_terminal=True)
+def test_without_a_file_in_a_terminal_info_shows_its_usage() -> None:
+    status, text = run_info_in_terminal([], columns=200, stdin_is_terminal=True)
     assert status == 2
     assert "standard input is a terminal" in text
 
@@ -195,7 +195,7 @@ def test_without_a_file_on_a_terminal_it_says_how_it_is_called() -> None:
 # Much, and hostile
 
 
-def test_output_is_bounded_until_all_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_is_limited_without_the_option_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = pa.table({f"column {i}": [i] for i in range(500)})
     table = table.replace_schema_metadata({f"key {i}": "v" * 10_000 for i in range(50)})
     path = str(write(tmp_path / "wide.arrow", table))
@@ -210,13 +210,13 @@ def test_output_is_bounded_until_all_is_asked_for(tmp_path: Path, capsys: pytest
     assert everything.count("v" * 10_000) == 50
 
 
-def test_one_struct_of_many_fields_is_bounded_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_fields_of_a_struct_are_limited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = pa.table({"all": [{f"f{i}": i for i in range(2000)}]})
     assert len(output_of(capsys, str(write(tmp_path / "deep.arrow", table))).splitlines()) < 100
 
 
 @pytest.mark.parametrize("options", [[], ["--all"], ["--json"]])
-def test_a_hostile_name_reaches_the_terminal_as_escapes_only(
+def test_control_characters_in_names_are_escaped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
     metadata = {HOSTILE: HOSTILE * 3, b"\xff\x1b": b"\xff\x1b[0m"}
@@ -233,7 +233,7 @@ def test_a_hostile_name_reaches_the_terminal_as_escapes_only(
         assert r"evil\x1b[2J\x9b1m\u202e\r\n[bold]name[/bold]" in text
 
 
-# What can't be told
+# Other data
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_hostile_name_reaches_the_terminal_as_escapes_only(
     ],
     ids=["empty", "Parquet", "CSV", "truncated"],
 )
-def test_what_is_no_arrow_file_is_one_line_and_status_1(
+def test_a_file_that_is_not_arrow_is_one_error_line_and_status_1(
     tmp_path: Path, flights: Path, content: bytes | None, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "given"
@@ -259,7 +259,7 @@ def test_what_is_no_arrow_file_is_one_line_and_status_1(
 
 
 @pytest.mark.parametrize(("name", "words"), [("", "is a directory"), ("gone.arrow", "there is no such file")])
-def test_a_directory_and_a_missing_file_are_one_line_and_status_1(
+def test_a_directory_and_a_missing_file_are_one_error_line_and_status_1(
     tmp_path: Path, name: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["info", str(tmp_path / name)]) == 1
@@ -268,10 +268,10 @@ def test_a_directory_and_a_missing_file_are_one_line_and_status_1(
     assert words in err
 
 
-def test_the_real_flights_are_told(shared_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_describes_the_flights_file(shared_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = shared_folder / "data" / "flights-200k.arrow"
     if not path.exists():
-        pytest.skip("../shared has no flights-200k.arrow")
+        pytest.skip("requires flights-200k.arrow in ../shared")
     text = output_of(capsys, str(path))
     with pa.ipc.open_file(path) as reader:
         table = reader.read_all()

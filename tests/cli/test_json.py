@@ -12,23 +12,23 @@ import pytest
 
 from bowstring.cli.main import main
 from bowstring.layouts import gather
-from tests.cli.running import run_command, through_a_pipe, write
+from tests.cli.command_line import run_command, run_with_pipe, write
 from tests.cli.test_convert import TABLE, convert
-from tests.ipc.remote import serving
+from tests.ipc.remote_stores import serve_files
 
 
 def read(path: Path) -> pa.Table:
     return pa.ipc.open_file(path).read_all()
 
 
-def converted(path: Path, text: str | bytes, *options: object) -> pa.Table:
+def convert_text(path: Path, text: str | bytes, *options: object) -> pa.Table:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     convert(path, path.with_name("x.arrow"), *options)
     return read(path.with_name("x.arrow"))
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json"])
-def test_json_goes_both_ways(tmp_path: Path, kind: str) -> None:
+def test_json_is_read_and_written(tmp_path: Path, kind: str) -> None:
     convert(write(tmp_path / "source.arrow", TABLE, 70), tmp_path / f"x.{kind}")
     convert(tmp_path / f"x.{kind}", tmp_path / "y.arrow")
     assert read(tmp_path / "y.arrow").to_pylist() == TABLE.to_pylist()
@@ -51,32 +51,32 @@ def test_json_is_an_array_of_objects(tmp_path: Path) -> None:
     ],
     ids=["lines", "array", "array with a mark"],
 )
-def test_lines_and_arrays_are_told_apart_by_the_first_character(tmp_path: Path, name: str, text: str) -> None:
-    table = converted(tmp_path / name, text)
+def test_json_lines_and_arrays_are_distinguished_by_the_first_character(tmp_path: Path, name: str, text: str) -> None:
+    table = convert_text(tmp_path / name, text)
     assert table.to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": [True]}]
 
 
 def test_objects_without_a_key_are_rows(tmp_path: Path) -> None:
-    assert converted(tmp_path / "x.jsonl", "{}\n{}\n").num_rows == 2
-    assert converted(tmp_path / "x.json", "[{}, {}]").num_rows == 2
+    assert convert_text(tmp_path / "x.jsonl", "{}\n{}\n").num_rows == 2
+    assert convert_text(tmp_path / "x.json", "[{}, {}]").num_rows == 2
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "[]", " [ ] \n"])
 def test_no_objects_are_no_rows(tmp_path: Path, text: str) -> None:
-    assert converted(tmp_path / "x.json", text).shape == (0, 0)
+    assert convert_text(tmp_path / "x.json", text).shape == (0, 0)
 
 
 def test_an_array_is_read_in_blocks(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"n": n, "s": 'a "]" [{\\ ü\n' * (n % 40)} for n in range(2000)]
-    table = converted(tmp_path / "x.json", json.dumps(rows, indent=1, ensure_ascii=False), "--block-size", 2048)
+    table = convert_text(tmp_path / "x.json", json.dumps(rows, indent=1, ensure_ascii=False), "--block-size", 2048)
     assert table.to_pylist() == rows
     assert len(table["n"].chunks) > 5
 
 
-def test_types_are_named_where_the_first_block_does_not_show_them(tmp_path: Path) -> None:
+def test_an_error_suggests_a_type_that_the_first_block_does_not_show(tmp_path: Path) -> None:
     text = '{"a": null}\n' * 200 + '{"a": 1.5, "late": "x"}\n'
     types = ["--column-type", "a=float64", "--column-type", "late=string"]
-    table = converted(tmp_path / "x.jsonl", text, "--block-size", 1024, *types, "-c", "late", "-c", "a")
+    table = convert_text(tmp_path / "x.jsonl", text, "--block-size", 1024, *types, "-c", "late", "-c", "a")
     assert table.schema.names == ["late", "a"]
     assert table.to_pylist()[-1] == {"late": "x", "a": 1.5}
 
@@ -113,6 +113,10 @@ REFUSALS: dict[str, tuple[str | bytes, str]] = {
     "an array with a comma too many": ('[{"a": 1},]', "element 2 of the array: expected an object, found ']'"),
     "an array of numbers": ("[1, 2]", "element 1 of the array: expected an object, found '1'"),
     "more than an array": ('[{"a": 1}] {}', "expected nothing after the array, found '{}'"),
+    "CSV": (
+        "a,b\n1,2\n",
+        "expected JSON objects or an array of objects, found b'a,b\\n1,2\\n' (use --from csv for CSV)",
+    ),
     "bytes that are not UTF-8 in an array": (b'[{"a": "\xff"}]', "is not valid UTF-8: invalid start byte"),
     "another type in a later block": (
         '{"a": 1}\n' * 1000 + '{"a": "x"}\n',
@@ -133,10 +137,10 @@ REFUSALS: dict[str, tuple[str | bytes, str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSALS)
-def test_what_can_not_be_read_is_one_line_with_its_place(
+def test_invalid_json_is_one_error_line_with_its_location(
     tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text, told = REFUSALS[what]
+    text, message = REFUSALS[what]
     (tmp_path / "x.json").write_bytes(text.encode() if isinstance(text, str) else text)
     arguments = ["convert", str(tmp_path / "x.json"), str(tmp_path / "target.arrow")]
     arguments += ["--block-size", "1024"] if "block" in what else []
@@ -145,41 +149,41 @@ def test_what_can_not_be_read_is_one_line_with_its_place(
         status, error = done.returncode, done.stderr.decode()
     else:
         status, error = main(arguments), capsys.readouterr().err
-    assert (status, error) == (1, f"bowstring: {tmp_path}/x.json: {told}\n")
+    assert (status, error) == (1, f"bowstring: {tmp_path}/x.json: {message}\n")
     assert not (tmp_path / "target.arrow").exists()
 
 
-def test_strings_that_are_not_utf_8_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strings_that_are_not_utf_8_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.jsonl").write_bytes(b'{"a": "\xff"}\n')
     assert main(["convert", str(tmp_path / "x.jsonl"), str(tmp_path / "x.arrow")]) == 1
     assert "record batch 0, column 'a': values[0] is no" in capsys.readouterr().err
 
 
-def test_objects_of_a_new_key_each_do_not_become_a_square_of_nulls(
+def test_objects_with_many_different_keys_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, target = tmp_path / "data.jsonl", tmp_path / "data.arrow"
     lines = [f'{{"k{number}" : 1}}\n' for number in range(100)]
-    assert converted(path, "".join(lines)).shape == (100, 100)
+    assert convert_text(path, "".join(lines)).shape == (100, 100)
     monkeypatch.setattr(gather, "MAX_VALUES", 99 * 99)
     for text in ("".join(lines), "".join(f'{{"inside": {line[:-1]}}}\n' for line in lines)):
         path.write_text(text)
         assert main(["convert", str(path), str(target)]) == 1
         assert "data.jsonl: 101 objects with 10" in capsys.readouterr().err
     strings = "".join(json.dumps({"a": line}) + "\n" for line in lines)
-    assert converted(path, strings).shape == (100, 1)
+    assert convert_text(path, strings).shape == (100, 1)
 
 
-@pytest.mark.parametrize("knows_ranges", [True, False], ids=["with ranges", "without"])
-def test_json_is_read_from_a_url(tmp_path: Path, knows_ranges: bool) -> None:
-    with serving(**{"x.jsonl": b'{"a": 1}\n', "x.json.gz": gzip.compress(b'[{"a": 1}]')}) as site:
-        site.knows_ranges = knows_ranges
+@pytest.mark.parametrize("supports_ranges", [True, False], ids=["with ranges", "without"])
+def test_json_is_read_from_a_url(tmp_path: Path, supports_ranges: bool) -> None:
+    with serve_files(**{"x.jsonl": b'{"a": 1}\n', "x.json.gz": gzip.compress(b'[{"a": 1}]')}) as site:
+        site.supports_ranges = supports_ranges
         convert(f"{site.url}/x.jsonl", tmp_path / "x.arrow")
         convert(f"{site.url}/x.json.gz", tmp_path / "y.arrow")
     assert read(tmp_path / "x.arrow").to_pydict() == read(tmp_path / "y.arrow").to_pydict() == {"a": [1]}
 
 
-def test_json_comes_through_a_pipe(tmp_path: Path) -> None:
+def test_json_is_read_from_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "x").write_text('[{"a": 1}]')
-    done = through_a_pipe(tmp_path / "x", "convert", "--from", "json", "--to", "jsonl", "-", "-")
+    done = run_with_pipe(tmp_path / "x", "convert", "--from", "json", "--to", "jsonl", "-", "-")
     assert (done.returncode, done.stdout, done.stderr) == (0, b'{"a": 1}\n', b"")

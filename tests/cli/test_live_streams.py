@@ -23,7 +23,7 @@ SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 
 
 @contextmanager
-def live(
+def running_command(
     *arguments: str, stdout: Any = subprocess.PIPE
 ) -> Iterator[tuple[Callable[[int], None], subprocess.Popen[bytes]]]:
     """A command that reads a stream from a pipe, and a function that gives it a batch with one row."""
@@ -32,24 +32,24 @@ def live(
         assert process.stdin is not None
         with pa.ipc.new_stream(pa.PythonFile(process.stdin, "w"), SCHEMA) as writer:
 
-            def give(number: int) -> None:
+            def send_batch(number: int) -> None:
                 writer.write_batch(pa.record_batch([[number], ["x" * number]], schema=SCHEMA))
 
-            yield give, process
+            yield send_batch, process
         process.stdin.close()
         assert process.wait(30) == 0
 
 
-def come(source: IO[bytes] | int, pattern: bytes) -> bytes:
-    """What has come when the pattern is met in it, within some seconds."""
+def wait_for_output(source: IO[bytes] | int, pattern: bytes) -> bytes:
+    """The output up to a match of the pattern, within a few seconds."""
     descriptor = source if isinstance(source, int) else source.fileno()
-    held, deadline = b"", time.monotonic() + 30
-    while not re.search(pattern, held):
-        assert select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0], held
+    output, deadline = b"", time.monotonic() + 30
+    while not re.search(pattern, output):
+        assert select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0], output
         part = os.read(descriptor, 65536)
-        assert part, held
-        held += part
-    return held
+        assert part, output
+        output += part
+    return output
 
 
 @pytest.mark.parametrize(
@@ -57,40 +57,40 @@ def come(source: IO[bytes] | int, pattern: bytes) -> bytes:
     [("cat", "--format", "jsonl"), ("head", "--format", "jsonl"), ("convert", "--to", "jsonl", "-", "-")],
     ids=["cat", "head", "convert"],
 )
-def test_each_batch_becomes_lines_before_the_next_one_is_there(arguments: tuple[str, ...]) -> None:
-    with live(*arguments) as (give, process):
+def test_each_batch_is_written_as_json_lines_before_the_next_one_arrives(arguments: tuple[str, ...]) -> None:
+    with running_command(*arguments) as (send_batch, process):
         assert process.stdout is not None
         for number in (1, 2, 3):
-            give(number)
-            assert come(process.stdout, b"\n") == b'{"n": %d, "text": "%s"}\n' % (number, b"x" * number)
+            send_batch(number)
+            assert wait_for_output(process.stdout, b"\n") == b'{"n": %d, "text": "%s"}\n' % (number, b"x" * number)
 
 
-def test_each_batch_becomes_lines_of_csv() -> None:
-    with live("cat", "--format", "csv") as (give, process):
+def test_each_batch_is_written_as_csv_before_the_next_one_arrives() -> None:
+    with running_command("cat", "--format", "csv") as (send_batch, process):
         assert process.stdout is not None
-        give(1)
-        assert come(process.stdout, b"x\n") == b"n,text\n1,x\n"
-        give(2)
-        assert come(process.stdout, b"\n") == b"2,xx\n"
+        send_batch(1)
+        assert wait_for_output(process.stdout, b"x\n") == b"n,text\n1,x\n"
+        send_batch(2)
+        assert wait_for_output(process.stdout, b"\n") == b"2,xx\n"
 
 
 def test_a_stream_is_converted_batch_by_batch() -> None:
-    with live("convert", "--to", "stream", "-", "-") as (give, process):
+    with running_command("convert", "--to", "stream", "-", "-") as (send_batch, process):
         assert process.stdout is not None
         for number in (1, 2, 3):
-            give(number)
-            come(process.stdout, b"x" * number)
+            send_batch(number)
+            wait_for_output(process.stdout, b"x" * number)
 
 
-def test_a_terminal_shows_the_rows_that_are_there_below_each_other() -> None:
+def test_a_terminal_shows_each_batch_as_it_arrives() -> None:
     leader, follower = pty.openpty()
     try:
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-        with live("cat", stdout=follower) as (give, _):
+        with running_command("cat", stdout=follower) as (send_batch, _):
             shown = b""
             for number in (1, 2, 3, 12):
-                give(number)
-                shown += come(leader, rb"(?m)\b%d +x{%d} *\r$" % (number, number))
+                send_batch(number)
+                shown += wait_for_output(leader, rb"(?m)\b%d +x{%d} *\r$" % (number, number))
     finally:
         os.close(follower)
         os.close(leader)

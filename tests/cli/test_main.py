@@ -14,7 +14,7 @@ import pytest
 from bowstring.cli import program
 from bowstring.cli.main import format_error, main
 from bowstring.errors import BowstringError, InvalidDataError, MissingExtraError, TruncatedError
-from tests.cli.running import write
+from tests.cli.command_line import write
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_an_error_of_ours_is_one_line_and_status_1(
+def test_a_bowstring_error_is_one_line_and_status_1(
     failing_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing_with(InvalidDataError("flights.arrow: the footer\nis at byte 12"))
@@ -43,19 +43,19 @@ def test_an_error_of_ours_is_one_line_and_status_1(
     assert capsys.readouterr().err == "bowstring: flights.arrow: the footer is at byte 12\n"
 
 
-def test_of_data_that_breaks_off_the_hint_is_how_to_save_what_is_there() -> None:
+def test_the_hint_for_truncated_data_names_recover() -> None:
     hint = "(bowstring recover saves the intact batches, if any)"
     assert format_error(TruncatedError("the file is cut off")) == f"bowstring: the file is cut off {hint}"
 
 
-def test_of_another_format_the_hint_is_how_to_convert_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_hint_for_another_format_names_convert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     assert main(["head", str(tmp_path / "x.csv")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith("(bowstring convert reads Parquet, CSV and JSON)")
 
 
-def test_a_file_that_is_not_there_is_one_line_and_status_1(
+def test_a_missing_file_is_one_error_line_and_status_1(
     failing_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing_with(FileNotFoundError(2, "No such file or directory", "gone.arrow"))
@@ -63,14 +63,14 @@ def test_a_file_that_is_not_there_is_one_line_and_status_1(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_debug_lets_the_traceback_through(failing_with: Callable[[BaseException], None]) -> None:
+def test_debug_prints_the_traceback(failing_with: Callable[[BaseException], None]) -> None:
     failing_with(TruncatedError("short"))
     with pytest.raises(TruncatedError):
         main(["--debug", "fail"])
 
 
 @pytest.mark.parametrize("call", ["info --debug gone", "--debug info gone", "integration validate --debug gone gone"])
-def test_debug_stands_before_or_behind_the_command(call: str) -> None:
+def test_debug_is_accepted_before_and_after_the_command(call: str) -> None:
     with pytest.raises(BowstringError):
         main(call.split())
 
@@ -80,7 +80,9 @@ def test_a_missing_file_has_no_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "bowstring: gone.arrow: there is no such file\n"
 
 
-def test_an_empty_file_is_not_answered_with_recover(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_for_an_empty_file_does_not_suggest_recover(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty.arrow").touch()
     for command in (["info"], ["head"], ["recover", str(tmp_path / "target")], ["convert", "-", "--to", "stream"]):
         assert main([command[0], str(tmp_path / "empty.arrow"), *command[1:]]) == 1
@@ -88,7 +90,7 @@ def test_an_empty_file_is_not_answered_with_recover(tmp_path: Path, capsys: pyte
         assert line.endswith("empty.arrow: expected an Arrow file or stream, but it is empty")
 
 
-def test_bytes_that_no_command_reads_have_no_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_format_has_no_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "noise").write_bytes(b"\xed\x84J\xfe" * 100)
     assert main(["head", str(tmp_path / "noise")]) == 1
     assert capsys.readouterr().err.endswith(r"found other bytes (it begins with b'\xed\x84J\xfe\xed\x84J\xfe')" + "\n")
@@ -104,13 +106,13 @@ def test_arrow_data_is_read_without_importing_pyarrow_or_pandas(call: str, tmp_p
     assert not {"pyarrow", "pandas", "fsspec"} & set(done.stdout.split()), done.stderr
 
 
-def test_a_fault_of_our_own_is_not_hidden(failing_with: Callable[[BaseException], None]) -> None:
+def test_an_internal_error_has_a_traceback(failing_with: Callable[[BaseException], None]) -> None:
     failing_with(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         main(["fail"])
 
 
-def test_too_little_memory_is_one_line_and_status_1(
+def test_a_memory_error_is_one_line_and_status_1(
     failing_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing_with(MemoryError())
@@ -124,7 +126,7 @@ def test_an_interrupt_has_its_own_status(failing_with: Callable[[BaseException],
 
 
 @pytest.mark.parametrize("error", [RuntimeError("the call was cancelled"), OSError("the connection is closed")])
-def test_what_comes_of_an_interrupt_is_an_interrupt(
+def test_an_error_caused_by_an_interrupt_has_the_status_of_an_interrupt(
     failing_with: Callable[[BaseException], None], error: Exception
 ) -> None:
     error.__context__ = KeyboardInterrupt()
@@ -193,7 +195,7 @@ WRONG_CALLS = {
 
 
 @pytest.mark.parametrize(("call", "expected"), WRONG_CALLS.items(), ids=WRONG_CALLS)
-def test_a_wrong_call_is_one_line_with_a_hint_and_status_2(
+def test_a_usage_error_is_one_line_with_a_hint_and_status_2(
     call: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(call.split()) == 2
@@ -201,14 +203,14 @@ def test_a_wrong_call_is_one_line_with_a_hint_and_status_2(
     assert (out, err) == ("", f"bowstring: {expected}\n")
 
 
-def test_a_wrong_call_cannot_write_to_the_terminal_behind_our_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_usage_errors_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info\n\x1b[2J"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "\x1b" not in line
 
 
 @pytest.mark.parametrize("arguments", [[], ["--debug"]])
-def test_a_call_without_a_command_shows_the_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_the_help_is_shown(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
     out, err = capsys.readouterr()
     assert out.startswith("Usage: bowstring [OPTIONS] COMMAND [ARGS]...\n")
@@ -216,24 +218,24 @@ def test_a_call_without_a_command_shows_the_help(arguments: list[str], capsys: p
 
 
 @pytest.mark.parametrize("call", ["info", "cat", "convert target.csv", "concat -o target", "recover target"])
-def test_an_empty_name_of_a_file_is_a_wrong_call(call: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_file_name_is_a_usage_error(call: str, capsys: pytest.CaptureFixture[str]) -> None:
     name, *rest = call.split()
     assert main([name, "", *rest]) == 2
     assert "expected a path for FILE, found empty text" in capsys.readouterr().err
 
 
-def test_a_message_cannot_write_to_the_terminal_behind_our_back() -> None:
+def test_control_characters_in_messages_are_escaped() -> None:
     assert "\x1b" not in format_error(BowstringError("column \x1b[2J\x9b1m"))
     assert r"\x1b[2J\x9b1m" in format_error(BowstringError("column \x1b[2J\x9b1m"))
 
 
-def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
+def test_the_error_for_a_missing_package_has_the_command_to_install_it() -> None:
     assert format_error(MissingExtraError.of("click", "cli")) == (
         "bowstring: click is not installed: pip install 'bowstring[cli]'"
     )
 
 
-def test_without_click_the_command_says_what_to_install(tmp_path: Path) -> None:
+def test_without_click_the_error_names_the_extra(tmp_path: Path) -> None:
     # An interpreter that refuses to find click, as one where it was never installed.
     program = "import sys; sys.modules['click'] = None; from bowstring.cli.main import main; sys.exit(main(['--help']))"
     done = run_python("-c", program)
@@ -242,7 +244,7 @@ def test_without_click_the_command_says_what_to_install(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["x.parquet", "x.csv"])
-def test_without_pyarrow_another_format_says_what_to_install(tmp_path: Path, target: str) -> None:
+def test_without_pyarrow_the_error_for_another_format_names_the_extra(tmp_path: Path, target: str) -> None:
     path = write(tmp_path / "data.arrow", pa.table({"n": [1]}))
     arguments = ["convert", str(path), str(tmp_path / target)]
     program = (
@@ -254,19 +256,19 @@ def test_without_pyarrow_another_format_says_what_to_install(tmp_path: Path, tar
     assert not (tmp_path / target).exists()
 
 
-def test_python_m_bowstring_is_the_command() -> None:
+def test_python_m_bowstring_runs_the_command() -> None:
     done = run_python("-m", "bowstring", "--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("bowstring, version ")
 
 
 @pytest.mark.parametrize("name", program.COMMANDS)
-def test_a_listed_command_shows_its_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_listed_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
     assert f"Usage: bowstring {name}" in capsys.readouterr().out
 
 
-def test_the_list_of_commands_imports_none_of_them() -> None:
+def test_listing_the_commands_does_not_import_them() -> None:
     code = "import sys; from bowstring.cli.main import main; main(['--help']); print(*sys.modules)"
     loaded = set(run_python("-c", code).stdout.split())
     assert "bowstring.cli.program" in loaded

@@ -16,24 +16,24 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from tests.cli.running import run_command, through_a_pipe, write
+from tests.cli.command_line import run_command, run_with_pipe, write
 from tests.cli.test_convert import TABLE, convert
-from tests.ipc.remote import serving
+from tests.ipc.remote_stores import serve_files
 
 SCRIPT = Path(__file__).with_name("parquet_types.py")
 
 
-def test_every_type_comes_back_or_is_refused_with_its_path(tmp_path: Path) -> None:
+def test_every_type_survives_a_round_trip_or_is_rejected_with_its_path(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout[-300:] + done.stderr
     outcomes = [json.loads(line) for line in done.stdout.splitlines()]
-    refused = {kind: told for kind, status, told, _ in outcomes if status}
+    refused = {kind: message for kind, status, message, _ in outcomes if status}
     assert [kind for kind, status, _, is_same in outcomes if not (status or is_same)] == []
-    for kind, told in refused.items():
-        assert told.startswith("bowstring: column 'c'"), (kind, told)
-        assert "can't be written as Parquet" in told
-        assert told.count("\n") == 1
+    for kind, message in refused.items():
+        assert message.startswith("bowstring: column 'c'"), (kind, message)
+        assert "can't be written as Parquet" in message
+        assert message.count("\n") == 1
     path = "column 'c' → item: fixed_size_list<item: binary>[0] can't be written as Parquet: the lists have size 0"
     assert refused["list<item: fixed_size_list<item: binary>[0]>"] == f"bowstring: {path}\n"
     assert "string" not in refused
@@ -41,17 +41,17 @@ def test_every_type_comes_back_or_is_refused_with_its_path(tmp_path: Path) -> No
 
 
 EXTENSIONS: list[tuple[bs.DataType, list[Any]]] = [
-    (bs.uuid(), [uuid.UUID(int=5), None]),
-    (bs.list_(bs.uuid()), [[uuid.UUID(int=5), None], None]),
-    (bs.struct({"u": bs.uuid(), "j": bs.json_()}), [{"u": uuid.UUID(int=7), "j": "[1]"}, None]),
-    (bs.map_(bs.string(), bs.bool8()), [[("a", True)], None]),
-    (bs.list_(bs.struct({"u": bs.list_(bs.uuid())})), [[{"u": [uuid.UUID(int=7)]}], None]),
-    (bs.list_(bs.opaque(bs.int32(), "kind", "vendor")), [[1, None], None]),
+    (bs.datatypes.uuid(), [uuid.UUID(int=5), None]),
+    (bs.list_(bs.datatypes.uuid()), [[uuid.UUID(int=5), None], None]),
+    (bs.struct({"u": bs.datatypes.uuid(), "j": bs.datatypes.json_()}), [{"u": uuid.UUID(int=7), "j": "[1]"}, None]),
+    (bs.map_(bs.string(), bs.datatypes.bool8()), [[("a", True)], None]),
+    (bs.list_(bs.struct({"u": bs.list_(bs.datatypes.uuid())})), [[{"u": [uuid.UUID(int=7)]}], None]),
+    (bs.list_(bs.datatypes.opaque(bs.int32(), "kind", "vendor")), [[1, None], None]),
 ]
 
 
 @pytest.mark.parametrize(("kind", "values"), EXTENSIONS, ids=[str(kind) for kind, _ in EXTENSIONS])
-def test_nested_extension_types_come_back(tmp_path: Path, kind: bs.DataType, values: list[Any]) -> None:
+def test_nested_extension_types_survive_a_round_trip(tmp_path: Path, kind: bs.DataType, values: list[Any]) -> None:
     batch = bs.RecordBatch.from_arrays([bs.array(values, kind)], ["c"])
     with bs.new_file(tmp_path / "in.arrow", batch.schema) as writer:
         writer.write(batch)
@@ -63,18 +63,18 @@ def test_nested_extension_types_come_back(tmp_path: Path, kind: bs.DataType, val
     assert "extension" in str(table.schema.field("c").type)
 
 
-def test_parquet_goes_both_ways(tmp_path: Path) -> None:
+def test_parquet_is_read_and_written(tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", TABLE, 70)
     convert(source, tmp_path / "x.parquet")
     assert pq.read_table(tmp_path / "x.parquet").equals(TABLE)
     convert(tmp_path / "x.parquet", tmp_path / "y.arrow")
     assert pa.ipc.open_file(tmp_path / "y.arrow").read_all().to_pylist() == TABLE.to_pylist()
-    piped = through_a_pipe(tmp_path / "x.parquet", "convert", "--from", "parquet", "-", tmp_path / "z.arrow")
+    piped = run_with_pipe(tmp_path / "x.parquet", "convert", "--from", "parquet", "-", tmp_path / "z.arrow")
     assert piped.returncode == 0, piped.stderr
     assert main(["diff", str(tmp_path / "y.arrow"), str(tmp_path / "z.arrow")]) == 0
 
 
-def test_parquet_is_recognised_by_its_content(tmp_path: Path) -> None:
+def test_parquet_is_detected_from_its_content(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "data")
     convert(tmp_path / "data", tmp_path / "x.arrow")
     assert pa.ipc.open_file(tmp_path / "x.arrow").read_all().num_rows == 300
@@ -89,12 +89,12 @@ def test_parquet_is_recognised_by_its_content(tmp_path: Path) -> None:
         (["--compression", "gzip"], "GZIP"),
     ],
 )
-def test_parquet_is_compressed_unless_none_is_asked_for(tmp_path: Path, options: list[str], codec: str) -> None:
+def test_parquet_is_compressed_by_default(tmp_path: Path, options: list[str], codec: str) -> None:
     convert(write(tmp_path / "source.arrow", TABLE), tmp_path / "x.parquet", *options)
     assert pq.ParquetFile(tmp_path / "x.parquet").metadata.row_group(0).column(0).compression == codec
 
 
-def test_a_level_that_a_codec_does_not_have_is_one_line(tmp_path: Path) -> None:
+def test_an_invalid_compression_level_is_one_error_line(tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", TABLE)
     done = run_command("convert", source, tmp_path / "x.parquet", "--compression-level", "9")
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
@@ -102,25 +102,25 @@ def test_a_level_that_a_codec_does_not_have_is_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "x.parquet").exists()
 
 
-def test_only_the_columns_that_are_asked_for_are_read(tmp_path: Path) -> None:
+def test_only_the_selected_columns_are_read(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "x.parquet")
     convert(tmp_path / "x.parquet", tmp_path / "x.arrow", "-c", "text", "-c", "n")
     assert pa.ipc.open_file(tmp_path / "x.arrow").read_all().equals(TABLE.select(["text", "n"]))
 
 
-def test_parquet_with_damaged_pages_is_one_line_that_names_it(tmp_path: Path) -> None:
+def test_damaged_parquet_is_one_error_line_with_the_file_name(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"s": [f"value {n}" for n in range(5000)]}), path, compression="snappy")
-    held = bytearray(path.read_bytes())
-    held[200:2000] = bytes(1800)
-    path.write_bytes(held)
+    content = bytearray(path.read_bytes())
+    content[200:2000] = bytes(1800)
+    path.write_bytes(content)
     done = run_command("convert", path, tmp_path / "target.arrow")
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
     assert b"x.parquet: pyarrow can't read it as Parquet" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
 
 
-def test_strings_of_parquet_that_are_no_utf_8_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parquet_strings_that_are_not_utf_8_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"s": ["abc", "def"]}), path, compression="none", use_dictionary=False)
     path.write_bytes(path.read_bytes().replace(b"def", b"d\xfff"))
@@ -131,12 +131,12 @@ def test_strings_of_parquet_that_are_no_utf_8_are_refused(tmp_path: Path, capsys
     assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
 
 
-@pytest.mark.parametrize("knows_ranges", [True, False], ids=["with ranges", "without"])
-def test_parquet_is_read_from_a_url(tmp_path: Path, knows_ranges: bool, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("supports_ranges", [True, False], ids=["with ranges", "without"])
+def test_parquet_is_read_from_a_url(tmp_path: Path, supports_ranges: bool, capsys: pytest.CaptureFixture[str]) -> None:
     moments = pa.array([datetime(2020, 1, 1, tzinfo=UTC)] * 300)
     pq.write_table(TABLE.append_column("t", moments), tmp_path / "x.parquet")
-    with serving(**{"x.parquet": (tmp_path / "x.parquet").read_bytes()}) as site:
-        site.knows_ranges = knows_ranges
+    with serve_files(**{"x.parquet": (tmp_path / "x.parquet").read_bytes()}) as site:
+        site.supports_ranges = supports_ranges
         convert(f"{site.url}/x.parquet", tmp_path / "x.arrow")
         assert main(["convert", f"{site.url}/y.parquet", str(tmp_path / "y.arrow")]) == 1
     assert pa.ipc.open_file(tmp_path / "x.arrow").read_all().num_rows == 300

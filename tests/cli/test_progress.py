@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.cli.running import run_command, terminal, write
+from tests.cli.command_line import run_command, run_in_terminal, write
 
 TABLE = pa.table({"n": range(100), "text": [f"row {n}" for n in range(100)]})
 
@@ -30,10 +30,10 @@ TOTALS = {
 
 
 @pytest.mark.parametrize("what", COMMANDS)
-def test_a_terminal_is_shown_how_far_the_work_is(tmp_path: Path, what: str) -> None:
+def test_a_terminal_shows_a_progress_bar(tmp_path: Path, what: str) -> None:
     paths = {"DATA": write(tmp_path / "data.arrow", TABLE, 10), "TARGET": tmp_path / "target.arrow"}
     arguments = [paths.get(word, word) for word in COMMANDS[what]]
-    status, shown = terminal(100, *arguments, stdout_is_terminal=False)
+    status, shown = run_in_terminal(100, *arguments, stdout_is_terminal=False)
     assert status == 0
     assert what in shown
     assert "━" in shown
@@ -45,10 +45,10 @@ def test_a_terminal_is_shown_how_far_the_work_is(tmp_path: Path, what: str) -> N
     ("name", "total"),
     [("x.csv", r"KiB of 1\.\d+ KiB"), ("x.parquet", "100 of 100 rows"), ("x.json", r"KiB of 2\.\d+ KiB")],
 )
-def test_other_formats_have_a_total_and_the_conversion_ends_with_a_line(tmp_path: Path, name: str, total: str) -> None:
+def test_other_formats_have_a_total_and_a_summary_line(tmp_path: Path, name: str, total: str) -> None:
     source, target = write(tmp_path / "data.arrow", TABLE, 10), tmp_path / "target.arrow"
     assert run_command("convert", source, tmp_path / name).returncode == 0
-    status, shown = terminal(100, "convert", tmp_path / name, target)
+    status, shown = run_in_terminal(100, "convert", tmp_path / name, target)
     assert status == 0
     assert re.search(total, shown)
     assert shown.endswith(f"{target}: 100 rows, 2 columns\r\n")
@@ -57,26 +57,26 @@ def test_other_formats_have_a_total_and_the_conversion_ends_with_a_line(tmp_path
 @pytest.mark.parametrize(
     "command", [["cat", "DATA"], ["convert", "--to", "jsonl", "DATA", "-"]], ids=["cat", "convert"]
 )
-def test_a_bar_does_not_mix_with_what_the_reader_of_a_pipe_shows(tmp_path: Path, command: list[str]) -> None:
+def test_the_progress_bar_is_not_written_to_a_pipe(tmp_path: Path, command: list[str]) -> None:
     path = write(tmp_path / "data.arrow", TABLE, 10)
     read, written = os.pipe()
     try:
         arguments = [path if word == "DATA" else word for word in command]
-        status, shown = terminal(100, *arguments, stdout_is_terminal=False, stdout=written)
+        status, shown = run_in_terminal(100, *arguments, stdout_is_terminal=False, stdout=written)
     finally:
         os.close(read)
         os.close(written)
     assert (status, shown) == (0, "")
 
 
-def test_rows_on_a_terminal_have_no_bar_among_them(tmp_path: Path) -> None:
+def test_rows_written_to_a_terminal_have_no_progress_bar(tmp_path: Path) -> None:
     path = write(tmp_path / "data.arrow", TABLE, 10)
-    status, shown = terminal(100, "cat", path)
+    status, shown = run_in_terminal(100, "cat", path)
     assert status == 0
     assert "━" not in shown
 
 
-def test_elsewhere_there_is_none(tmp_path: Path) -> None:
+def test_without_a_terminal_there_is_no_progress_bar(tmp_path: Path) -> None:
     path = write(tmp_path / "data.arrow", TABLE, 10)
     for command in (["validate", path], ["cat", path], ["diff", path, path]):
         assert run_command(*command).stderr == b""

@@ -1,4 +1,4 @@
-"""`bowstring recover`: what is whole of a damaged file, and a report of what is not."""
+"""`bowstring recover`: the intact batches of a damaged file, and a report of the others."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from tests.cli.running import run_command, through_a_pipe, write
+from tests.cli.command_line import run_command, run_with_pipe, write
 
 TABLE = pa.concat_tables([pa.table({"n": [1, 2, 3], "text": ["aa", "bb", "cc"]})] * 3)
 
 
-def test_an_intact_file_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_intact_file_is_reported_as_intact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, target = write(tmp_path / "in.arrow", TABLE, 3), tmp_path / "out.arrow"
     assert main(["recover", str(path), str(target)]) == 0
     assert capsys.readouterr().out == f"{path}: an intact file; 9 rows in 3 record batches are in {target}\n"
     assert bs.open_file(target).read_all().to_pydict() == TABLE.to_pydict()
 
 
-def test_a_missing_footer_is_told_and_loses_no_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_footer_is_reported_and_loses_no_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, target = write(tmp_path / "in.arrow", TABLE, 3), tmp_path / "out.arrow"
     path.write_bytes(path.read_bytes()[:-20])
     assert main(["recover", str(path), str(target)]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert "no footer and no custom metadata of the file: expected b'ARROW1'" in told[0]
-    assert told[1] == f"{path}: a damaged file; 9 rows in 3 record batches are in {target}"
+    lines = capsys.readouterr().out.splitlines()
+    assert "no footer and no custom metadata of the file: expected b'ARROW1'" in lines[0]
+    assert lines[1] == f"{path}: a damaged file; 9 rows in 3 record batches are in {target}"
 
 
-def damaged(path: Path) -> Path:
-    """A file whose second batch holds text that is no UTF-8."""
+def write_damaged(path: Path) -> Path:
+    """A file whose second batch contains text that is not valid UTF-8."""
     raw = bytearray(write(path, TABLE, 3).read_bytes())
     at = raw.index(b"aabbcc", raw.index(b"aabbcc") + 1)
     raw[at] = 0xFF
@@ -40,10 +40,10 @@ def damaged(path: Path) -> Path:
     return path
 
 
-def test_what_is_dropped_is_told_with_its_bytes_rows_and_reason(
+def test_dropped_ranges_are_reported_with_bytes_rows_and_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, target = damaged(tmp_path / "in.arrow"), tmp_path / "out.arrow"
+    path, target = write_damaged(tmp_path / "in.arrow"), tmp_path / "out.arrow"
     assert main(["recover", str(path), str(target)]) == 1
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{path}: dropped bytes ")
@@ -53,8 +53,8 @@ def test_what_is_dropped_is_told_with_its_bytes_rows_and_reason(
     assert main(["recover", "--quick", str(path), str(target)]) == 0
 
 
-def test_the_report_as_json_has_the_documented_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, target = damaged(tmp_path / "in.arrow"), tmp_path / "out.arrow"
+def test_the_json_report_has_the_documented_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, target = write_damaged(tmp_path / "in.arrow"), tmp_path / "out.arrow"
     assert main(["recover", "--json", str(path), str(target)]) == 1
     document = json.loads(capsys.readouterr().out)
     (lost,) = document.pop("dropped")
@@ -75,16 +75,16 @@ def test_the_report_as_json_has_the_documented_keys(tmp_path: Path, capsys: pyte
     }
 
 
-def test_a_stream_goes_from_pipe_to_pipe(tmp_path: Path) -> None:
+def test_a_stream_is_recovered_from_pipe_to_pipe(tmp_path: Path) -> None:
     path = write(tmp_path / "in.arrows", TABLE, 3)
     path.write_bytes(path.read_bytes()[:-100])
-    done = through_a_pipe(path, "recover", "-", "-")
+    done = run_with_pipe(path, "recover", "-", "-")
     assert done.returncode == 1
     assert bs.open_stream(done.stdout).read_all().num_rows == 6
     assert b"6 rows in 2 record batches are in -" in done.stderr
 
 
-def test_what_can_t_be_recovered_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+def test_data_without_intact_batches_is_one_error_line_and_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "no.arrow"
     path.write_bytes(b"ARROW1\0\0" + bytes(500))
     done = run_command("recover", path, tmp_path / "out.arrow")
@@ -95,7 +95,7 @@ def test_what_can_t_be_recovered_is_one_line_and_leaves_nothing(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("size", [20, 5000])
-def test_text_is_told_to_be_text(tmp_path: Path, size: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_for_a_text_file_mentions_text(tmp_path: Path, size: int, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "hello.txt"
     path.write_bytes((b"hello world\n" * size)[:size])
     assert main(["recover", str(path), str(tmp_path / "out.arrow")]) == 1

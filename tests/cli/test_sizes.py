@@ -10,7 +10,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from tests.cli.running import on_a_terminal, run_command, through_a_pipe, write
+from tests.cli.command_line import run_command, run_with_pipe, terminal_lines, write
 
 TABLE = pa.table(
     {
@@ -22,7 +22,7 @@ TABLE = pa.table(
 )
 
 
-def test_columns_are_lines_with_encoding_and_share_largest_first(
+def test_columns_are_listed_with_encoding_and_share_largest_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sizes", str(write(tmp_path / "x.arrow", TABLE))]) == 0
@@ -35,20 +35,22 @@ def test_columns_are_lines_with_encoding_and_share_largest_first(
     assert sum(shares) == pytest.approx(100, abs=0.3)
 
 
-def test_json_on_a_pipe_has_what_inspect_says(tmp_path: Path, repository: Path) -> None:
+def test_the_json_output_agrees_with_inspect(tmp_path: Path, repository: Path) -> None:
     path = tmp_path / "x.arrows"
     with pa.ipc.new_stream(path, TABLE.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(TABLE)
-    done = through_a_pipe(path, "sizes", "--json")
+    done = run_with_pipe(path, "sizes", "--json")
     assert (done.returncode, done.stderr) == (0, b"")
-    document, found = json.loads(done.stdout), bs.inspect(path)
-    assert [column["bytes"] for column in document["columns"]] == [c.total_bytes for c in found.columns_by_size()]
+    document, inspection = json.loads(done.stdout), bs.inspection.inspect(path)
+    assert [column["bytes"] for column in document["columns"]] == [c.total_bytes for c in inspection.columns_by_size()]
     assert document["columns"][0]["encoding"].endswith(" + zstd")
     page = (repository / "docs" / "command-line.md").read_text(encoding="utf-8")
     assert not {key for key in {*document, *document["columns"][0]} if f"`{key}`" not in page}
 
 
-def test_many_columns_are_bounded_and_names_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_number_of_columns_is_limited_and_names_are_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = str(write(tmp_path / "x.arrow", pa.table({f"\x1b[2J{n}": [n] for n in range(130)})))
     assert main(["sizes", path]) == 0
     out = capsys.readouterr().out
@@ -58,29 +60,29 @@ def test_many_columns_are_bounded_and_names_escaped(tmp_path: Path, capsys: pyte
     assert len(capsys.readouterr().out.splitlines()) == 131
 
 
-def test_a_file_that_is_cut_off_is_one_line(tmp_path: Path) -> None:
+def test_a_truncated_file_is_one_error_line(tmp_path: Path) -> None:
     path = write(tmp_path / "x.arrow", TABLE)
     path.write_bytes(path.read_bytes()[:-9])
     done = run_command("sizes", path)
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
 
 
-def test_a_narrow_terminal_has_a_line_a_column_with_whole_numbers(tmp_path: Path) -> None:
+def test_a_narrow_terminal_shows_one_line_per_column_with_complete_numbers(tmp_path: Path) -> None:
     table = pa.table({f"a column {n} whose name is too long for this": range(123_456) for n in range(3)})
-    lines = on_a_terminal(60, "sizes", write(tmp_path / "x.arrow", table))
+    lines = terminal_lines(60, "sizes", write(tmp_path / "x.arrow", table))
     assert len(lines) == 4
     assert max(map(len, lines)) <= 60
     assert all("987,648" in line and "33.3 %" in line for line in lines[1:])
 
 
-def test_a_narrow_terminal_has_whole_numbers_and_fewer_of_them(tmp_path: Path) -> None:
+def test_a_narrow_terminal_shows_fewer_but_complete_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "data.arrow", pa.table({"identifier": range(300), "s": ["text"] * 300}))
     for width, titles in (
         (80, "column type encoding bytes size share"),
         (44, "column type encoding size share"),
         (34, "column type size share"),
     ):
-        first, *lines = on_a_terminal(width, "sizes", path)
+        first, *lines = terminal_lines(width, "sizes", path)
         assert first.split() == titles.split()
         assert max(map(len, [first, *lines])) <= width
         assert [line.rstrip()[-6:] for line in lines] == ["50.0 %", "50.0 %"]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.cli.running import write
+from tests.cli.command_line import write
 from tests.small_disk import run_on_4_mb
 
 RUN = """
@@ -24,7 +24,7 @@ print(status, os.listdir(sys.argv[1]))
     "command",
     ["convert", "convert --to csv", "convert --to parquet", "concat", "recover", "integration arrow-to-json"],
 )
-def test_a_target_that_does_not_fit_is_named_and_not_left(command: str, tmp_path: Path) -> None:
+def test_the_error_for_a_full_disk_names_the_target_and_leaves_no_file(command: str, tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", pa.table({"n": np.arange(1_000_000)}))
     small = tmp_path / "small"
     small.mkdir()

@@ -13,13 +13,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.cli.running import write
+from tests.cli.command_line import write
 from tests.polling import wait_until
 from tests.unfinished_files import find_unfinished
 
 TABLE = pa.table({"n": range(100_000)})
 BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-"""As users run it: what is written waits in a buffer, which the interpreter flushes at its end."""
+"""Run the command with a buffered standard output, which the interpreter flushes at exit."""
 
 
 def command(*arguments: object) -> list[str]:
@@ -41,7 +41,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["info", "head", "cat", "sizes", "validate", "--help"])
-def test_output_that_a_full_disk_does_not_take_is_one_line_and_status_1(name: str, path: Path) -> None:
+def test_output_to_a_full_disk_is_one_error_line_and_status_1(name: str, path: Path) -> None:
     arguments = [name] if name == "--help" else [name, path]
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
@@ -55,7 +55,7 @@ def test_output_that_a_full_disk_does_not_take_is_one_line_and_status_1(name: st
 @pytest.mark.parametrize(
     "arguments", [["info"], ["cat"], ["convert", "--to", "stream"], ["integration", "arrow-to-json"]]
 )
-def test_output_that_is_closed_is_one_line_and_status_1(arguments: list[str], path: Path) -> None:
+def test_closed_output_is_one_error_line_and_status_1(arguments: list[str], path: Path) -> None:
     target = ["-"] if len(arguments) > 1 else []
     done = run_without((1,), *arguments, path, *target)
     assert done.returncode == 1
@@ -64,19 +64,19 @@ def test_output_that_is_closed_is_one_line_and_status_1(arguments: list[str], pa
     assert done.stderr.count(b"\n") == 1
 
 
-def test_what_needs_no_standard_stream_works_where_all_are_closed(path: Path, tmp_path: Path) -> None:
+def test_commands_without_standard_streams_work_if_all_are_closed(path: Path, tmp_path: Path) -> None:
     assert run_without((0, 1, 2), "convert", path, tmp_path / "copy.arrow").returncode == 0
     assert pa.ipc.open_file(tmp_path / "copy.arrow").read_all() == TABLE
 
 
-def test_input_that_is_closed_is_one_line_and_status_1() -> None:
+def test_closed_input_is_one_error_line_and_status_1() -> None:
     done = run_without((0,), "info", "-")
     assert done.returncode == 1
     assert done.stderr.startswith(b"bowstring: standard input: cannot be read: Bad file descriptor")
 
 
 @pytest.mark.parametrize("arguments", [["cat"], ["convert", "--to", "stream"], ["concat", "-o", "-"], ["recover"]])
-def test_a_reader_who_has_seen_enough_is_no_line_and_status_1(arguments: list[str], path: Path) -> None:
+def test_a_closed_output_pipe_is_no_error_line_and_status_1(arguments: list[str], path: Path) -> None:
     target = ["-"] if arguments[0] in ("convert", "recover") else []
     with subprocess.Popen(
         command(*arguments, path, *target), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=BUFFERED
@@ -89,27 +89,27 @@ def test_a_reader_who_has_seen_enough_is_no_line_and_status_1(arguments: list[st
         assert process.wait(60) == 1
 
 
-def _without_the_rights_of_root() -> None:
+def _drop_root_privileges() -> None:
     """Give up what lets root read any file (PR_CAPBSET_DROP of CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH)."""
     for capability in (1, 2):
         ctypes.CDLL(None).prctl(24, capability)
 
 
 @pytest.mark.parametrize("name", ["info", "head", "sizes", "validate", "recover", "concat"])
-def test_a_file_that_may_not_be_read_is_one_line_and_status_1(name: str, tmp_path: Path) -> None:
+def test_a_file_without_read_permission_is_one_error_line_and_status_1(name: str, tmp_path: Path) -> None:
     closed = write(tmp_path / "closed.arrow", TABLE)
     closed.chmod(0)
     rest: dict[str, list[object]] = {"recover": [tmp_path / "out"], "concat": ["-o", tmp_path / "out"]}
     done = subprocess.run(
         command(name, closed, *rest.get(name, [])),
-        capture_output=True, timeout=60, check=False, preexec_fn=_without_the_rights_of_root,
+        capture_output=True, timeout=60, check=False, preexec_fn=_drop_root_privileges,
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.endswith(b"closed.arrow: cannot be opened: Permission denied\n")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_letter_that_the_output_lacks_is_shown_as_an_escape(path: Path, tmp_path: Path) -> None:
+def test_characters_that_the_output_can_not_encode_are_escaped(path: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         command("concat", path, "-o", tmp_path / "é\u0171.arrow"),
         env={**BUFFERED, "PYTHONIOENCODING": "latin-1"}, capture_output=True, timeout=60, check=False,
@@ -119,7 +119,7 @@ def test_a_letter_that_the_output_lacks_is_shown_as_an_escape(path: Path, tmp_pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_process_that_is_ended_leaves_nothing_half_written(number: int, tmp_path: Path) -> None:
+def test_a_terminated_process_leaves_no_partial_file(number: int, tmp_path: Path) -> None:
     source = write(tmp_path / "data.arrow", pa.table({"n": range(1_000_000)}))
     folder = tmp_path / "out"
     folder.mkdir()

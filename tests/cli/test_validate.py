@@ -16,14 +16,14 @@ import bowstring as bs
 from bowstring.cli.main import main
 from bowstring.inspection import validation
 from bowstring.layouts.registry import layout_of
-from tests.cli.running import run_command, through_a_pipe, write
+from tests.cli.command_line import run_command, run_with_pipe, write
 
 TABLE = pa.concat_tables([pa.table({"text": ["ab", "cd", "ef"], "n": [1, 2, 3], "more": ["xx", "yy", "zz"]})] * 3)
 OFFSETS = struct.pack("<4i", 0, 2, 4, 6)
 
 
-def broken(path: Path) -> Path:
-    """Batch 0 has an offset too many in `text`, batches 1 and 2 have bytes in `more` that are no UTF-8."""
+def write_damaged(path: Path) -> Path:
+    """Batch 0 has an invalid offset in `text`, batches 1 and 2 have bytes in `more` that are not valid UTF-8."""
     raw = bytearray(write(path, TABLE, 3).read_bytes())
     raw[raw.index(OFFSETS) + 4] = 200
     at = len(raw)
@@ -35,7 +35,7 @@ def broken(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
-def test_what_is_valid_is_one_line_and_status_0(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_valid_file_is_one_line_and_status_0(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / name, TABLE, 3)
     kind = "stream" if name.endswith("s") else "file"
     assert main(["validate", str(path)]) == 0
@@ -43,10 +43,10 @@ def test_what_is_valid_is_one_line_and_status_0(tmp_path: Path, name: str, capsy
 
 
 @pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
-def test_every_fault_is_told_with_its_batch_and_column(
+def test_every_error_is_reported_with_its_batch_and_column(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = broken(tmp_path / name)
+    path = write_damaged(tmp_path / name)
     assert main(["validate", str(path)]) == 1
     lines = capsys.readouterr().out.splitlines()
     places = [line.removeprefix(f"{path}: ").split(": ")[0] for line in lines]
@@ -58,9 +58,9 @@ def test_every_fault_is_told_with_its_batch_and_column(
     assert "UTF-8" in lines[1]
 
 
-def unchecked(type_: bs.DataType, length: int, *buffers: Any, children: Any = (), dictionary: Any = None) -> bs.Array:
-    held = tuple(None if part is None else bs.Buffer.of(part) for part in buffers)
-    return bs.Array(layout_of(type_), length, held, tuple(children), dictionary)
+def unvalidated(type_: bs.DataType, length: int, *buffers: Any, children: Any = (), dictionary: Any = None) -> bs.Array:
+    buffer_objects = tuple(None if part is None else bs.memory.Buffer.of(part) for part in buffers)
+    return bs.Array(layout_of(type_), length, buffer_objects, tuple(children), dictionary)
 
 
 def int32(*values: int) -> Any:
@@ -68,21 +68,23 @@ def int32(*values: int) -> Any:
 
 
 @pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
-def test_all_faults_inside_a_nested_column_are_told_with_their_way_in(
+def test_errors_in_a_nested_column_are_reported_with_their_path(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = unchecked(bs.string(), 2, None, int32(0, 1, 2), b"a\xff")
-    word = unchecked(bs.dictionary(bs.int32(), bs.string()), 2, None, int32(0, 1), dictionary=words)
-    text = unchecked(bs.string(), 2, None, int32(0, 1, 2), b"\xffb")
-    when = unchecked(bs.time32("s"), 2, None, int32(5, 90_000))
-    pair = unchecked(bs.struct({"t": text.type, "d": word.type, "w": when.type}), 2, None, children=[text, word, when])
-    column = unchecked(bs.list_(pair.type), 2, None, int32(0, 3, 2), children=[pair])
+    words = unvalidated(bs.string(), 2, None, int32(0, 1, 2), b"a\xff")
+    word = unvalidated(bs.dictionary(bs.int32(), bs.string()), 2, None, int32(0, 1), dictionary=words)
+    text = unvalidated(bs.string(), 2, None, int32(0, 1, 2), b"\xffb")
+    when = unvalidated(bs.time32("s"), 2, None, int32(5, 90_000))
+    pair = unvalidated(
+        bs.struct({"t": text.type, "d": word.type, "w": when.type}), 2, None, children=[text, word, when]
+    )
+    column = unvalidated(bs.list_(pair.type), 2, None, int32(0, 3, 2), children=[pair])
     batch = bs.RecordBatch.from_arrays([column], ["a"])
     with (bs.new_stream if name.endswith("s") else bs.new_file)(tmp_path / name, batch.schema) as writer:
         writer.write(batch)
         writer.write(batch)
     assert main(["validate", str(tmp_path / name)]) == 1
-    told = [line.removeprefix(f"{tmp_path / name}: ") for line in capsys.readouterr().out.splitlines()]
+    messages = [line.removeprefix(f"{tmp_path / name}: ") for line in capsys.readouterr().out.splitlines()]
     way = "record batch {}, column 0 ('a')"
     once = [
         f"{way} → item → field 't': values[0] is not valid UTF-8: byte 0 of 1",
@@ -94,14 +96,14 @@ def test_all_faults_inside_a_nested_column_are_told_with_their_way_in(
         at = f"{way} → item → field 'd' → dictionary: {dictionary}".format(0)
     else:
         at = f"dictionary 0: {dictionary}"
-    for line in [*(said.format(number) for number in (0, 1) for said in once), at]:
-        assert any(found.startswith(line.partition(" is ")[0]) for found in told), (line, told)
-    assert len(told) == 7, "a dictionary is told once"
+    for line in [*(template.format(number) for number in (0, 1) for template in once), at]:
+        assert any(message.startswith(line.partition(" is ")[0]) for message in messages), (line, messages)
+    assert len(messages) == 7, "a dictionary is reported once"
 
 
-def test_a_dictionary_that_no_batch_uses_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = unchecked(bs.string(), 1, None, int32(0, 1), b"\xff")
-    column = unchecked(bs.dictionary(bs.int32(), bs.string()), 0, None, int32(), dictionary=words)
+def test_a_dictionary_that_no_batch_uses_is_validated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = unvalidated(bs.string(), 1, None, int32(0, 1), b"\xff")
+    column = unvalidated(bs.dictionary(bs.int32(), bs.string()), 0, None, int32(), dictionary=words)
     batch = bs.RecordBatch.from_arrays([column], ["a"])
     with bs.new_file(tmp_path / "data.arrow", batch.schema) as writer:
         writer.write(batch)
@@ -109,7 +111,7 @@ def test_a_dictionary_that_no_batch_uses_is_looked_at(tmp_path: Path, capsys: py
     assert "dictionary 0: values[0] is not valid UTF-8" in capsys.readouterr().out
 
 
-def test_dictionaries_of_a_long_stream_are_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_dictionaries_of_a_stream_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "_MAX_VALIDATED", 5)
     kind, sink = bs.dictionary(bs.int8(), bs.string()), io.BytesIO()
     with bs.new_stream(sink, bs.schema({"d": kind})) as writer:
@@ -121,7 +123,7 @@ def test_dictionaries_of_a_long_stream_are_not_all_kept(monkeypatch: pytest.Monk
     assert 0 < len(validator._validated) <= 6
 
 
-def test_a_quick_look_does_not_judge_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quick_does_not_validate_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     raw = bytearray(write(tmp_path / "data.arrow", TABLE).read_bytes())
     raw[raw.index(b"xxyyzz")] = 0xFF
     (tmp_path / "data.arrow").write_bytes(raw)
@@ -130,8 +132,8 @@ def test_a_quick_look_does_not_judge_values(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
-def test_json_on_a_pipe_has_every_fault(tmp_path: Path, name: str, repository: Path) -> None:
-    done = through_a_pipe(broken(tmp_path / name), "validate", "--json")
+def test_the_json_output_has_every_error(tmp_path: Path, name: str, repository: Path) -> None:
+    done = run_with_pipe(write_damaged(tmp_path / name), "validate", "--json")
     assert (done.returncode, done.stderr) == (1, b"")
     document = json.loads(done.stdout)
     assert (document["source"], document["valid"], document["fault_count"]) == ("standard input", False, 3)
@@ -144,7 +146,7 @@ def test_json_on_a_pipe_has_every_fault(tmp_path: Path, name: str, repository: P
     assert not {key for key in {*document, *document["faults"][0]} if f"`{key}`" not in page}
 
 
-def test_a_stream_that_is_cut_off_has_the_batch_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_for_a_truncated_stream_names_the_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "data.arrows", TABLE, 3)
     path.write_bytes(path.read_bytes()[:-100])
     assert main(["validate", "--json", str(path)]) == 1
@@ -154,18 +156,20 @@ def test_a_stream_that_is_cut_off_has_the_batch_named(tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize("raw", [b"", b"ARROW1\0\0", b"PAR1 and more than that", b"a,b\n1,2\n"])
-def test_what_is_no_arrow_data_is_a_fault(tmp_path: Path, raw: bytes) -> None:
+def test_data_that_is_not_arrow_is_reported_as_an_error(tmp_path: Path, raw: bytes) -> None:
     (tmp_path / "x").write_bytes(raw)
     done = run_command("validate", tmp_path / "x")
     assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (1, b"", 1)
 
 
-def test_a_file_that_is_not_there_is_one_line_on_standard_error(tmp_path: Path) -> None:
+def test_a_missing_file_is_one_line_on_standard_error(tmp_path: Path) -> None:
     done = run_command("validate", tmp_path / "nothing")
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
 
 
-def test_faults_are_bounded_and_names_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_number_of_errors_is_limited_and_names_are_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     columns = {f"\x1b[2J{index}": ["xxyyzz"] for index in range(150)}
     path = write(tmp_path / "data.arrow", pa.table(columns))
     path.write_bytes(path.read_bytes().replace(b"xxyyzz", b"xx\xffyzz"))
@@ -180,13 +184,17 @@ def test_faults_are_bounded_and_names_escaped(tmp_path: Path, capsys: pytest.Cap
 
 def test_golden_files_are_valid(shared_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = sorted((shared_folder / "corpus" / "golden" / "cpp-21.0.0").glob("*"))
-    found = [path for path in paths if path.suffix in (".arrow_file", ".stream")]
-    if not found:
-        pytest.skip("there are no golden files of this version")
-    assert {str(path): main(["validate", str(path)]) for path in found} == dict.fromkeys(map(str, found), 0)
+    golden_files = [path for path in paths if path.suffix in (".arrow_file", ".stream")]
+    if not golden_files:
+        pytest.skip("requires golden files of this version in ../shared")
+    assert {str(path): main(["validate", str(path)]) for path in golden_files} == dict.fromkeys(
+        map(str, golden_files), 0
+    )
 
 
-def test_a_stream_is_read_on_after_a_batch_of_another_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_validation_continues_after_a_batch_that_does_not_match_the_schema(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     good = pa.record_batch({"a": ["xxyyzz"]})
     parts = (good.schema, good, pa.record_batch({"a": [1], "b": [2]}), good)
     raw = b"".join(part.serialize().to_pybytes() for part in parts)

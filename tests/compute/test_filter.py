@@ -1,4 +1,4 @@
-"""Filtering, and nulls: found, dropped, filled; for every layout, and as pyarrow does it."""
+"""Filtering arrays, and finding, dropping and filling nulls, for every layout and like pyarrow."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def checked(array: bs.Array) -> bs.Array:
 def test_a_filter_keeps_the_slots_of_the_mask(case: Case) -> None:
     array = case.array()
     mask = [index % 3 != 1 for index in range(len(array))]
-    wanted = [value for value, keep in zip(case.values, mask, strict=True) if keep]
-    assert checked(array.filter(mask)).to_pylist() == wanted
-    assert checked(array.filter(np.array(mask))).to_pylist() == wanted
+    expected = [value for value, keep in zip(case.values, mask, strict=True) if keep]
+    assert checked(array.filter(mask)).to_pylist() == expected
+    assert checked(array.filter(np.array(mask))).to_pylist() == expected
     sliced = [value for value, keep in zip(case.values[1:], mask[1:], strict=True) if keep]
     assert checked(array[1:].filter(bs.array(mask)[1:])).to_pylist() == sliced
 
@@ -45,9 +45,9 @@ def test_nulls_are_found_and_dropped(case: Case) -> None:
 def test_nulls_are_filled(case: Case) -> None:
     array = case.array()
     filler = next((value for value in case.values if value is not None), None)
-    made = checked(array.fill_null(filler))
-    assert made.type == array.type
-    assert made.to_pylist() == [filler if value is None else value for value in case.values]
+    filled_array = checked(array.fill_null(filler))
+    assert filled_array.type == array.type
+    assert filled_array.to_pylist() == [filler if value is None else value for value in case.values]
 
 
 @settings(max_examples=60)
@@ -55,9 +55,9 @@ def test_nulls_are_filled(case: Case) -> None:
 def test_filter_equals_take_of_the_selected_indices(data: st.DataObject, array: bs.Array) -> None:
     mask = data.draw(st.lists(st.sampled_from([True, False, None]), min_size=len(array), max_size=len(array)))
     chosen = [index for index, keep in enumerate(mask) if keep]
-    made = checked(array.filter(mask))
-    assert made.equals(array.take(chosen), nans_equal=True)
-    assert made.equals(array.filter(bs.array(mask, bs.bool_())), nans_equal=True)
+    subset = checked(array.filter(mask))
+    assert subset.equals(array.take(chosen), nans_equal=True)
+    assert subset.equals(array.filter(bs.array(mask, bs.bool_())), nans_equal=True)
 
 
 @settings(max_examples=60)
@@ -69,16 +69,16 @@ def test_null_slots_are_those_with_the_value_none(array: bs.Array) -> None:
 
 def test_a_null_in_the_mask_drops_its_slot_as_in_pyarrow() -> None:
     mask = [True, None, False, True]
-    wanted = pa.array([1, 2, 3, None]).filter(pa.array(mask)).to_pylist()
-    assert bs.array([1, 2, 3, None]).filter(bs.array(mask)).to_pylist() == wanted == [1, None]
+    expected = pa.array([1, 2, 3, None]).filter(pa.array(mask)).to_pylist()
+    assert bs.array([1, 2, 3, None]).filter(bs.array(mask)).to_pylist() == expected == [1, None]
 
 
 @pytest.mark.parametrize("nan_is_null", [False, True])
 def test_nan_is_null_on_request(nan_is_null: bool) -> None:
     values = [1.0, float("nan"), None]
-    judge = pc.is_null(pa.array(values), nan_is_null=nan_is_null).to_pylist()
-    assert bs.array(values).is_null(nan_is_null).to_pylist() == judge
-    assert bs.array(values, bs.dictionary(bs.int8(), bs.float64())).is_null(nan_is_null).to_pylist() == judge
+    peer_table = pc.is_null(pa.array(values), nan_is_null=nan_is_null).to_pylist()
+    assert bs.array(values).is_null(nan_is_null).to_pylist() == peer_table
+    assert bs.array(values, bs.dictionary(bs.int8(), bs.float64())).is_null(nan_is_null).to_pylist() == peer_table
 
 
 def test_nan_is_detected_at_every_encoding_but_not_in_lists() -> None:
@@ -93,7 +93,7 @@ def test_nan_is_detected_at_every_encoding_but_not_in_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mask", "says"),
+    ("mask", "pattern"),
     [
         ([True], r"shape \(1,\) does not fit 2"),
         ([1, 0], "a boolean as value 0 of the mask, found 1"),
@@ -104,8 +104,8 @@ def test_nan_is_detected_at_every_encoding_but_not_in_lists() -> None:
         (3, "sequence of booleans"),
     ],
 )
-def test_an_invalid_mask_raises_an_error(mask: Any, says: str) -> None:
-    with pytest.raises(bs.errors.UsageError, match=says):
+def test_an_invalid_mask_raises_an_error(mask: Any, pattern: str) -> None:
+    with pytest.raises(bs.errors.UsageError, match=pattern):
         bs.array([1, 2]).filter(mask)
 
 

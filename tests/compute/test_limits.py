@@ -1,4 +1,4 @@
-"""Arrays that claim far more values than they have bytes are refused before anything is spelled out."""
+"""Functions refuse arrays with far more values than bytes before materialising them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ VERBS: dict[str, Callable[[bs.Array], Any]] = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("method", VERBS)
 @pytest.mark.parametrize("array", [NULLS, RUN], ids=["nulls", "one run"])
-def test_a_verb_on_more_values_than_memory_is_refused(array: bs.Array, verb: str) -> None:
+def test_a_function_on_more_values_than_memory_is_rejected(array: bs.Array, method: str) -> None:
     with pytest.raises(bs.errors.LimitError, match="materializing"):
-        VERBS[verb](array)
+        VERBS[method](array)
 
 
 @pytest.mark.parametrize("child", [NULLS, RUN], ids=["nulls", "one run"])
-def test_what_is_nested_is_not_spelled_out_either(child: bs.Array) -> None:
+def test_nested_arrays_are_not_materialised(child: bs.Array) -> None:
     lists = bs.Array.from_buffers(bs.list_(child.type, (1 << 31) - 1), 1, [None], [child])
     words = bs.Array.from_buffers(bs.dictionary(bs.int8(), NULLS.type), 1, [None, bytes(1)], dictionary=NULLS)
-    for verb in (lists.unique, lists.to_pylist, lambda: lists.to_numpy(False), words.is_null, words.unique):
+    for method in (lists.unique, lists.to_pylist, lambda: lists.to_numpy(False), words.is_null, words.unique):
         with pytest.raises(bs.errors.LimitError, match="materializing"):
-            verb()
+            method()
 
 
 def test_one_long_run_is_not_decoded() -> None:

@@ -1,4 +1,4 @@
-"""Sorting: as pyarrow orders, stable, whatever the layout."""
+"""Stable sorting of every layout in pyarrow's order."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ UNSORTED_BY_PYARROW = {
 @ORDERS
 @PLACEMENTS
 @pytest.mark.parametrize("case", [c for c in ORDERED if str(c.type) not in UNSORTED_BY_PYARROW], ids=str)
-def test_the_order_is_pyarrows(case: Case, order: Any, null_placement: Any) -> None:
+def test_the_order_is_that_of_pyarrow(case: Case, order: Any, null_placement: Any) -> None:
     values = case.values * 2
     array = bs.array(values, case.type)
     peer = pa.array(array)
-    wanted = pc.array_sort_indices(peer, order=order, null_placement=null_placement).to_pylist()
-    made = array.sort_indices(order=order, null_placement=null_placement)
-    assert made.type == bs.uint64()
-    assert made.to_pylist() == wanted
+    expected = pc.array_sort_indices(peer, order=order, null_placement=null_placement).to_pylist()
+    indices = array.sort_indices(order=order, null_placement=null_placement)
+    assert indices.type == bs.uint64()
+    assert indices.to_pylist() == expected
 
 
 @ORDERS
 @PLACEMENTS
-def test_nan_stands_beside_the_nulls(order: Any, null_placement: Any) -> None:
+def test_nan_is_placed_next_to_nulls(order: Any, null_placement: Any) -> None:
     values = [1.0, float("nan"), None, -1.0, float("nan"), 0.0, -0.0, None, float("inf")]
-    wanted = pc.array_sort_indices(pa.array(values), order=order, null_placement=null_placement).to_pylist()
-    assert bs.array(values).sort_indices(order, null_placement).to_pylist() == wanted
+    expected = pc.array_sort_indices(pa.array(values), order=order, null_placement=null_placement).to_pylist()
+    assert bs.array(values).sort_indices(order, null_placement).to_pylist() == expected
 
 
 @settings(max_examples=80)
@@ -66,7 +66,7 @@ def test_sorting_sorts_and_is_stable(data: st.DataObject, case: Case) -> None:
 @given(
     st.lists(st.one_of(st.binary(max_size=20), st.binary(max_size=3).map(lambda tail: b"x" * 70 + tail)), max_size=40)
 )
-def test_byte_strings_rank_as_python_orders_them(strings: list[bytes]) -> None:
+def test_byte_strings_are_ordered_like_in_python(strings: list[bytes]) -> None:
     offsets = np.cumsum([0, *map(len, strings)])
     ranks = rank_bytes(np.frombuffer(b"".join(strings), np.uint8), offsets)
     assert ranks.tolist() == [sum(other < one for other in strings) for one in strings]
@@ -75,7 +75,7 @@ def test_byte_strings_rank_as_python_orders_them(strings: list[bytes]) -> None:
 @pytest.mark.parametrize(
     "encoded", [bs.dictionary(bs.int8(), bs.string()), bs.run_end_encoded(bs.int16(), bs.string())]
 )
-def test_encoded_values_are_ordered_by_what_they_stand_for(encoded: bs.DataType) -> None:
+def test_encoded_arrays_are_ordered_by_their_values(encoded: bs.DataType) -> None:
     values = ["b", "b", None, "a", "c", "a", None]
     array = bs.array(values, encoded)
     assert array.sort_indices().to_pylist() == [3, 5, 0, 1, 4, 2, 6]
@@ -83,13 +83,13 @@ def test_encoded_values_are_ordered_by_what_they_stand_for(encoded: bs.DataType)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if str(c.type).startswith(("list<", "struct", "day_time"))], ids=str)
-def test_what_has_no_order_is_refused(case: Case) -> None:
+def test_types_without_an_order_are_rejected(case: Case) -> None:
     with pytest.raises(bs.errors.DataTypeError, match="have no order"):
         case.array().sort_indices()
 
 
 @pytest.mark.parametrize(("order", "placement"), [("up", "at_end"), ("ascending", "top")])
-def test_unknown_orders_are_refused(order: Any, placement: Any) -> None:
+def test_unknown_orders_are_rejected(order: Any, placement: Any) -> None:
     with pytest.raises(bs.errors.UsageError, match=r"found '(up|top)'"):
         bs.array([1]).sort_indices(order, placement)
 
@@ -99,17 +99,19 @@ def test_unknown_orders_are_refused(order: Any, placement: Any) -> None:
 def test_rows_are_sorted_by_several_columns(order: Any, null_placement: Any) -> None:
     rows = {"a": [2, 1, None, 2, 1, 2], "b": ["x", None, "y", "x", "z", "a"], "n": list(range(6))}
     keys = [("a", "ascending"), ("b", order)]
-    judge = pa.table(rows)
-    wanted = judge.take(pc.sort_indices(judge, sort_keys=[(*key, null_placement) for key in keys])).to_pydict()
+    peer_table = pa.table(rows)
+    expected = peer_table.take(
+        pc.sort_indices(peer_table, sort_keys=[(*key, null_placement) for key in keys])
+    ).to_pydict()
     table = bs.table(rows)
     cut = bs.concat_tables([table.slice(0, 2), table.slice(2)])
     for data in (table, cut, table.to_batches()[0]):
-        made: Any = data.sort_by(keys, null_placement)
-        assert made.to_pydict() == wanted
-    assert cut.sort_by("b").to_pydict() == judge.sort_by("b").to_pydict()
+        sorted_rows: Any = data.sort_by(keys, null_placement)
+        assert sorted_rows.to_pydict() == expected
+    assert cut.sort_by("b").to_pydict() == peer_table.sort_by("b").to_pydict()
 
 
-def test_sorting_by_no_column_is_refused() -> None:
+def test_sorting_by_no_column_is_rejected() -> None:
     with pytest.raises(bs.errors.UsageError, match="at least one column"):
         bs.table({"a": [1]}).sort_by([])
     with pytest.raises(bs.errors.NotFoundError, match="'z'"):
@@ -118,7 +120,7 @@ def test_sorting_by_no_column_is_refused() -> None:
 
 @pytest.mark.parametrize("low", [-(1 << 63), -70_000, 0, (1 << 63) - 70_000])
 @pytest.mark.parametrize("span", [10, (1 << 16) - 1, 1 << 16])
-def test_integers_of_a_narrow_range_are_ordered_as_others_are(low: int, span: int) -> None:
+def test_integers_of_a_narrow_range_are_ordered(low: int, span: int) -> None:
     values = np.random.default_rng(span).integers(low, low + span, 500, endpoint=True)
     values[7], values[9] = low + span, low
     assert bs.array(values).sort().to_pylist() == sorted(values.tolist())

@@ -1,4 +1,4 @@
-"""Arrays with dictionaries of their own are put end to end as one array with one dictionary."""
+"""Arrays with different dictionaries are concatenated with one unified dictionary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of data types: those that pyarrow takes, and the strings of our own types."""
+"""Names of data types: pyarrow's aliases and the strings of Bowstring's types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ timestamp[ms] timestamp[us] timestamp[ns] duration[s] duration[ms] duration[us] 
 
 
 @pytest.mark.parametrize("name", PYARROWS.split())
-def test_pyarrows_aliases_name_the_types_that_they_name_there(name: str) -> None:
+def test_pyarrow_s_aliases_name_the_same_types(name: str) -> None:
     assert parse_alias(name) == bs.field("", pa.type_for_alias(name)).type
 
 
@@ -35,7 +35,7 @@ def test_pyarrows_aliases_name_the_types_that_they_name_there(name: str) -> None
     ],
     ids=str,
 )
-def test_the_string_of_a_type_names_it(type_: bs.DataType) -> None:
+def test_the_string_of_a_type_is_its_name(type_: bs.DataType) -> None:
     assert parse_alias(str(type_)) == type_
 
 
@@ -50,6 +50,6 @@ def test_the_string_of_a_type_names_it(type_: bs.DataType) -> None:
         ("Int64\n", "is not the name"),
     ],
 )
-def test_other_names_are_refused(name: str, message: str) -> None:
+def test_other_names_are_rejected(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse_alias(name)

@@ -1,4 +1,4 @@
-"""Extension types: a registered class gives meaning to a storage type, and values pass through it both ways."""
+"""Extension types: a registered class converts values to and from its storage type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bowstring.errors import InvalidDataError
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class UuidType(bs.ExtensionType):
+class UuidType(bs.datatypes.ExtensionType):
     EXTENSION_NAME: ClassVar[str] = "test.uuid"
 
     def decode(self, value: Any) -> UUID:
@@ -26,7 +26,7 @@ class UuidType(bs.ExtensionType):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class UnitType(bs.ExtensionType):
+class UnitType(bs.datatypes.ExtensionType):
     EXTENSION_NAME: ClassVar[str] = "test.unit"
 
     unit: str
@@ -44,14 +44,14 @@ UUIDS = UuidType(bs.binary(16))
 
 @pytest.fixture
 def registered() -> Iterator[None]:
-    bs.register_extension_type(UuidType)
-    bs.register_extension_type(UnitType)
+    bs.datatypes.register_extension_type(UuidType)
+    bs.datatypes.register_extension_type(UnitType)
     yield
-    bs.unregister_extension_type("test.uuid")
-    bs.unregister_extension_type("test.unit")
+    bs.datatypes.unregister_extension_type("test.uuid")
+    bs.datatypes.unregister_extension_type("test.unit")
 
 
-def test_values_pass_through_the_type_both_ways() -> None:
+def test_values_are_converted_by_the_type_in_both_directions() -> None:
     values = [uuid4(), None, uuid4()]
     array = bs.array(values, UUIDS)
     array.validate(full=True)
@@ -79,7 +79,7 @@ def test_values_pass_through_the_type_both_ways() -> None:
     ],
     ids=str,
 )
-def test_any_storage_has_its_layout(storage: bs.DataType) -> None:
+def test_every_storage_type_keeps_its_layout(storage: bs.DataType) -> None:
     type_ = UnitType(storage, "m")
     values = {"list": [[1], None], "struct": [{"a": 1}, None], "null": [None, None]}.get(str(storage).split("<")[0])
     values = values or ["x", None]
@@ -94,7 +94,7 @@ def test_any_storage_has_its_layout(storage: bs.DataType) -> None:
 
 
 @pytest.mark.usefixtures("registered")
-def test_fields_carry_the_type_as_metadata_and_come_back() -> None:
+def test_fields_are_restored_from_metadata() -> None:
     field = bs.field("id", UnitType(bs.float64(), "m/s"), metadata={"k": "v"})
     plain = annotate(field)
     assert plain.type == bs.float64()
@@ -103,46 +103,46 @@ def test_fields_carry_the_type_as_metadata_and_come_back() -> None:
     assert annotate(bs.field("x", bs.int8())) == bs.field("x", bs.int8())
 
 
-def test_unknown_extensions_stay_as_they_are() -> None:
+def test_unknown_extensions_are_unchanged() -> None:
     field = bs.field("x", bs.int8(), metadata={NAME_KEY: b"nobody.knows\xff", METADATA_KEY: b"?"})
     assert resolve(field) is field
 
 
 @pytest.mark.usefixtures("registered")
-def test_parameters_from_outside_are_checked() -> None:
+def test_parameters_are_validated() -> None:
     field = bs.field("x", bs.binary(16), metadata={NAME_KEY: b"test.uuid", METADATA_KEY: b"unexpected"})
-    with pytest.raises(InvalidDataError, match="UuidType takes no parameters"):
+    with pytest.raises(InvalidDataError, match="UuidType has no parameters"):
         resolve(field)
 
 
 @pytest.mark.usefixtures("registered")
-def test_parameters_that_the_class_fails_on_are_malformed_data() -> None:
+def test_parameters_that_raise_in_the_class_are_invalid_data() -> None:
     field = bs.field("x", bs.int8(), metadata={NAME_KEY: b"test.unit", METADATA_KEY: b"\xff\xfe"})
     with pytest.raises(InvalidDataError, match=r"field 'x'.*UnitType.*UnicodeDecodeError"):
         resolve(field)
 
 
 @pytest.mark.parametrize("what", [int, UUIDS, "test.uuid", None])
-def test_only_extension_types_are_registered(what: Any) -> None:
+def test_only_extension_types_can_be_registered(what: Any) -> None:
     with pytest.raises(bs.errors.UsageError, match="ExtensionType"):
-        bs.register_extension_type(what)
+        bs.datatypes.register_extension_type(what)
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_name_is_registered_once() -> None:
+def test_a_name_can_be_registered_once() -> None:
     class Other(UuidType):
         pass
 
     with pytest.raises(bs.errors.UsageError, match="taken by UuidType"):
-        bs.register_extension_type(Other)
-    assert bs.register_extension_type(UuidType) is UuidType
+        bs.datatypes.register_extension_type(Other)
+    assert bs.datatypes.register_extension_type(UuidType) is UuidType
     with pytest.raises(bs.errors.UsageError, match="no EXTENSION_NAME"):
-        bs.register_extension_type(bs.ExtensionType)
+        bs.datatypes.register_extension_type(bs.datatypes.ExtensionType)
     with pytest.raises(bs.errors.UsageError, match="no extension type is called"):
-        bs.unregister_extension_type("test.nobody")
+        bs.datatypes.unregister_extension_type("test.nobody")
 
 
-def test_printing_survives_a_decoder_that_fails() -> None:
+def test_the_repr_survives_a_failing_decoder() -> None:
     array = bs.array([b"short"], bs.binary()).with_layout(bs.array([], UuidType(bs.binary())).layout)
     with pytest.raises(ValueError, match="16"):
         array.to_pylist()

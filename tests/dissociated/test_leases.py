@@ -22,7 +22,7 @@ def array(*addresses: int) -> npt.NDArray[np.uint64]:
     return np.array(addresses, np.uint64)
 
 
-def test_an_address_that_is_lent_twice_has_to_be_freed_twice() -> None:
+def test_an_address_leased_twice_has_to_be_freed_twice() -> None:
     leases = Leases()
     leases.lend(array(1, 2))
     leases.lend(array(1))
@@ -60,7 +60,7 @@ def test_the_owner_lives_until_the_last_of_its_addresses_is_freed(pieces: list[l
     assert alive() is None
 
 
-def test_a_lost_holder_frees_everything() -> None:
+def test_all_leases_of_a_lost_client_are_freed() -> None:
     leases = Leases()
     owner = Owner()
     alive = weakref.ref(owner)
@@ -86,10 +86,10 @@ def test_outstanding_addresses_are_limited() -> None:
     st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), max_size=8),
     st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=4), max_size=12),
 )
-def test_the_book_agrees_with_counting(lent: list[list[int]], freed: list[list[int]]) -> None:
+def test_leases_agree_with_a_count_of_each_address(leased: list[list[int]], freed: list[list[int]]) -> None:
     leases, counts = Leases(), dict.fromkeys(range(7), 0)
-    steps = [("lend", item) for item in lent[::2]] + [("free", item) for item in freed[::2]]
-    steps += [("lend", item) for item in lent[1::2]] + [("free", item) for item in lent + freed[1::2]]
+    steps = [("lend", item) for item in leased[::2]] + [("free", item) for item in freed[::2]]
+    steps += [("lend", item) for item in leased[1::2]] + [("free", item) for item in leased + freed[1::2]]
     for action, addresses in steps:
         if action == "lend":
             leases.lend(array(*addresses))
@@ -105,7 +105,7 @@ def test_the_book_agrees_with_counting(lent: list[list[int]], freed: list[list[i
         assert leases.outstanding == sum(counts.values())
 
 
-def test_empty_buffers_are_not_lent_and_may_be_freed_any_number_of_times() -> None:
+def test_empty_buffers_are_not_leased_and_may_be_freed_any_number_of_times() -> None:
     leases = Leases()
     leases.lend(array(10, 20, 30, 20), lengths=array(5, 0, 5, 0))
     assert leases.outstanding == 2
@@ -119,18 +119,18 @@ def test_empty_buffers_are_not_lent_and_may_be_freed_any_number_of_times() -> No
 
 
 @pytest.mark.parametrize("freed", [(10, 20, 30), (10, 30), (30, 10, 20, 20)])
-def test_a_body_with_empty_buffers_is_freed_by_those_that_have_bytes(freed: tuple[int, ...]) -> None:
+def test_a_body_with_empty_buffers_is_freed_by_the_others(freed: tuple[int, ...]) -> None:
     leases, owner = Leases(), Owner()
-    gone = weakref.ref(owner)
+    owner_ref = weakref.ref(owner)
     leases.lend(array(10, 20, 30), owner, lengths=array(5, 0, 5))
     del owner
     leases.free(array(*freed))
     gc.collect()
     assert not leases
-    assert gone() is None
+    assert owner_ref() is None
 
 
-def test_an_empty_buffer_at_the_address_of_another_does_not_keep_it() -> None:
+def test_an_empty_buffer_at_the_address_of_another_does_not_lease_it() -> None:
     for freed in ((10,), (10, 10)):
         leases = Leases()
         leases.lend(array(10, 10), lengths=array(0, 5))
@@ -138,7 +138,7 @@ def test_an_empty_buffer_at_the_address_of_another_does_not_keep_it() -> None:
         assert not leases
 
 
-def test_freeing_one_address_takes_little_memory_however_many_are_out() -> None:
+def test_freeing_one_of_many_addresses_takes_little_memory() -> None:
     leases = Leases()
     for start in range(0, 500_000, 500):
         leases.lend(np.arange(start, start + 500, dtype=np.uint64))

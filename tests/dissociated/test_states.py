@@ -20,7 +20,7 @@ machines = pytest.mark.parametrize("table", TRANSITION_TABLES, ids=lambda table:
 
 
 @machines
-def test_the_diagram_in_the_documentation_is_drawn_from_the_table(table: TransitionTable, repository: Path) -> None:
+def test_the_documentation_contains_the_diagram_of_the_table(table: TransitionTable, repository: Path) -> None:
     page = (repository / "docs" / "dissociated.md").read_text(encoding="utf-8")
     assert f"```mermaid\n{to_mermaid(table)}```" in page
 
@@ -34,13 +34,13 @@ def test_every_state_has_a_meaning_and_can_be_reached(table: TransitionTable) ->
 
 
 @machines
-def test_a_lost_or_failed_stream_never_goes_on(table: TransitionTable) -> None:
+def test_a_lost_or_failed_stream_does_not_continue(table: TransitionTable) -> None:
     for (before, apply), after in table.transitions.items():
         if before in (State.LOST, State.FAILED):
             assert after in (State.LOST, State.FAILED), (before, apply)
 
 
-def test_a_move_that_the_table_lacks_is_refused_and_changes_nothing() -> None:
+def test_an_action_without_a_transition_is_an_error_and_keeps_the_state() -> None:
     machine = StateMachine(SERVER_STREAM)
     with pytest.raises(ProtocolError, match="server stream: end of stream while waiting"):
         machine.apply(Action.END_OF_STREAM)

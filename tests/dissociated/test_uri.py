@@ -21,7 +21,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=20)
         st.tuples(texts.filter(lambda key: key not in ("want_data", "free_data", "remote_handle")), texts), max_size=3
     ),
 )
-def test_a_uri_comes_back(
+def test_a_uri_round_trips(
     scheme: str,
     address: str,
     tags: tuple[int, int | None],
@@ -32,14 +32,14 @@ def test_a_uri_comes_back(
     assert parse_uri(str(uri)) == uri
 
 
-def test_the_parts_have_names() -> None:
+def test_the_parts_of_a_uri_are_parsed() -> None:
     uri = parse_uri("UCX://127.0.0.1:5000?free_data=2&remote_handle=%2Bw==&want_data=1&ticket=a%20b#ignored")
     assert uri == StreamURI("ucx", "//127.0.0.1:5000", 1, 2, b"\xfb", (("ticket", "a b"),))
     assert uri.parameter("ticket") == "a b"
     assert uri.parameter("other") is None
 
 
-def test_an_address_may_have_bytes_that_are_no_utf_8_as_paths_have() -> None:
+def test_an_address_may_contain_bytes_that_are_not_utf_8() -> None:
     uri = StreamURI("unix", os.fsdecode(b"/tmp/\xff"), 1)
     assert str(uri) == "unix:/tmp/%FF?want_data=1"
     assert os.fsencode(parse_uri(str(uri)).address) == b"/tmp/\xff"
@@ -92,7 +92,7 @@ def test_any_text_is_a_uri_or_a_protocol_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("tags", [(-1, None), (2**64, None), (1, 1), (1, 2**64)])
-def test_our_own_uris_are_checked_too(tags: tuple[int, int | None]) -> None:
+def test_invalid_parts_of_a_new_uri_are_a_usage_error(tags: tuple[int, int | None]) -> None:
     with pytest.raises(UsageError, match=r"want_data|free_data"):
         StreamURI("unix", "@a", *tags)
 
@@ -100,7 +100,7 @@ def test_our_own_uris_are_checked_too(tags: tuple[int, int | None]) -> None:
 @pytest.mark.parametrize(
     "rest", ["x?want_data=" + "9" * 20_000, "y" * 20_000, "x?want_data=1&remote_handle=%" + "_" * 20_000]
 )
-def test_an_error_shows_no_more_than_the_beginning_of_a_long_uri(rest: str) -> None:
+def test_an_error_shows_only_the_beginning_of_a_long_uri(rest: str) -> None:
     with pytest.raises(ProtocolError) as caught:
         parse_uri(f"unix:@{rest}")
     assert len(str(caught.value)) < 1000

@@ -40,7 +40,7 @@ def test_the_prefix_is_a_type_and_a_little_endian_sequence_number() -> None:
 
 
 @given(st.sampled_from(MessageType), sequences, st.binary(max_size=5))
-def test_a_prefix_comes_back(message_type: MessageType, sequence: int, rest: bytes) -> None:
+def test_a_prefix_round_trips(message_type: MessageType, sequence: int, rest: bytes) -> None:
     assert decode_prefix(encode_prefix(message_type, sequence) + rest) == (message_type, sequence)
 
 
@@ -59,7 +59,7 @@ def test_the_tag_has_the_sequence_number_below_and_the_type_on_top() -> None:
 
 
 @given(uint64s)
-def test_a_tag_is_understood_or_a_protocol_error(tag: int) -> None:
+def test_any_number_is_a_tag_or_a_protocol_error(tag: int) -> None:
     if tag & 0x00FF_FFFF_0000_0000 or tag >> 56 > 1:
         with pytest.raises(ProtocolError, match=f"0x{tag:016x}"):
             decode_tag(tag)
@@ -86,7 +86,7 @@ def test_a_body_of_addresses_is_total_count_and_pairs() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**63), st.integers(0, 2**40)), max_size=20))
-def test_a_body_of_addresses_comes_back(pairs: list[tuple[int, int]]) -> None:
+def test_a_body_of_addresses_round_trips(pairs: list[tuple[int, int]]) -> None:
     body = AddressBody.of([a for a, _ in pairs], [b for _, b in pairs])
     read = decode_addresses(encode_addresses(body))
     assert list(zip(read.addresses.tolist(), read.lengths.tolist(), strict=True)) == pairs
@@ -110,7 +110,7 @@ def test_a_body_of_addresses_comes_back(pairs: list[tuple[int, int]]) -> None:
         (words(16, 2, 2**63, 2**63, 0, 16), r"exceed 2\*\*64"),
     ],
 )
-def test_a_body_of_addresses_that_contradicts_itself_is_refused(data: bytes, message: str) -> None:
+def test_an_inconsistent_body_of_addresses_is_an_error(data: bytes, message: str) -> None:
     with pytest.raises(ProtocolError, match=message):
         decode_addresses(data)
 
@@ -119,7 +119,7 @@ def test_a_total_that_counts_padding_is_accepted() -> None:
     assert decode_addresses(words(128, 2, 0, 1, 64, 60)).total_bytes == 128
 
 
-def test_more_buffers_or_bytes_than_the_limits_are_refused() -> None:
+def test_buffers_and_bytes_beyond_the_limits_are_an_error() -> None:
     with pytest.raises(LimitError, match="max_buffers = 1"):
         decode_addresses(words(2, 2, 0, 1, 1, 1), Limits(max_buffers=1))
     with pytest.raises(LimitError, match="max_address_body_bytes"):
@@ -127,7 +127,7 @@ def test_more_buffers_or_bytes_than_the_limits_are_refused() -> None:
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_are_a_body_of_addresses_or_a_clean_error(data: bytes) -> None:
+def test_any_bytes_are_a_body_of_addresses_or_an_error_of_bowstring(data: bytes) -> None:
     try:
         body = decode_addresses(data)
     except (ProtocolError, LimitError):
@@ -135,7 +135,7 @@ def test_any_bytes_are_a_body_of_addresses_or_a_clean_error(data: bytes) -> None
     assert body.addresses.size * 16 + 16 == len(data)
 
 
-def test_free_data_is_a_row_of_integers() -> None:
+def test_free_data_is_an_array_of_integers() -> None:
     assert encode_free(np.array([1, 2**64 - 1], np.uint64)) == words(1, 2**64 - 1)
     assert decode_free(words(3, 4)).tolist() == [3, 4]
 
@@ -156,12 +156,12 @@ def test_the_distance_rolls_over(start: int, distance: int) -> None:
     assert sequence_distance(start, (start + distance) % 2**32) == distance
 
 
-def test_as_many_lengths_as_addresses_are_needed() -> None:
+def test_different_numbers_of_addresses_and_lengths_are_an_error() -> None:
     with pytest.raises(UsageError, match="2 addresses, but 1 lengths"):
         AddressBody.of([1, 2], [1])
 
 
-def test_a_packed_body_joins_nothing() -> None:
+def test_a_packed_body_does_not_join_its_parts() -> None:
     parts = (b"abc", memoryview(b"defg"))
     body = PackedBody.of(*parts)
     assert body.parts[1] is parts[1]

@@ -1,6 +1,6 @@
-"""Every case of Arrow's golden files is what its integration JSON says, read and written again, by us and by pyarrow.
+"""Every golden file of Arrow equals its integration JSON, read and rewritten by Bowstring and by pyarrow.
 
-The cases are found where they lie, so that others of the same kinds are tested by putting them there.
+All files in the folder are tested, so that new ones need no change here.
 """
 
 from __future__ import annotations
@@ -17,119 +17,121 @@ import pytest
 import bowstring as bs
 from bowstring import integration_json
 from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
-from tests.golden.judge import SHARED, peer, read_by_pyarrow
+from tests.golden.pyarrow_reference import SHARED, peer, read_by_pyarrow
 
 GOLDEN = SHARED / "corpus" / "golden"
-TRUTHS = sorted(GOLDEN.glob("*/*.json.gz"))
+JSON_FILES = sorted(GOLDEN.glob("*/*.json.gz"))
 KINDS = (".arrow_file", ".stream")
 OPEN: dict[str, Any] = {".arrow_file": bs.open_file, ".stream": bs.open_stream}
 NEW: dict[str, Any] = {".arrow_file": bs.new_file, ".stream": bs.new_stream}
-FORMS = (
+WRITE_OPTIONS = (
     IpcWriteOptions(byte_order="big"),
     IpcWriteOptions(metadata_version="V4", is_legacy_framing=True),
     IpcWriteOptions(compression="lz4"),
     IpcWriteOptions(compression="zstd"),
 )
 
-pytestmark = pytest.mark.skipif(not TRUTHS, reason="the folder ../shared with the golden files is not on this machine")
+pytestmark = pytest.mark.skipif(not JSON_FILES, reason="requires the golden files of ../shared")
 
 
-def name_of(truth: Path) -> str:
-    return f"{truth.parent.name}/{truth.name.removesuffix('.json.gz').removeprefix('generated_')}"
+def name_of(json_file: Path) -> str:
+    return f"{json_file.parent.name}/{json_file.name.removesuffix('.json.gz').removeprefix('generated_')}"
 
 
-cases = pytest.mark.parametrize("truth", TRUTHS, ids=name_of)
+cases = pytest.mark.parametrize("json_file", JSON_FILES, ids=name_of)
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 @lru_cache(maxsize=4)
-def expected(truth: Path) -> integration_json.Dataset:
-    return integration_json.read(truth)
+def expected(json_file: Path) -> integration_json.DataFile:
+    return integration_json.read(json_file)
 
 
-def golden(truth: Path, kind: str) -> tuple[bs.Schema, list[bs.RecordBatch]]:
-    with OPEN[kind](path_of(truth, kind)) as reader:
+def golden(json_file: Path, kind: str) -> tuple[bs.Schema, list[bs.RecordBatch]]:
+    with OPEN[kind](path_of(json_file, kind)) as reader:
         return reader.schema, list(reader)
 
 
-def path_of(truth: Path, kind: str) -> Path:
-    return truth.with_name(truth.name.removesuffix(".json.gz") + kind)
+def path_of(json_file: Path, kind: str) -> Path:
+    return json_file.with_name(json_file.name.removesuffix(".json.gz") + kind)
 
 
 def written(
-    schema: bs.Schema, batches: list[bs.RecordBatch], kind: str, form: IpcWriteOptions = DEFAULT_WRITE_OPTIONS
+    schema: bs.Schema, batches: list[bs.RecordBatch], kind: str, write_options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS
 ) -> bytes:
     sink = io.BytesIO()
-    with NEW[kind](sink, schema, options=form) as writer:
+    with NEW[kind](sink, schema, options=write_options) as writer:
         for batch in batches:
             writer.write_batch(batch)
     return sink.getvalue()
 
 
-def differences(truth: Path, schema: bs.Schema, batches: list[bs.RecordBatch]) -> list[str]:
-    want = expected(truth)
+def differences(json_file: Path, schema: bs.Schema, batches: list[bs.RecordBatch]) -> list[str]:
+    want = expected(json_file)
     return list(integration_json.find_differences(want.schema, want.batches, schema, batches))
 
 
 @cases
 @kinds
-def test_a_golden_file_is_what_its_json_says(truth: Path, kind: str) -> None:
-    assert differences(truth, *golden(truth, kind)) == []
+def test_a_golden_file_equals_its_json(json_file: Path, kind: str) -> None:
+    assert differences(json_file, *golden(json_file, kind)) == []
 
 
 @cases
 @kinds
-def test_a_golden_file_that_is_written_again_is_still_what_its_json_says(truth: Path, kind: str) -> None:
-    schema, batches = golden(truth, kind)
+def test_a_rewritten_golden_file_equals_its_json(json_file: Path, kind: str) -> None:
+    schema, batches = golden(json_file, kind)
     for other in KINDS:
         with OPEN[other](written(schema, batches, other)) as reader:
-            assert differences(truth, reader.schema, list(reader)) == []
+            assert differences(json_file, reader.schema, list(reader)) == []
 
 
 @cases
-@pytest.mark.parametrize("form", FORMS, ids=["big-endian", "V4, legacy", "lz4", "zstd"])
-def test_a_golden_file_that_is_written_in_another_form_is_still_what_its_json_says(
-    truth: Path, form: IpcWriteOptions
+@pytest.mark.parametrize("write_options", WRITE_OPTIONS, ids=["big-endian", "V4, legacy", "lz4", "zstd"])
+def test_a_golden_file_rewritten_in_another_encoding_equals_its_json(
+    json_file: Path, write_options: IpcWriteOptions
 ) -> None:
-    raw = written(*golden(truth, ".stream"), ".stream", form)
+    raw = written(*golden(json_file, ".stream"), ".stream", write_options)
     with bs.open_stream(raw) as reader:
-        assert differences(truth, reader.schema, list(reader)) == []
+        assert differences(json_file, reader.schema, list(reader)) == []
     try:
-        theirs = read_by_pyarrow(raw, ".stream")
+        peer_data = read_by_pyarrow(raw, ".stream")
     except pa.ArrowNotImplementedError as error:
-        pytest.skip(f"we agree with the JSON, and pyarrow cannot read this: {error}")
-    assert peer().validate(peer().load(str(truth)), *theirs) == []
+        pytest.skip(f"pyarrow cannot read this file; it was compared with the JSON only: {error}")
+    assert peer().validate(peer().load(str(json_file)), *peer_data) == []
 
 
 @cases
-def test_the_json_that_we_write_is_what_the_json_says(truth: Path, tmp_path: Path) -> None:
-    schema, batches = golden(truth, ".arrow_file")
+def test_rewritten_json_equals_the_original(json_file: Path, tmp_path: Path) -> None:
+    schema, batches = golden(json_file, ".arrow_file")
     integration_json.write(tmp_path / "again.json", integration_json.build_document(schema, batches))
     again = integration_json.read(tmp_path / "again.json")
-    assert differences(truth, again.schema, list(again.batches)) == []
+    assert differences(json_file, again.schema, list(again.batches)) == []
 
 
 @cases
 @kinds
-def test_pyarrow_agrees_with_what_we_write(truth: Path, kind: str) -> None:
-    for schema, batches in (golden(truth, kind), (expected(truth).schema, list(expected(truth).batches))):
-        theirs = read_by_pyarrow(written(schema, batches, kind), kind)
-        assert peer().validate(peer().load(str(truth)), *theirs) == []
+def test_pyarrow_reads_rewritten_golden_files(json_file: Path, kind: str) -> None:
+    for schema, batches in (golden(json_file, kind), (expected(json_file).schema, list(expected(json_file).batches))):
+        peer_data = read_by_pyarrow(written(schema, batches, kind), kind)
+        assert peer().validate(peer().load(str(json_file)), *peer_data) == []
 
 
 @cases
-def test_pyarrow_agrees_with_the_json_that_we_write(truth: Path, tmp_path: Path) -> None:
-    schema, batches = golden(truth, ".stream")
+def test_pyarrow_reads_rewritten_json(json_file: Path, tmp_path: Path) -> None:
+    schema, batches = golden(json_file, ".stream")
     path = tmp_path / "ours.json"
     integration_json.write(path, integration_json.build_document(schema, batches))
-    theirs = read_by_pyarrow(path_of(truth, ".stream").read_bytes(), ".stream")
-    assert peer().validate(json.loads(path.read_bytes()), *theirs) == []
+    peer_data = read_by_pyarrow(path_of(json_file, ".stream").read_bytes(), ".stream")
+    assert peer().validate(json.loads(path.read_bytes()), *peer_data) == []
 
 
 @cases
 @kinds
-def test_a_golden_file_validates_but_for_values_that_old_versions_let_through(truth: Path, kind: str) -> None:
-    _, batches = golden(truth, kind)
-    judged = truth.parent.name.startswith("cpp-") or not any(word in truth.name for word in ("decimal", "datetime"))
+def test_golden_files_are_valid_except_for_values_that_old_versions_accepted(json_file: Path, kind: str) -> None:
+    _, batches = golden(json_file, kind)
+    full = json_file.parent.name.startswith("cpp-") or not any(
+        word in json_file.name for word in ("decimal", "datetime")
+    )
     for batch in batches:
-        batch.validate(full=judged)
+        batch.validate(full=full)

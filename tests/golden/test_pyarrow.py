@@ -1,4 +1,4 @@
-"""Integration JSON of our own, of kinds that no golden file has: pyarrow reads it as we do, both ways."""
+"""Integration JSON of types without a golden file, exchanged with pyarrow in both directions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ import pytest
 import bowstring as bs
 from bowstring import integration_json
 from bowstring.testing.cases import CASES, Case
-from tests.golden.judge import TOOL, peer, read_by_pyarrow
+from tests.golden.pyarrow_reference import TOOL, peer, read_by_pyarrow
 
-pytestmark = pytest.mark.skipif(
-    not TOOL.exists(), reason="the folder ../shared with pyarrow's tool is not on this machine"
-)
+pytestmark = pytest.mark.skipif(not TOOL.exists(), reason="requires the pyarrow script of ../shared")
 
 Document = dict[str, Any]
 
@@ -38,20 +36,23 @@ def written_by_pyarrow(document: Document) -> bytes:
     return sink.getvalue()
 
 
-def agree(document: Document) -> None:
-    """Both read the document alike: what either writes as a stream is to the other what the document says."""
+def check_agreement(document: Document) -> None:
+    """Check that Bowstring and pyarrow read the document alike, and each other's streams of it."""
     document = json.loads(json.dumps(document))
-    held = integration_json.read(json.dumps(document).encode())
-    theirs = read_by_pyarrow(written(held.schema, list(held.batches)), ".stream")
-    assert peer().validate(document, *theirs) == []
-    with bs.open_stream(written_by_pyarrow(document)) as ours:
-        assert list(integration_json.find_differences(held.schema, held.batches, ours.schema, list(ours))) == []
+    data_file = integration_json.read(json.dumps(document).encode())
+    peer_data = read_by_pyarrow(written(data_file.schema, list(data_file.batches)), ".stream")
+    assert peer().validate(document, *peer_data) == []
+    with bs.open_stream(written_by_pyarrow(document)) as reader:
+        assert (
+            list(integration_json.find_differences(data_file.schema, data_file.batches, reader.schema, list(reader)))
+            == []
+        )
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_pyarrow_reads_the_json_of_every_type_as_we_do(case: Case) -> None:
+def test_pyarrow_reads_the_json_of_every_type_alike(case: Case) -> None:
     whole = bs.record_batch({"x": case.array()})
-    agree(integration_json.build_document(whole.schema, [whole, whole.slice(1), whole.slice(0, 0)]))
+    check_agreement(integration_json.build_document(whole.schema, [whole, whole.slice(1), whole.slice(0, 0)]))
 
 
 def column(type_: Document, data: Document, children: list[Document]) -> Document:
@@ -71,15 +72,15 @@ def numbers(name: str, values: list[int]) -> Document:
     return {"name": name, "count": len(values), "VALIDITY": [1] * len(values), "DATA": values}
 
 
-def test_runs_that_end_beyond_the_array_are_cut_off_as_pyarrow_does() -> None:
+def test_runs_beyond_the_end_of_the_array_are_truncated_like_in_pyarrow() -> None:
     data = {"count": 3, "children": [numbers("run_ends", [2, 90, 400]), numbers("values", [7, 8, 9])]}
     document = column({"name": "runendencoded"}, data, [child("run_ends", INT16, False), child("values", INT16)])
-    agree(document)
+    check_agreement(document)
     assert integration_json.read(json.dumps(document).encode()).batches[0].column("x").to_pylist() == [7, 7, 8]
 
 
 @pytest.mark.parametrize("name", ["listview", "largelistview"])
-def test_list_views_that_overlap_and_go_back_are_read_as_pyarrow_does(name: str) -> None:
+def test_overlapping_and_unordered_list_views_are_read_like_in_pyarrow(name: str) -> None:
     wide = name.startswith("large")
     offsets, sizes = [3, 0, 1, 2], [1, 3, 2, 0]
     data = {
@@ -90,6 +91,6 @@ def test_list_views_that_overlap_and_go_back_are_read_as_pyarrow_does(name: str)
         "children": [numbers("item", [10, 11, 12, 13, 14])],
     }
     document = column({"name": name}, data, [child("item", INT16)])
-    agree(document)
+    check_agreement(document)
     column_x = integration_json.read(json.dumps(document).encode()).batches[0].column("x")
     assert column_x.to_pylist() == [[13], [10, 11, 12], None, []]

@@ -1,4 +1,4 @@
-"""`bowstring.anatomy`: every byte of a file or a stream belongs to exactly one leaf, and to the right one."""
+"""`build_anatomy`: every byte of a file or a stream belongs to exactly one leaf, and to the right one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import BowstringError, FormatMismatchError, LimitError, NotFoundError
 from bowstring.inspection.anatomy.glossary import MEANINGS
-from bowstring.inspection.anatomy.model import Anatomy, Leaf, Part, Segment
+from bowstring.inspection.anatomy.model import Anatomy, LeafKind, Part, PartKind
 from bowstring.ipc.options import IpcWriteOptions
 from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
 
@@ -29,24 +29,24 @@ TABLE = pa.table(
 )
 
 
-def assert_tiled(found: Anatomy) -> None:
-    """The leaves lie end to end, from the first byte to the last."""
+def assert_tiled(anatomy: Anatomy) -> None:
+    """The leaves are contiguous, from the first byte to the last."""
     at = 0
-    for part in found.parts:
+    for part in anatomy.parts:
         assert part.start == at
         assert (part.leaves.lengths_bytes > 0).all()
         assert len(part.leaves.kinds) == len(part.leaves.buffers) == len(part.leaves)
         at = part.stop
-    assert at == found.total_bytes
+    assert at == anatomy.total_bytes
 
 
-def kinds(found: Anatomy) -> list[str]:
-    return [part.kind.value for part in found.parts]
+def kinds(anatomy: Anatomy) -> list[str]:
+    return [part.kind.value for part in anatomy.parts]
 
 
-def buffers_of(found: Anatomy, part: Part) -> dict[tuple[str, str], tuple[int, int]]:
+def buffers_of(anatomy: Anatomy, part: Part) -> dict[tuple[str, str], tuple[int, int]]:
     """Field and role of each buffer of a part that is on the map -> its bytes in the file."""
-    plan, out, at = found.plans[part.plan], {}, part.start
+    plan, out, at = anatomy.plans[part.plan], {}, part.start
     slots = plan.slots_of(() if part.span is None or not plan.is_variadic else part.span.header.variadic_counts())
     for size, number in zip(part.leaves.lengths_bytes.tolist(), part.leaves.buffers.tolist(), strict=True):
         if number >= 0:
@@ -60,16 +60,16 @@ def buffers_of(found: Anatomy, part: Part) -> dict[tuple[str, str], tuple[int, i
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"compression": "zstd"}, {"use_legacy_format": True}])
-def test_what_pyarrow_writes_is_tiled_message_by_message(form: str, options: dict[str, Any]) -> None:
+def test_the_parts_of_pyarrow_files_cover_all_bytes(form: str, options: dict[str, Any]) -> None:
     if options.pop("use_legacy_format", False):
         options = {"use_legacy_format": True, "metadata_version": pa.ipc.MetadataVersion.V4}
     raw = written_by_pyarrow(TABLE, form, 40, **options)
-    found = bs.anatomy(raw)
-    assert_tiled(found)
+    anatomy = bs.inspection.build_anatomy(raw)
+    assert_tiled(anatomy)
     messages = ["schema", "dictionary batch", "record batch", "record batch", "record batch", "end of stream"]
-    assert kinds(found) == (["start", *messages, "footer"] if form == "file" else messages)
-    assert not found.damages
-    assert found.inspection == bs.inspect(raw)
+    assert kinds(anatomy) == (["start", *messages, "footer"] if form == "file" else messages)
+    assert not anatomy.faults
+    assert anatomy.inspection == bs.inspection.inspect(raw)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -84,7 +84,7 @@ def test_what_pyarrow_writes_is_tiled_message_by_message(form: str, options: dic
         (8, IpcWriteOptions(compression="zstd")),
     ],
 )
-def test_what_bowstring_writes_in_each_form_is_tiled(form: str, alignment: int, wire_form: IpcWriteOptions) -> None:
+def test_the_parts_cover_all_bytes_of_every_encoding(form: str, alignment: int, wire_form: IpcWriteOptions) -> None:
     table = bs.table(
         {
             "union": bs.array([1, "x", None], bs.dense_union([("i", bs.int32()), ("s", bs.string())])),
@@ -98,21 +98,21 @@ def test_what_bowstring_writes_in_each_form_is_tiled(form: str, alignment: int, 
     new = bs.new_file if form == "file" else bs.new_stream
     with new(sink, table.schema, alignment=alignment, options=wire_form) as writer:
         writer.write(table)
-    found = bs.anatomy(sink.getvalue())
-    assert_tiled(found)
-    assert not found.damages
-    batch = next(part for part in found.parts if part.kind is Segment.RECORD_BATCH)
+    anatomy = bs.inspection.build_anatomy(sink.getvalue())
+    assert_tiled(anatomy)
+    assert not anatomy.faults
+    batch = next(part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH)
     assert {("views", "views"), ("views", "data"), ("coded", "indices"), ("union", "type ids")} <= {
-        *buffers_of(found, batch)
+        *buffers_of(anatomy, batch)
     }
 
 
-def test_each_buffer_is_where_its_bytes_are() -> None:
+def test_the_ranges_of_buffers_have_their_bytes() -> None:
     table = bs.table({"n": np.arange(1000, 1010), "s": ["one", None, "three"] + ["x"] * 7})
     raw = written_by_bowstring(table, "file")
-    found = bs.anatomy(raw)
-    batch = next(part for part in found.parts if part.kind is Segment.RECORD_BATCH)
-    places = {key: raw[start:stop] for key, (start, stop) in buffers_of(found, batch).items()}
+    anatomy = bs.inspection.build_anatomy(raw)
+    batch = next(part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH)
+    places = {key: raw[start:stop] for key, (start, stop) in buffers_of(anatomy, batch).items()}
     assert places["n", "data"] == np.arange(1000, 1010).tobytes()
     assert places["s", "validity"] == b"\xfd\x03"
     assert places["s", "data"] == b"onethree" + b"x" * 7
@@ -120,66 +120,66 @@ def test_each_buffer_is_where_its_bytes_are() -> None:
     assert ("n", "validity") not in places
 
 
-def test_the_small_parts_of_a_file_are_what_they_are_called() -> None:
+def test_leaves_have_the_bytes_of_their_kind() -> None:
     raw = written_by_bowstring(bs.table({"n": [1, 2, 3]}), "file")
-    found = bs.anatomy(raw)
-    by_kind: dict[Leaf, list[bytes]] = {}
-    for part in found.parts:
+    anatomy = bs.inspection.build_anatomy(raw)
+    by_kind: dict[LeafKind, list[bytes]] = {}
+    for part in anatomy.parts:
         at = part.start
         for size, kind in zip(part.leaves.lengths_bytes.tolist(), part.leaves.kinds.tolist(), strict=True):
-            by_kind.setdefault(Leaf(kind), []).append(raw[at : at + size])
+            by_kind.setdefault(LeafKind(kind), []).append(raw[at : at + size])
             at += size
-    assert by_kind[Leaf.MAGIC] == [b"ARROW1", b"ARROW1"]
-    assert by_kind[Leaf.CONTINUATION] == [b"\xff" * 4] * 3
-    assert by_kind[Leaf.LENGTH][-1] == bytes(4)
-    assert int.from_bytes(by_kind[Leaf.FOOTER_LENGTH][0], "little") > 100
-    assert not any(b"".join(by_kind[Leaf.PADDING]))
-    assert by_kind[Leaf.BUFFER] == [np.array([1, 2, 3]).tobytes()]
-    assert len(by_kind[Leaf.METADATA]) == 3
+    assert by_kind[LeafKind.MAGIC] == [b"ARROW1", b"ARROW1"]
+    assert by_kind[LeafKind.CONTINUATION] == [b"\xff" * 4] * 3
+    assert by_kind[LeafKind.LENGTH][-1] == bytes(4)
+    assert int.from_bytes(by_kind[LeafKind.FOOTER_LENGTH][0], "little") > 100
+    assert not any(b"".join(by_kind[LeafKind.PADDING]))
+    assert by_kind[LeafKind.BUFFER] == [np.array([1, 2, 3]).tobytes()]
+    assert len(by_kind[LeafKind.METADATA]) == 3
 
 
-def test_a_byte_is_found_by_its_place() -> None:
+def test_leaf_at_returns_the_leaf_of_an_offset() -> None:
     raw = written_by_bowstring(bs.table({"n": [1, 2, 3]}), "file")
-    found = bs.anatomy(raw)
+    anatomy = bs.inspection.build_anatomy(raw)
     for at in range(len(raw)):
-        part, start, stop, kind, number = found.leaf_at(at)
+        part, start, stop, kind, number = anatomy.leaf_at(at)
         assert part.start <= start <= at < stop <= part.stop
-        assert (number >= 0) == (kind is Leaf.BUFFER)
-    assert found.leaf_at(0)[1:4] == (0, 6, Leaf.MAGIC)
-    assert found.leaf_at(len(raw) - 1)[3] is Leaf.MAGIC
+        assert (number >= 0) == (kind is LeafKind.BUFFER)
+    assert anatomy.leaf_at(0)[1:4] == (0, 6, LeafKind.MAGIC)
+    assert anatomy.leaf_at(len(raw) - 1)[3] is LeafKind.MAGIC
 
 
-def test_role_bytes_add_up_to_what_the_columns_take() -> None:
+def test_role_bytes_sum_to_the_size_of_the_columns() -> None:
     raw = written_by_pyarrow(TABLE, "file", 30)
-    found = bs.anatomy(raw)
-    assert found.inspection is not None
-    for column in found.inspection.columns:
-        own = {role: size for (index, role), size in found.role_bytes.items() if index == column.index}
+    anatomy = bs.inspection.build_anatomy(raw)
+    assert anatomy.inspection is not None
+    for column in anatomy.inspection.columns:
+        own = {role: size for (index, role), size in anatomy.role_bytes.items() if index == column.index}
         assert sum(own.values()) == column.buffer_bytes
-    assert found.role_bytes[1, "offsets"] == 4 * (100 + 4)
+    assert anatomy.role_bytes[1, "offsets"] == 4 * (100 + 4)
 
 
-def test_bytes_after_a_stream_belong_to_nothing() -> None:
+def test_bytes_after_a_stream_are_an_unclaimed_part() -> None:
     raw = written_by_pyarrow(TABLE, "stream")
-    found = bs.anatomy(raw + b"something else")
-    assert_tiled(found)
-    assert found.parts[-1].kind is Segment.UNCLAIMED
-    assert found.parts[-1].leaves.total_bytes == len(b"something else")
-    assert not found.damages
+    anatomy = bs.inspection.build_anatomy(raw + b"something else")
+    assert_tiled(anatomy)
+    assert anatomy.parts[-1].kind is PartKind.UNCLAIMED
+    assert anatomy.parts[-1].leaves.total_bytes == len(b"something else")
+    assert not anatomy.faults
 
 
 def test_tensors_are_messages_with_buffers() -> None:
     raw = pa.BufferOutputStream()
     pa.ipc.write_tensor(pa.Tensor.from_numpy(np.arange(12.0).reshape(3, 4)), raw)
-    found = bs.anatomy(bytes(raw.getvalue()))
-    assert_tiled(found)
-    assert kinds(found) == ["tensor"]
-    assert [Leaf(kind) for kind in found.parts[0].leaves.kinds].count(Leaf.BUFFER) == 1
-    assert found.inspection is None
-    assert not found.damages
+    anatomy = bs.inspection.build_anatomy(bytes(raw.getvalue()))
+    assert_tiled(anatomy)
+    assert kinds(anatomy) == ["tensor"]
+    assert [LeafKind(kind) for kind in anatomy.parts[0].leaves.kinds].count(LeafKind.BUFFER) == 1
+    assert anatomy.inspection is None
+    assert not anatomy.faults
 
 
-def test_two_buffers_over_the_same_bytes_are_drawn_once() -> None:
+def test_two_buffers_with_the_same_bytes_have_one_leaf() -> None:
     from bowstring.inspection.anatomy.leaves import body_leaves
 
     offsets, lengths = np.array([0, 8, 0, 64]), np.array([16, 16, 4, 8])
@@ -188,88 +188,88 @@ def test_two_buffers_over_the_same_bytes_are_drawn_once() -> None:
     assert leaves.buffers.tolist() == [0, 1, -1, 3, -1]
 
 
-# Damage
+# Errors
 
 
-def test_a_body_that_is_cut_off_is_told_once() -> None:
+def test_a_truncated_body_is_one_error() -> None:
     raw = written_by_pyarrow(TABLE, "stream", 40)
-    whole = bs.anatomy(raw)
-    last = [part for part in whole.parts if part.kind is Segment.RECORD_BATCH][-1]
-    (damage,) = bs.anatomy(raw[: last.stop - 1]).damages
-    assert damage.message.startswith(f"message at byte {last.start}: expected ")
+    whole = bs.inspection.build_anatomy(raw)
+    last = [part for part in whole.parts if part.kind is PartKind.RECORD_BATCH][-1]
+    (fault,) = bs.inspection.build_anatomy(raw[: last.stop - 1]).faults
+    assert fault.message.startswith(f"message at byte {last.start}: expected ")
 
 
-def test_a_file_that_is_cut_off_is_drawn_up_to_there() -> None:
+def test_a_truncated_file_has_parts_up_to_its_end() -> None:
     raw = written_by_pyarrow(TABLE, "file", 40)
-    whole = bs.anatomy(raw)
+    whole = bs.inspection.build_anatomy(raw)
     for size in range(9, len(raw), 97):
-        found = bs.anatomy(raw[:size])
-        assert_tiled(found)
-        assert found.damages
-        there = [part for part in whole.parts if part.stop <= size and part.kind is Segment.RECORD_BATCH]
-        drawn = [p for p in found.parts if p.kind is Segment.RECORD_BATCH]
+        anatomy = bs.inspection.build_anatomy(raw[:size])
+        assert_tiled(anatomy)
+        assert anatomy.faults
+        there = [part for part in whole.parts if part.stop <= size and part.kind is PartKind.RECORD_BATCH]
+        drawn = [p for p in anatomy.parts if p.kind is PartKind.RECORD_BATCH]
         assert [p.start for p in drawn][: len(there)] == [p.start for p in there]
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_broken_header_is_a_damage_with_its_place(form: str) -> None:
+def test_a_damaged_header_is_an_error_with_its_offset(form: str) -> None:
     raw = bytearray(written_by_pyarrow(TABLE, form, 40))
-    second = [part for part in bs.anatomy(bytes(raw)).parts if part.kind is Segment.RECORD_BATCH][1]
+    second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is PartKind.RECORD_BATCH][1]
     raw[second.start + 8 : second.start + 40] = b"\xab" * 32
-    found = bs.anatomy(bytes(raw))
-    assert_tiled(found)
-    assert [damage.at for damage in found.damages] == [second.start]
-    rows = None if found.inspection is None else found.inspection.rows
-    assert rows == (60 if form == "file" else 40)  # a file's footer knows where the next one begins
-    assert Segment.UNREAD in {part.kind for part in found.parts}
+    anatomy = bs.inspection.build_anatomy(bytes(raw))
+    assert_tiled(anatomy)
+    assert [fault.offset for fault in anatomy.faults] == [second.start]
+    rows = None if anatomy.inspection is None else anatomy.inspection.rows
+    assert rows == (60 if form == "file" else 40)  # the footer of a file has the offset of the next one
+    assert PartKind.UNREAD in {part.kind for part in anatomy.parts}
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_whatever_single_byte_is_wrong_the_leaves_are_end_to_end(form: str) -> None:
+def test_leaves_are_contiguous_whichever_byte_is_damaged(form: str) -> None:
     raw = written_by_pyarrow(TABLE.slice(0, 10), form, 5)
     for at in range(0, len(raw), 7):
         for value in (0x00, 0xFF, raw[at] ^ 0x80):
             changed = bytearray(raw)
             changed[at] = value
             try:
-                found = bs.anatomy(bytes(changed))
+                anatomy = bs.inspection.build_anatomy(bytes(changed))
             except FormatMismatchError:
                 assert at < 12
                 continue
-            assert_tiled(found)
+            assert_tiled(anatomy)
 
 
-def test_too_many_messages_become_one_part() -> None:
+def test_messages_beyond_the_limit_are_one_part() -> None:
     raw = written_by_pyarrow(TABLE, "file", 1)
-    found = bs.anatomy(raw, max_parts=20)
-    assert_tiled(found)
-    assert found.is_shortened
-    assert len(found.parts) < 30
-    assert found.parts[-2].kind is Segment.OMITTED
-    assert not found.damages
+    anatomy = bs.inspection.build_anatomy(raw, max_parts=20)
+    assert_tiled(anatomy)
+    assert anatomy.is_shortened
+    assert len(anatomy.parts) < 30
+    assert anatomy.parts[-2].kind is PartKind.OMITTED
+    assert not anatomy.faults
 
 
-def test_a_message_that_the_footer_does_not_list_is_told_apart() -> None:
+def test_a_message_that_the_footer_does_not_list_is_marked() -> None:
     stream = written_by_pyarrow(TABLE.select(["id"]), "stream", 50)
-    parts = bs.anatomy(stream).parts
+    parts = bs.inspection.build_anatomy(stream).parts
     batch = stream[parts[1].start : parts[1].stop]
     raw = written_by_pyarrow(TABLE.select(["id"]), "file")
-    footer = bs.anatomy(raw).parts[-2]  # the end of stream before it
-    found = bs.anatomy(raw[: footer.start] + batch + raw[footer.start :])
-    assert_tiled(found)
-    assert [part.is_listed for part in found.parts if part.kind is Segment.RECORD_BATCH] == [True, False]
-    assert found.inspection is not None
-    assert found.inspection.rows == 100
+    footer = bs.inspection.build_anatomy(raw).parts[-2]  # the end of stream before it
+    anatomy = bs.inspection.build_anatomy(raw[: footer.start] + batch + raw[footer.start :])
+    assert_tiled(anatomy)
+    assert [part.is_listed for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH] == [True, False]
+    assert anatomy.inspection is not None
+    assert anatomy.inspection.rows == 100
 
 
-def test_what_is_no_arrow_data_is_refused() -> None:
+def test_data_that_is_not_arrow_is_rejected() -> None:
     with pytest.raises(FormatMismatchError):
-        bs.anatomy(b"a,b\n1,2\n")
+        bs.inspection.build_anatomy(b"a,b\n1,2\n")
     with pytest.raises(NotFoundError):
-        bs.anatomy("no/such/file.arrow")
+        bs.inspection.build_anatomy("no/such/file.arrow")
 
 
-def test_a_stream_on_a_pipe_is_kept_up_to_the_limit() -> None:
+def test_a_stream_on_a_pipe_is_buffered_up_to_the_limit() -> None:
     raw = written_by_pyarrow(TABLE, "stream")
 
     class Pipe(io.RawIOBase):
@@ -282,42 +282,42 @@ def test_a_stream_on_a_pipe_is_kept_up_to_the_limit() -> None:
         def readinto(self, buffer: Any) -> int:
             return self.held.readinto(memoryview(buffer)[:100])
 
-    found = bs.anatomy(Pipe())
-    assert_tiled(found)
-    assert found.total_bytes == len(raw)
+    anatomy = bs.inspection.build_anatomy(Pipe())
+    assert_tiled(anatomy)
+    assert anatomy.total_bytes == len(raw)
     with pytest.raises(LimitError, match="max_piped_bytes"):
-        bs.anatomy(Pipe(), max_piped_bytes=1000)
+        bs.inspection.build_anatomy(Pipe(), max_piped_bytes=1000)
 
 
 # The corpus
 
 
-def test_the_golden_files_are_tiled_without_damage(shared_folder: Path) -> None:
+def test_the_parts_of_golden_files_cover_all_bytes_without_errors(shared_folder: Path) -> None:
     paths = [
         p for p in sorted((shared_folder / "corpus" / "golden").rglob("*")) if p.suffix in (".stream", ".arrow_file")
     ]
     assert paths
     for path in paths:
-        found = bs.anatomy(path)
-        assert_tiled(found)
-        assert (path.name, found.damages) == (path.name, ())
-        assert found.inspection == bs.inspect(path)
-        assert all(part.plan >= 0 for part in found.parts if part.lengths is not None)
+        anatomy = bs.inspection.build_anatomy(path)
+        assert_tiled(anatomy)
+        assert (path.name, anatomy.faults) == (path.name, ())
+        assert anatomy.inspection == bs.inspection.inspect(path)
+        assert all(part.plan >= 0 for part in anatomy.parts if part.lengths is not None)
 
 
-def test_the_fuzzers_files_are_tiled_or_refused(shared_folder: Path) -> None:
+def test_the_parts_of_fuzzed_files_cover_all_bytes_or_the_file_is_rejected(shared_folder: Path) -> None:
     tiled = 0
     for path in sorted(p for p in (shared_folder / "corpus" / "fuzz").rglob("*") if p.is_file()):
         try:
-            found = bs.anatomy(path)
+            anatomy = bs.inspection.build_anatomy(path)
         except BowstringError:
             continue
-        assert_tiled(found)
+        assert_tiled(anatomy)
         tiled += 1
     assert tiled > 20
 
 
-def test_the_headings_that_the_page_names_are_in_the_specification(shared_folder: Path) -> None:
+def test_headings_on_the_page_exist_in_the_specification(shared_folder: Path) -> None:
     text = "".join(
         (shared_folder / "spec" / name).read_text("utf-8") for name in ("columnar-1.4.rst", "ipc-0.14-legacy.rst")
     )

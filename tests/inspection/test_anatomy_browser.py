@@ -1,4 +1,4 @@
-"""The page of `bowstring.anatomy_page` in a real browser: what one sees, clicks and presses."""
+"""The page of `bowstring.inspection.build_anatomy_page` in a browser: display, mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import BowstringError
-from bowstring.inspection.anatomy.model import Leaf, Segment
-from tests.inspection.browser import chromium, visit
+from bowstring.inspection.anatomy.model import LeafKind, PartKind
+from tests.inspection.browser import chromium, open_page
 from tests.inspection.test_anatomy import buffers_of
 from tests.inspection.test_anatomy_page import HOSTILE
 from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
@@ -29,13 +29,13 @@ BATCHES, COLUMNS = 10_000, 20
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
+    with chromium() as chromium_browser:
+        yield chromium_browser
 
 
 def page_of(raw: Any, folder: Path, name: str = "page.html", **options: Any) -> Path:
     path = folder / name
-    path.write_text(bs.anatomy_page(raw, **options), "utf-8")
+    path.write_text(bs.inspection.build_anatomy_page(raw, **options), "utf-8")
     return path
 
 
@@ -72,97 +72,97 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "large.arrow", page_of(folder / "large.arrow", folder)
 
 
-def test_the_page_loads_without_an_error_and_fetches_nothing(browser: Browser, small: tuple[bytes, Path]) -> None:
-    with visit(browser, small[1]) as seen:
-        seen.page.wait_for_timeout(300)
-        assert seen.complaints == []
-        assert seen.requests == [small[1].as_uri()]
-        assert seen.page.evaluate("anatomy.total") == len(small[0])
+def test_the_page_loads_without_errors_or_requests(browser: Browser, small: tuple[bytes, Path]) -> None:
+    with open_page(browser, small[1]) as session:
+        session.page.wait_for_timeout(300)
+        assert session.problems == []
+        assert session.requests == [small[1].as_uri()]
+        assert session.page.evaluate("anatomy.total") == len(small[0])
 
 
-def test_a_click_on_a_buffer_tells_its_meaning_and_its_bytes(browser: Browser, small: tuple[bytes, Path]) -> None:
+def test_a_click_on_a_buffer_shows_its_meaning_and_its_bytes(browser: Browser, small: tuple[bytes, Path]) -> None:
     raw, path = small
-    found = bs.anatomy(raw)
-    batch = [part for part in found.parts if part.kind is Segment.RECORD_BATCH][1]
-    places = buffers_of(found, batch)
-    with visit(browser, path) as seen:
+    anatomy = bs.inspection.build_anatomy(raw)
+    batch = [part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH][1]
+    places = buffers_of(anatomy, batch)
+    with open_page(browser, path) as session:
         start, stop = places["id", "data"]
-        seen.click(start + 4, 2)
-        seen.page.wait_for_selector("#detail h2:has-text('Values')")
-        assert seen.printable_bytes() == raw[start:stop][:256]
-        text = seen.page.inner_text("#detail")
+        session.click(start + 4, 2)
+        session.page.wait_for_selector("#detail h2:has-text('Values')")
+        assert session.printable_bytes() == raw[start:stop][:256]
+        text = session.page.inner_text("#detail")
         assert "«Fixed-size Primitive Layout»" in text
         assert f"{start:,} to {stop - 1:,}" in text
         assert re.search(r"Record batch 1\s*›\s*id", text)
-        assert seen.page.locator(".values li").first.inner_text() == "01040"
+        assert session.page.locator(".values li").first.inner_text() == "01040"
         assert "The first 32 of 40." in text
-        text = seen.choose(places["name", "validity"][0])
+        text = session.select_byte(places["name", "validity"][0])
         assert "«Validity bitmaps»" in text
         assert "40, 10 of them null" in text
-        assert seen.page.locator(".values li.null").count() == 10
-        text = seen.choose(places["name", "data"][0])
+        assert session.page.locator(".values li.null").count() == 10
+        text = session.select_byte(places["name", "data"][0])
         assert re.search(r"0\s*“Ada”\s*1\s*null\s*2\s*“Grace”\s*3\s*“李明”", text)
-        assert "2023-11-14 22:13:20.000040 UTC" in seen.choose(places["at", "data"][0])
-        assert "«Dictionary-encoded Layout»" in seen.choose(places["colour", "indices"][0])
+        assert "2023-11-14 22:13:20.000040 UTC" in session.select_byte(places["at", "data"][0])
+        assert "«Dictionary-encoded Layout»" in session.select_byte(places["colour", "indices"][0])
 
 
-def test_headers_and_the_footer_tell_what_they_hold(browser: Browser, small: tuple[bytes, Path]) -> None:
+def test_headers_and_the_footer_show_their_content(browser: Browser, small: tuple[bytes, Path]) -> None:
     raw, path = small
-    found = bs.anatomy(raw)
-    batches = [part for part in found.parts if part.kind is Segment.RECORD_BATCH]
-    with visit(browser, path) as seen:
-        text = seen.choose(batches[0].start + 20)
+    anatomy = bs.inspection.build_anatomy(raw)
+    batches = [part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH]
+    with open_page(browser, path) as session:
+        text = session.select_byte(batches[0].start + 20)
         assert re.search(r"1\s*id values: 320 at 0", text)
         assert re.search(r"1\s*name: 40, 10 null", text)
         assert re.search(r"0\s*id validity: nothing", text)
-        text = seen.choose(found.total_bytes - 20)
+        text = session.select_byte(anatomy.total_bytes - 20)
         for number, part in enumerate(batches):
             assert re.search(rf"batch {number}\s*at {part.start:,}: ", text)
 
 
-def test_the_address_remembers_the_leaf_that_is_chosen(browser: Browser, small: tuple[bytes, Path]) -> None:
-    with visit(browser, small[1]) as seen:
-        before = seen.choose(len(small[0]) - 1)
-        assert seen.page.url.endswith(f"#byte={len(small[0]) - 6}")
-        seen.page.reload()
-        seen.page.wait_for_selector("#detail h2:has-text('Magic string')")
-        assert seen.page.inner_text("#detail") == before
+def test_the_address_contains_the_selected_leaf(browser: Browser, small: tuple[bytes, Path]) -> None:
+    with open_page(browser, small[1]) as session:
+        before = session.select_byte(len(small[0]) - 1)
+        assert session.page.url.endswith(f"#byte={len(small[0]) - 6}")
+        session.page.reload()
+        session.page.wait_for_selector("#detail h2:has-text('Magic string')")
+        assert session.page.inner_text("#detail") == before
 
 
-def test_clicks_on_the_upper_rows_choose_messages_and_columns(browser: Browser, small: tuple[bytes, Path]) -> None:
+def test_clicks_on_the_upper_rows_select_messages_and_columns(browser: Browser, small: tuple[bytes, Path]) -> None:
     raw, path = small
-    batch = next(part for part in bs.anatomy(raw).parts if part.kind is Segment.RECORD_BATCH)
-    with visit(browser, path) as seen:
-        seen.click(batch.stop - 10, 0)
-        seen.page.wait_for_selector("#detail h2:has-text('Record batch 0')")
-        assert "«RecordBatch message»" in seen.page.inner_text("#detail")
-        seen.click(batch.stop - 10, 1)
-        seen.page.wait_for_selector("#detail h2:text-is('at')")
-        seen.page.click("#detail .parts >> text=values")
-        seen.page.wait_for_selector("#detail h2:has-text('Values')")
-        seen.page.click(".crumbs >> text=whole file")
-        seen.page.wait_for_selector("#detail h2:has-text('An Arrow file')")
+    batch = next(part for part in bs.inspection.build_anatomy(raw).parts if part.kind is PartKind.RECORD_BATCH)
+    with open_page(browser, path) as session:
+        session.click(batch.stop - 10, 0)
+        session.page.wait_for_selector("#detail h2:has-text('Record batch 0')")
+        assert "«RecordBatch message»" in session.page.inner_text("#detail")
+        session.click(batch.stop - 10, 1)
+        session.page.wait_for_selector("#detail h2:text-is('at')")
+        session.page.click("#detail .parts >> text=values")
+        session.page.wait_for_selector("#detail h2:has-text('Values')")
+        session.page.click(".crumbs >> text=whole file")
+        session.page.wait_for_selector("#detail h2:has-text('An Arrow file')")
 
 
-def test_every_leaf_shows_the_bytes_that_it_is_made_of(browser: Browser, small: tuple[bytes, Path]) -> None:
+def test_every_leaf_shows_its_bytes(browser: Browser, small: tuple[bytes, Path]) -> None:
     raw, path = small
-    at, wanted = 0, []
-    for part in bs.anatomy(raw).parts:
+    at, expected = 0, []
+    for part in bs.inspection.build_anatomy(raw).parts:
         for size in part.leaves.lengths_bytes.tolist():
-            wanted.append((at, raw[at : at + min(size, 256)]))
+            expected.append((at, raw[at : at + min(size, 256)]))
             at += size
-    with visit(browser, path) as seen:
-        assert seen.page.evaluate("anatomy.leaves") == len(wanted)
-        for start, held in wanted:
-            seen.choose(start)
-            assert (start, seen.printable_bytes()) == (start, held)
+    with open_page(browser, path) as session:
+        assert session.page.evaluate("anatomy.leaves") == len(expected)
+        for start, content in expected:
+            session.select_byte(start)
+            assert (start, session.printable_bytes()) == (start, content)
 
 
-def test_the_keyboard_is_enough(browser: Browser, small: tuple[bytes, Path]) -> None:
-    with visit(browser, small[1]) as seen:
-        page, title = seen.page, seen.page.locator("#detail h2")
+def test_the_page_is_usable_with_the_keyboard(browser: Browser, small: tuple[bytes, Path]) -> None:
+    with open_page(browser, small[1]) as session:
+        page, title = session.page, session.page.locator("#detail h2")
         page.focus("#chart")
-        for key, wanted in (
+        for key, heading in (
             ("ArrowDown", "Beginning"),
             ("ArrowRight", "Schema"),
             ("ArrowDown", "header"),
@@ -176,8 +176,8 @@ def test_the_keyboard_is_enough(browser: Browser, small: tuple[bytes, Path]) -> 
             ("Escape", "An Arrow file"),
         ):
             page.keyboard.press(key)
-            page.wait_for_function("wanted => document.querySelector('#detail h2').textContent === wanted", arg=wanted)
-            assert title.inner_text() == wanted
+            page.wait_for_function("text => document.querySelector('#detail h2').textContent === text", arg=heading)
+            assert title.inner_text() == heading
         page.keyboard.press("End")
         before = page.evaluate("anatomy.placeOf(100, 0).x")
         page.keyboard.press("Enter")
@@ -190,19 +190,17 @@ def test_the_keyboard_is_enough(browser: Browser, small: tuple[bytes, Path]) -> 
         assert "bytes" in page.inner_text("#status")
 
 
-def test_everything_that_can_be_pressed_can_be_reached_and_has_a_name(
-    browser: Browser, small: tuple[bytes, Path]
-) -> None:
-    with visit(browser, small[1]) as seen:
-        nameless = seen.page.eval_on_selector_all(
+def test_every_control_is_reachable_by_keyboard_and_has_a_name(browser: Browser, small: tuple[bytes, Path]) -> None:
+    with open_page(browser, small[1]) as session:
+        nameless = session.page.eval_on_selector_all(
             "button, input, select, canvas:not([aria-hidden])",
             "all => all.filter(e => !(e.ariaLabel || e.textContent.trim() || e.labels?.length)).map(e => e.outerHTML)",
         )
         assert nameless == []
         reached = set()
         for _ in range(40):
-            seen.page.keyboard.press("Tab")
-            reached.add(seen.page.evaluate("document.activeElement.id"))
+            session.page.keyboard.press("Tab")
+            reached.add(session.page.evaluate("document.activeElement.id"))
         assert {"zoom-in", "zoom-to", "goto-number", "chart"} <= reached
 
 
@@ -223,11 +221,11 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_in_both_shades(
+def test_text_has_enough_contrast_in_both_color_schemes(
     browser: Browser, small: tuple[bytes, Path], scheme: Literal["light", "dark"]
 ) -> None:
-    with visit(browser, small[1], scheme=scheme) as seen:
-        seen.choose(20)
+    with open_page(browser, small[1], scheme=scheme) as session:
+        session.select_byte(20)
         for selector, behind in (
             ("body", "body"),
             (".lede", "body"),
@@ -240,30 +238,30 @@ def test_text_stands_out_in_both_shades(
             ("td.type", "body"),
             (".link", "body"),
         ):
-            ratio = contrast(seen.style(selector, "color"), seen.style(behind, "backgroundColor"))
+            ratio = contrast(session.style(selector, "color"), session.style(behind, "backgroundColor"))
             assert ratio >= 4.5, selector
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_labels_stand_out_from_the_colours_of_the_map(
+def test_labels_have_enough_contrast_on_the_map(
     browser: Browser, small: tuple[bytes, Path], scheme: Literal["light", "dark"]
 ) -> None:
     roles = ("framing", "metadata", "validity", "offsets", "sizes", "type-ids", "views", "data", "indices")
-    with visit(browser, small[1], scheme=scheme) as seen:
-        found: dict[str, str] = seen.page.evaluate(
+    with open_page(browser, small[1], scheme=scheme) as session:
+        colours: dict[str, str] = session.page.evaluate(
             "names => Object.fromEntries(names.map(name => {"
             "  document.body.style.outlineColor = `var(--${name})`;"
             "  return [name, getComputedStyle(document.body).outlineColor]; }))",
             ["on-role", "on-tint", "tint-b", *(f"c-{role}" for role in (*roles, "schema", "footer", "unread"))],
         )
-    assert contrast(found["on-tint"], found["tint-b"]) >= 4.5
-    fills = {name: colour for name, colour in found.items() if name.startswith("c-")}
+    assert contrast(colours["on-tint"], colours["tint-b"]) >= 4.5
+    fills = {name: colour for name, colour in colours.items() if name.startswith("c-")}
     assert len(set(fills.values())) >= len(roles)
-    assert {name for name, colour in fills.items() if contrast(found["on-role"], colour) < 4.5} == set()
+    assert {name for name, colour in fills.items() if contrast(colours["on-role"], colour) < 4.5} == set()
 
 
-def test_dark_and_light_differ_and_the_switch_is_kept(browser: Browser, small: tuple[bytes, Path]) -> None:
-    with visit(browser, small[1]) as light, visit(browser, small[1], scheme="dark") as dark:
+def test_dark_and_light_differ_and_the_selection_is_remembered(browser: Browser, small: tuple[bytes, Path]) -> None:
+    with open_page(browser, small[1]) as light, open_page(browser, small[1], scheme="dark") as dark:
         assert sum(colours(light.style("body", "backgroundColor"))) > 600
         assert sum(colours(dark.style("body", "backgroundColor"))) < 150
         before = light.page.locator("#chart").screenshot()
@@ -277,76 +275,76 @@ def test_dark_and_light_differ_and_the_switch_is_kept(browser: Browser, small: t
         assert light.page.get_attribute("[data-theme=dark]", "aria-checked") == "true"
 
 
-def test_all_parts_can_be_made_visible(browser: Browser, small: tuple[bytes, Path]) -> None:
-    with visit(browser, small[1]) as seen:
-        seen.page.click("text=Enlarge small parts")
-        seen.page.wait_for_timeout(100)
+def test_small_parts_can_be_enlarged(browser: Browser, small: tuple[bytes, Path]) -> None:
+    with open_page(browser, small[1]) as session:
+        session.page.click("text=Enlarge small parts")
+        session.page.wait_for_timeout(100)
         at, places = 0, []
-        for part in bs.anatomy(small[0]).parts:
+        for part in bs.inspection.build_anatomy(small[0]).parts:
             for size in part.leaves.lengths_bytes.tolist():
-                places.append(seen.page.evaluate("byte => anatomy.placeOf(byte, 2).x", at))
+                places.append(session.page.evaluate("byte => anatomy.placeOf(byte, 2).x", at))
                 at += size
         assert min(np.diff(places)) > 2
 
 
 @pytest.mark.parametrize("width", [320, 390, 800, 1920])
-def test_nothing_runs_out_of_the_window(browser: Browser, small: tuple[bytes, Path], width: int) -> None:
-    with visit(browser, small[1], width=width) as seen:
-        seen.choose(1200)
-        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+def test_the_page_does_not_scroll_horizontally(browser: Browser, small: tuple[bytes, Path], width: int) -> None:
+    with open_page(browser, small[1], width=width) as session:
+        session.select_byte(1200)
+        assert session.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_hostile_names_are_shown_and_do_nothing(browser: Browser, tmp_path: Path) -> None:
+def test_hostile_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> None:
     schema = pa.schema([pa.field(HOSTILE, pa.string(), metadata={HOSTILE: HOSTILE})], metadata={HOSTILE: HOSTILE})
     raw = written_by_pyarrow(pa.table([pa.array([HOSTILE, None])], schema=schema), "file")
-    with visit(browser, page_of(raw, tmp_path, name="page.html")) as seen:
-        batch = next(part for part in bs.anatomy(raw).parts if part.kind is Segment.RECORD_BATCH)
+    with open_page(browser, page_of(raw, tmp_path, name="page.html")) as session:
+        batch = next(part for part in bs.inspection.build_anatomy(raw).parts if part.kind is PartKind.RECORD_BATCH)
         at = batch.start
         for size in batch.leaves.lengths_bytes.tolist():
-            text = seen.choose(at)
+            text = session.select_byte(at)
             at += size
-        seen.page.click("[data-column]")
-        assert HOSTILE in seen.page.inner_text("body")
+        session.page.click("[data-column]")
+        assert HOSTILE in session.page.inner_text("body")
         assert HOSTILE in text
-        assert seen.page.locator("img").count() == 0
-        assert seen.complaints == []
-        assert len(seen.requests) == 1
+        assert session.page.locator("img").count() == 0
+        assert session.problems == []
+        assert len(session.requests) == 1
 
 
-def test_damage_is_told_and_its_place_is_shown(browser: Browser, tmp_path: Path) -> None:
+def test_an_error_is_shown_with_its_offset(browser: Browser, tmp_path: Path) -> None:
     raw = bytearray(three_batches())
-    second = [part for part in bs.anatomy(bytes(raw)).parts if part.kind is Segment.RECORD_BATCH][1]
+    second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is PartKind.RECORD_BATCH][1]
     raw[second.start + 8 : second.start + 40] = b"\xab" * 32
-    with visit(browser, page_of(bytes(raw), tmp_path)) as seen:
-        assert "1 error" in seen.page.inner_text(".damage")
-        seen.page.click("[data-byte]")
-        seen.page.wait_for_selector("#detail .warn")
-        assert f"At byte {second.start:,}" in seen.page.inner_text("#detail .warn")
-        assert "could not be read" in seen.page.inner_text("#detail h2")
-        assert seen.complaints == []
+    with open_page(browser, page_of(bytes(raw), tmp_path)) as session:
+        assert "1 error" in session.page.inner_text(".errors")
+        session.page.click("[data-byte]")
+        session.page.wait_for_selector("#detail .warn")
+        assert f"At byte {second.start:,}" in session.page.inner_text("#detail .warn")
+        assert "could not be read" in session.page.inner_text("#detail h2")
+        assert session.problems == []
 
 
-def test_a_damaged_value_is_told_at_the_top_and_marked_on_the_map(browser: Browser, tmp_path: Path) -> None:
+def test_an_invalid_value_is_listed_at_the_top_and_marked_on_the_map(browser: Browser, tmp_path: Path) -> None:
     raw = three_batches()
     at = raw.index(b"Grace")
-    with visit(browser, page_of(raw[:at] + b"\xff" + raw[at + 1 :], tmp_path)) as seen:
-        assert seen.page.title() == "Damaged: Anatomy of bytes"
-        assert seen.page.inner_text(".lede").startswith("A damaged Arrow file")
-        assert "record batch 0, column 'name': values[2]" in seen.page.inner_text(".damage")
-        seen.page.click(".damage [data-byte]")
-        seen.page.wait_for_selector("#detail .warn")
-        assert "values[2]" in seen.page.inner_text("#detail .warn")
-        assert seen.complaints == []
+    with open_page(browser, page_of(raw[:at] + b"\xff" + raw[at + 1 :], tmp_path)) as session:
+        assert session.page.title() == "Damaged: Anatomy of bytes"
+        assert session.page.inner_text(".lede").startswith("A damaged Arrow file")
+        assert "record batch 0, column 'name': values[2]" in session.page.inner_text(".errors")
+        session.page.click(".errors [data-byte]")
+        session.page.wait_for_selector("#detail .warn")
+        assert "values[2]" in session.page.inner_text("#detail .warn")
+        assert session.problems == []
 
 
-def test_a_column_and_a_role_can_be_lit(browser: Browser, small: tuple[bytes, Path]) -> None:
-    with visit(browser, small[1]) as seen:
-        page = seen.page
+def test_a_column_and_a_role_can_be_highlighted(browser: Browser, small: tuple[bytes, Path]) -> None:
+    with open_page(browser, small[1]) as session:
+        page = session.page
         before = page.locator("#chart").screenshot()
         page.click(".columns >> text=name")
         page.wait_for_timeout(100)
         assert page.locator("#chart").screenshot() != before
-        assert "Only the column name is lit" in page.inner_text("#note")
+        assert "Only the column name is highlighted" in page.inner_text("#note")
         page.click("#legend >> text=offsets")
         assert page.get_attribute("#legend button:has-text('offsets')", "aria-pressed") == "true"
         assert page.locator(".columns [aria-pressed=true]").count() == 0
@@ -355,12 +353,12 @@ def test_a_column_and_a_role_can_be_lit(browser: Browser, small: tuple[bytes, Pa
 # Many batches
 
 
-def test_ten_thousand_batches_are_on_the_page_and_usable_soon(browser: Browser, large: tuple[Path, Path]) -> None:
+def test_a_page_of_ten_thousand_batches_is_usable(browser: Browser, large: tuple[Path, Path]) -> None:
     assert large[1].stat().st_size < 3_000_000
     began = time.monotonic()
-    with visit(browser, large[1]) as seen:
+    with open_page(browser, large[1]) as session:
         assert time.monotonic() - began < 20
-        page = seen.page
+        page = session.page
         assert page.evaluate("anatomy.leaves") > BATCHES * COLUMNS
         assert page.evaluate("document.querySelectorAll('*').length") < 2000
         assert "narrower than a pixel" in page.inner_text("#note")
@@ -374,30 +372,30 @@ def test_ten_thousand_batches_are_on_the_page_and_usable_soon(browser: Browser, 
             page.click(f"#{name}")
             page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         assert time.monotonic() - began < 10
-        assert seen.complaints == []
+        assert session.problems == []
 
 
-def test_bytes_that_the_page_does_not_carry_are_read_from_the_file_itself(
+def test_bytes_that_are_not_on_the_page_are_read_from_the_file(
     browser: Browser, large: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    found = bs.anatomy(large[0])
-    part = next(part for part in found.parts if part.kind is Segment.RECORD_BATCH and part.number == 5000)
-    start, stop = buffers_of(found, part)["number 3", "data"]
-    with visit(browser, large[1]) as seen:
-        assert "This page does not carry these" in seen.choose(start)
+    anatomy = bs.inspection.build_anatomy(large[0])
+    part = next(part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH and part.number == 5000)
+    start, stop = buffers_of(anatomy, part)["number 3", "data"]
+    with open_page(browser, large[1]) as session:
+        assert "This page does not carry these" in session.select_byte(start)
         (tmp_path / "other.arrow").write_bytes(b"another file")
-        seen.page.set_input_files("#detail input[type=file]", tmp_path / "other.arrow")
-        seen.page.wait_for_selector("text=That file has 12 bytes")
-        seen.page.set_input_files("#detail input[type=file]", large[0])
-        seen.page.wait_for_selector("#detail .hex")
-        assert seen.printable_bytes() == large[0].read_bytes()[start:stop][:256]
-        assert len(seen.requests) == 1
+        session.page.set_input_files("#detail input[type=file]", tmp_path / "other.arrow")
+        session.page.wait_for_selector("text=That file has 12 bytes")
+        session.page.set_input_files("#detail input[type=file]", large[0])
+        session.page.wait_for_selector("#detail .hex")
+        assert session.printable_bytes() == large[0].read_bytes()[start:stop][:256]
+        assert len(session.requests) == 1
 
 
 # Every layout
 
 
-def test_each_leaf_of_each_layout_can_be_chosen(browser: Browser, tmp_path: Path) -> None:
+def test_every_leaf_of_every_layout_can_be_selected(browser: Browser, tmp_path: Path) -> None:
     table = bs.table(
         {
             "union": bs.array([1, "x", None], bs.dense_union([("i", bs.int32()), ("s", bs.string())])),
@@ -414,32 +412,32 @@ def test_each_leaf_of_each_layout_can_be_chosen(browser: Browser, tmp_path: Path
     )
     for form, options in (("file", {}), ("stream", {"compression": "zstd"})):
         raw = written_by_bowstring(table, form, **options)
-        found, texts, at = bs.anatomy(raw), {}, 0
-        with visit(browser, page_of(raw, tmp_path)) as seen:
-            for part in found.parts:
+        anatomy, texts, at = bs.inspection.build_anatomy(raw), {}, 0
+        with open_page(browser, page_of(raw, tmp_path)) as session:
+            for part in anatomy.parts:
                 for size, kind in zip(part.leaves.lengths_bytes.tolist(), part.leaves.kinds.tolist(), strict=True):
-                    texts[at] = seen.choose(at)
+                    texts[at] = session.select_byte(at)
                     assert "«" in texts[at]
                     at += size
-                    assert kind != Leaf.BODY
-            assert seen.complaints == []
+                    assert kind != LeafKind.BODY
+            assert session.problems == []
         whole = "\n".join(texts.values())
         for heading in ("Dense Union", "ListView Layout", "Variable-size Binary View Layout", "Variadic buffers"):
             assert f"«{heading}»" in whole
         assert ("bytes come out of" in whole or "stored as it is" in whole) == ("compression" in options)
 
 
-def test_big_endian_values_are_read_as_such(browser: Browser, shared_folder: Path, tmp_path: Path) -> None:
+def test_big_endian_values_are_shown_correctly(browser: Browser, shared_folder: Path, tmp_path: Path) -> None:
     path = next((shared_folder / "corpus" / "golden" / "1.0.0-bigendian").glob("*.arrow_file"))
-    with visit(browser, page_of(path, tmp_path)) as seen:
-        assert "big" in seen.page.inner_text(".facts")
-        found = bs.anatomy(path)
-        for part in found.parts[:6]:
-            seen.choose(part.stop - 1)
-        assert seen.complaints == []
+    with open_page(browser, page_of(path, tmp_path)) as session:
+        assert "big" in session.page.inner_text(".facts")
+        anatomy = bs.inspection.build_anatomy(path)
+        for part in anatomy.parts[:6]:
+            session.select_byte(part.stop - 1)
+        assert session.problems == []
 
 
-def test_what_fuzzers_made_is_shown_without_an_error(browser: Browser, shared_folder: Path, tmp_path: Path) -> None:
+def test_fuzzed_files_are_shown_without_script_errors(browser: Browser, shared_folder: Path, tmp_path: Path) -> None:
     paths = [path for path in sorted((shared_folder / "corpus" / "fuzz").rglob("*")) if path.is_file()]
     seen_pages = 0
     for path in paths[::5]:
@@ -448,9 +446,9 @@ def test_what_fuzzers_made_is_shown_without_an_error(browser: Browser, shared_fo
         except BowstringError:
             continue
         seen_pages += 1
-        with visit(browser, page) as seen:
-            seen.page.evaluate(
+        with open_page(browser, page) as session:
+            session.page.evaluate(
                 "async () => { for (let i = 0; i < Math.min(anatomy.leaves, 30); i++) await anatomy.selectLeaf(i); }"
             )
-            assert (path.name, seen.complaints) == (path.name, [])
+            assert (path.name, session.problems) == (path.name, [])
     assert seen_pages > 3

@@ -1,4 +1,4 @@
-"""The page of `bowstring.anatomy_page` as text: whole in itself, bounded, and nothing of the file's runs in it."""
+"""The page of `build_anatomy_page` as text: self-contained, of limited size, without scripts of the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import bowstring as bs
 from bowstring.inspection.anatomy import encoder
 from bowstring.inspection.anatomy.encoder import PageLimits
 from bowstring.inspection.anatomy.glossary import MEANINGS
-from bowstring.inspection.anatomy.model import Segment
+from bowstring.inspection.anatomy.model import PartKind
 from bowstring.inspection.anatomy.page import render_page
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.record_batch.compression import decompress_prefix
@@ -32,7 +32,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
 class Page(HTMLParser):
-    """The tags of a page, its text, and what is inside its scripts and styles."""
+    """The tags of a page, its text, and the content of its scripts and styles."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -73,8 +73,8 @@ def small_file(**options: Any) -> bytes:
     return written_by_bowstring(bs.table({"n": [1, 2, 3], "s": ["a", None, "c"]}), "file", **options)
 
 
-def test_the_page_is_whole_and_asks_for_nothing() -> None:
-    page = Page(bs.anatomy_page(small_file(), "small.arrow"))
+def test_the_page_is_self_contained() -> None:
+    page = Page(bs.inspection.build_anatomy_page(small_file(), "small.arrow"))
     assert [tag for tag, _ in page.tags if tag in ("link", "img", "iframe", "object", "base")] == []
     assert not [attributes for _, attributes in page.tags if "src" in attributes or "style" in attributes]
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
@@ -84,7 +84,7 @@ def test_the_page_is_whole_and_asks_for_nothing() -> None:
 
 
 def test_the_policy_allows_only_the_pages_own_script_and_style() -> None:
-    page = Page(bs.anatomy_page(small_file()))
+    page = Page(bs.inspection.build_anatomy_page(small_file()))
     policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
@@ -93,7 +93,7 @@ def test_the_policy_allows_only_the_pages_own_script_and_style() -> None:
         assert rules[rule] == f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
-def test_what_is_hostile_in_the_file_is_text_on_the_page() -> None:
+def test_hostile_names_are_escaped_on_the_page() -> None:
     schema = pa.schema(
         [
             pa.field(HOSTILE, pa.int64(), metadata={HOSTILE: HOSTILE}),
@@ -102,7 +102,7 @@ def test_what_is_hostile_in_the_file_is_text_on_the_page() -> None:
         metadata={HOSTILE: HOSTILE},
     )
     table = pa.table([pa.array([1]), pa.array([{HOSTILE: "x"}])], schema=schema)
-    text = bs.anatomy_page(written_by_pyarrow(table, "file"), HOSTILE)
+    text = bs.inspection.build_anatomy_page(written_by_pyarrow(table, "file"), HOSTILE)
     assert "<img" not in text
     page = Page(text)
     assert page.text.count(HOSTILE) >= 8
@@ -111,24 +111,24 @@ def test_what_is_hostile_in_the_file_is_text_on_the_page() -> None:
     assert data_of(page)["columns"][0] == HOSTILE
 
 
-def test_facts_columns_and_schema_can_be_read_without_the_script() -> None:
-    text = Page(bs.anatomy_page(small_file(), "small.arrow")).text
+def test_facts_columns_and_schema_are_readable_without_javascript() -> None:
+    text = Page(bs.inspection.build_anatomy_page(small_file(), "small.arrow")).text
     for words in ("3 rows in 1 record batch, 2 columns", "Columns by size", "int64", "string", "64 bytes"):
         assert words in text
 
 
-def test_a_schema_of_many_fields_is_on_the_page_up_to_a_limit() -> None:
+def test_the_number_of_fields_on_the_page_is_limited() -> None:
     table = pa.table({f"field {number}": [{"deep down": 1}] for number in range(400)})
-    page = Page(bs.anatomy_page(written_by_pyarrow(table, "stream")))
+    page = Page(bs.inspection.build_anatomy_page(written_by_pyarrow(table, "stream")))
     listed = page.text.partition("… and 150 more fields")[0]
     assert len(listed) < len(page.text)
     assert listed.count("deep down") == 250
 
 
-def test_every_meaning_of_the_page_is_there_for_its_script() -> None:
-    header = data_of(Page(bs.anatomy_page(small_file())))
+def test_the_page_has_every_glossary_entry_of_its_script() -> None:
+    header = data_of(Page(bs.inspection.build_anatomy_page(small_file())))
     assert set(header["glossary"]) == set(MEANINGS)
-    assert set(header["segments"]) <= set(MEANINGS)
+    assert set(header["part_kinds"]) <= set(MEANINGS)
     assert all(
         link.startswith("https://arrow.apache.org/docs/")
         for _, _, links in header["glossary"].values()
@@ -136,15 +136,15 @@ def test_every_meaning_of_the_page_is_there_for_its_script() -> None:
     )
 
 
-def test_the_damage_is_on_the_page_with_its_byte() -> None:
+def test_errors_are_on_the_page_with_their_offset() -> None:
     raw = small_file()
-    text = bs.anatomy_page(raw[:-30])
+    text = bs.inspection.build_anatomy_page(raw[:-30])
     page = Page(text)
     assert "1 error" in page.text
     assert "A damaged Arrow file" in page.text
     assert "the file is cut off" in page.text
     assert re.search(r'data-byte="\d+"', text)
-    assert "damaged" not in Page(bs.anatomy_page(raw)).text
+    assert "damaged" not in Page(bs.inspection.build_anatomy_page(raw)).text
 
 
 def words_file() -> bytes:
@@ -188,21 +188,21 @@ VALUE_ERRORS = {
 
 
 @pytest.mark.parametrize("what", VALUE_ERRORS)
-def test_an_error_in_values_is_on_the_page_with_the_byte_of_its_buffer(what: str) -> None:
+def test_an_invalid_value_is_on_the_page_with_the_offset_of_its_buffer(what: str) -> None:
     before, after, role, message = VALUE_ERRORS[what]
     raw = words_file()
     at = raw.rindex(before)
     damaged = raw[:at] + after + raw[at + len(before) :]
     text, count = render_page(damaged)
-    assert (count, bs.anatomy(damaged).damages) == (1, ())
+    assert (count, bs.inspection.build_anatomy(damaged).faults) == (1, ())
     match = re.search(r'data-byte="(\d+)">[^<]*</button> <span>([^<]*)', text)
     assert match is not None
     assert re.match(message, html.unescape(match[2])), match[2]
     assert "A damaged Arrow file" in text
-    anatomy = bs.anatomy(damaged)
+    anatomy = bs.inspection.build_anatomy(damaged)
     part, start, stop, _, buffer = anatomy.leaf_at(int(match[1]))
     if role == "dictionary":
-        assert part.kind is Segment.DICTIONARY_BATCH
+        assert part.kind is PartKind.DICTIONARY_BATCH
     else:
         assert start <= at < stop
         plan = anatomy.plans[part.plan]
@@ -210,34 +210,35 @@ def test_an_error_in_values_is_on_the_page_with_the_byte_of_its_buffer(what: str
     assert render_page(damaged, full=False)[1] == 0
 
 
-def test_an_error_of_structure_is_on_the_page_once() -> None:
+def test_a_structural_error_is_on_the_page_once() -> None:
     raw = bytearray(words_file())
-    second = [part for part in bs.anatomy(bytes(raw)).parts if part.kind is Segment.RECORD_BATCH][1]
+    second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is PartKind.RECORD_BATCH][1]
     raw[second.start + 8 : second.start + 40] = b"\xab" * 32
-    assert render_page(bytes(raw))[1] == len(bs.anatomy(bytes(raw)).damages) == 1
+    assert render_page(bytes(raw))[1] == len(bs.inspection.build_anatomy(bytes(raw)).faults) == 1
 
 
 def test_the_page_does_not_grow_with_the_data() -> None:
     rng = np.random.default_rng(7)
     small, large = (
-        bs.anatomy_page(written_by_bowstring(bs.table({"n": rng.random(n)}), "file")) for n in (10**5, 10**6)
+        bs.inspection.build_anatomy_page(written_by_bowstring(bs.table({"n": rng.random(n)}), "file"))
+        for n in (10**5, 10**6)
     )
     assert abs(len(large) - len(small)) < 1000
     assert len(large) < 200_000
 
 
-def test_beyond_the_limit_bodies_are_drawn_as_one_piece() -> None:
+def test_bodies_beyond_the_limit_are_one_part() -> None:
     raw = written_by_pyarrow(pa.table({f"c{n}": [n] for n in range(50)}), "file")
-    page = bs.anatomy_page(raw, page_limits=PageLimits(max_leaves=20))
-    assert len(page) < len(bs.anatomy_page(raw))
+    page = bs.inspection.build_anatomy_page(raw, page_limits=PageLimits(max_leaves=20))
+    assert len(page) < len(bs.inspection.build_anatomy_page(raw))
     assert data_of(Page(page))["whole"] is False
 
 
-def test_the_package_is_enough_to_import_and_jinja2_is_asked_for_by_its_extra() -> None:
+def test_without_jinja2_the_error_names_the_extra() -> None:
     program = (
         "import sys; sys.modules['jinja2'] = None\n"
         "import bowstring\n"
-        "try: bowstring.anatomy_page(b'')\n"
+        "try: bowstring.inspection.build_anatomy_page(b'')\n"
         "except ImportError as error: print(type(error).__name__, error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
@@ -247,12 +248,12 @@ def test_the_package_is_enough_to_import_and_jinja2_is_asked_for_by_its_extra() 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_compressed_streams_have_a_page(compression: str) -> None:
     table = bs.table({"n": list(range(5000)), "s": ["x" * 50] * 5000})
-    page = Page(bs.anatomy_page(written_by_bowstring(table, "stream", compression=compression)))
-    assert compression.upper() in page.text
+    page = Page(bs.inspection.build_anatomy_page(written_by_bowstring(table, "stream", compression=compression)))
+    assert f"{compression} (1 of 1 batches)" in page.text
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_the_beginning_of_a_compressed_buffer_costs_no_more_than_it_shows(codec: str) -> None:
+def test_only_the_start_of_a_compressed_buffer_is_decompressed(codec: str) -> None:
     large = bytes(range(256)) * (1 << 18)
     packed = len(large).to_bytes(8, "little") + bytes(compressor(codec)(large))
     assert decompress_prefix(codec, packed, 64) == large[:64]
@@ -262,18 +263,18 @@ def test_the_beginning_of_a_compressed_buffer_costs_no_more_than_it_shows(codec:
     assert decompress_prefix(codec, b"short", 64) == b""
 
 
-def test_no_more_than_so_many_compressed_buffers_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_decompressed_buffers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoder, "_MAX_DECOMPRESSED", 3)
     table = bs.table({f"n{number}": np.arange(5000) for number in range(5)})
-    page = Page(bs.anatomy_page(written_by_bowstring(table, "stream", compression="lz4")))
-    assert data_of(page)["arrays"]["opened_leaf"][2] == 3
+    page = Page(bs.inspection.build_anatomy_page(written_by_bowstring(table, "stream", compression="lz4")))
+    assert data_of(page)["arrays"]["decompressed_leaf"][2] == 3
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_values_of_compressed_buffers_are_on_the_page(codec: str) -> None:
     table = bs.table({"n": np.arange(5000)})
-    page = Page(bs.anatomy_page(written_by_bowstring(table, "stream", compression=codec)))
+    page = Page(bs.inspection.build_anatomy_page(written_by_bowstring(table, "stream", compression=codec)))
     raw = zlib.decompress(base64.b64decode(page.scripts[0]))
     size = int.from_bytes(raw[:8], "little")
-    _, at, length = data_of(page)["arrays"]["opened_bytes"]
+    _, at, length = data_of(page)["arrays"]["decompressed_bytes"]
     assert raw[8 + size + at :][:length] == np.arange(8).tobytes()

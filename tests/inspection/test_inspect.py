@@ -1,4 +1,4 @@
-"""What `bowstring.inspect` says of files and streams, held against counts that were made another way."""
+"""`bowstring.inspection.inspect` on files and streams, compared with independent counts."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring
+from bowstring.arrays.array import Array
 from bowstring.errors import (
     BowstringError,
     FormatMismatchError,
@@ -31,10 +32,9 @@ from bowstring.flatbuf.tables import SPECS
 from bowstring.flatbuf.writer import build
 from bowstring.inspection import sizes as added_up
 from bowstring.inspection.report import Inspection
-from bowstring.ipc.message import END_OF_STREAM, PREFIX_BYTES, frame_message, parse_prefix
-from bowstring.ipc.metadata.header import BatchNumbers, HeaderWriter
+from bowstring.ipc.message import END_OF_STREAM, PREFIX_BYTES, frame_message
+from bowstring.ipc.metadata.header import DataHeader, HeaderWriter
 from bowstring.ipc.metadata.schema import write_schema
-from bowstring.layouts.array import Array
 
 FORMATS = ("file", "stream")
 
@@ -55,23 +55,23 @@ def written_by_bowstring(table: bowstring.Table, form: str, **options: Any) -> b
     return sink.getvalue()
 
 
-def sizes(found: Inspection) -> dict[str, int]:
-    return {column.name: column.total_bytes for column in found.columns}
+def sizes(inspection: Inspection) -> dict[str, int]:
+    return {column.name: column.total_bytes for column in inspection.columns}
 
 
-def parts(found: Inspection) -> int:
-    held = found.bytes
-    return held.buffers + held.padding + held.metadata + held.other
+def parts(inspection: Inspection) -> int:
+    size = inspection.bytes
+    return size.buffers + size.padding + size.metadata + size.other
 
 
-def memory_of(array: Array) -> int:
+def array_bytes(array: Array) -> int:
     """The bytes of an array's buffers and of all that is below it, without the format's help."""
     own = sum(0 if buffer is None else buffer.size for buffer in array.buffers)
-    return own + sum(memory_of(child) for child in array.children)
+    return own + sum(array_bytes(child) for child in array.children)
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_flat_columns_by_pyarrow_take_what_the_layout_says(form: str) -> None:
+def test_the_size_of_flat_pyarrow_columns_follows_from_the_layout(form: str) -> None:
     rows = 1000
     table = pa.table(
         {
@@ -82,24 +82,24 @@ def test_flat_columns_by_pyarrow_take_what_the_layout_says(form: str) -> None:
             "nothing": pa.nulls(rows),
         }
     )
-    found = bowstring.inspect(written_by_pyarrow(table, form))
+    inspection = bowstring.inspection.inspect(written_by_pyarrow(table, form))
     validity = rows // 8
-    assert sizes(found) == {
+    assert sizes(inspection) == {
         "int64": 8 * rows,
         "int32 with nulls": 4 * rows + validity,
         "text": 4 * (rows + 1) + 3 * rows // 2 + validity,
         "bits": rows // 8,
         "nothing": 0,
     }
-    assert [column.null_count for column in found.columns] == [0, 500, 500, 0, 1000]
-    assert found.format == form
-    assert found.rows == rows
-    assert found.bytes.buffers == sum(sizes(found).values())
+    assert [column.null_count for column in inspection.columns] == [0, 500, 500, 0, 1000]
+    assert inspection.format == form
+    assert inspection.rows == rows
+    assert inspection.bytes.buffers == sum(sizes(inspection).values())
 
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("alignment", [8, 64])
-def test_nested_columns_by_bowstring_take_what_their_arrays_take(form: str, alignment: int) -> None:
+def test_the_size_of_nested_columns_is_that_of_their_arrays(form: str, alignment: int) -> None:
     table = bowstring.table(
         {
             "lists": [[1, 2, None], [], None, [4]] * 7,
@@ -109,74 +109,76 @@ def test_nested_columns_by_bowstring_take_what_their_arrays_take(form: str, alig
             ),
         }
     )
-    found = bowstring.inspect(written_by_bowstring(table, form, alignment=alignment))
+    inspection = bowstring.inspection.inspect(written_by_bowstring(table, form, alignment=alignment))
     batch = table.to_batches()[0]
-    assert sizes(found) == {name: memory_of(batch.column(name)) for name in table.schema.names}
-    alignment_bytes = found.encoding.alignment_bytes
+    assert sizes(inspection) == {name: array_bytes(batch.column(name)) for name in table.schema.names}
+    alignment_bytes = inspection.encoding.alignment_bytes
     assert alignment_bytes is not None
     assert alignment_bytes >= alignment
 
 
-def test_the_alignment_is_what_the_worst_buffer_keeps() -> None:
+def test_the_alignment_is_that_of_the_least_aligned_buffer() -> None:
     table = bowstring.table({"bytes": bowstring.array([1, 2, 3], bowstring.int8()), "next": [1, 2, 3]})
-    assert bowstring.inspect(written_by_bowstring(table, "file", alignment=8)).encoding.alignment_bytes == 8
-    assert bowstring.inspect(written_by_bowstring(table, "file", alignment=64)).encoding.alignment_bytes == 64
+    assert bowstring.inspection.inspect(written_by_bowstring(table, "file", alignment=8)).encoding.alignment_bytes == 8
+    assert (
+        bowstring.inspection.inspect(written_by_bowstring(table, "file", alignment=64)).encoding.alignment_bytes == 64
+    )
 
 
-def test_the_alignment_counts_from_the_start_of_the_stream_not_of_the_body() -> None:
-    seen = set()
+def test_the_alignment_is_relative_to_the_start_of_the_stream() -> None:
+    alignments = set()
     for name in ("a", "a name that makes the schema longer by some bytes", "a name longer by some more, about eight"):
         raw = written_by_pyarrow(pa.table({name: pa.array([1, 2, 3, 4], pa.int64())}), "stream")
-        body_at = len(raw) - len(END_OF_STREAM) - 4 * 8  # the body is this one buffer
-        expected = min(64, body_at & -body_at)
-        assert bowstring.inspect(raw).encoding.alignment_bytes == expected
-        seen.add(expected)
-    assert seen != {64}
+        body_offset = len(raw) - len(END_OF_STREAM) - 4 * 8  # the body is this one buffer
+        expected = min(64, body_offset & -body_offset)
+        assert bowstring.inspection.inspect(raw).encoding.alignment_bytes == expected
+        alignments.add(expected)
+    assert alignments != {64}
 
 
 def test_without_a_buffer_there_is_no_alignment() -> None:
     empty = pa.table({"n": pa.nulls(3)})
-    assert bowstring.inspect(written_by_pyarrow(empty, "stream")).encoding.alignment_bytes is None
+    assert bowstring.inspection.inspect(written_by_pyarrow(empty, "stream")).encoding.alignment_bytes is None
 
 
-def test_messages_are_counted_as_pyarrow_counts_them() -> None:
+def test_message_counts_agree_with_pyarrow() -> None:
     table = pa.table({"a": range(100), "d": pa.array(["x", "y"] * 50).dictionary_encode()})
     raw = written_by_pyarrow(table, "stream", batch_rows=30)
     messages = list(pa.ipc.MessageReader.open_stream(raw))
     bodies = sum(m.body.size for m in messages if m.body is not None)
-    found = bowstring.inspect(raw)
-    assert found.bytes.buffers + found.bytes.padding == bodies
-    assert found.bytes.schema + found.bytes.headers == len(raw) - bodies - len(END_OF_STREAM)
-    assert found.batches.count == sum(m.type == "record batch" for m in messages) == 4
-    assert found.dictionary_batches == sum(m.type == "dictionary" for m in messages) == 1
-    assert (found.batches.rows_min, found.batches.rows_median, found.batches.rows_max) == (10, 30.0, 30)
-    assert found.encoding.end_marker is True
+    inspection = bowstring.inspection.inspect(raw)
+    assert inspection.bytes.buffers + inspection.bytes.padding == bodies
+    assert inspection.bytes.schema + inspection.bytes.headers == len(raw) - bodies - len(END_OF_STREAM)
+    assert inspection.batches.count == sum(m.type == "record batch" for m in messages) == 4
+    assert inspection.dictionary_batches == sum(m.type == "dictionary" for m in messages) == 1
+    assert (inspection.batches.rows_min, inspection.batches.rows_median, inspection.batches.rows_max) == (10, 30.0, 30)
+    assert inspection.encoding.end_marker is True
 
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("writer", ["pyarrow", "bowstring"])
-def test_the_parts_add_up_to_the_whole(form: str, writer: str) -> None:
+def test_the_parts_sum_to_the_size_of_the_file(form: str, writer: str) -> None:
     if writer == "pyarrow":
         raw = written_by_pyarrow(pa.table({"a": [1, 2], "s": ["x", None]}), form, batch_rows=1)
     else:
         raw = written_by_bowstring(bowstring.table({"a": [1, 2], "s": ["x", None]}), form)
-    found = bowstring.inspect(raw)
-    assert parts(found) == found.bytes.total == len(raw)
-    assert found.bytes.other == 0
+    inspection = bowstring.inspection.inspect(raw)
+    assert parts(inspection) == inspection.bytes.total == len(raw)
+    assert inspection.bytes.other == 0
 
 
-def test_bytes_after_the_end_of_a_stream_are_told() -> None:
+def test_bytes_after_the_end_of_a_stream_are_counted() -> None:
     raw = written_by_pyarrow(pa.table({"a": [1]}), "stream")
-    found = bowstring.inspect(raw + b"something else")
-    assert (found.bytes.total, found.bytes.other) == (len(raw) + 14, 14)
+    inspection = bowstring.inspection.inspect(raw + b"something else")
+    assert (inspection.bytes.total, inspection.bytes.other) == (len(raw) + 14, 14)
 
 
-def test_a_stream_without_end_marker_is_told_apart() -> None:
+def test_a_missing_end_marker_is_reported() -> None:
     raw = written_by_pyarrow(pa.table({"a": [1]}), "stream")
-    assert bowstring.inspect(raw[: -len(END_OF_STREAM)]).encoding.end_marker is False
+    assert bowstring.inspection.inspect(raw[: -len(END_OF_STREAM)]).encoding.end_marker is False
 
 
-def test_a_dictionary_counts_for_every_column_that_uses_it() -> None:
+def test_a_dictionary_is_counted_for_every_column_that_uses_it() -> None:
     values = pa.array(["first", "second", "third"])
     indices = pa.array([0, 1, 2, 1], pa.int8())
     table = pa.table(
@@ -185,15 +187,15 @@ def test_a_dictionary_counts_for_every_column_that_uses_it() -> None:
             "inside": pa.array([{"d": "x"}] * 4, pa.struct([("d", pa.dictionary(pa.int32(), pa.string()))])),
         }
     )
-    found = bowstring.inspect(written_by_pyarrow(table, "file"))
-    one, inside = found.columns
+    inspection = bowstring.inspection.inspect(written_by_pyarrow(table, "file"))
+    one, inside = inspection.columns
     assert (one.buffer_bytes, one.dictionary_bytes) == (4, 4 * 4 + len("firstsecondthird"))
     assert (inside.buffer_bytes, inside.dictionary_bytes) == (4 * 4, 4 * 2 + 1)
     assert one.field.dictionary is not None
     assert (one.field.dictionary.index_type, one.field.dictionary.ordered) == ("int8", True)
     child = inside.field.children[0]
     assert child.dictionary is not None
-    by_id = {dictionary.id: dictionary for dictionary in found.dictionaries}
+    by_id = {dictionary.id: dictionary for dictionary in inspection.dictionaries}
     assert by_id[child.dictionary.id].columns == (1,)
     assert by_id[one.field.dictionary.id].values == 3
 
@@ -204,46 +206,50 @@ def test_deltas_are_counted() -> None:
         for values in (["a"], ["a", "b"], ["a", "b", "c"])
     ]
     raw = written_by_pyarrow(pa.Table.from_batches(batches), "stream", emit_dictionary_deltas=True)
-    found = bowstring.inspect(raw)
-    assert (found.dictionary_batches, found.delta_batches, found.dictionaries[0].values) == (3, 2, 3)
+    inspection = bowstring.inspection.inspect(raw)
+    assert (inspection.dictionary_batches, inspection.delta_batches, inspection.dictionaries[0].values) == (3, 2, 3)
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 @pytest.mark.parametrize("form", FORMATS)
 def test_compressed_data_is_described_by_its_compressed_size(form: str, codec: str) -> None:
     table = pa.table({"zeros": np.zeros(100_000, np.int64)})
-    found = bowstring.inspect(written_by_pyarrow(table, form, compression=codec, batch_rows=50_000))
-    assert (found.encoding.codecs, found.encoding.compressed_batches, found.rows) == ((codec,), 2, 100_000)
-    assert 0 < found.columns[0].buffer_bytes < 50_000
+    inspection = bowstring.inspection.inspect(written_by_pyarrow(table, form, compression=codec, batch_rows=50_000))
+    assert (inspection.encoding.codecs, inspection.encoding.compressed_batches, inspection.rows) == (
+        (codec,),
+        2,
+        100_000,
+    )
+    assert 0 < inspection.columns[0].buffer_bytes < 50_000
 
 
-def test_legacy_framing_and_metadata_v4_are_told() -> None:
+def test_legacy_framing_and_metadata_v4_are_reported() -> None:
     table = pa.table({"a": [1]})
     raw = written_by_pyarrow(table, "file", use_legacy_format=True, metadata_version=pa.ipc.MetadataVersion.V4)
-    encoding = bowstring.inspect(raw).encoding
+    encoding = bowstring.inspection.inspect(raw).encoding
     assert (encoding.metadata_version, encoding.legacy_framing) == ("V4", True)
-    now = bowstring.inspect(written_by_pyarrow(table, "file")).encoding
+    now = bowstring.inspection.inspect(written_by_pyarrow(table, "file")).encoding
     assert (now.metadata_version, now.legacy_framing) == ("V5", False)
 
 
-def test_metadata_is_given_at_every_level() -> None:
+def test_metadata_of_every_level_is_reported() -> None:
     schema = pa.schema([pa.field("a", pa.int8(), metadata={"of": "field"}, nullable=False)], metadata={"of": "schema"})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema, metadata={"of": "footer"}) as writer:
         writer.write_batch(pa.record_batch([pa.array([1], pa.int8())], schema=schema), custom_metadata={"of": "batch"})
-    found = bowstring.inspect(sink.getvalue())
-    assert found.schema_metadata == ((b"of", b"schema"),)
-    assert found.footer_metadata == ((b"of", b"footer"),)
-    assert found.columns[0].field.metadata == ((b"of", b"field"),)
-    assert found.columns[0].field.nullable is False
-    assert found.batches.with_metadata == 1
+    inspection = bowstring.inspection.inspect(sink.getvalue())
+    assert inspection.schema_metadata == ((b"of", b"schema"),)
+    assert inspection.footer_metadata == ((b"of", b"footer"),)
+    assert inspection.columns[0].field.metadata == ((b"of", b"field"),)
+    assert inspection.columns[0].field.nullable is False
+    assert inspection.batches.with_metadata == 1
 
 
-def test_an_extension_is_named_whether_it_is_known_or_not() -> None:
+def test_registered_and_unregistered_extension_types_are_named() -> None:
     metadata = {"ARROW:extension:name": "somebody.else", "ARROW:extension:metadata": ""}
     schema = pa.schema([pa.field("a", pa.int8(), metadata=metadata)])
     raw = written_by_pyarrow(pa.table([pa.array([1], pa.int8())], schema=schema), "stream")
-    assert bowstring.inspect(raw).columns[0].field.extension == "somebody.else"
+    assert bowstring.inspection.inspect(raw).columns[0].field.extension == "somebody.else"
 
 
 # Where it comes from
@@ -271,59 +277,58 @@ def pipe() -> Iterator[Callable[[bytes], Any]]:
         return opened[-1]
 
     yield send
-    for held in opened:
-        held.close()
+    for descriptor in opened:
+        descriptor.close()
     for thread in threads:
         thread.join(timeout=20)
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_path_bytes_file_object_descriptor_and_pipe_give_the_same(
-    form: str, tmp_path: Path, pipe: Callable[[bytes], Any]
-) -> None:
+def test_every_kind_of_source_has_the_same_inspection(form: str, tmp_path: Path, pipe: Callable[[bytes], Any]) -> None:
     raw = written_by_pyarrow(pa.table({"a": range(50_000), "s": ["x"] * 50_000}), form, batch_rows=10_000)
     path = tmp_path / "data"
     path.write_bytes(raw)
     with path.open("rb") as opened:
         reports = [
-            bowstring.inspect(source) for source in (path, raw, opened, opened.fileno(), pipe(raw), io.BytesIO(raw))
+            bowstring.inspection.inspect(source)
+            for source in (path, raw, opened, opened.fileno(), pipe(raw), io.BytesIO(raw))
         ]
     assert all(report.bytes == reports[0].bytes for report in reports)
     assert all(report.columns == reports[0].columns for report in reports)
     assert {report.format for report in reports} == {form}
 
 
-def test_a_file_on_a_pipe_is_kept_up_to_the_limit_and_a_stream_has_none(pipe: Callable[[bytes], Any]) -> None:
+def test_a_file_on_a_pipe_is_buffered_up_to_a_limit_and_a_stream_has_none(pipe: Callable[[bytes], Any]) -> None:
     table = pa.table({"a": range(10_000)})
-    held = written_by_pyarrow(table, "file")
-    assert bowstring.inspect(pipe(held), max_piped_bytes=len(held)).rows == 10_000
+    content = written_by_pyarrow(table, "file")
+    assert bowstring.inspection.inspect(pipe(content), max_piped_bytes=len(content)).rows == 10_000
     with pytest.raises(LimitError, match="max_piped_bytes"):
-        bowstring.inspect(pipe(held), max_piped_bytes=len(held) - 1)
-    assert bowstring.inspect(pipe(written_by_pyarrow(table, "stream")), max_piped_bytes=0).rows == 10_000
+        bowstring.inspection.inspect(pipe(content), max_piped_bytes=len(content) - 1)
+    assert bowstring.inspection.inspect(pipe(written_by_pyarrow(table, "stream")), max_piped_bytes=0).rows == 10_000
 
 
-def test_the_data_is_never_read(tmp_path: Path) -> None:
+def test_message_bodies_are_not_read(tmp_path: Path) -> None:
     # A stream whose body of 64 GiB is a hole in the file: to read it would take minutes.
     rows = 64 << 30
     schema = bowstring.schema({"a": bowstring.int8()})
     head = written_by_bowstring(bowstring.table({"a": bowstring.array([], bowstring.int8())}), "stream")
-    message = parse_prefix(head[:8], "head", 1 << 20)[0] + PREFIX_BYTES
-    numbers = BatchNumbers(rows, np.array([[rows, 0]]), np.array([[0, 0], [0, rows]]), np.array([], np.int64))
+    message = int.from_bytes(head[4:8], "little") + PREFIX_BYTES
+    numbers = DataHeader(rows, np.array([[rows, 0]]), np.array([[0, 0], [0, rows]]), np.array([], np.int64))
     path = tmp_path / "hole.arrows"
     with path.open("wb") as sink:
         sink.write(head[:message] + frame_message(HeaderWriter().write(numbers, rows)))
         try:
             sink.truncate(sink.tell() + rows)
         except OSError:
-            pytest.skip("the file system has no files with holes of 64 GiB")
+            pytest.skip("the file system does not support sparse files of 64 GiB")
     begun = time.process_time()
-    found = bowstring.inspect(path)
+    inspection = bowstring.inspection.inspect(path)
     assert time.process_time() - begun < 2
-    assert (found.rows, found.columns[0].buffer_bytes) == (rows, rows)
-    assert found.columns[0].field.type == str(schema.field("a").type)
+    assert (inspection.rows, inspection.columns[0].buffer_bytes) == (rows, rows)
+    assert inspection.columns[0].field.type == str(schema.field("a").type)
 
 
-def test_ten_thousand_columns_in_a_hundred_batches_take_no_time_worth_a_word(tmp_path: Path) -> None:
+def test_a_file_of_ten_thousand_columns_in_a_hundred_batches_is_inspected_quickly(tmp_path: Path) -> None:
     columns = 10_000
     batch = pa.record_batch([pa.array([1, 2])] * columns, names=[f"c{i}" for i in range(columns)])
     path = tmp_path / "wide.arrow"
@@ -331,12 +336,12 @@ def test_ten_thousand_columns_in_a_hundred_batches_take_no_time_worth_a_word(tmp
         for _ in range(100):
             writer.write_batch(batch)
     begun = time.process_time()
-    found = bowstring.inspect(path)
+    inspection = bowstring.inspection.inspect(path)
     assert time.process_time() - begun < 2
-    assert {column.buffer_bytes for column in found.columns} == {1600}
+    assert {column.buffer_bytes for column in inspection.columns} == {1600}
 
 
-# What is no Arrow, or broken
+# Other formats and damaged data
 
 
 @pytest.mark.parametrize(
@@ -352,31 +357,33 @@ def test_ten_thousand_columns_in_a_hundred_batches_take_no_time_worth_a_word(tmp
         (b"\xff\xff\xff\xff\x00\x00\x00\x00", TruncatedError, "before a schema"),
     ],
 )
-def test_what_is_no_arrow_data_is_named(raw: bytes, error: type[BowstringError], words: str) -> None:
+def test_the_error_for_data_that_is_not_arrow_names_the_source(
+    raw: bytes, error: type[BowstringError], words: str
+) -> None:
     with pytest.raises(error, match=words):
-        bowstring.inspect(raw)
+        bowstring.inspection.inspect(raw)
 
 
-def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_names_the_path(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"gone\.arrow"):
-        bowstring.inspect(tmp_path / "gone.arrow")
+        bowstring.inspection.inspect(tmp_path / "gone.arrow")
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_cut_anywhere_it_is_described_up_to_a_message_or_refused(form: str) -> None:
+def test_a_truncated_file_is_described_up_to_a_message_or_rejected(form: str) -> None:
     table = pa.table({"a": [1, None], "d": pa.array(["x", "y"]).dictionary_encode(), "l": [[1], [2, 3]]})
     raw = written_by_pyarrow(table, form, batch_rows=1)
     described = []
     for length in range(len(raw)):
         with contextlib.suppress(BowstringError):
-            described.append(bowstring.inspect(raw[:length]))
+            described.append(bowstring.inspection.inspect(raw[:length]))
     # A stream may end after the schema, the dictionary, each batch, and within nothing else (but for a lone zero word).
     assert len(described) == (0 if form == "file" else 4)
-    assert all(parts(found) == found.bytes.total for found in described)
+    assert all(parts(inspection) == inspection.bytes.total for inspection in described)
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_flipped_bits_end_in_a_report_or_a_clean_error(form: str) -> None:
+def test_flipped_bits_result_in_a_report_or_a_bowstring_error(form: str) -> None:
     table = pa.table({"a": [1, None], "d": pa.array(["x", "y"]).dictionary_encode(), "l": [[1], [2, 3]]})
     raw = written_by_pyarrow(table, form)
     random = np.random.default_rng(5)
@@ -385,33 +392,33 @@ def test_flipped_bits_end_in_a_report_or_a_clean_error(form: str) -> None:
         for at in random.integers(0, len(raw), random.integers(1, 4)):
             broken[at] ^= 1 << random.integers(0, 8)
         try:
-            found = bowstring.inspect(bytes(broken))
+            inspection = bowstring.inspection.inspect(bytes(broken))
         except BowstringError:
             continue
-        assert found.bytes.total == len(raw)
-        assert all(column.total_bytes >= 0 for column in found.columns)
+        assert inspection.bytes.total == len(raw)
+        assert all(column.total_bytes >= 0 for column in inspection.columns)
 
 
 @pytest.mark.parametrize("null_count", [4, -1, 1 << 62])
-def test_a_null_count_that_cannot_be_is_refused(null_count: int) -> None:
+def test_an_impossible_null_count_is_rejected(null_count: int) -> None:
     raw = written_by_bowstring(bowstring.table({"a": [1, None, 3]}), "stream")
     node = struct.pack("<qq", 3, 1)
     assert raw.count(node) == 1
     with pytest.raises(InvalidDataError, match=f"column 'a': 3 slots, {null_count} of them null, in 3 rows"):
-        bowstring.inspect(raw.replace(node, struct.pack("<qq", 3, null_count)))
+        bowstring.inspection.inspect(raw.replace(node, struct.pack("<qq", 3, null_count)))
 
 
-def test_sums_that_no_number_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_that_overflow_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = written_by_bowstring(bowstring.table({"a": range(100)}), "stream")
     monkeypatch.setattr(added_up, "_MAX_TOTAL", 100)
     with pytest.raises(InvalidDataError, match="expected buffers of up to 100 bytes, found more"):
-        bowstring.inspect(raw)
+        bowstring.inspection.inspect(raw)
     monkeypatch.setattr(added_up, "_MAX_TOTAL", 99)
     with pytest.raises(InvalidDataError, match="up to 99 bytes"):
-        bowstring.inspect(raw)
+        bowstring.inspection.inspect(raw)
 
 
-def test_a_footer_that_names_one_batch_a_million_times_is_refused_at_once() -> None:
+def test_a_footer_that_lists_one_batch_a_million_times_is_rejected() -> None:
     raw = written_by_bowstring(bowstring.table({"a": [1]}), "file")
     with bowstring.open_file(raw) as reader:
         blocks = np.repeat(reader.blocks, 1_000_000)
@@ -419,11 +426,11 @@ def test_a_footer_that_names_one_batch_a_million_times_is_refused_at_once() -> N
     footer = build(SPECS, "Footer", {"version": 4, "schema": schema, "recordBatches": blocks})
     begun = time.process_time()
     with pytest.raises(InvalidDataError, match="they overlap"):
-        bowstring.inspect(raw[:-10] + footer + len(footer).to_bytes(4, "little") + b"ARROW1")
+        bowstring.inspection.inspect(raw[:-10] + footer + len(footer).to_bytes(4, "little") + b"ARROW1")
     assert time.process_time() - begun < 2
 
 
-# The corpus beside the repository
+# Golden files
 
 
 def golden(shared_folder: Path, suffix: str) -> list[Path]:
@@ -435,13 +442,13 @@ def test_every_golden_file_is_described(shared_folder: Path, suffix: str) -> Non
     paths = golden(shared_folder, suffix)
     assert len(paths) > 20
     for path in paths:
-        found = bowstring.inspect(path)
+        inspection = bowstring.inspection.inspect(path)
         rows = count_rows_with_pyarrow(path, suffix)
-        assert rows is None or found.rows == rows, path
-        assert parts(found) == found.bytes.total == path.stat().st_size, path
-        assert found.encoding.legacy_framing == (path.parent.name == "0.14.1"), path
-        assert found.encoding.endianness == ("big" if path.parent.name.endswith("bigendian") else "little"), path
-        assert bool(found.encoding.codecs) == path.parent.name.endswith("compression"), path
+        assert rows is None or inspection.rows == rows, path
+        assert parts(inspection) == inspection.bytes.total == path.stat().st_size, path
+        assert inspection.encoding.legacy_framing == (path.parent.name == "0.14.1"), path
+        assert inspection.encoding.endianness == ("big" if path.parent.name.endswith("bigendian") else "little"), path
+        assert bool(inspection.encoding.codecs) == path.parent.name.endswith("compression"), path
 
 
 def count_rows_with_pyarrow(path: Path, suffix: str) -> int | None:
@@ -453,27 +460,27 @@ def count_rows_with_pyarrow(path: Path, suffix: str) -> int | None:
         return None
 
 
-def test_big_and_little_endian_files_of_the_same_data_have_columns_of_the_same_size(shared_folder: Path) -> None:
+def test_column_sizes_do_not_depend_on_the_byte_order(shared_folder: Path) -> None:
     compared = 0
     for big in golden(shared_folder, ".arrow_file"):
         little = big.parent.with_name("1.0.0-littleendian") / big.name
         if big.parent.name == "1.0.0-bigendian" and little.exists():
-            left, right = bowstring.inspect(big), bowstring.inspect(little)
+            left, right = bowstring.inspection.inspect(big), bowstring.inspection.inspect(little)
             assert left.rows == right.rows
             assert [c.total_bytes for c in left.columns] == [c.total_bytes for c in right.columns], big.name
             compared += 1
     if not compared:
-        pytest.skip("the corpus has no pair of a big and a little endian file")
+        pytest.skip("the golden files contain no pair of a big- and a little-endian file")
 
 
-def test_fuzzed_files_are_refused_cleanly_in_little_time_and_memory(shared_folder: Path) -> None:
+def test_fuzzed_files_are_rejected_in_little_time_and_memory(shared_folder: Path) -> None:
     program = (
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
         "import bowstring\n"
         "for path in sys.argv[1:]:\n"
         "    try:\n"
-        "        bowstring.inspect(path)\n"
+        "        bowstring.inspection.inspect(path)\n"
         "    except bowstring.BowstringError as error:\n"
         "        assert str(error)\n"
     )

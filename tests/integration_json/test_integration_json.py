@@ -1,4 +1,4 @@
-"""Arrow's integration JSON: every type goes there and back, and what is malformed is named with its place."""
+"""Arrow's integration JSON: round trips of every type, and errors of malformed documents with their location."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from bowstring.testing.cases import CASES, LONG, Case
 Document = dict[str, Any]
 
 
-def read(document: Document) -> integration_json.Dataset:
+def read(document: Document) -> integration_json.DataFile:
     return integration_json.read(json.dumps(document).encode())
 
 
-def differences(schema: bs.Schema, batches: list[bs.RecordBatch], found: integration_json.Dataset) -> list[str]:
-    return list(integration_json.find_differences(schema, batches, found.schema, found.batches))
+def differences(schema: bs.Schema, batches: list[bs.RecordBatch], data_file: integration_json.DataFile) -> list[str]:
+    return list(integration_json.find_differences(schema, batches, data_file.schema, data_file.batches))
 
 
 def batch_of(*columns: bs.Array) -> bs.RecordBatch:
     return bs.record_batch({f"c{number}": column for number, column in enumerate(columns)})
 
 
-def there_and_back(*batches: bs.RecordBatch) -> Document:
+def round_trip(*batches: bs.RecordBatch) -> Document:
     """The document of these batches, which reads as they are."""
     schema = batches[0].schema
     document = integration_json.build_document(schema, batches)
@@ -42,47 +42,47 @@ def there_and_back(*batches: bs.RecordBatch) -> Document:
     return document
 
 
-def one_column(type: Document, column: Document, children: list[Document] | None = None, **field: Any) -> Document:
+def one_column(type: Document, column: Document, children: list[Document] | None = None, **extra: Any) -> Document:
     """A document of one batch of one column "x"."""
-    made = {"name": "x", "nullable": True, "type": type, "children": children or [], **field}
+    field_json = {"name": "x", "nullable": True, "type": type, "children": children or [], **extra}
     batch = {"count": column["count"], "columns": [{"name": "x", **column}]}
-    return {"schema": {"fields": [made]}, "batches": [batch]}
+    return {"schema": {"fields": [field_json]}, "batches": [batch]}
 
 
 # There and back
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_type_goes_there_and_back(case: Case) -> None:
+def test_every_type_survives_a_round_trip(case: Case) -> None:
     whole = case.array()
-    there_and_back(batch_of(whole), batch_of(whole.slice(1)), batch_of(whole.slice(0, 0)))
+    round_trip(batch_of(whole), batch_of(whole.slice(1)), batch_of(whole.slice(0, 0)))
 
 
 @given(strategies.batches())
 @settings(max_examples=40)
-def test_any_batch_goes_there_and_back(batch: bs.RecordBatch) -> None:
-    there_and_back(batch, batch)
+def test_any_batch_survives_a_round_trip(batch: bs.RecordBatch) -> None:
+    round_trip(batch, batch)
 
 
-def test_a_schema_without_batches_goes_there_and_back() -> None:
+def test_a_schema_without_batches_survives_a_round_trip() -> None:
     schema = bs.schema({f"c{number}": case.type for number, case in enumerate(CASES)})
     assert differences(schema, [], read(integration_json.build_document(schema, []))) == []
 
 
-def test_rows_without_columns_go_there_and_back() -> None:
-    there_and_back(bs.RecordBatch(bs.schema([]), 7, []))
+def test_rows_without_columns_survive_a_round_trip() -> None:
+    round_trip(bs.RecordBatch(bs.schema([]), 7, []))
 
 
 def test_names_nullability_and_metadata_survive_at_every_level() -> None:
     item = bs.field("thing", bs.int8(), nullable=False, metadata={"a": "1"})
     schema = bs.schema([bs.field("x", bs.list_(item), nullable=False, metadata={"b": "ü"})], metadata={"c": ""})
     batch = bs.RecordBatch.from_arrays([bs.array([[1]], schema.field("x").type)], schema=schema)
-    found = read(there_and_back(batch)).schema
-    assert found.equals(schema, check_metadata=True)
-    assert found.field("x").type.fields[0].metadata == {b"a": b"1"}
+    actual = read(round_trip(batch)).schema
+    assert actual.equals(schema, check_metadata=True)
+    assert actual.field("x").type.fields[0].metadata == {b"a": b"1"}
 
 
-def test_a_key_that_comes_twice_in_the_metadata_is_kept_twice() -> None:
+def test_duplicate_metadata_keys_are_kept() -> None:
     schema = bs.schema({"x": bs.null()}, metadata=[("k", "1"), ("k", "2")])
     assert read(integration_json.build_document(schema, [])).schema.pairs == ((b"k", b"1"), (b"k", b"2"))
 
@@ -109,7 +109,7 @@ class Narrow(io.RawIOBase):
         return len(part)
 
 
-def test_a_file_object_that_takes_parts_gets_all_of_them() -> None:
+def test_a_file_object_with_partial_writes_receives_all_bytes() -> None:
     batch = batch_of(bs.array(["ü", None]))
     document = integration_json.build_document(batch.schema, [batch])
     sink = Narrow(100_000)
@@ -119,34 +119,34 @@ def test_a_file_object_that_takes_parts_gets_all_of_them() -> None:
         integration_json.write(Narrow(50), document)
 
 
-def test_not_a_number_and_the_infinities_go_there_and_back() -> None:
+def test_nan_and_infinities_survive_a_round_trip() -> None:
     numbers = [float("nan"), float("inf"), float("-inf"), -0.0]
     for width in (bs.float16(), bs.float32(), bs.float64()):
-        there_and_back(batch_of(bs.array(numbers, width)))
+        round_trip(batch_of(bs.array(numbers, width)))
 
 
-# What the format says
+# The format
 
 
 @pytest.mark.parametrize(
-    ("precision", "said", "meant"),
+    ("precision", "number", "expected"),
     [("SINGLE", 3.4028235e38, np.finfo(np.float32).max), ("HALF", 65519.5, 65504.0), ("SINGLE", 1, 1.0)],
 )
-def test_digits_are_rounded_to_the_nearest_number_of_the_type(precision: str, said: float, meant: float) -> None:
-    column = {"count": 2, "VALIDITY": [1, 1], "DATA": [said, -said]}
-    found = read(one_column({"name": "floatingpoint", "precision": precision}, column)).batches[0].column("x")
-    assert found.to_pylist() == [meant, -meant]
+def test_digits_are_rounded_to_the_nearest_number_of_the_type(precision: str, number: float, expected: float) -> None:
+    column = {"count": 2, "VALIDITY": [1, 1], "DATA": [number, -number]}
+    array = read(one_column({"name": "floatingpoint", "precision": precision}, column)).batches[0].column("x")
+    assert array.to_pylist() == [expected, -expected]
 
 
-@pytest.mark.parametrize(("precision", "said"), [("SINGLE", 3.4028236e38), ("HALF", 65520), ("DOUBLE", 10**309)])
-def test_a_number_that_would_be_rounded_to_infinity_is_refused(precision: str, said: float) -> None:
-    column = {"count": 1, "VALIDITY": [1], "DATA": [said]}
+@pytest.mark.parametrize(("precision", "number"), [("SINGLE", 3.4028236e38), ("HALF", 65520), ("DOUBLE", 10**309)])
+def test_a_number_that_would_be_rounded_to_infinity_is_rejected(precision: str, number: float) -> None:
+    column = {"count": 1, "VALIDITY": [1], "DATA": [number]}
     with pytest.raises(errors.InvalidDataError, match=r"DATA\[0\]"):
         read(one_column({"name": "floatingpoint", "precision": precision}, column))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_members_that_would_be_empty_may_be_left_out(case: Case) -> None:
+def test_empty_members_may_be_absent(case: Case) -> None:
     empty = batch_of(case.array().slice(0, 0))
     document = integration_json.build_document(empty.schema, [empty])
 
@@ -164,9 +164,9 @@ def test_members_that_would_be_empty_may_be_left_out(case: Case) -> None:
 
 def test_an_int32_column_reads_as_the_format_describes_it() -> None:
     int32 = {"name": "int", "isSigned": True, "bitWidth": 32}
-    found = read(one_column(int32, {"count": 3, "VALIDITY": [1, 0, 1], "DATA": [1, 99, -3]}))
-    assert found.schema == bs.schema({"x": bs.int32()})
-    assert found.batches[0].column("x").to_pylist() == [1, None, -3]
+    data_file = read(one_column(int32, {"count": 3, "VALIDITY": [1, 0, 1], "DATA": [1, 99, -3]}))
+    assert data_file.schema == bs.schema({"x": bs.int32()})
+    assert data_file.batches[0].column("x").to_pylist() == [1, None, -3]
 
 
 def test_values_are_written_as_the_format_describes_them() -> None:
@@ -179,7 +179,7 @@ def test_values_are_written_as_the_format_describes_them() -> None:
         bs.array([None, LONG], bs.string_view()),
         bs.array([["a"], []], bs.large_list(bs.string())),
     )
-    document = there_and_back(batch_of(*columns))
+    document = round_trip(batch_of(*columns))
     written = document["batches"][0]["columns"]
     assert written[0] == {"name": "c0", "count": 2, "VALIDITY": [1, 0], "DATA": ["1", "0"]}
     assert written[1]["DATA"] == ["ABCD", "69676E6F726564"]
@@ -195,7 +195,7 @@ def test_values_are_written_as_the_format_describes_them() -> None:
     assert written[6]["children"][0]["name"] == "item"
 
 
-def test_what_lies_under_a_null_is_not_looked_at() -> None:
+def test_values_of_null_slots_are_ignored() -> None:
     # As Arrow C++ writes them: an empty object, a zero with a NUL behind it.
     interval = one_column({"name": "interval", "unit": "DAY_TIME"}, {"count": 1, "VALIDITY": [0], "DATA": [{}]})
     number = {"name": "decimal", "precision": 3, "scale": 0}
@@ -203,15 +203,15 @@ def test_what_lies_under_a_null_is_not_looked_at() -> None:
         assert read(document).batches[0].column("x").to_pylist() == [None]
 
 
-def test_the_bytes_of_a_null_string_may_be_left_out() -> None:
+def test_the_bytes_of_a_null_string_may_be_absent() -> None:
     column = {"count": 3, "VALIDITY": [1, 0, 1], "OFFSET": [0, 1, 5, 6], "DATA": ["a", "", "b"]}
     assert read(one_column({"name": "utf8"}, column)).batches[0].column("x").to_pylist() == ["a", None, "b"]
 
 
-def test_what_lies_under_a_null_is_written_as_zero_or_nothing() -> None:
+def test_null_slots_are_written_as_zero_or_empty() -> None:
     def under_nulls(array: bs.Array) -> Document:
         hidden = bs.Array.from_buffers(array.type, len(array), [np.zeros(1, np.uint8), *array.buffers[1:]])
-        column: Document = there_and_back(batch_of(hidden))["batches"][0]["columns"][0]
+        column: Document = round_trip(batch_of(hidden))["batches"][0]["columns"][0]
         return column
 
     assert under_nulls(bs.array([7, 8], bs.int16()))["DATA"] == [0, 0]
@@ -232,12 +232,12 @@ def test_what_lies_under_a_null_is_written_as_zero_or_nothing() -> None:
         ("decimal256", {}, bs.decimal256(5, 2)),
     ],
 )
-def test_a_decimal_is_told_by_its_name_or_its_width(name: str, extra: Document, expected: bs.DataType) -> None:
-    said = {"name": name, "precision": 5, "scale": 2, **extra}
-    assert read(one_column(said, {"count": 0, "VALIDITY": [], "DATA": []})).schema.field("x").type == expected
+def test_a_decimal_type_is_read_from_its_name_or_its_width(name: str, extra: Document, expected: bs.DataType) -> None:
+    type_json = {"name": name, "precision": 5, "scale": 2, **extra}
+    assert read(one_column(type_json, {"count": 0, "VALIDITY": [], "DATA": []})).schema.field("x").type == expected
 
 
-def test_a_decimal_beyond_its_precision_is_read_and_only_a_full_validation_complains() -> None:
+def test_a_decimal_beyond_its_precision_is_rejected_only_by_full_validation() -> None:
     number = {"name": "decimal", "precision": 3, "scale": 0}
     batch = read(one_column(number, {"count": 1, "VALIDITY": [1], "DATA": ["12345"]})).batches[0]
     assert batch.column("x").to_pylist() == [Decimal(12345)]
@@ -245,30 +245,30 @@ def test_a_decimal_beyond_its_precision_is_read_and_only_a_full_validation_compl
         batch.validate(full=True)
 
 
-def test_an_extension_type_that_is_registered_comes_back() -> None:
-    @bs.register_extension_type
-    class Celsius(bs.ExtensionType):
+def test_a_registered_extension_type_survives_a_round_trip() -> None:
+    @bs.datatypes.register_extension_type
+    class Celsius(bs.datatypes.ExtensionType):
         EXTENSION_NAME = "tests.celsius"
 
     try:
-        there_and_back(batch_of(bs.array([1.5, None], Celsius(bs.float64()))))
+        round_trip(batch_of(bs.array([1.5, None], Celsius(bs.float64()))))
     finally:
-        bs.unregister_extension_type("tests.celsius")
+        bs.datatypes.unregister_extension_type("tests.celsius")
 
 
-def test_an_extension_type_that_is_not_registered_stays_metadata() -> None:
+def test_an_unregistered_extension_type_remains_metadata() -> None:
     pairs = [{"key": "ARROW:extension:name", "value": "?"}, {"key": "ARROW:extension:metadata", "value": "!"}]
-    found = read(one_column({"name": "null"}, {"count": 1}, metadata=pairs)).schema
-    assert found.field("x").metadata == {b"ARROW:extension:name": b"?", b"ARROW:extension:metadata": b"!"}
+    schema = read(one_column({"name": "null"}, {"count": 1}, metadata=pairs)).schema
+    assert schema.field("x").metadata == {b"ARROW:extension:name": b"?", b"ARROW:extension:metadata": b"!"}
 
 
-def test_names_inside_a_map_do_not_count() -> None:
-    def made(entries: str, key: str, item: str) -> bs.RecordBatch:
+def test_names_inside_a_map_are_not_compared() -> None:
+    def map_batch(entries: str, key: str, item: str) -> bs.RecordBatch:
         pair = bs.struct([bs.field(key, bs.int8(), nullable=False), bs.field(item, bs.string())])
         type_ = bs.map_(bs.int8(), bs.string()).__class__(bs.field(entries, pair, nullable=False))
         return batch_of(bs.array([[(1, "a")], None], type_), bs.array([[[(1, "a")]]] * 2, bs.list_(type_)))
 
-    left, right = made("entries", "key", "value"), made("pairs", "k", "v")
+    left, right = map_batch("entries", "key", "value"), map_batch("pairs", "k", "v")
     assert left.schema != right.schema
     assert list(integration_json.find_differences(left.schema, [left], right.schema, [right])) == []
     assert read(integration_json.build_document(right.schema, [right])).schema == right.schema
@@ -279,50 +279,50 @@ def test_names_inside_a_map_do_not_count() -> None:
 WORDS = bs.dictionary(bs.int8(), bs.string())
 
 
-def coded(indices: list[int | None], words: list[str]) -> bs.Array:
-    held = bs.array(indices, bs.int8())
-    return bs.Array.from_buffers(WORDS, len(held), held.buffers, (), bs.array(words, bs.string()))
+def encoded(indices: list[int | None], words: list[str]) -> bs.Array:
+    index_array = bs.array(indices, bs.int8())
+    return bs.Array.from_buffers(WORDS, len(index_array), index_array.buffers, (), bs.array(words, bs.string()))
 
 
-def test_a_dictionary_that_grows_is_written_once_in_its_longest_form() -> None:
-    document = there_and_back(batch_of(coded([0, None], ["a"])), batch_of(coded([1, 0], ["a", "b"])))
+def test_a_growing_dictionary_is_written_once_with_all_values() -> None:
+    document = round_trip(batch_of(encoded([0, None], ["a"])), batch_of(encoded([1, 0], ["a", "b"])))
     assert [d["data"]["columns"][0]["DATA"] for d in document["dictionaries"]] == [["a", "b"]]
 
 
-def test_dictionaries_that_contradict_each_other_are_put_end_to_end() -> None:
-    document = there_and_back(batch_of(coded([0], ["a"])), batch_of(coded([0, None], ["b"])), batch_of(coded([], [])))
+def test_conflicting_dictionaries_are_concatenated() -> None:
+    document = round_trip(batch_of(encoded([0], ["a"])), batch_of(encoded([0, None], ["b"])), batch_of(encoded([], [])))
     assert [d["data"]["columns"][0]["DATA"] for d in document["dictionaries"]] == [["a", "b"]]
 
 
 def test_columns_that_share_a_dictionary_share_its_id() -> None:
-    left = coded([0, 1], ["a", "b"])
+    left = encoded([0, 1], ["a", "b"])
     right = bs.Array(left.layout, 2, bs.array([1, 1], bs.int8()).buffers, (), left.dictionary)
-    document = there_and_back(batch_of(left, right, coded([0, 0], ["c"])))
+    document = round_trip(batch_of(left, right, encoded([0, 0], ["c"])))
     assert [field["dictionary"]["id"] for field in document["schema"]["fields"]] == [0, 0, 1]
 
 
-def test_a_dictionary_inside_a_dictionary_comes_before_it() -> None:
+def test_a_nested_dictionary_precedes_its_parent() -> None:
     type_ = bs.dictionary(bs.int8(), bs.list_(bs.field("w", WORDS)))
     column = bs.array([["a"], ["b", None], None, ["a"]], type_)
-    document = there_and_back(batch_of(column), batch_of(column.slice(1, 2)), batch_of(bs.array([["c"]], type_)))
+    document = round_trip(batch_of(column), batch_of(column.slice(1, 2)), batch_of(bs.array([["c"]], type_)))
     field = document["schema"]["fields"][0]
     assert (field["children"][0]["dictionary"]["id"], field["dictionary"]["id"]) == (0, 1)
 
 
-def test_a_dictionary_may_come_in_several_batches_and_in_any_order() -> None:
+def test_a_dictionary_may_have_several_batches_in_any_order() -> None:
     document = integration_json.build_document(
-        bs.schema({"c0": WORDS}), [batch_of(coded([0, 1], ["a", "b"])), batch_of(coded([1], ["a", "b"]))]
+        bs.schema({"c0": WORDS}), [batch_of(encoded([0, 1], ["a", "b"])), batch_of(encoded([1], ["a", "b"]))]
     )
-    held = document["dictionaries"][0]
-    first, second = copy.deepcopy(held["data"]), copy.deepcopy(held["data"])
+    dictionary = document["dictionaries"][0]
+    first, second = copy.deepcopy(dictionary["data"]), copy.deepcopy(dictionary["data"])
     for part, word in ((first, "a"), (second, "b")):
         part["count"] = 1
         part["columns"][0].update(count=1, VALIDITY=[1], OFFSET=[0, 1], DATA=[word])
-    held["data"] = [first, second]
+    dictionary["data"] = [first, second]
     assert [b.column(0).to_pylist() for b in read(document).batches] == [["a", "b"], ["b"]]
 
 
-# What is wrong is named
+# Malformed documents
 
 
 def nested_document() -> Document:
@@ -343,7 +343,7 @@ def nested_document() -> Document:
     return integration_json.build_document(batch_of(*columns).schema, [batch_of(*columns)])
 
 
-def put(document: Document, path: str, value: Any) -> Document:
+def replace_value(document: Document, path: str, value: Any) -> Document:
     """The document with the member at a path of keys and indices changed, or taken out where the value is ...."""
     changed = copy.deepcopy(document)
     *way, last = (int(step) if step.isdigit() else step for step in path.split("/"))
@@ -406,13 +406,13 @@ WRONG: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("path", "value", "message"), WRONG, ids=[f"{p}-{str(v)[:20]}" for p, v, _ in WRONG])
-def test_what_is_wrong_is_named_with_its_place(path: str, value: Any, message: str) -> None:
+def test_an_invalid_value_is_reported_with_its_path(path: str, value: Any, message: str) -> None:
     with pytest.raises(errors.InvalidDataError, match=message):
-        read(put(nested_document(), path, value))
+        read(replace_value(nested_document(), path, value))
 
 
-def test_one_dictionary_is_of_one_type_and_comes_once() -> None:
-    document = there_and_back(batch_of(coded([0], ["a"]), coded([0], ["b"])))
+def test_a_dictionary_has_one_type_and_appears_once() -> None:
+    document = round_trip(batch_of(encoded([0], ["a"]), encoded([0], ["b"])))
     document["schema"]["fields"][1]["dictionary"]["id"] = 0
     document["schema"]["fields"][1]["type"] = {"name": "binary"}
     with pytest.raises(errors.InvalidDataError, match="dictionary 0 has conflicting types string and binary"):
@@ -426,12 +426,12 @@ def test_one_dictionary_is_of_one_type_and_comes_once() -> None:
 @pytest.mark.parametrize(
     "raw", [b"", b"ARROW1\0\0", b'{"schema": ', b"[]", b"\xff\xfe{", b"1" * 5000, b"\x1f\x8b\x08junk"]
 )
-def test_other_bytes_are_refused(raw: bytes) -> None:
+def test_bytes_that_are_not_json_are_rejected(raw: bytes) -> None:
     with pytest.raises(errors.InvalidDataError):
         integration_json.read(raw)
 
 
-def test_text_that_utf8_cannot_encode_is_refused() -> None:
+def test_text_that_utf8_cannot_encode_is_rejected() -> None:
     column = {"count": 1, "VALIDITY": [1], "OFFSET": [0, 3], "DATA": ["\ud800"]}
     with pytest.raises(errors.InvalidDataError, match=r"DATA\[0\]"):
         read(one_column({"name": "utf8"}, column))
@@ -446,15 +446,15 @@ def test_the_messages_name_the_file(tmp_path: Path) -> None:
         integration_json.read(tmp_path / "gone.json")
 
 
-def test_what_is_no_file_is_told_in_our_words(tmp_path: Path) -> None:
+def test_an_object_that_is_not_a_file_is_a_bowstring_error(tmp_path: Path) -> None:
     with pytest.raises(errors.UsageError, match="is a directory"):
         integration_json.read(tmp_path)
     (tmp_path / "loop.json").symlink_to("loop.json")
-    with pytest.raises(errors.ResourceError, match=r"loop\.json: can't be read: "):
+    with pytest.raises(errors.ResourceError, match=r"loop\.json: cannot be opened: "):
         integration_json.read(tmp_path / "loop.json")
 
 
-def test_metadata_that_is_no_text_has_no_place_in_json() -> None:
+def test_metadata_that_is_not_text_can_not_be_written() -> None:
     schema = bs.schema([bs.field("x", bs.struct([bs.field("y", bs.null(), metadata={b"k": b"\xff"})]))])
     with pytest.raises(errors.UnsupportedTypeError, match=r"column x\.y: custom metadata"):
         integration_json.build_document(schema, [])
@@ -463,7 +463,7 @@ def test_metadata_that_is_no_text_has_no_place_in_json() -> None:
 # Limits
 
 
-def test_a_document_beyond_the_limit_is_refused_unless_the_option_raises_it() -> None:
+def test_a_document_beyond_the_limit_is_rejected_unless_the_option_raises_it() -> None:
     batch = batch_of(bs.array([1, 2]))
     raw = json.dumps(integration_json.build_document(batch.schema, [batch])).encode()
     limits = integration_json.DocumentLimits(max_bytes=len(raw) - 1)
@@ -474,13 +474,13 @@ def test_a_document_beyond_the_limit_is_refused_unless_the_option_raises_it() ->
     assert integration_json.read(gzip.compress(raw), limits).batches[0].num_rows == 2
 
 
-def test_a_bomb_of_gzip_is_not_unpacked() -> None:
+def test_a_gzip_bomb_is_not_decompressed() -> None:
     bomb = gzip.compress(bytes(1 << 24))
     with pytest.raises(errors.LimitError, match="exceeds the limit of 1048576 bytes"):
         integration_json.read(bomb, integration_json.DocumentLimits(max_bytes=1 << 20))
 
 
-def test_types_nested_beyond_the_limit_are_refused_unless_the_option_raises_it() -> None:
+def test_types_nested_beyond_the_limit_are_rejected_unless_the_option_raises_it() -> None:
     type_: bs.DataType = bs.int8()
     for _ in range(70):
         type_ = bs.list_(type_)
@@ -491,7 +491,7 @@ def test_types_nested_beyond_the_limit_are_refused_unless_the_option_raises_it()
     assert integration_json.read(raw, integration_json.DocumentLimits(max_nesting=100)).schema.field("x").type == type_
 
 
-def test_json_of_ten_thousand_levels_is_refused() -> None:
+def test_json_of_ten_thousand_levels_is_rejected() -> None:
     for raw in (b"[" * 10_000 + b"]" * 10_000, b'{"schema":' * 10_000 + b"1" + b"}" * 10_000):
         with pytest.raises(errors.InvalidDataError):
             integration_json.read(raw)
@@ -508,7 +508,7 @@ JUNK = st.one_of(
 
 @given(st.data())
 @settings(max_examples=400)
-def test_a_damaged_document_is_a_clean_error_or_data(data: st.DataObject) -> None:
+def test_a_damaged_document_is_a_bowstring_error_or_valid(data: st.DataObject) -> None:
     document = copy.deepcopy(DAMAGED)
     for _ in range(data.draw(st.integers(1, 3))):
         holder: Any = document
@@ -523,11 +523,11 @@ def test_a_damaged_document_is_a_clean_error_or_data(data: st.DataObject) -> Non
             holder[key] = copy.deepcopy(data.draw(JUNK))
             break
     try:
-        found = read(document)
-        for batch in found.batches:
+        data_file = read(document)
+        for batch in data_file.batches:
             batch.validate(full=True)
             batch.to_pydict()
-        integration_json.build_document(found.schema, found.batches)
+        integration_json.build_document(data_file.schema, data_file.batches)
     except errors.BowstringError:
         pass
 
@@ -535,7 +535,7 @@ def test_a_damaged_document_is_a_clean_error_or_data(data: st.DataObject) -> Non
 DAMAGED = nested_document()
 
 
-def test_differences_name_what_differs() -> None:
+def test_differences_name_the_location_and_both_values() -> None:
     left = batch_of(bs.array([1, 2, 3]), bs.array(["a", "b", "c"]))
     right = batch_of(bs.array([1, 2, 4]), bs.array(["a", "b", "c"]))
     assert list(integration_json.find_differences(left.schema, [left], right.schema, [right])) == [
@@ -554,7 +554,7 @@ def test_differences_name_what_differs() -> None:
 
 
 @pytest.mark.parametrize(("count", "is_read"), [(0, True), (2, False)])
-def test_nulls_of_a_huge_width_are_not_spelled_out(count: int, is_read: bool) -> None:
+def test_nulls_of_a_huge_width_are_not_expanded(count: int, is_read: bool) -> None:
     kind = {"name": "fixedsizebinary", "byteWidth": (1 << 31) - 1}
     field = {"name": "x", "type": kind, "nullable": True, "children": []}
     column = {"name": "x", "count": count, "VALIDITY": [0] * count, "DATA": [""] * count}
@@ -565,3 +565,10 @@ def test_nulls_of_a_huge_width_are_not_spelled_out(count: int, is_read: bool) ->
     else:
         with pytest.raises(errors.LimitError, match="4294967294 bytes"):
             integration_json.read(text)
+
+
+def test_a_document_is_written_to_and_read_from_a_url() -> None:
+    batch = bs.record_batch({"n": bs.array([1, None], bs.int32())})
+    integration_json.write("memory://document.json", integration_json.build_document(batch.schema, [batch]))
+    (batch_read,) = integration_json.read("memory://document.json").batches
+    assert batch_read.to_pydict() == {"n": [1, None]}

@@ -1,4 +1,4 @@
-"""C structures made by hand: of producers that count their releases, and break the rules if a test wants them to."""
+"""A producer of C structures that counts releases, and creates invalid structures for tests."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.interop import c_abi
+from bowstring.memory import c_abi
 
 
 class Producer:
-    """Makes structures and capsules over them; counts how often each of its structures is released."""
+    """Creates structures and capsules of them, and counts the releases of arrays."""
 
     def __init__(self) -> None:
         self.released = 0
-        self.held: list[Any] = []
+        self.references: list[Any] = []
         self._release_schema = c_abi.ReleaseFunction(self._released(c_abi.SchemaStruct, c_abi.SCHEMA_RELEASE))
         self._release_array = c_abi.ReleaseFunction(self._released(c_abi.ArrayStruct, c_abi.RELEASE))
 
-    def _released(self, words: Any, release: int) -> Any:
-        def called(address: int) -> None:
+    def _released(self, struct: Any, release: int) -> Any:
+        def release_callback(address: int) -> None:
             if release == c_abi.RELEASE:
                 self.released += 1
-            words.from_address(address)[release] = 0
+            struct.from_address(address)[release] = 0
 
-        return called
+        return release_callback
 
     def _row(self, values: Sequence[int]) -> int:
         row = (ctypes.c_int64 * max(len(values), 1))(*values)
-        self.held.append(row)
+        self.references.append(row)
         return ctypes.addressof(row)
 
     def text(self, text: bytes) -> int:
         buffer = ctypes.create_string_buffer(text)
-        self.held.append(buffer)
+        self.references.append(buffer)
         return ctypes.addressof(buffer)
 
     def values(self, values: Any, dtype: Any = np.int64) -> int:
         array = np.array(values, dtype)
-        self.held.append(array)
+        self.references.append(array)
         address: int = array.__array_interface__["data"][0]
         return address
 
-    def schema(self, text: bytes | None, inner: Sequence[int] = (), name: bytes | None = b"", **words: int) -> int:
-        """An ArrowSchema; its address. `words` overrules any member."""
+    def schema(self, text: bytes | None, inner: Sequence[int] = (), name: bytes | None = b"", **fields: int) -> int:
+        """Create an ArrowSchema and return its address. `fields` override its members."""
         members = {
             "format": 0 if text is None else self.text(text),
             "name": 0 if name is None else self.text(name),
@@ -56,11 +56,11 @@ class Producer:
             "dictionary": 0,
             "release": c_abi.function_address(self._release_schema),
             "private_data": 0,
-        } | words
+        } | fields
         return self._row(list(members.values()))
 
-    def array(self, slots: int, addresses: Sequence[int], inner: Sequence[int] = (), **words: int) -> int:
-        """An ArrowArray; its address. `words` overrules any member."""
+    def array(self, slots: int, addresses: Sequence[int], inner: Sequence[int] = (), **fields: int) -> int:
+        """Create an ArrowArray and return its address. `fields` override its members."""
         members = {
             "length": slots,
             "null_count": 0,
@@ -72,13 +72,13 @@ class Producer:
             "dictionary": 0,
             "release": c_abi.function_address(self._release_array),
             "private_data": 0,
-        } | words
+        } | fields
         return self._row(list(members.values()))
 
     def pair(self, schema: int, array: int) -> tuple[object, object]:
-        """Capsules over a schema and an array, without destructors: what is not taken is not released."""
+        """Return capsules of a schema and an array, without destructors: unconsumed structures are not released."""
         return self.capsule(schema, c_abi.SCHEMA_CAPSULE), self.capsule(array, c_abi.ARRAY_CAPSULE)
 
     def capsule(self, address: int, name: bytes) -> object:
-        made: object = c_abi._capsule_new(address, name, None)
-        return made
+        capsule_object: object = c_abi._capsule_new(address, name, None)
+        return capsule_object

@@ -1,4 +1,4 @@
-"""One array of ours for each layout and each kind of value, with nulls."""
+"""One Bowstring array for each layout and kind of value, with nulls."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ CUTS: dict[str, Callable[[bs.Array], list[bs.Array]]] = {
     "empty": lambda array: [array.slice(0, 0)],
     "in two batches": lambda array: [array.slice(0, 2), array.slice(2)],
 }
-"""How an array is cut into the batches of a table."""
+"""Functions that split an array into the batches of a table."""
 
 
 def table_of(name: str, cut: str) -> bs.Table:
-    """A table of one column `a`, of a layout, cut into batches."""
+    """A table with one column `a` of a layout, split into batches."""
     array = LAYOUTS[name]
     schema = bs.schema([("a", array.type)])
     return bs.Table.from_batches(

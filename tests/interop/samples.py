@@ -1,4 +1,4 @@
-"""pyarrow arrays of every type that the C data interface names: with nulls, without, empty, sliced, nested."""
+"""pyarrow arrays of every type of the C data interface: with nulls, without, empty, sliced, nested."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LONG = "a string that does not fit into the sixteen bytes of a view"
 
 
 def plain() -> dict[str, pa.Array]:
-    """One array a type, with nulls and values."""
+    """One array per type, with nulls and values."""
     moments = [0, None, 1_700_000_000, -5, 86_400]
     days = [dt.date(1970, 1, 1), None, dt.date(2024, 2, 29)]
     texts = ["", None, "é", LONG, "z" * 12]
     blobs = [None if t is None else t.encode() for t in texts]
-    made: dict[str, pa.Array] = {
+    samples: dict[str, pa.Array] = {
         "null": pa.nulls(3),
         "bool": pa.array([True, None, False] * 5),
         "date32": pa.array(days, pa.date32()),
@@ -36,17 +36,17 @@ def plain() -> dict[str, pa.Array]:
         "short_string_view": pa.array(["short", None, ""], pa.string_view()),
     }
     for kind in (pa.int8, pa.int16, pa.int32, pa.int64, pa.uint8, pa.uint16, pa.uint32, pa.uint64):
-        made[kind.__name__] = pa.array([1, None, 100, 0], kind())
+        samples[kind.__name__] = pa.array([1, None, 100, 0], kind())
     for kind in (pa.float32, pa.float64):
-        made[kind.__name__] = pa.array([1.5, None, float("inf"), 0.0], kind())
+        samples[kind.__name__] = pa.array([1.5, None, float("inf"), 0.0], kind())
     for bits, kind in ((32, pa.decimal32), (64, pa.decimal64), (128, pa.decimal128), (256, pa.decimal256)):
-        made[f"decimal{bits}"] = pa.array([Decimal("1.25"), None, Decimal("-7.00")], kind(9, 2))
+        samples[f"decimal{bits}"] = pa.array([Decimal("1.25"), None, Decimal("-7.00")], kind(9, 2))
     for unit in ("s", "ms", "us", "ns"):
-        made[f"timestamp_{unit}"] = pa.array(moments, pa.timestamp(unit))
-        made[f"timestamp_{unit}_tz"] = pa.array(moments, pa.timestamp(unit, "Europe/Paris"))
-        made[f"duration_{unit}"] = pa.array(moments, pa.duration(unit))
-        made[f"time_{unit}"] = pa.array([0, None, 3], pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit))
-    return made
+        samples[f"timestamp_{unit}"] = pa.array(moments, pa.timestamp(unit))
+        samples[f"timestamp_{unit}_tz"] = pa.array(moments, pa.timestamp(unit, "Europe/Paris"))
+        samples[f"duration_{unit}"] = pa.array(moments, pa.duration(unit))
+        samples[f"time_{unit}"] = pa.array([0, None, 3], pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit))
+    return samples
 
 
 def nested() -> dict[str, pa.Array]:
@@ -89,15 +89,15 @@ def nested() -> dict[str, pa.Array]:
 
 
 def arrays() -> dict[str, pa.Array]:
-    """Everything above; also without nulls, empty, and cut out of the middle."""
+    """All arrays, also without nulls, empty, and sliced from the middle."""
     whole = plain() | nested()
-    made = dict(whole)
-    made |= {f"{name}, sliced": array.slice(1, max(len(array) - 2, 1)) for name, array in whole.items()}
-    made |= {f"{name}, empty": array.slice(0, 0) for name, array in whole.items()}
-    made |= {f"{name}, empty at the end": array.slice(len(array)) for name, array in whole.items()}
-    made |= {f"{name}, made empty": pa.array([], array.type) for name, array in plain().items()}
-    made |= {f"{name}, no nulls": array.slice(2) for name, array in plain().items()}
-    return made
+    samples = dict(whole)
+    samples |= {f"{name}, sliced": array.slice(1, max(len(array) - 2, 1)) for name, array in whole.items()}
+    samples |= {f"{name}, empty": array.slice(0, 0) for name, array in whole.items()}
+    samples |= {f"{name}, empty at the end": array.slice(len(array)) for name, array in whole.items()}
+    samples |= {f"{name}, made empty": pa.array([], array.type) for name, array in plain().items()}
+    samples |= {f"{name}, no nulls": array.slice(2) for name, array in plain().items()}
+    return samples
 
 
 ARRAYS = arrays()

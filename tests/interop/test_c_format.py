@@ -1,4 +1,4 @@
-"""Format strings and schemas: what the specification writes is what we write and read."""
+"""Format strings and schemas, exported and imported as in the specification."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from bowstring.datatypes import extension, types as t
-from bowstring.datatypes.field import Field, field
-from bowstring.interop import c_abi, c_data, c_schema
-from bowstring.interop.c_format import SIMPLE_FORMATS, format_string, parse_format_string
+from bowstring.arrays.array import import_array
+from bowstring.datatypes import c_schema, extension, types as t
+from bowstring.datatypes.c_format import SIMPLE_TYPES_BY_FORMAT, parse_format_string
+from bowstring.datatypes.conversion import field
+from bowstring.datatypes.field import Field
+from bowstring.memory import c_abi
 
 EXAMPLES: list[tuple[bytes, t.DataType]] = [
     (b"d:19,10", t.decimal128(19, 10)),
@@ -40,21 +42,21 @@ EXAMPLES: list[tuple[bytes, t.DataType]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "type"), [*EXAMPLES, *((text, plain) for plain, text in SIMPLE_FORMATS.items())])
+@pytest.mark.parametrize(("text", "type"), [*EXAMPLES, *SIMPLE_TYPES_BY_FORMAT.items()])
 def test_types_are_written_as_the_specification_says_and_read_back(text: bytes, type: t.DataType) -> None:
-    assert format_string(type) == text
+    assert type.c_format() == text
     assert parse_format_string(text, type.fields, 0) == type
 
 
 def test_pyarrow_reads_every_plain_format_as_the_same_type() -> None:
-    for plain in SIMPLE_FORMATS:
-        if str(plain) not in ("month_interval", "day_time_interval"):  # pyarrow has no such types
-            peer = pa.field(Carrier(c_data.export_type(plain))).type
-            assert c_data.import_type(peer) == plain
+    for plain in SIMPLE_TYPES_BY_FORMAT.values():
+        if str(plain) not in ("month_interval", "day_time_interval"):  # not supported by pyarrow
+            peer = pa.field(Carrier(plain.__arrow_c_schema__())).type
+            assert c_schema.import_type(peer) == plain
 
 
 class Carrier:
-    """Carries a schema capsule."""
+    """Has a schema capsule."""
 
     def __init__(self, capsule: object) -> None:
         self.capsule = capsule
@@ -63,13 +65,13 @@ class Carrier:
         return self.capsule
 
 
-def words_of(capsule: object) -> list[int]:
+def schema_fields(capsule: object) -> list[int]:
     return c_abi.SchemaStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.SCHEMA_CAPSULE))[:]
 
 
-def test_flags_say_nullable_ordered_and_sorted() -> None:
-    def flags(made: Field) -> int:
-        return words_of(c_data.export_field(made))[c_abi.FLAGS]
+def test_flags_are_nullable_ordered_and_sorted() -> None:
+    def flags(field: Field) -> int:
+        return schema_fields(field.__arrow_c_schema__())[c_abi.FLAGS]
 
     assert flags(field("a", t.int8())) == 2
     assert flags(field("a", t.int8(), nullable=False)) == 0
@@ -78,34 +80,34 @@ def test_flags_say_nullable_ordered_and_sorted() -> None:
 
 
 def test_metadata_is_encoded_as_in_the_specifications_example() -> None:
-    capsule = c_data.export_field(field("a", t.int8(), metadata=[("key1", "value1")]))
-    text = ctypes.string_at(words_of(capsule)[c_abi.METADATA], 22 + 4)
+    capsule = field("a", t.int8(), metadata=[("key1", "value1")]).__arrow_c_schema__()
+    text = ctypes.string_at(schema_fields(capsule)[c_abi.METADATA], 22 + 4)
     assert text[:18] == b"\x01\0\0\0\x04\0\0\0key1\x06\0\0\0va"
-    assert c_data.import_field(capsule).metadata == {b"key1": b"value1"}
+    assert c_schema.import_field(capsule).metadata == {b"key1": b"value1"}
 
 
 def test_absent_metadata_is_a_null_pointer() -> None:
-    assert words_of(c_data.export_type(t.int8()))[c_abi.METADATA] == 0
+    assert schema_fields(t.int8().__arrow_c_schema__())[c_abi.METADATA] == 0
 
 
-def test_a_key_may_come_more_than_once() -> None:
+def test_duplicate_metadata_keys_are_kept() -> None:
     pairs = ((b"k", b"1"), (b"k", b"2"), (b"", b""))
-    assert c_data.import_field(c_data.export_field(Field("a", t.int8(), True, pairs))).pairs == pairs
+    assert c_schema.import_field(Field("a", t.int8(), True, pairs).__arrow_c_schema__()).pairs == pairs
 
 
 @pytest.mark.parametrize(
     "type", [example for _, example in EXAMPLES] + [t.dictionary(t.uint16(), t.list_(t.string()), True)]
 )
-def test_nested_types_come_back_whole(type: t.DataType) -> None:
+def test_nested_types_survive_a_round_trip(type: t.DataType) -> None:
     deep = field("outer", t.list_(field("inner", type, metadata=[("k", "v")])), nullable=False)
-    again = c_data.import_field(c_data.export_field(deep))
+    again = c_schema.import_field(deep.__arrow_c_schema__())
     assert again.equals(deep, check_metadata=True)
 
 
 @extension.register_extension_type
 @dataclass(frozen=True, slots=True, repr=False)
 class Celsius(extension.ExtensionType):
-    """Degrees, for these tests."""
+    """An extension type of temperatures."""
 
     EXTENSION_NAME: ClassVar[str] = "tests.interop.celsius"
 
@@ -117,30 +119,30 @@ def test_an_extension_type_travels_in_the_metadata_of_its_storage() -> None:
     peer = pa.array(degrees)
     assert peer.type == pa.float64()
     assert pa.field(degrees).metadata[b"ARROW:extension:name"] == b"tests.interop.celsius"
-    again = c_data.import_array(degrees)
+    again = import_array(degrees)
     assert again.type == degrees.type
     assert again.to_pylist() == [20.5, None]
     within = bs.array([[20.5], None], t.list_(Celsius(t.float64())))
-    assert c_data.import_array(within).type == within.type
+    assert import_array(within).type == within.type
 
 
-def test_an_extension_type_nobody_registered_keeps_its_metadata() -> None:
+def test_an_unregistered_extension_type_keeps_its_metadata() -> None:
     peer = pa.field("id", pa.uuid())
-    ours = c_data.import_field(peer)
-    if ours.type == t.binary(16):
-        assert ours.metadata[b"ARROW:extension:name"] == b"arrow.uuid"
-    assert pa.field(Carrier(c_data.export_field(ours))).equals(peer)
+    imported = c_schema.import_field(peer)
+    if imported.type == t.binary(16):
+        assert imported.metadata[b"ARROW:extension:name"] == b"arrow.uuid"
+    assert pa.field(Carrier(imported.__arrow_c_schema__())).equals(peer)
 
 
 @pytest.fixture(autouse=True)
-def everything_is_released() -> Iterator[None]:
+def assert_no_leaks() -> Iterator[None]:
     before = len(c_abi.private_data)
     yield
     assert len(c_abi.private_data) == before
 
 
-def test_the_deepest_schema_that_is_read_is_read() -> None:
+def test_a_schema_at_the_depth_limit_is_imported() -> None:
     deep: t.DataType = t.int8()
     for _ in range(c_schema.MAX_NESTING - 1):
         deep = t.list_(deep)
-    assert c_data.import_type(c_data.export_type(deep)) == deep
+    assert c_schema.import_type(deep.__arrow_c_schema__()) == deep

@@ -1,4 +1,4 @@
-"""The dataframe interchange protocol, for tools that still ask for it."""
+"""The dataframe interchange protocol, for libraries that still require it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KNOWN = ["bool", "int8", "int64", "uint16", "float32", "float64", "string", "lar
 
 
 class NoCapsules:
-    """Anything that has the interchange protocol alone."""
+    """Has only the interchange protocol."""
 
     def __init__(self, table: Any) -> None:
         self.table = table
@@ -34,11 +34,11 @@ class NoCapsules:
 
 @pytest.mark.parametrize("cut", [slice(None), slice(1, None), slice(0, 0)], ids=str)
 @pytest.mark.parametrize("name", KNOWN)
-def test_pyarrow_takes_a_column_by_the_protocol(name: str, cut: slice) -> None:
+def test_pyarrow_imports_a_column_through_the_protocol(name: str, cut: slice) -> None:
     table = bs.table({"a": LAYOUTS[name][cut]})
-    theirs = pyarrow.interchange.from_dataframe(NoCapsules(table))
+    pa_table = pyarrow.interchange.from_dataframe(NoCapsules(table))
     expected = table["a"].to_pylist()
-    shown = [v if v is None or name != "bool" else bool(v) for v in theirs["a"].to_pylist()]
+    shown = [v if v is None or name != "bool" else bool(v) for v in pa_table["a"].to_pylist()]
     assert shown == expected
 
 
@@ -77,13 +77,13 @@ def test_columns_describe_themselves() -> None:
         _ = numbers.describe_categorical
 
 
-def test_memory_is_shared_where_the_protocol_has_the_layout() -> None:
+def test_memory_is_shared_if_the_protocol_supports_the_layout() -> None:
     values = np.arange(3)
-    found = bs.table({"a": values}).__dataframe__(allow_copy=False).get_column(0).get_buffers()
-    assert found["data"][0].ptr == values.__array_interface__["data"][0]
-    assert found["data"][0].bufsize == 24
-    assert found["data"][0].__dlpack_device__() == (1, None)
-    assert found["validity"] is None
+    buffers = bs.table({"a": values}).__dataframe__(allow_copy=False).get_column(0).get_buffers()
+    assert buffers["data"][0].ptr == values.__array_interface__["data"][0]
+    assert buffers["data"][0].bufsize == 24
+    assert buffers["data"][0].__dlpack_device__() == (1, None)
+    assert buffers["validity"] is None
     for name in ("bool", "string_view", "run_end_encoded"):
         frame = bs.table({"a": LAYOUTS[name]}).__dataframe__(allow_copy=False)
         with pytest.raises(WouldCopyError):
@@ -91,7 +91,7 @@ def test_memory_is_shared_where_the_protocol_has_the_layout() -> None:
 
 
 @pytest.mark.parametrize("name", ["list", "decimal128", "binary", "time_us", "duration_s", "struct", "null", "map"])
-def test_a_type_that_the_protocol_does_not_know_is_refused_when_it_is_asked_for(name: str) -> None:
+def test_a_type_that_the_protocol_does_not_support_is_an_error_on_access(name: str) -> None:
     frame = bs.table({"a": LAYOUTS[name], "n": range(len(LAYOUTS[name]))}).__dataframe__()
     assert frame.get_column(1).size() == len(LAYOUTS[name])
     with pytest.raises(DataTypeError, match="interchange protocol does not support"):
@@ -103,17 +103,17 @@ def test_nan_is_a_value() -> None:
         bs.table({"a": [1]}).__dataframe__(nan_as_null=True)
 
 
-def test_pandas_takes_tables_by_capsules_and_by_the_protocol() -> None:
+def test_pandas_imports_tables_through_capsules_and_the_protocol() -> None:
     table = bs.table({"n": [1, None], "s": ["a", None], "t": bs.array([0, 1], bs.timestamp("us"))})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pandas 3 says at each use that it gives the protocol up
+        warnings.simplefilter("ignore")  # pandas 3 warns that the protocol is deprecated
         by_capsules = pd.api.interchange.from_dataframe(table)
         by_protocol = pd.api.interchange.from_dataframe(NoCapsules(table))
     pd.testing.assert_frame_equal(by_capsules, table.to_pandas())
     pd.testing.assert_frame_equal(by_protocol, table.to_pandas(), check_dtype=False)
 
 
-def test_frames_that_pandas_made_by_the_protocol_are_edited_without_changing_the_table() -> None:
+def test_editing_a_pandas_frame_from_the_protocol_does_not_change_the_table() -> None:
     table = bs.attach(bs.share(bs.table({"n": [1, 2, 3], "f": [0.5, 1.5, 2.5]})))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pd.errors.Pandas4Warning)
@@ -123,21 +123,21 @@ def test_frames_that_pandas_made_by_the_protocol_are_edited_without_changing_the
     assert table["n"].to_pylist() == [1, 2, 3]
 
 
-def test_narwhals_takes_tables_by_capsules() -> None:
+def test_narwhals_imports_tables_through_capsules() -> None:
     table = bs.table({"n": [1, 2, None], "s": ["a", "b", None]})
     for backend in ("polars", "pyarrow"):
-        found = narwhals.from_arrow(table, backend=backend)
-        assert found.filter(narwhals.col("n") > 1).to_dict(as_series=False) == {"n": [2], "s": ["b"]}
+        frame = narwhals.from_arrow(table, backend=backend)
+        assert frame.filter(narwhals.col("n") > 1).to_dict(as_series=False) == {"n": [2], "s": ["b"]}
 
 
-def test_narwhals_chooses_columns_by_the_protocol_as_plotly_does() -> None:
+def test_narwhals_selects_columns_through_the_protocol_like_plotly() -> None:
     table = bs.table({"n": [1, 2], "l": [[1], [2]], "s": ["a", None]})
     frame: Any = narwhals.stable.v1.from_native(table, eager_or_interchange_only=True)
     assert frame.select("n", "s").to_arrow().to_pydict() == {"n": [1, 2], "s": ["a", None]}
     assert frame.columns == ["n", "l", "s"]
 
 
-def test_the_frame_is_itself_a_table_to_whom_capsules_are_enough() -> None:
+def test_the_protocol_frame_exports_capsules() -> None:
     table = bs.table({"l": [[1], None]})
     assert isinstance(table.__dataframe__(), InterchangeFrame)
     assert pa.table(table.__dataframe__()).to_pydict() == {"l": [[1], None]}

@@ -1,4 +1,4 @@
-"""Arrays as plain memory: DLPack, the buffer protocol, and NumPy's own protocol."""
+"""DLPack, the buffer protocol, and NumPy's array protocol."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import pytest
 import bowstring as bs
 from bowstring.errors import DataTypeError, NotShareableError, UnsupportedError, WouldCopyError
 from tests.addresses import address, data_address
-from tests.interop.test_lifetime import watched
+from tests.interop.test_lifetime import tracked_array
 
 NUMBERS = [bs.int8(), bs.int16(), bs.int32(), bs.int64(), bs.uint8(), bs.uint16(), bs.uint32(), bs.uint64()]
 FORMATS = [*NUMBERS, bs.float16(), bs.float32(), bs.float64()]
 
 
-# DLPack, out
+# DLPack export
 
 
 @pytest.mark.parametrize("type_", FORMATS, ids=str)
-def test_numbers_go_out_by_dlpack_as_a_copy_unless_copy_is_false(type_: bs.DataType) -> None:
+def test_numbers_are_copied_to_dlpack_unless_copy_is_false(type_: bs.DataType) -> None:
     array = bs.array(range(10), type_).slice(3, 5)
     copied, shared = np.from_dlpack(array), np.from_dlpack(array, copy=False)
     assert copied.tolist() == shared.tolist() == [3, 4, 5, 6, 7]
@@ -56,7 +56,7 @@ SOURCES: list[Callable[[bs.Table, Path], bs.Table]] = [in_memory, attached, mapp
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("options", [{}, {"max_version": (1, 0)}, {"max_version": (1, 0), "copy": None}], ids=str)
-def test_writing_to_what_dlpack_gave_changes_nothing_here(
+def test_writing_to_a_dlpack_copy_does_not_change_the_array(
     source: Callable[[bs.Table, Path], bs.Table], options: dict[str, Any], tmp_path: Path
 ) -> None:
     values = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -69,7 +69,7 @@ def test_writing_to_what_dlpack_gave_changes_nothing_here(
 
 
 def writable_memory(capsule: object) -> memoryview:
-    """The memory of the first two elements of a DLPack capsule, as a consumer writes to it that ignores all flags."""
+    """The memory of the first two elements of a DLPack capsule, writable like for a consumer that ignores the flags."""
     name = "dltensor_versioned" if "_versioned" in repr(capsule) else "dltensor"
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -81,8 +81,8 @@ def writable_memory(capsule: object) -> memoryview:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_torch_can_write_to_what_it_takes(source: Callable[[bs.Table, Path], bs.Table], tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch ignores that memory is read-only")
+def test_torch_can_write_to_its_copy(source: Callable[[bs.Table, Path], bs.Table], tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="requires PyTorch, which ignores that memory is read-only")
     array = source(bs.table({"n": [1, 2, 3]}), tmp_path)["n"].chunk(0)
     for tensor in (torch.from_dlpack(array), torch.utils.dlpack.from_dlpack(array.__dlpack__())):
         tensor.add_(1)
@@ -90,11 +90,11 @@ def test_torch_can_write_to_what_it_takes(source: Callable[[bs.Table, Path], bs.
     assert array.to_pylist() == [1, 2, 3]
 
 
-def test_booleans_are_copied_and_say_so() -> None:
+def test_booleans_are_copied_and_flagged_as_copied() -> None:
     array = bs.array([True, False, True])
-    taken = np.from_dlpack(array)
-    assert taken.tolist() == [True, False, True]
-    assert taken.dtype == np.bool_
+    consumer = np.from_dlpack(array)
+    assert consumer.tolist() == [True, False, True]
+    assert consumer.dtype == np.bool_
     with pytest.raises(NotShareableError, match="can't be shared"):
         np.from_dlpack(array, copy=False)
 
@@ -102,11 +102,11 @@ def test_booleans_are_copied_and_say_so() -> None:
 def test_fixed_size_lists_and_tensors_of_numbers_have_more_dimensions() -> None:
     lists = bs.array(np.arange(6, dtype=np.float32).reshape(3, 2))
     assert np.from_dlpack(lists).tolist() == [[0, 1], [2, 3], [4, 5]]
-    tensors = bs.array(np.arange(12).reshape(3, 2, 2), bs.fixed_shape_tensor(bs.int64(), [2, 2]))
+    tensors = bs.array(np.arange(12).reshape(3, 2, 2), bs.datatypes.fixed_shape_tensor(bs.int64(), [2, 2]))
     assert np.from_dlpack(tensors).shape == (3, 2, 2)
 
 
-def test_an_empty_array_goes_out_by_dlpack() -> None:
+def test_an_empty_array_is_exported() -> None:
     assert np.from_dlpack(bs.array([], bs.int16())).shape == (0,)
 
 
@@ -125,13 +125,13 @@ def test_an_empty_array_goes_out_by_dlpack() -> None:
     ],
     ids=lambda it: str(getattr(it, "type", it)),
 )
-def test_what_dlpack_does_not_know_is_refused(array: bs.Array, message: str) -> None:
+def test_types_that_dlpack_does_not_support_are_rejected(array: bs.Array, message: str) -> None:
     with pytest.raises(BufferError, match=message) as caught:
         np.from_dlpack(array)
     assert isinstance(caught.value, NotShareableError)
 
 
-def test_a_consumer_without_max_version_may_only_have_a_copy() -> None:
+def test_a_consumer_without_max_version_receives_a_copy() -> None:
     array = bs.array([1, 2])
     with pytest.raises(NotShareableError, match="read-only"):
         array.__dlpack__(copy=False)
@@ -141,7 +141,7 @@ def test_a_consumer_without_max_version_may_only_have_a_copy() -> None:
     assert '"dltensor_versioned"' in repr(array.__dlpack__(max_version=(9, 9), copy=False, dl_device=(1, 0)))
 
 
-def test_our_own_arrays_come_in_by_dlpack() -> None:
+def test_bowstring_arrays_are_imported() -> None:
     array = bs.array([1, 2])
     assert data_address(bs.from_dlpack(array, copy=False)) == data_address(array)
     for copy in (None, True):
@@ -149,32 +149,32 @@ def test_our_own_arrays_come_in_by_dlpack() -> None:
 
 
 @pytest.mark.parametrize("options", [{"stream": 1}, {"dl_device": (2, 0)}, {"dl_device": (1, 1)}, {"later": 1}])
-def test_options_that_the_cpu_does_not_have_are_refused(options: dict[str, Any]) -> None:
-    for source in (bs.array([1]), bs.Tensor.from_numpy(np.eye(2))):
+def test_options_of_other_devices_are_rejected(options: dict[str, Any]) -> None:
+    for source in (bs.array([1]), bs.tensors.Tensor.from_numpy(np.eye(2))):
         with pytest.raises(NotShareableError, match="DLPack"):
             source.__dlpack__(max_version=(1, 0), **options)
 
 
-def test_the_memory_stays_until_the_consumer_of_dlpack_lets_go() -> None:
-    ours, alive = watched()
-    taken = np.from_dlpack(ours, copy=False)[10:12]
-    untaken = ours.__dlpack__(max_version=(1, 0), copy=False)
-    del ours
+def test_memory_stays_until_the_dlpack_consumer_releases_it() -> None:
+    array, alive = tracked_array()
+    consumer = np.from_dlpack(array, copy=False)[10:12]
+    unconsumed = array.__dlpack__(max_version=(1, 0), copy=False)
+    del array
     gc.collect()
-    assert taken.tolist() == [10, 11]
-    del taken
+    assert consumer.tolist() == [10, 11]
+    del consumer
     gc.collect()
     assert alive() is not None
-    del untaken
+    del unconsumed
     gc.collect()
     assert alive() is None
 
 
-# DLPack, in
+# DLPack import
 
 
 class ByDlpack:
-    """Anything that has nothing but DLPack."""
+    """Has only DLPack."""
 
     def __init__(self, values: Any, device: tuple[int, int] = (1, 0)) -> None:
         self.values = values
@@ -188,7 +188,7 @@ class ByDlpack:
 
 
 @pytest.mark.parametrize("type_", FORMATS, ids=str)
-def test_numbers_come_in_by_dlpack_where_they_lie(type_: bs.DataType) -> None:
+def test_numbers_are_imported_without_a_copy(type_: bs.DataType) -> None:
     values = np.arange(5).astype(bs.array([], type_).to_numpy().dtype)
     for array in (bs.from_dlpack(ByDlpack(values)), bs.array(ByDlpack(values)), bs.from_dlpack(values)):
         assert array.type == type_
@@ -198,9 +198,9 @@ def test_numbers_come_in_by_dlpack_where_they_lie(type_: bs.DataType) -> None:
     assert data_address(bs.from_dlpack(values, copy=False)) == address(values)
 
 
-def test_pyarrows_arrays_come_in_by_dlpack() -> None:
-    theirs = pa.array([1, 2, 3])
-    assert data_address(bs.from_dlpack(theirs)) == theirs.buffers()[1].address
+def test_pyarrow_arrays_are_imported() -> None:
+    pa_array = pa.array([1, 2, 3])
+    assert data_address(bs.from_dlpack(pa_array)) == pa_array.buffers()[1].address
 
 
 def test_more_dimensions_become_fixed_size_lists_and_strides_are_copied() -> None:
@@ -221,14 +221,14 @@ class Legacy(ByDlpack):
 
 
 @pytest.mark.parametrize(("copy", "is_shared"), [(None, True), (False, True), (True, False)])
-def test_producers_older_than_dlpack_1_are_taken(copy: bool | None, is_shared: bool) -> None:
+def test_producers_older_than_dlpack_1_are_supported(copy: bool | None, is_shared: bool) -> None:
     values = np.arange(3)
     assert (data_address(bs.from_dlpack(Legacy(values), copy)) == address(values)) == is_shared
 
 
 @pytest.mark.parametrize(("device", "name"), [((2, 1), "CUDA:1"), ((8, 0), "METAL:0"), ((99, 0), "unknown type 99")])
-def test_memory_of_another_device_is_refused_by_name(device: tuple[int, int], name: str) -> None:
-    for take in (bs.from_dlpack, bs.array, bs.Tensor.from_numpy):
+def test_memory_of_another_device_is_rejected_by_name(device: tuple[int, int], name: str) -> None:
+    for take in (bs.from_dlpack, bs.array, bs.tensors.Tensor.from_numpy):
         with pytest.raises(UnsupportedError, match=name):
             take(ByDlpack(np.arange(3), device))
 
@@ -244,7 +244,7 @@ class Failing:
 
 
 class NotACapsule(ByDlpack):
-    """A producer that gives anything."""
+    """A producer that returns an object that is not a capsule."""
 
     def __dlpack__(self, **options: Any) -> Any:
         return 7
@@ -253,7 +253,7 @@ class NotACapsule(ByDlpack):
 @pytest.mark.parametrize(
     "source", [Failing(RuntimeError("requires grad")), NotACapsule(None), np.array([1j]).astype(object), 7]
 )
-def test_what_dlpack_does_not_carry_is_an_error(source: Any) -> None:
+def test_unsupported_tensors_are_an_error(source: Any) -> None:
     with pytest.raises(NotShareableError):
         bs.from_dlpack(source)
 
@@ -295,13 +295,13 @@ def test_a_view_shows_the_slots(array: bs.Array) -> None:
     ],
     ids=lambda array: str(array.type),
 )
-def test_a_view_that_would_show_something_else_is_refused(array: bs.Array) -> None:
+def test_a_view_with_different_values_is_rejected(array: bs.Array) -> None:
     with pytest.raises(BufferError):
         array.__buffer__(0)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="PEP 688 came with Python 3.12")
-def test_arrays_and_buffers_are_buffers_to_python() -> None:
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="PEP 688 requires Python 3.12")
+def test_arrays_and_buffers_support_the_buffer_protocol() -> None:
     array = bs.array([1, 2, 3], bs.int32())
     assert memoryview(array).tolist() == [1, 2, 3]  # type: ignore[arg-type,unused-ignore]
     assert memoryview(array.buffers[1]).nbytes == 12  # type: ignore[arg-type,unused-ignore]
@@ -329,7 +329,7 @@ def test_bytes_of_a_buffer_are_a_copy() -> None:
     ],
     ids=str,
 )
-def test_nulls_become_what_the_dtype_has_for_them(array: bs.Array, dtype: Any, expected: list[Any]) -> None:
+def test_nulls_become_the_null_value_of_the_dtype(array: bs.Array, dtype: Any, expected: list[Any]) -> None:
     for source in (array, bs.ChunkedArray([array.slice(0, 1), array.slice(1)], array.type)):
         np.testing.assert_array_equal(np.asarray(source, dtype), np.array(expected, dtype))
 
@@ -355,12 +355,12 @@ def test_a_null_never_becomes_a_value(array: bs.Array, dtype: Any) -> None:
             np.asarray(source, dtype)
 
 
-def test_without_nulls_any_dtype_of_numpys_will_do() -> None:
+def test_without_nulls_any_numpy_dtype_is_accepted() -> None:
     assert np.asarray(bs.array(["1", "22"]), "U4").tolist() == ["1", "22"]
     assert np.asarray(bs.array([1.5, 2.5]), np.int8).tolist() == [1, 2]
 
 
-def test_no_copy_means_no_copy() -> None:
+def test_copy_false_never_copies() -> None:
     array = bs.array([1, 2, 3])
     column = bs.ChunkedArray([array], array.type)
     for source in (array, column):

@@ -1,4 +1,4 @@
-"""Releasing holds under threads, failures, shutdown and many rounds: once each, and nothing is left."""
+"""Structures are released exactly once with threads, failures, interpreter shutdown and many round trips."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
+from bowstring.arrays.array import import_array
+from bowstring.arrays.record_batch import import_stream
 from bowstring.errors import BowstringError, InvalidDataError
-from bowstring.interop import c_abi, c_data
+from bowstring.interop import c_data
 from bowstring.interop.c_array import move_array
 from bowstring.interop.c_stream import ArrayStream
+from bowstring.memory import c_abi
 from tests.interop.c_producer import Producer
-from tests.interop.test_c_device import OnDevice
-from tests.interop.test_lifetime import everything_is_released, watched
+from tests.interop.test_c_device import DeviceProtocolOnly
+from tests.interop.test_lifetime import assert_no_leaks, tracked_array
 
-__all__ = ["everything_is_released"]
+__all__ = ["assert_no_leaks"]
 
 BATCH = bs.record_batch({"n": list(range(50)), "s": ["x"] * 50, "l": [[1, None]] * 50, "d": pd.Categorical(["a"] * 50)})
 TABLE = bs.Table.from_batches([BATCH] * 4)
@@ -40,12 +43,12 @@ def batches_then(error: Exception) -> Iterator[bs.RecordBatch]:
 
 
 def half_read(stream: Any) -> None:
-    _, batches = c_data.import_stream(stream)
+    _, batches = import_stream(stream)
     next(batches)
 
 
 def failing_halfway() -> None:
-    _, batches = c_data.import_stream(c_data.export_stream(BATCH.schema, batches_then(OSError("gone"))))
+    _, batches = import_stream(c_data.export_stream(BATCH.schema, batches_then(OSError("gone"))))
     with pytest.raises(InvalidDataError, match="gone"):
         list(batches)
 
@@ -59,55 +62,55 @@ def failing_in_pyarrow() -> None:
 ROUNDS: dict[str, Callable[[], Any]] = {
     "array": lambda: pa.array(BATCH["n"]),
     "array and back": lambda: bs.array(pa.array(BATCH["l"])),
-    "array untaken": BATCH["l"].__arrow_c_array__,
+    "array unconsumed": BATCH["l"].__arrow_c_array__,
     "array requested otherwise": lambda: BATCH["s"].__arrow_c_array__(bs.string_view().__arrow_c_schema__()),
     "batch": lambda: pa.record_batch(BATCH),
-    "device batch": lambda: pa.record_batch(OnDevice(BATCH)),
-    "device batch untaken": BATCH.__arrow_c_device_array__,
+    "device batch": lambda: pa.record_batch(DeviceProtocolOnly(BATCH)),
+    "device batch unconsumed": BATCH.__arrow_c_device_array__,
     "stream": lambda: pa.table(TABLE),
-    "stream untaken": TABLE.__arrow_c_stream__,
+    "stream unconsumed": TABLE.__arrow_c_stream__,
     "stream half read": lambda: half_read(TABLE),
     "stream half read by pyarrow": lambda: pa.RecordBatchReader.from_stream(TABLE).read_next_batch(),
-    "stream half read into memory of theirs": lambda: half_read(pa.table(TABLE)),
-    "device stream half read": lambda: half_read(OnDevice(TABLE)),
-    "device stream untaken": TABLE.__arrow_c_device_stream__,
+    "stream of pyarrow half read": lambda: half_read(pa.table(TABLE)),
+    "device stream half read": lambda: half_read(DeviceProtocolOnly(TABLE)),
+    "device stream unconsumed": TABLE.__arrow_c_device_stream__,
     "stream that fails": failing_halfway,
     "stream that fails in pyarrow": failing_in_pyarrow,
     "polars": lambda: bs.table(pl.DataFrame(TABLE.select(["n", "s", "l"]))),
     "nanoarrow": lambda: nanoarrow.c_array(BATCH["n"]),
     "dlpack": lambda: np.from_dlpack(BATCH["n"], copy=False),
-    "dlpack untaken": lambda: BATCH["n"].__dlpack__(max_version=(1, 0), copy=False),
+    "dlpack unconsumed": lambda: BATCH["n"].__dlpack__(max_version=(1, 0), copy=False),
     "pandas": lambda: bs.table(TABLE.to_pandas()),
 }
 
 
 @pytest.mark.parametrize("name", ROUNDS)
-def test_many_rounds_leave_nothing_behind(name: str) -> None:
-    turn = ROUNDS[name]
-    turn()
+def test_many_round_trips_leak_nothing(name: str) -> None:
+    round_trip = ROUNDS[name]
+    round_trip()
     gc.collect()
     before = len(c_abi.private_data), len(c_abi._capsule_blocks)
     for _ in range(50):
-        turn()
+        round_trip()
     gc.collect()
     assert (len(c_abi.private_data), len(c_abi._capsule_blocks)) == before
 
 
-def test_threads_may_export_import_drop_and_fail_at_once() -> None:
+def test_threads_may_export_import_release_and_fail_concurrently() -> None:
     shared: list[Any] = []
     errors: list[BaseException] = []
-    turns = [turn for name, turn in ROUNDS.items() if "polars" not in name and "pandas" not in name]
+    round_trips = [round_trip for name, round_trip in ROUNDS.items() if "polars" not in name and "pandas" not in name]
 
     def work(seed: int) -> None:
         chance = random.Random(seed)
         try:
             for _ in range(120):
-                shared.append(chance.choice(turns)())  # another thread may be the one that lets go of it
+                shared.append(chance.choice(round_trips)())  # another thread may release it
                 if len(shared) > 20:
                     shared.pop(chance.randrange(10))
                 if chance.random() < 0.05:
                     gc.collect(0)
-        except BaseException as error:  # noqa: BLE001 - the test tells it
+        except BaseException as error:  # noqa: BLE001 - the test reports it
             errors.append(error)
 
     interval = sys.getswitchinterval()
@@ -141,25 +144,27 @@ def test_one_stream_may_be_read_from_several_threads() -> None:
     assert sum(counts) == 200
 
 
-def test_garbage_collection_in_the_middle_of_anything_releases_once() -> None:
+def test_garbage_collection_during_any_operation_releases_once() -> None:
     thresholds = gc.get_threshold()
     gc.set_threshold(1)
     try:
-        ours, alive = watched()
-        batch = bs.RecordBatch.from_arrays([ours], ["a"])
-        held: list[Any] = [pa.record_batch(batch), pa.table(bs.table(batch)), bs.table(OnDevice(bs.table(batch)))]
-        held.append(held)
+        array, alive = tracked_array()
+        batch = bs.RecordBatch.from_arrays([array], ["a"])
+        references: list[Any] = [
+            pa.record_batch(batch),
+            pa.table(bs.table(batch)),
+            bs.table(DeviceProtocolOnly(bs.table(batch))),
+        ]
+        references.append(references)
         producer = Producer()
-        imported = c_data.import_array(
-            producer.pair(producer.schema(b"l"), producer.array(3, [0, producer.values([1])]))
-        )
+        imported = import_array(producer.pair(producer.schema(b"l"), producer.array(3, [0, producer.values([1])])))
         cycle: list[Any] = [imported, producer]
         cycle.append(cycle)
-        del ours, batch, imported
+        del array, batch, imported
         gc.collect()
         assert alive() is not None
         assert producer.released == 0
-        del held, cycle
+        del references, cycle
     finally:
         gc.set_threshold(*thresholds)
     gc.collect()
@@ -167,11 +172,11 @@ def test_garbage_collection_in_the_middle_of_anything_releases_once() -> None:
     assert producer.released == 1
 
 
-def test_a_child_that_was_moved_out_of_a_device_array_outlives_it() -> None:
-    ours, alive = watched()
-    other, other_alive = watched()
-    _, capsule = bs.RecordBatch.from_arrays([ours, other], ["a", "b"]).__arrow_c_device_array__()
-    del ours, other
+def test_a_child_moved_out_of_a_device_array_outlives_it() -> None:
+    array, alive = tracked_array()
+    other, other_alive = tracked_array()
+    _, capsule = bs.RecordBatch.from_arrays([array, other], ["a", "b"]).__arrow_c_device_array__()
+    del array, other
     parent = c_abi.DeviceArrayStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.DEVICE_ARRAY_CAPSULE))
     first_child = c_abi.read_pointers(parent[c_abi.CHILDREN], 2, "children")[0]
     layout = bs.array([0]).layout
@@ -185,25 +190,25 @@ def test_a_child_that_was_moved_out_of_a_device_array_outlives_it() -> None:
 
 
 @pytest.mark.parametrize("at", range(5))
-def test_an_exception_in_the_middle_of_a_consumer_releases_everything(at: int) -> None:
-    ours, alive = watched()
-    batch = bs.RecordBatch.from_arrays([ours], ["a"])
-    del ours
+def test_an_exception_in_a_consumer_releases_everything(at: int) -> None:
+    tracked, alive = tracked_array()
+    batch = bs.RecordBatch.from_arrays([tracked], ["a"])
+    del tracked
 
     def consume(batch: bs.RecordBatch) -> None:
         schema, array = batch.__arrow_c_device_array__()
         stream = batch.__arrow_c_stream__()
         steps: list[Callable[[], Any]] = [
-            lambda: c_data.import_array((schema, array)),
-            lambda: next(c_data.import_stream(stream)[1]),
+            lambda: import_array((schema, array)),
+            lambda: next(import_stream(stream)[1]),
             lambda: pa.table(batch),
             lambda: batch["a"].__dlpack__(max_version=(1, 0), copy=False),
         ]
-        held = []
+        references = []
         for number in itertools.count():
             if number == at:
                 raise KeyError(number)
-            held.append(steps[number]())
+            references.append(steps[number]())
 
     with pytest.raises(KeyError):
         consume(batch)
@@ -214,7 +219,7 @@ def test_an_exception_in_the_middle_of_a_consumer_releases_everything(at: int) -
 
 GROWTH = """
 import gc, resource, bowstring as bs, numpy as np, pyarrow as pa
-from bowstring.interop import c_data
+from bowstring.arrays.record_batch import import_stream
 table = bs.table({"n": list(range(1000)), "s": ["some text"] * 1000, "l": [[1, None]] * 1000})
 theirs = pa.table(table)
 def rss():
@@ -224,7 +229,7 @@ def rounds(count):
     for _ in range(count):
         pa.table(table)
         bs.table(theirs)
-        next(c_data.import_stream(table.__arrow_c_device_stream__())[1])
+        next(import_stream(table.__arrow_c_device_stream__())[1])
         table["s"].chunks[0].__arrow_c_array__(bs.large_string().__arrow_c_schema__())
         np.from_dlpack(bs.from_dlpack(np.arange(1000)))
         table.__arrow_c_stream__()
@@ -236,7 +241,7 @@ print("grown" if grown > 2 << 20 else "steady")
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/self/statm")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="requires /proc/self/statm")
 def test_thousands_of_rounds_do_not_grow_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", GROWTH], check=False, capture_output=True, text=True, timeout=200)
     assert (done.stdout, done.stderr) == ("steady\n", "")
@@ -247,7 +252,7 @@ import faulthandler, sys, threading, json
 faulthandler.enable()
 import numpy as np, pandas as pd, polars as pl, pyarrow as pa, nanoarrow as na
 import bowstring as bs
-from bowstring.interop import c_data
+from bowstring.arrays.record_batch import import_stream
 table = bs.table({"a": [1, 2, 3], "s": ["x", "y", None]})
 batch = table.to_batches()[0]
 kept = [table.__arrow_c_device_stream__(), batch.__arrow_c_device_array__(), batch.__arrow_c_array__(),
@@ -255,8 +260,8 @@ kept = [table.__arrow_c_device_stream__(), batch.__arrow_c_device_array__(), bat
         batch["a"].__dlpack__(max_version=(1, 0), copy=False), np.from_dlpack(batch["a"], copy=False),
         pa.table(table), pl.DataFrame(table),
         na.c_array(batch["a"]), table.to_pandas(), pa.RecordBatchReader.from_stream(table),
-        c_data.import_stream(pa.table(table))[1], bs.table(pa.table(table)), bs.table(table.to_pandas())]
-half = c_data.import_stream(table.__arrow_c_device_stream__())[1]
+        import_stream(pa.table(table))[1], bs.table(pa.table(table)), bs.table(table.to_pandas())]
+half = import_stream(table.__arrow_c_device_stream__())[1]
 next(half)
 kept += [half, kept]
 json.kept_until_the_very_end = kept
@@ -270,7 +275,7 @@ print("ready")
 @pytest.mark.parametrize(
     "ending", ["", "sys.exit(3)", "raise SystemExit(3)", "import os; sys.stdout.flush(); os._exit(3)"]
 )
-def test_a_process_ends_well_with_everything_alive(ending: str) -> None:
+def test_a_process_exits_cleanly_with_exports_alive(ending: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", EXIT + ending], check=False, capture_output=True, text=True, timeout=120
     )
@@ -296,10 +301,8 @@ print("ended")
 """
 
 
-@pytest.mark.skipif(
-    sys.version_info >= (3, 12), reason="only up to Python 3.11 does NumPy load in a second interpreter"
-)
-def test_a_subinterpreter_is_refused_where_its_callbacks_would_wait_for_ever() -> None:
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="NumPy supports second interpreters only up to Python 3.11")
+def test_a_subinterpreter_is_rejected_if_its_callbacks_would_deadlock() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SUBINTERPRETER], check=False, capture_output=True, text=True, timeout=60
     )
@@ -308,47 +311,47 @@ def test_a_subinterpreter_is_refused_where_its_callbacks_would_wait_for_ever() -
     assert done.stdout.endswith("ended\n")
 
 
-def taken_by_threads(take: Callable[[], list[int]]) -> tuple[list[list[int]], int]:
-    """What threads get that take at the same time, and how many are refused."""
-    taken: list[list[int]] = []
-    refused: list[BowstringError] = []
+def import_in_threads(import_values: Callable[[], list[int]]) -> tuple[list[list[int]], int]:
+    """Import from four threads at once; return the imported values and the number of rejected imports."""
+    imports: list[list[int]] = []
+    rejected: list[BowstringError] = []
     ready = threading.Barrier(4)
 
     def work() -> None:
         ready.wait()
         try:
-            taken.append(take())
+            imports.append(import_values())
         except BowstringError as error:
-            refused.append(error)
+            rejected.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return taken, len(refused)
+    return imports, len(rejected)
 
 
 def from_stream(capsule: object) -> list[int]:
-    (batch,) = c_data.import_stream(capsule)[1]
+    (batch,) = import_stream(capsule)[1]
     return list(batch["n"].to_pylist())
 
 
 def from_array(capsules: object) -> list[int]:
-    return list(c_data.import_array(capsules).to_pylist())
+    return list(import_array(capsules).to_pylist())
 
 
 @pytest.mark.parametrize("kind", ["array", "stream"])
-def test_of_several_threads_one_takes_a_capsule(kind: str) -> None:
+def test_one_of_several_threads_consumes_a_capsule(kind: str) -> None:
     table = bs.table({"n": [1, 2, 3]})
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(50):
             if kind == "stream":
-                found = taken_by_threads(partial(from_stream, table.__arrow_c_stream__()))
+                outcome = import_in_threads(partial(from_stream, table.__arrow_c_stream__()))
             else:
-                found = taken_by_threads(partial(from_array, bs.array([1, 2, 3]).__arrow_c_array__()))
-            assert found == ([[1, 2, 3]], 3)
+                outcome = import_in_threads(partial(from_array, bs.array([1, 2, 3]).__arrow_c_array__()))
+            assert outcome == ([[1, 2, 3]], 3)
     finally:
         sys.setswitchinterval(before)

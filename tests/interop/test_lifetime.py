@@ -1,4 +1,4 @@
-"""Memory stays for as long as somebody holds it, and every structure is released exactly once."""
+"""Memory is valid until its last reference is dropped, and every structure is released exactly once."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.array import Array, import_array
+from bowstring.arrays.record_batch import RecordBatch, import_batch, import_stream
+from bowstring.arrays.table import import_table
 from bowstring.datatypes import types
-from bowstring.datatypes.field import schema
+from bowstring.datatypes.schema import import_schema, schema
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
-from bowstring.interop import c_abi, c_array, c_data
-from bowstring.layouts.array import Array
+from bowstring.interop import c_array, c_data
 from bowstring.layouts.registry import layout_of
+from bowstring.memory import c_abi
 from bowstring.memory.buffer import Buffer
 from tests.interop.c_producer import Producer
 
 
 @pytest.fixture(autouse=True)
-def everything_is_released() -> Iterator[None]:
+def assert_no_leaks() -> Iterator[None]:
     gc.collect()
     before = len(c_abi.private_data), len(c_abi._capsule_blocks), pa.total_allocated_bytes()
     yield
@@ -36,22 +38,22 @@ def everything_is_released() -> Iterator[None]:
 
 
 class Owner:
-    """Memory with a life that can be watched."""
+    """Memory that supports weak references."""
 
     def __init__(self, values: np.ndarray[Any, Any]) -> None:
         self.values = values
         self.__array_interface__ = values.__array_interface__
 
 
-def watched(length: int = 1000) -> tuple[Array, weakref.ref[Owner]]:
-    """An array of int64 over memory whose end the weak reference tells."""
+def tracked_array(length: int = 1000) -> tuple[Array, weakref.ref[Owner]]:
+    """An int64 array, and a weak reference to the owner of its memory."""
     owner = Owner(np.arange(length))
     array = Array(layout_of(types.int64()), length, (None, Buffer.of(np.asarray(owner))))
     return array, weakref.ref(owner)
 
 
-def test_what_is_exported_stays_until_the_consumer_lets_go() -> None:
-    exported, alive = watched()
+def test_exported_memory_stays_until_the_consumer_releases_it() -> None:
+    exported, alive = tracked_array()
     foreign = pa.array(exported)
     del exported
     gc.collect()
@@ -64,8 +66,8 @@ def test_what_is_exported_stays_until_the_consumer_lets_go() -> None:
     assert alive() is None
 
 
-def test_a_capsule_that_nobody_takes_releases_what_it_holds() -> None:
-    exported, alive = watched()
+def test_an_unused_capsule_releases_its_memory() -> None:
+    exported, alive = tracked_array()
     capsules = c_data.export_array(exported)
     del exported
     gc.collect()
@@ -74,8 +76,8 @@ def test_a_capsule_that_nobody_takes_releases_what_it_holds() -> None:
     assert alive() is None
 
 
-def test_a_stream_that_nobody_takes_or_reads_to_its_end_is_released() -> None:
-    exported, alive = watched()
+def test_an_unused_or_partly_read_stream_is_released() -> None:
+    exported, alive = tracked_array()
     batch = RecordBatch.from_arrays([exported], ["a"])
     capsule = c_data.export_stream(batch.schema, iter([batch, batch]))
     unread = c_data.export_stream(batch.schema, iter([batch, batch]))
@@ -92,9 +94,9 @@ def test_a_stream_that_nobody_takes_or_reads_to_its_end_is_released() -> None:
 
 
 def test_a_child_may_be_moved_out_before_its_parent_is_released() -> None:
-    exported, alive = watched()
-    other, other_alive = watched()
-    _, capsule = c_data.export_batch(RecordBatch.from_arrays([exported, other], ["a", "b"]))
+    exported, alive = tracked_array()
+    other, other_alive = tracked_array()
+    _, capsule = RecordBatch.from_arrays([exported, other], ["a", "b"]).__arrow_c_array__()
     del exported, other
     parent = c_abi.ArrayStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.ARRAY_CAPSULE))
     first_child = c_abi.read_pointers(parent[c_abi.CHILDREN], 2, "children")[0]
@@ -107,11 +109,11 @@ def test_a_child_may_be_moved_out_before_its_parent_is_released() -> None:
     assert alive() is None
 
 
-def test_what_is_imported_is_released_once_with_the_last_view() -> None:
+def test_imported_memory_is_released_once_with_the_last_view() -> None:
     producer = Producer()
     schema = producer.schema(b"+s", [producer.schema(b"l", name=b"a"), producer.schema(b"l", name=b"b")])
     columns = [producer.array(3, [0, producer.values([i, i, i])]) for i in (1, 2)]
-    batch = c_data.import_batch(producer.pair(schema, producer.array(3, [0], columns)))
+    batch = import_batch(producer.pair(schema, producer.array(3, [0], columns)))
     column = batch.column("b")
     del batch
     gc.collect()
@@ -128,15 +130,15 @@ def test_what_is_imported_is_released_once_with_the_last_view() -> None:
 
 def test_an_import_without_any_bytes_is_released_at_once() -> None:
     producer = Producer()
-    array = c_data.import_array(producer.pair(producer.schema(b"n"), producer.array(5, [])))
+    array = import_array(producer.pair(producer.schema(b"n"), producer.array(5, [])))
     assert producer.released == 1
     assert array.to_pylist() == [None] * 5
 
 
-def test_a_round_trip_through_ourselves_keeps_the_memory() -> None:
-    exported, alive = watched()
+def test_a_round_trip_within_bowstring_keeps_the_memory() -> None:
+    exported, alive = tracked_array()
     address = exported.buffers[1].address  # type: ignore[union-attr]
-    again = c_data.import_array(c_data.export_array(exported))
+    again = import_array(c_data.export_array(exported))
     del exported
     gc.collect()
     assert again.buffers[1].address == address  # type: ignore[union-attr]
@@ -145,10 +147,10 @@ def test_a_round_trip_through_ourselves_keeps_the_memory() -> None:
     assert alive() is None
 
 
-def test_pyarrow_memory_goes_when_our_arrays_go() -> None:
+def test_pyarrow_memory_is_released_with_the_imported_arrays() -> None:
     before = pa.total_allocated_bytes()
     foreign = pa.array(range(100_000), pa.int64())
-    exported = c_data.import_array(foreign)
+    exported = import_array(foreign)
     del foreign
     gc.collect()
     assert pa.total_allocated_bytes() > before
@@ -157,8 +159,8 @@ def test_pyarrow_memory_goes_when_our_arrays_go() -> None:
     assert pa.total_allocated_bytes() == before
 
 
-def test_an_export_that_fails_halfway_keeps_nothing() -> None:
-    exported, alive = watched()
+def test_a_failed_export_keeps_no_references() -> None:
+    exported, alive = tracked_array()
     short = Array(layout_of(types.int64()), 5, (None, Buffer.of(b"1234")))
     absent = Array(layout_of(types.string()), 5, (None, None, None))
     childless = Array(layout_of(types.list_(types.int8())), 5, (None, Buffer.of(bytes(24))))
@@ -168,24 +170,24 @@ def test_an_export_that_fails_halfway_keeps_nothing() -> None:
         (childless, "too few"),
     ):
         with pytest.raises(InvalidDataError, match=message):
-            c_data.export_batch(
-                RecordBatch(schema([("a", exported.type), ("b", broken.type)]), 5, [exported.slice(0, 5), broken])
-            )
+            RecordBatch(
+                schema([("a", exported.type), ("b", broken.type)]), 5, [exported.slice(0, 5), broken]
+            ).__arrow_c_array__()
     with pytest.raises(UnsupportedTypeError):
-        c_data.export_schema(schema([("a", types.int8()), ("nul\0", types.int8())]))
+        schema([("a", types.int8()), ("nul\0", types.int8())]).__arrow_c_schema__()
     del exported
     gc.collect()
     assert alive() is None
 
 
-def test_other_threads_may_release() -> None:
-    held = [pa.array(watched(100)[0]) for _ in range(200)]
+def test_other_threads_may_release_exports() -> None:
+    references = [pa.array(tracked_array(100)[0]) for _ in range(200)]
     alive = len(c_abi.private_data)
 
     def drop() -> None:
-        while held:
+        while references:
             try:
-                held.pop()
+                references.pop()
             except IndexError:
                 return
 
@@ -197,14 +199,14 @@ def test_other_threads_may_release() -> None:
     assert len(c_abi.private_data) == alive - 200
 
 
-def test_threads_of_another_library_may_pull_and_release() -> None:
-    exported = c_data.import_table(pa.table({"a": list(range(10_000))}))
+def test_threads_of_another_library_may_read_and_release_streams() -> None:
+    exported = import_table(pa.table({"a": list(range(10_000))}))
     frame = pl.DataFrame(exported)
     assert frame.lazy().select(pl.col("a").sum()).collect().item() == sum(range(10_000))
 
 
-def test_an_exception_on_its_way_survives_a_capsules_end() -> None:
-    exported, alive = watched()
+def test_a_pending_exception_survives_the_deletion_of_a_capsule() -> None:
+    exported, alive = tracked_array()
     with pytest.raises(TypeError, match=r"has no len\(\)"):
         len(c_data.export_array(exported)[1])  # type: ignore[arg-type]
     del exported
@@ -212,52 +214,53 @@ def test_an_exception_on_its_way_survives_a_capsules_end() -> None:
     assert alive() is None
 
 
-def test_an_exception_on_its_way_survives_a_release_by_the_consumer() -> None:
+def test_a_pending_exception_survives_a_release_by_the_consumer() -> None:
     import pyarrow.compute as pc
 
     for _ in range(3):
         with pytest.raises(pa.ArrowNotImplementedError, match="utf8_upper"):
-            pc.utf8_upper(pa.array(watched()[0]))
+            pc.utf8_upper(pa.array(tracked_array()[0]))
 
 
 @pytest.mark.parametrize("error", [StopIteration, KeyboardInterrupt, ValueError])
-def test_whatever_the_exception_is_it_is_not_lost(error: type[BaseException]) -> None:
+def test_every_kind_of_pending_exception_survives_a_release(error: type[BaseException]) -> None:
     def failing(capsule: object) -> int:
-        del capsule  # now the list is all that holds it
+        del capsule  # now only the list refers to it
         raise error("mine")
 
     for _ in range(3):
         with pytest.raises(error, match="mine"):
-            min([c_data.export_type(types.int8())], key=failing)
+            min([types.int8().__arrow_c_schema__()], key=failing)
 
 
-def test_a_thousand_rounds_leave_nothing_behind() -> None:
+def test_a_thousand_round_trips_leak_nothing() -> None:
     table = pa.table({"n": list(range(100)), "s": ["x"] * 100, "l": [[1, None]] * 100}).to_batches()[0]
 
     def rounds(count: int) -> int:
         for _ in range(count):
-            pa.record_batch(c_data.import_batch(table))
-            for batch in c_data.import_stream(c_data.export_stream(c_data.import_schema(table.schema), iter(())))[1]:
+            pa.record_batch(import_batch(table))
+            for batch in import_stream(c_data.export_stream(import_schema(table.schema), iter(())))[1]:
                 raise AssertionError(batch)
         gc.collect()
         return len(gc.get_objects())
 
-    settled = rounds(100)
-    assert rounds(1000) - settled < 50
+    count_before = rounds(100)
+    assert rounds(1000) - count_before < 50
 
 
 EXIT = """
 import faulthandler, sys, threading
 faulthandler.enable()
 import pyarrow as pa, polars as pl
+from bowstring.arrays.table import import_table
 from bowstring.interop import c_data
 import bowstring as bs
-ours = c_data.import_table(pa.table({"a": [1, 2, None], "s": ["x", "y", None]}))
+ours = import_table(pa.table({"a": [1, 2, None], "s": ["x", "y", None]}))
 theirs = pa.table(ours)
 frame = pl.DataFrame(ours)
 reader = pa.RecordBatchReader._import_from_c_capsule(c_data.export_stream(ours.schema, iter(ours.to_batches())))
 unread = c_data.export_stream(ours.schema, iter(ours.to_batches()))
-capsules = c_data.export_type(bs.int8())
+capsules = bs.int8().__arrow_c_schema__()
 cycle = [theirs, reader]; cycle.append(cycle)
 import json
 json.leaked_for_the_test = [pa.table(ours), cycle, pa.RecordBatchReader._import_from_c_capsule(
@@ -268,14 +271,14 @@ print("ready")
 """
 
 
-def test_a_process_that_ends_while_others_hold_our_memory_ends_well() -> None:
+def test_a_process_exits_cleanly_while_other_libraries_hold_its_memory() -> None:
     done = subprocess.run([sys.executable, "-c", EXIT], check=False, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")
 
 
-def test_the_memory_of_an_import_is_bounded_by_its_buffers() -> None:
+def test_an_imported_array_reports_the_size_of_its_buffers() -> None:
     foreign = pa.array([1, 2, 3], pa.int8())
-    exported = c_data.import_array(foreign)
+    exported = import_array(foreign)
     buffer = exported.buffers[1]
     assert buffer is not None
     assert buffer.size == 3

@@ -1,6 +1,6 @@
-"""Every layout and every peer: they take our tables and show their values, and we take theirs back.
+"""Round trips of every layout through every library: it imports our table, converts its values, and exports it again.
 
-What a peer refuses is declared below with its own words, so that the day it no longer does is noticed.
+Tables below list the layouts that a library rejects, with its error message, so that a test fails once it supports one.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from tests.interop.layouts import CUTS, LAYOUTS, table_of
 
 
 def plain(value: Any) -> Any:
-    """A peer's value in the words of ours, as far as both say the same."""
+    """Convert a value of another library to the equivalent Python value."""
     if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, pd.Timestamp | pd.Timedelta):
         return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value.to_pytimedelta()
     if isinstance(value, pd.DateOffset):
-        words = value.kwds
-        return words.get("months", 0), words.get("days", 0), words.get("nanoseconds", 0)
+        offset = value.kwds
+        return offset.get("months", 0), offset.get("days", 0), offset.get("nanoseconds", 0)
     if isinstance(value, bs.Array | np.ndarray):
-        return [plain(item) for item in value.tolist()] if isinstance(value, np.ndarray) else value.to_pylist()
+        return [plain(element) for element in value.tolist()] if isinstance(value, np.ndarray) else value.to_pylist()
     if isinstance(value, tuple):
         return tuple(map(plain, value))
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list) else value
+        return {key: plain(entry) for key, entry in value.items()}
+    return [plain(element) for element in value] if isinstance(value, list) else value
 
 
 def in_pyarrow(table: bs.Table) -> tuple[list[Any], bs.Table]:
-    theirs = pa.table(table)
-    theirs.validate(full=True)
-    return theirs["a"].to_pylist(), bs.table(theirs)
+    pa_table = pa.table(table)
+    pa_table.validate(full=True)
+    return pa_table["a"].to_pylist(), bs.table(pa_table)
 
 
 def in_polars(table: bs.Table) -> tuple[list[Any], bs.Table]:
-    theirs = pl.DataFrame(table)
-    return theirs["a"].to_list(), bs.table(theirs)
+    frame = pl.DataFrame(table)
+    return frame["a"].to_list(), bs.table(frame)
 
 
 def in_duckdb(table: bs.Table) -> tuple[list[Any], bs.Table]:
@@ -62,27 +62,29 @@ def in_duckdb(table: bs.Table) -> tuple[list[Any], bs.Table]:
 
 
 def in_pandas(table: bs.Table) -> tuple[list[Any], bs.Table]:
-    theirs = pd.DataFrame.from_arrow(table)  # type: ignore[attr-defined]
+    frame = pd.DataFrame.from_arrow(table)  # type: ignore[attr-defined]
     type_ = table.schema.types[0]
-    wanted = None if type_ in RESTATED else bs.schema([("a", FLOATED.get(type_, type_))])
-    return theirs["a"].tolist(), bs.Table.from_pandas(theirs, wanted)
+    schema = None if type_ in INFERRED else bs.schema([("a", CONVERTED_TO_FLOAT.get(type_, type_))])
+    return frame["a"].tolist(), bs.Table.from_pandas(frame, schema)
 
 
-RESTATED = [
+INFERRED = [
     LAYOUTS[name].type
     for name in LAYOUTS
-    if "list" in name or name == "struct"  # their values say themselves of which type they are
+    if "list" in name or name == "struct"  # the type follows from the values
 ]
-FLOATED: dict[bs.DataType, bs.DataType] = {LAYOUTS["map"].type: bs.map_(bs.string(), bs.float64())}
-"""Integers beside nulls are floats in what pyarrow makes for pandas."""
+CONVERTED_TO_FLOAT: dict[bs.DataType, bs.DataType] = {LAYOUTS["map"].type: bs.map_(bs.string(), bs.float64())}
+"""Pyarrow converts integers with nulls to floats for pandas."""
 
 
 def in_nanoarrow(table: bs.Table) -> tuple[list[Any], bs.Table]:
     column = table["a"]
     type_ = str(column.type)
-    is_shown = type_ not in NOT_SHOWN and not (type_ in SHOWN_FROM_0 and any(chunk.offset for chunk in column.chunks))
+    has_values = type_ not in WITHOUT_PYTHON_VALUES and not (
+        type_ in OFFSET_IGNORED and any(chunk.offset for chunk in column.chunks)
+    )
     back = bs.ChunkedArray([bs.array(nanoarrow.c_array(chunk)) for chunk in column.chunks], column.type)
-    values = nanoarrow.Array(column).to_pylist() if is_shown else back.to_pylist()
+    values = nanoarrow.Array(column).to_pylist() if has_values else back.to_pylist()
     return values, bs.Table.from_arrays([back], ["a"])
 
 
@@ -90,12 +92,12 @@ def types_of(*names: str) -> set[str]:
     return {str(LAYOUTS[name].type) for name in names}
 
 
-NOT_SHOWN = types_of(
+WITHOUT_PYTHON_VALUES = types_of(
     "map", "run_end_encoded", "sparse_union", "dense_union", "list_view", "large_list_view"
 ) | types_of("decimal32", "decimal64", "decimal128", "decimal256")
-"""Nanoarrow 0.9 has no Python values for these; to decimals it gives the wrong sign. Their memory comes and goes."""
-SHOWN_FROM_0 = types_of("float16", "day_time_interval", "month_day_nano_interval", "fixed_size_binary")
-"""Nanoarrow 0.9 shows the first values of the buffer, where an array of these begins at an offset."""
+"""Nanoarrow 0.9 does not convert these to Python values, or decimals with the wrong sign; only memory is compared."""
+OFFSET_IGNORED = types_of("float16", "day_time_interval", "month_day_nano_interval", "fixed_size_binary")
+"""Nanoarrow 0.9 ignores the offset of arrays of these types when it converts them to Python values."""
 
 PEERS: dict[str, Callable[[bs.Table], tuple[list[Any], bs.Table]]] = {
     "pyarrow": in_pyarrow,
@@ -105,7 +107,7 @@ PEERS: dict[str, Callable[[bs.Table], tuple[list[Any], bs.Table]]] = {
     "nanoarrow": in_nanoarrow,
 }
 
-REFUSED: dict[tuple[str, str], str] = {
+REJECTED: dict[tuple[str, str], str] = {
     ("pyarrow", "month_interval"): "21",
     ("pyarrow", "day_time_interval"): "22",
     ("polars", "decimal256"): "Int256",
@@ -125,9 +127,9 @@ REFUSED: dict[tuple[str, str], str] = {
     ("pandas", "sparse_union"): "No known equivalent Pandas block",
     ("pandas", "dense_union"): "No known equivalent Pandas block",
 }
-"""What a peer does not take or show, and its words for it."""
+"""The layouts that a library rejects, with a pattern of its error message."""
 
-ABORTS = {
+CRASHES = {
     **dict.fromkeys(
         [("polars", "decimal32"), ("polars", "decimal64")], "import polars as p; bs.table(p.DataFrame(table))"
     ),
@@ -136,17 +138,17 @@ ABORTS = {
         "import nanoarrow as p; import pyarrow as pa; pa.array(p.c_array(pa.table(table)['a'].chunk(0)))",
     ),
 }
-"""What polars 2.1 and nanoarrow 0.9 take, but end the process when they have to hand it out again, and how to see it
-(the latter without us).
+"""The layouts that Polars 2.1 and nanoarrow 0.9 import, but whose export crashes the process, each with code that
+reproduces the crash (for nanoarrow without Bowstring).
 """
 
-WRONG = {
-    ("duckdb", "day_time_interval"): "duckdb 2.0 reads the two halves of a value as one number of milliseconds",
+MISINTERPRETED = {
+    ("duckdb", "day_time_interval"): "duckdb 2.0 reads days and milliseconds as one number of milliseconds",
 }
-"""What a peer takes for something else."""
+"""The layouts that a library misinterprets, with the reason."""
 
-UNSTEADY = {("pandas", "list_view"), ("pandas", "large_list_view")}
-"""What pyarrow 26 makes for pandas of list views with an offset is now right, now wrong: None for an empty list."""
+NONDETERMINISTIC = {("pandas", "list_view"), ("pandas", "large_list_view")}
+"""Pyarrow 26 sometimes converts an empty list in a list view with an offset to None for pandas."""
 
 
 def as_datetimes(values: list[Any]) -> list[Any]:
@@ -174,7 +176,7 @@ def as_tuples(values: list[Any]) -> list[Any]:
     return [None if v is None else tuple(v) for v in values]
 
 
-SHOWN: dict[tuple[str, str], Callable[[list[Any]], list[Any]]] = {
+AS_PYTHON: dict[tuple[str, str], Callable[[list[Any]], list[Any]]] = {
     ("polars", "date64"): as_datetimes,
     ("polars", "map"): as_dicts,
     ("duckdb", "map"): as_dicts,
@@ -183,67 +185,67 @@ SHOWN: dict[tuple[str, str], Callable[[list[Any]], list[Any]]] = {
     ("duckdb", "month_day_nano_interval"): as_days,
     ("pandas", "month_day_nano_interval"): list,
 }
-"""How a peer shows values that it has another word for."""
+"""Conversions from our Python values to those of a library, where they differ."""
 
-RETURNED: dict[tuple[str, str], Callable[[list[Any]], list[Any]]] = {
+EXPORTED: dict[tuple[str, str], Callable[[list[Any]], list[Any]]] = {
     ("polars", "date64"): as_datetimes,
     ("duckdb", "month_interval"): as_months,
     **{("duckdb", f"duration_{unit}"): as_intervals for unit in ("s", "ms", "us", "ns")},
 }
-"""What comes back from a peer that keeps values as another type."""
+"""Conversions from our Python values to those of the type that a library exports, where it differs."""
 
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("peer", PEERS)
-def test_a_peer_takes_our_table_and_we_take_it_back(
+def test_a_table_survives_a_round_trip_through_every_library(
     peer: str, name: str, cut: str, request: pytest.FixtureRequest
 ) -> None:
     key = peer, name
     table = table_of(name, cut)
-    if key in ABORTS:
-        pytest.skip("the process would end: see the test of that")
-    if key in REFUSED:
+    if key in CRASHES:
+        pytest.skip("this library crashes on export; test_the_listed_crashes_of_other_libraries_still_happen checks it")
+    if key in REJECTED:
         if cut == "whole":
-            with pytest.raises(BaseException, match=REFUSED[key]):
+            with pytest.raises(BaseException, match=REJECTED[key]):
                 PEERS[peer](table)
         return
-    if key in UNSTEADY and cut in ("sliced", "in two batches"):
-        pytest.skip("pyarrow's lists are now right, now wrong")
-    if key in WRONG and cut != "empty":
-        request.applymarker(pytest.mark.xfail(reason=WRONG[key], strict=True))
-    shown, back = PEERS[peer](table)
+    if key in NONDETERMINISTIC and cut in ("sliced", "in two batches"):
+        pytest.skip("pyarrow converts empty lists of sliced list views inconsistently")
+    if key in MISINTERPRETED and cut != "empty":
+        request.applymarker(pytest.mark.xfail(reason=MISINTERPRETED[key], strict=True))
+    values, back = PEERS[peer](table)
     expected = table["a"].to_pylist()
-    assert plain(list(shown)) == plain(SHOWN.get(key, list)(expected))
+    assert plain(list(values)) == plain(AS_PYTHON.get(key, list)(expected))
     back.validate(full=True)
-    assert plain(back["a"].to_pylist()) == plain(RETURNED.get(key, list)(expected))
+    assert plain(back["a"].to_pylist()) == plain(EXPORTED.get(key, list)(expected))
 
 
 @pytest.mark.parametrize("peer", ["pyarrow", "nanoarrow"])
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_the_type_comes_back_as_it_went(peer: str, name: str) -> None:
-    if (peer, name) in ABORTS:
-        pytest.skip("the process would end: see the test of that")
-    if (peer, name) in REFUSED:
-        theirs: Any = pa.table(table_of(name, "whole"))
-        assert bs.table(theirs) == table_of(name, "whole")
+def test_types_survive_a_round_trip_through_pyarrow(peer: str, name: str) -> None:
+    if (peer, name) in CRASHES:
+        pytest.skip("this library crashes on export; test_the_listed_crashes_of_other_libraries_still_happen checks it")
+    if (peer, name) in REJECTED:
+        pa_table: Any = pa.table(table_of(name, "whole"))
+        assert bs.table(pa_table) == table_of(name, "whole")
         return
     assert PEERS[peer](table_of(name, "whole"))[1].schema.types == [LAYOUTS[name].type]
 
 
-@pytest.mark.parametrize(("peer", "name"), ABORTS)
-def test_a_peer_still_ends_the_process_where_we_say_so(peer: str, name: str) -> None:
+@pytest.mark.parametrize(("peer", "name"), CRASHES)
+def test_the_listed_crashes_of_other_libraries_still_happen(peer: str, name: str) -> None:
     program = f"import bowstring as bs; from tests.interop.layouts import table_of; table = table_of('{name}', 'whole')"
-    taken = subprocess.run([sys.executable, "-c", f"{program}; import {peer} as p"], check=False, timeout=120)
-    assert taken.returncode == 0
-    program += f"; {ABORTS[peer, name]}"
-    ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, timeout=120)
-    assert ended.returncode != 0
+    process = subprocess.run([sys.executable, "-c", f"{program}; import {peer} as p"], check=False, timeout=120)
+    assert process.returncode == 0
+    program += f"; {CRASHES[peer, name]}"
+    crashed = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, timeout=120)
+    assert crashed.returncode != 0
 
 
-def test_every_peer_takes_a_table_of_everything_that_it_knows() -> None:
-    known = {"string", "int64", "float64", "bool", "date32", "timestamp_us", "list", "struct", "binary", "dictionary"}
-    columns = {name: LAYOUTS[name].slice(0, 3) for name in sorted(known)}
+def test_every_library_imports_a_table_of_all_types_that_it_supports() -> None:
+    names = {"string", "int64", "float64", "bool", "date32", "timestamp_us", "list", "struct", "binary", "dictionary"}
+    columns = {name: LAYOUTS[name].slice(0, 3) for name in sorted(names)}
     everything = bs.table(columns)
     assert bs.table(pa.table(everything)) == everything
     assert bs.table(pl.DataFrame(everything)).to_pydict() == everything.to_pydict()

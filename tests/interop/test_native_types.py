@@ -1,4 +1,4 @@
-"""Types that a peer has of its own: what we make of them, and how their values come in."""
+"""Types that only one library has, imported with their values."""
 
 from __future__ import annotations
 
@@ -52,30 +52,30 @@ DUCKDB: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("series", "type_", "values"), POLARS, ids=[name for _, name, _ in POLARS])
-def test_polars_types_come_in(series: pl.Series, type_: str, values: list[Any]) -> None:
-    ours = bs.array(series)
-    ours.validate(full=True)
-    assert str(ours.type) == type_
-    assert ours.to_pylist() == values
+def test_polars_types_are_imported(series: pl.Series, type_: str, values: list[Any]) -> None:
+    array = bs.array(series)
+    array.validate(full=True)
+    assert str(array.type) == type_
+    assert array.to_pylist() == values
     assert bs.table(series.to_frame("a"))["a"].to_pylist() == values
 
 
 @pytest.mark.parametrize(("query", "type_", "value"), DUCKDB, ids=[query for query, _, _ in DUCKDB])
-def test_duckdb_types_come_in(query: str, type_: str, value: Any) -> None:
+def test_duckdb_types_are_imported(query: str, type_: str, value: Any) -> None:
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
-        ours = bs.table(connection.sql(f"select {query} as a"))
-    ours.validate(full=True)
-    assert str(ours.schema.types[0]) == type_
-    assert ours["a"].to_pylist() == [value]
+        table = bs.table(connection.sql(f"select {query} as a"))
+    table.validate(full=True)
+    assert str(table.schema.types[0]) == type_
+    assert table["a"].to_pylist() == [value]
 
 
-def test_duckdbs_big_numbers_come_in_as_opaque_bytes() -> None:
+def test_duckdb_varints_are_imported_as_opaque_bytes() -> None:
     with duckdb.connect() as connection:
-        ours = bs.table(connection.sql("select 1::varint as a"))
-    assert ours.schema.types[0] == bs.opaque(bs.binary(), "bignum", "DuckDB")
+        table = bs.table(connection.sql("select 1::varint as a"))
+    assert table.schema.types[0] == bs.datatypes.opaque(bs.binary(), "bignum", "DuckDB")
 
 
-def test_a_format_that_arrow_does_not_know_is_refused_by_name() -> None:
+def test_an_unknown_format_is_rejected_by_name() -> None:
     with pytest.raises(UnsupportedError, match="_pli128"):
         bs.array(pl.Series([1], dtype=pl.Int128))

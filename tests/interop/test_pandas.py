@@ -1,4 +1,4 @@
-"""pandas' series and frames: the same as pyarrow makes, without pyarrow; and back."""
+"""Series and frames equal those that pyarrow creates, without pyarrow, in both directions."""
 
 from __future__ import annotations
 
@@ -23,72 +23,74 @@ from tests.interop.samples import ARRAYS, LONG
 
 PYARROW_HAS_NO_PANDAS_FORM = ("union", "dictionary_of_lists", "time_ns")
 PYARROW_DIFFERS = {
-    "run_end_encoded, empty": "pyarrow 26 gives object where values would be str",
-    "run_end_encoded, empty at the end": "pyarrow 26 gives object where values would be str",
+    "run_end_encoded, empty": "pyarrow 26 returns dtype object for an empty column, str for others",
+    "run_end_encoded, empty at the end": "pyarrow 26 returns dtype object for an empty column, str for others",
 }
-PYARROW_IS_UNSTEADY = ("list_view, sliced", "large_list_view, sliced")
-"""Pyarrow 26 gives now [], now None for an empty list in a list view with an offset."""
+PYARROW_IS_NONDETERMINISTIC = ("list_view, sliced", "large_list_view, sliced")
+"""Pyarrow 26 converts an empty list in a list view with an offset sometimes to [], sometimes to None."""
 COMPARED = {name: array for name, array in ARRAYS.items() if not name.startswith("time_ns") and "union" not in name}
 COMPARED = {
     name: array
     for name, array in COMPARED.items()
-    if "dictionary_of_lists" not in name and name not in PYARROW_IS_UNSTEADY
+    if "dictionary_of_lists" not in name and name not in PYARROW_IS_NONDETERMINISTIC
 }
 
 
-def assert_same(ours: Any, theirs: Any) -> None:
-    compare = pd.testing.assert_series_equal if isinstance(theirs, pd.Series) else pd.testing.assert_frame_equal
-    compare(ours, theirs)
+def assert_same(actual: Any, expected: Any) -> None:
+    compare = pd.testing.assert_series_equal if isinstance(expected, pd.Series) else pd.testing.assert_frame_equal
+    compare(actual, expected)
 
 
 # Columns
 
 
 @pytest.mark.parametrize("name", COMPARED)
-def test_a_column_becomes_the_series_that_pyarrow_makes(name: str, request: pytest.FixtureRequest) -> None:
+def test_a_column_becomes_the_same_series_as_with_pyarrow(name: str, request: pytest.FixtureRequest) -> None:
     if name in PYARROW_DIFFERS:
         request.applymarker(pytest.mark.xfail(reason=PYARROW_DIFFERS[name], strict=True))
-    theirs = COMPARED[name]
-    expected = theirs.to_pandas()
-    assert_same(bs.array(theirs).to_pandas(), expected)
-    two = bs.ChunkedArray([bs.array(theirs), bs.array(theirs)], bs.array(theirs).type)
-    assert_same(two.to_pandas(), pa.chunked_array([theirs, theirs]).to_pandas())
+    pa_array = COMPARED[name]
+    expected = pa_array.to_pandas()
+    assert_same(bs.array(pa_array).to_pandas(), expected)
+    two = bs.ChunkedArray([bs.array(pa_array), bs.array(pa_array)], bs.array(pa_array).type)
+    assert_same(two.to_pandas(), pa.chunked_array([pa_array, pa_array]).to_pandas())
 
 
-def test_what_pyarrow_refuses_becomes_python_objects() -> None:
+def test_types_that_pyarrow_rejects_become_python_objects() -> None:
     for name in PYARROW_HAS_NO_PANDAS_FORM:
         for key in (key for key in ARRAYS if name in key):
-            ours = bs.array(ARRAYS[key])
-            made = ours.to_pandas()
-            assert made.dtype == object or made.dtype == "category"
-            assert [v if not isinstance(v, np.ndarray) else v.tolist() for v in made] == ours.to_pylist()
+            array = bs.array(ARRAYS[key])
+            converted = array.to_pandas()
+            assert converted.dtype == object or converted.dtype == "category"
+            assert [v if not isinstance(v, np.ndarray) else v.tolist() for v in converted] == array.to_pylist()
 
 
 def test_canonical_extensions_become_their_values() -> None:
-    assert bs.array([True, None], bs.bool8()).to_pandas().tolist() == [True, None]
-    assert bs.array([True, False], bs.bool8()).to_pandas().dtype == bool
+    assert bs.array([True, None], bs.datatypes.bool8()).to_pandas().tolist() == [True, None]
+    assert bs.array([True, False], bs.datatypes.bool8()).to_pandas().dtype == bool
     assert (
-        bs.array(['{"a": 1}', None], bs.json_()).to_pandas().tolist()
-        == bs.array(['{"a": 1}', None], bs.json_()).to_pylist()
+        bs.array(['{"a": 1}', None], bs.datatypes.json_()).to_pandas().tolist()
+        == bs.array(['{"a": 1}', None], bs.datatypes.json_()).to_pylist()
     )
-    tensors = bs.array(np.arange(8.0).reshape(2, 2, 2), bs.fixed_shape_tensor(bs.float64(), [2, 2])).to_pandas()
+    tensors = bs.array(
+        np.arange(8.0).reshape(2, 2, 2), bs.datatypes.fixed_shape_tensor(bs.float64(), [2, 2])
+    ).to_pandas()
     assert tensors[1].tolist() == [[4, 5], [6, 7]]
 
 
 def test_dates_may_become_datetimes() -> None:
     days = [dt.date(2020, 1, 1), None]
     for type_, pa_type in ((bs.date32(), pa.date32()), (bs.date64(), pa.date64())):
-        made = bs.array(days, type_).to_pandas(date_as_object=False)
-        assert_same(made, pa.array(days, pa_type).to_pandas(date_as_object=False))
+        converted = bs.array(days, type_).to_pandas(date_as_object=False)
+        assert_same(converted, pa.array(days, pa_type).to_pandas(date_as_object=False))
 
 
 def test_integers_with_nulls_may_stay_integers() -> None:
-    made = bs.array([2**63 - 1, None]).to_pandas(integer_object_nulls=True)
-    assert made.tolist() == [2**63 - 1, None]
+    converted = bs.array([2**63 - 1, None]).to_pandas(integer_object_nulls=True)
+    assert converted.tolist() == [2**63 - 1, None]
 
 
 @pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1])
-def test_rounding_an_integer_is_warned_of(value: int) -> None:
+def test_rounding_an_integer_warns(value: int) -> None:
     with pytest.warns(UserWarning, match=f"rounds {value}"):
         assert bs.array([value, None]).to_pandas()[0] == float(value)
     with pytest.warns(UserWarning, match="uint64"):
@@ -102,16 +104,14 @@ SHARED = [bs.int8(), bs.uint64(), bs.float32(), bs.timestamp("ns"), bs.duration(
 
 @pytest.mark.parametrize("options", [{"copy": False}, {"zero_copy_only": True}], ids=str)
 @pytest.mark.parametrize("type_", SHARED, ids=str)
-def test_memory_is_shared_both_ways_where_views_are_asked_for(type_: bs.DataType, options: Any) -> None:
+def test_memory_is_shared_in_both_directions_on_request(type_: bs.DataType, options: Any) -> None:
     array = bs.array([1, 2, 3], type_)
     series = array.to_pandas(**options)
     assert address(series.to_numpy()) == data_address(array)
     assert data_address(bs.Array.from_pandas(series)) == data_address(array)
     frame = bs.table({"a": array, "b": array}).to_pandas(**options)
     assert address(frame["b"].to_numpy()) == data_address(array)
-    with pytest.raises(
-        ValueError, match=r"read-only|Incompatible"
-    ):  # the latter is what pandas makes of it for moments
+    with pytest.raises(ValueError, match=r"read-only|Incompatible"):  # pandas raises the latter for timestamps
         frame.iloc[0, 0] = pd.NaT if type_ in SHARED[3:] else 9
 
 
@@ -129,9 +129,9 @@ VALUES = {
     "category": (bs.array(["b", "a", "b"]).dictionary_encode(), "a"),
     "list": (bs.array([[1], None, [2, 3]]), "anything"),
     "runs": (bs.array([1, 1, 2]).run_end_encode(), 9),
-    "extension": (bs.array([True, False, True], bs.bool8()), False),
+    "extension": (bs.array([True, False, True], bs.datatypes.bool8()), False),
 }
-"""Columns, and a value that is put in the first row."""
+"""Columns, and a value to store in the first row."""
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_series_and_frames_can_be_edited_without_changing_the_table(name: str, o
     pd.testing.assert_series_equal(frame["b"], table.to_pandas(**options)["b"])
 
 
-def test_lists_in_frames_have_memory_of_their_own() -> None:
+def test_lists_in_frames_are_copies() -> None:
     table = bs.attach(bs.share(bs.table({"l": [[1, 2], [3]]})))
     frame = table.to_pandas()
     frame["l"][0][0] = 9
@@ -195,7 +195,7 @@ def test_frames_without_rows_columns_or_batches_are_editable_too() -> None:
         (bs.array([1]), {"types_mapper": lambda _: np.dtype(np.int8)}),
     ],
 )
-def test_zero_copy_only_refuses_what_would_be_copied(column: Any, options: Any) -> None:
+def test_zero_copy_only_rejects_columns_that_need_a_copy(column: Any, options: Any) -> None:
     with pytest.raises(WouldCopyError):
         column.to_pandas(zero_copy_only=True, **options)
     with pytest.raises(WouldCopyError, match="column 'a': "):
@@ -207,15 +207,15 @@ def test_copies_contradict_zero_copy_only() -> None:
         bs.array([1]).to_pandas(copy=True, zero_copy_only=True)
 
 
-def test_moments_with_a_zone_and_category_codes_are_shared() -> None:
+def test_timestamps_with_a_time_zone_and_category_codes_are_shared() -> None:
     zoned = bs.array([1, 2], bs.timestamp("us", "Europe/Paris"))
     assert data_address(bs.Array.from_pandas(zoned.to_pandas(copy=False))) == data_address(zoned)
     assert data_address(bs.Array.from_pandas(zoned.to_pandas(zero_copy_only=True))) == data_address(zoned)
     categories = pd.Series(["a", "b", None], dtype="category")
-    ours = bs.Array.from_pandas(categories)
-    assert data_address(ours) == address(categories.array.codes)
-    assert ours.to_pylist() == ["a", "b", None]
-    ours.validate(full=True)
+    array = bs.Array.from_pandas(categories)
+    assert data_address(array) == address(categories.array.codes)
+    assert array.to_pylist() == ["a", "b", None]
+    array.validate(full=True)
 
 
 @pytest.mark.parametrize(
@@ -226,91 +226,91 @@ def test_moments_with_a_zone_and_category_codes_are_shared() -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_nullable_dtypes_are_filled_exactly(type_: bs.DataType, shown: str) -> None:
+def test_nullable_dtypes_have_the_same_values(type_: bs.DataType, shown: str) -> None:
     array = bs.array([1, 0, None], type_) if type_ != bs.bool_() else bs.array([True, False, None])
-    made = array.to_pandas(dtype_backend="numpy_nullable")
-    assert str(made.dtype) == shown
+    converted = array.to_pandas(dtype_backend="numpy_nullable")
+    assert str(converted.dtype) == shown
     if shown not in ("float16", "object"):
-        assert made.isna().tolist() == [False, False, True]
-        assert bs.Array.from_pandas(made) == array
-        assert_same(made, pa.array(array).to_pandas(types_mapper=lambda _: made.dtype))
+        assert converted.isna().tolist() == [False, False, True]
+        assert bs.Array.from_pandas(converted) == array
+        assert_same(converted, pa.array(array).to_pandas(types_mapper=lambda _: converted.dtype))
 
 
 def test_large_integers_are_exact_in_nullable_dtypes() -> None:
-    made = bs.array([2**63 - 1, None]).to_pandas(dtype_backend="numpy_nullable")
-    assert made[0] == 2**63 - 1
-    assert bs.Array.from_pandas(made).to_pylist() == [2**63 - 1, None]
+    converted = bs.array([2**63 - 1, None]).to_pandas(dtype_backend="numpy_nullable")
+    assert converted[0] == 2**63 - 1
+    assert bs.Array.from_pandas(converted).to_pylist() == [2**63 - 1, None]
 
 
-def test_nan_is_no_null_in_nullable_dtypes() -> None:
-    made = bs.array([float("nan"), None]).to_pandas(dtype_backend="numpy_nullable")
-    assert made.isna().tolist()[1]
-    assert np.isnan(made.array._data[0])
+def test_nan_is_not_null_in_nullable_dtypes() -> None:
+    converted = bs.array([float("nan"), None]).to_pandas(dtype_backend="numpy_nullable")
+    assert converted.isna().tolist()[1]
+    assert np.isnan(converted.array._data[0])
 
 
 def test_text_of_the_nullable_backend_has_na() -> None:
-    made = bs.array(["a", None, LONG], bs.string_view()).to_pandas(dtype_backend="numpy_nullable")
-    assert str(made.dtype) == "string"
-    assert made[1] is pd.NA
-    assert made.tolist()[::2] == ["a", LONG]
+    converted = bs.array(["a", None, LONG], bs.string_view()).to_pandas(dtype_backend="numpy_nullable")
+    assert str(converted.dtype) == "string"
+    assert converted[1] is pd.NA
+    assert converted.tolist()[::2] == ["a", LONG]
 
 
 @pytest.mark.parametrize("name", ["int64", "string", "list", "decimal128", "timestamp_ns_tz", "struct", "dictionary"])
 def test_the_arrow_backend_keeps_the_type(name: str) -> None:
-    theirs = ARRAYS[name]
-    made = bs.array(theirs).to_pandas(dtype_backend="pyarrow")
-    assert made.dtype == pd.ArrowDtype(theirs.type)
-    back = bs.Array.from_pandas(made)
-    assert pa.array(back).equals(theirs)
-    frame = bs.table({"a": bs.array(theirs)}).to_pandas(dtype_backend="pyarrow")
-    assert_same(frame, pa.table({"a": theirs}).to_pandas(types_mapper=pd.ArrowDtype))
+    pa_array = ARRAYS[name]
+    converted = bs.array(pa_array).to_pandas(dtype_backend="pyarrow")
+    assert converted.dtype == pd.ArrowDtype(pa_array.type)
+    back = bs.Array.from_pandas(converted)
+    assert pa.array(back).equals(pa_array)
+    frame = bs.table({"a": bs.array(pa_array)}).to_pandas(dtype_backend="pyarrow")
+    assert_same(frame, pa.table({"a": pa_array}).to_pandas(types_mapper=pd.ArrowDtype))
 
 
-def test_a_mapper_chooses_dtypes() -> None:
+def test_a_types_mapper_selects_dtypes() -> None:
     table = bs.table({"a": [1, None], "s": ["x", None], "d": [Decimal("1.5"), None], "f": [1.0, 2.0]})
     chosen: dict[bs.DataType, Any] = {
         bs.int64(): pd.Int64Dtype(), bs.string(): pd.StringDtype("python"), bs.float64(): np.dtype("float32"),
     }  # fmt: skip
-    made = table.to_pandas(types_mapper=chosen.get)
-    assert [str(d) for d in made.dtypes] == ["Int64", "string", "object", "float32"]
+    converted = table.to_pandas(types_mapper=chosen.get)
+    assert [str(d) for d in converted.dtypes] == ["Int64", "string", "object", "float32"]
     small = bs.array([1, None]).to_pandas(types_mapper=lambda _: pd.Int8Dtype())
     assert str(small.dtype) == "Int8"
     assert bs.array([1, 2]).to_pandas(types_mapper=lambda _: pd.CategoricalDtype([1, 2])).dtype == "category"
 
 
 @pytest.mark.parametrize("options", [{"unknown": 1}, {"dtype_backend": "numpyy"}])
-def test_options_that_do_not_exist_are_refused(options: Any) -> None:
+def test_options_that_do_not_exist_are_rejected(options: Any) -> None:
     for source in (bs.array([1]), bs.table({"a": [1]})):
         with pytest.raises(UsageError, match=r"option|dtype_backend"):
             source.to_pandas(**options)
 
 
 @pytest.mark.parametrize(
-    ("words", "dtype"),
+    ("values", "dtype"),
     [(["a", "b"], "str"), (["a", None, "b"], None), (["a", "b", "a"], None), ([1.5, float("nan")], None)],
     ids=str,
 )
-def test_dictionaries_that_pandas_would_refuse_are_made_anew(words: list[Any], dtype: str | None) -> None:
-    value_type = bs.string() if isinstance(words[0], str) else bs.float64()
-    dictionary = bs.array(words, value_type)
+def test_dictionaries_that_pandas_rejects_are_rebuilt(values: list[Any], dtype: str | None) -> None:
+    value_type = bs.string() if isinstance(values[0], str) else bs.float64()
+    dictionary = bs.array(values, value_type)
     kind = bs.dictionary(bs.int8(), value_type, ordered=True)
-    indices = bs.array([1, 0, len(words) - 1, None], bs.int8())
+    indices = bs.array([1, 0, len(values) - 1, None], bs.int8())
     array = bs.Array.from_buffers(kind, 4, indices.buffers, dictionary=dictionary)
-    made = array.to_pandas()
-    assert made.dtype == "category" or value_type == bs.float64()
-    shown = [None if pd.isna(v) else v for v in made]
+    converted = array.to_pandas()
+    assert converted.dtype == "category" or value_type == bs.float64()
+    shown = [None if pd.isna(v) else v for v in converted]
     assert shown == [None if v is None or v != v else v for v in array.to_pylist()]
 
 
-def test_an_extension_that_shows_its_storage_s_values_is_shown_as_those() -> None:
+def test_an_extension_type_with_storage_values_converts_like_its_storage() -> None:
     for storage, value in ((bs.timestamp("us", "Europe/Paris"), 5), (bs.date32(), 7), (bs.list_(bs.int8()), [1])):
         plain = bs.array([value, None], storage)
-        ours = bs.array([value, None], bs.opaque(storage, "a", "b")).to_pandas()
-        assert ours.dtype == plain.to_pandas().dtype
-        assert repr(ours.tolist()) == repr(plain.to_pandas().tolist())
+        series = bs.array([value, None], bs.datatypes.opaque(storage, "a", "b")).to_pandas()
+        assert series.dtype == plain.to_pandas().dtype
+        assert repr(series.tolist()) == repr(plain.to_pandas().tolist())
 
 
-def test_words_that_pandas_makes_no_index_of_are_no_categories() -> None:
+def test_dictionary_values_without_a_pandas_index_do_not_become_categories() -> None:
     halves = bs.array([0.5, None, 0.5], bs.dictionary(bs.int8(), bs.float16()))
     assert str(halves.to_pandas().dtype) == "float16"
     assert halves.fill_null(1.5).to_pandas().tolist() == [0.5, 1.5, 0.5]
@@ -320,9 +320,9 @@ def test_words_that_pandas_makes_no_index_of_are_no_categories() -> None:
 def test_chunks_of_different_dictionaries_are_one_category() -> None:
     kind = bs.dictionary(bs.int8(), bs.string())
     column = bs.ChunkedArray([bs.array(["a", "b"], kind), bs.array(["c", None, "a"], kind)], kind)
-    made = column.to_pandas()
-    assert made.cat.categories.tolist() == ["a", "b", "c"]
-    assert made.tolist()[:3] == ["a", "b", "c"]
+    converted = column.to_pandas()
+    assert converted.cat.categories.tolist() == ["a", "b", "c"]
+    assert converted.tolist()[:3] == ["a", "b", "c"]
 
 
 # Series
@@ -377,18 +377,18 @@ SERIES: list[Callable[[], pd.Series[Any]]] = [
 
 
 @pytest.mark.parametrize("make", SERIES, ids=range(len(SERIES)))
-def test_a_series_becomes_the_array_that_pyarrow_makes(make: Callable[[], pd.Series[Any]]) -> None:
+def test_a_series_becomes_the_same_array_as_with_pyarrow(make: Callable[[], pd.Series[Any]]) -> None:
     series = make()
-    ours = bs.Array.from_pandas(series)
-    ours.validate(full=True)
-    theirs = pa.Array.from_pandas(series)
-    theirs = theirs.combine_chunks() if isinstance(theirs, pa.ChunkedArray) else theirs
+    array = bs.Array.from_pandas(series)
+    array.validate(full=True)
+    pa_array = pa.Array.from_pandas(series)
+    pa_array = pa_array.combine_chunks() if isinstance(pa_array, pa.ChunkedArray) else pa_array
     if isinstance(series.dtype, pd.StringDtype) and series.dtype.storage == "python":
-        theirs = theirs.cast(pa.string())
-    assert pa.array(ours).type == theirs.type
-    assert pa.array(ours).equals(theirs)
-    assert bs.array(series) == ours
-    assert bs.ChunkedArray.from_pandas(series).combine_chunks() == ours
+        pa_array = pa_array.cast(pa.string())
+    assert pa.array(array).type == pa_array.type
+    assert pa.array(array).equals(pa_array)
+    assert bs.array(series) == array
+    assert bs.ChunkedArray.from_pandas(series).combine_chunks() == array
 
 
 def test_an_index_and_pandas_arrays_are_columns_too() -> None:
@@ -398,13 +398,13 @@ def test_an_index_and_pandas_arrays_are_columns_too() -> None:
     assert bs.Array.from_pandas([1, None]).to_pylist() == [1.0, None]
 
 
-def test_chunks_of_an_arrow_backed_series_stay_apart() -> None:
+def test_an_arrow_backed_series_keeps_its_chunks() -> None:
     series = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([[1], [2, None]])))
-    ours = bs.ChunkedArray.from_pandas(series)
-    assert (ours.num_chunks, ours.to_pylist()) == (2, [1, 2, None])
+    chunked = bs.ChunkedArray.from_pandas(series)
+    assert (chunked.num_chunks, chunked.to_pylist()) == (2, [1, 2, None])
 
 
-def test_a_type_may_be_given() -> None:
+def test_from_pandas_accepts_a_type() -> None:
     assert bs.Array.from_pandas(pd.Series([1.0, np.nan]), bs.int8()).to_pylist() == [1, None]
     assert bs.Array.from_pandas(pd.Series(["a"]), bs.string_view()).type == bs.string_view()
     pairs = pd.Series([[("a", 1)], None])
@@ -426,7 +426,7 @@ def test_a_type_may_be_given() -> None:
     ],
     ids=lambda s: str(s.dtype),
 )
-def test_what_arrow_has_no_type_for_is_refused_with_its_column(series: pd.Series[Any]) -> None:
+def test_objects_without_an_arrow_type_are_rejected_with_their_column(series: pd.Series[Any]) -> None:
     with pytest.raises(DataTypeError):
         bs.Array.from_pandas(series)
     with pytest.raises(DataTypeError, match="bad"):
@@ -493,18 +493,18 @@ FRAMES: dict[str, Callable[[], pd.DataFrame]] = {
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_a_frame_comes_and_goes_as_through_pyarrow(name: str) -> None:
+def test_a_frame_survives_the_same_round_trip_as_with_pyarrow(name: str) -> None:
     frame = FRAMES[name]()
-    theirs = pa.Table.from_pandas(frame)
-    ours = bs.Table.from_pandas(frame)
-    ours.validate(full=True)
-    assert pa.table(ours).equals(theirs)
-    said, expected = (json.loads(t.schema.metadata[b"pandas"]) for t in (ours, theirs))
-    assert said.pop("creator")["library"] == "bowstring"
+    pa_table = pa.Table.from_pandas(frame)
+    table = bs.Table.from_pandas(frame)
+    table.validate(full=True)
+    assert pa.table(table).equals(pa_table)
+    metadata, expected = (json.loads(t.schema.metadata[b"pandas"]) for t in (table, pa_table))
+    assert metadata.pop("creator")["library"] == "bowstring"
     del expected["creator"]
-    assert said == expected
-    expected_frame = theirs.to_pandas()
-    for back in (ours.to_pandas(), bs.table(theirs).to_pandas(), pa.table(ours).to_pandas()):
+    assert metadata == expected
+    expected_frame = pa_table.to_pandas()
+    for back in (table.to_pandas(), bs.table(pa_table).to_pandas(), pa.table(table).to_pandas()):
         assert_same(back, expected_frame)
         assert back.attrs == expected_frame.attrs
     assert_same(bs.table(frame).to_pandas(), expected_frame)
@@ -513,43 +513,43 @@ def test_a_frame_comes_and_goes_as_through_pyarrow(name: str) -> None:
 
 
 @pytest.mark.parametrize("labels", [["a", None], [1.0, float("nan")], [pd.Timestamp("2020"), pd.NaT]], ids=str)
-def test_a_label_that_is_missing_is_missing_still(labels: list[Any]) -> None:
+def test_a_missing_label_survives_a_round_trip(labels: list[Any]) -> None:
     frame = pd.DataFrame([[1, 2]], columns=labels)
-    ours = bs.Table.from_pandas(frame)
-    assert b"NaN" not in ours.schema.metadata[b"pandas"], "which is no JSON, though pyarrow writes it"
+    table = bs.Table.from_pandas(frame)
+    assert b"NaN" not in table.schema.metadata[b"pandas"], "NaN is not valid JSON, although pyarrow writes it"
     assert frame.columns.isna().tolist() == [False, True]
-    for back in (ours.to_pandas(), bs.table(pa.Table.from_pandas(frame)).to_pandas(), pa.table(ours).to_pandas()):
+    for back in (table.to_pandas(), bs.table(pa.Table.from_pandas(frame)).to_pandas(), pa.table(table).to_pandas()):
         assert_same(back, frame)
 
 
 @pytest.mark.parametrize("preserve", [None, True, False])
 @pytest.mark.parametrize("name", ["plain", "text as index", "named range", "no columns"])
-def test_the_index_is_kept_or_left_as_wanted(name: str, preserve: bool | None) -> None:
+def test_preserve_index_keeps_or_drops_the_index(name: str, preserve: bool | None) -> None:
     frame = FRAMES[name]()
-    theirs = pa.Table.from_pandas(frame, preserve_index=preserve)
-    ours = bs.Table.from_pandas(frame, preserve_index=preserve)
-    assert ours.column_names == theirs.column_names
+    pa_table = pa.Table.from_pandas(frame, preserve_index=preserve)
+    table = bs.Table.from_pandas(frame, preserve_index=preserve)
+    assert table.column_names == pa_table.column_names
     if name != "no columns":
-        assert_same(ours.to_pandas(), theirs.to_pandas())
+        assert_same(table.to_pandas(), pa_table.to_pandas())
 
 
-def test_columns_of_the_same_name_stay_apart() -> None:
+def test_columns_with_the_same_name_are_kept() -> None:
     frame = pd.DataFrame([[1, "x"], [2, "y"]], columns=["a", "a"])
-    ours = bs.Table.from_pandas(frame)
-    assert ours.column_names == ["a", "a"]
-    assert_same(ours.to_pandas(), frame.infer_objects())
-    assert bs.Table.from_batches(ours.to_batches()).to_pandas(ignore_metadata=True).columns.tolist() == ["a", "a"]
+    table = bs.Table.from_pandas(frame)
+    assert table.column_names == ["a", "a"]
+    assert_same(table.to_pandas(), frame.infer_objects())
+    assert bs.Table.from_batches(table.to_batches()).to_pandas(ignore_metadata=True).columns.tolist() == ["a", "a"]
 
 
-def test_a_schema_chooses_columns_and_types() -> None:
+def test_a_schema_selects_columns_and_types() -> None:
     frame = pd.DataFrame({"a": [1, 2], "b": [1.0, np.nan], "c": ["x", None]}, index=pd.Index([5, 6], name="k"))
     schema = bs.schema([("c", bs.string()), ("b", bs.int8()), ("k", bs.int16())]).with_metadata({"own": "1"})
-    ours = bs.Table.from_pandas(frame, schema)
-    assert ours.to_pydict() == {"c": ["x", None], "b": [1, None], "k": [5, 6]}
-    assert ours.schema.types == schema.types
-    assert ours.schema.metadata[b"own"] == b"1"
-    assert ours.to_pandas().index.name == "k"
-    assert bs.table(frame, schema) == ours
+    table = bs.Table.from_pandas(frame, schema)
+    assert table.to_pydict() == {"c": ["x", None], "b": [1, None], "k": [5, 6]}
+    assert table.schema.types == schema.types
+    assert table.schema.metadata[b"own"] == b"1"
+    assert table.to_pandas().index.name == "k"
+    assert bs.table(frame, schema) == table
     with pytest.raises(UsageError, match="'z'"):
         bs.Table.from_pandas(frame, bs.schema([("z", bs.int8())]))
     with pytest.raises(DataTypeError, match=r"column 'c'.*1 nulls"):
@@ -558,28 +558,28 @@ def test_a_schema_chooses_columns_and_types() -> None:
         bs.Table.from_pandas(frame, bs.schema([("a", bs.list_(bs.int8()))]))
 
 
-def test_a_table_keeps_its_frame_through_selection_and_files(tmp_path: Any) -> None:
-    ours = bs.Table.from_pandas(kinds())
-    with bs.new_file(tmp_path / "f.arrow", ours.schema) as writer:
-        for batch in ours.to_batches():
+def test_the_index_survives_selection_and_files(tmp_path: Any) -> None:
+    table = bs.Table.from_pandas(kinds())
+    with bs.new_file(tmp_path / "f.arrow", table.schema) as writer:
+        for batch in table.to_batches():
             writer.write(batch)
     with bs.open_file(tmp_path / "f.arrow") as reader:
         assert_same(bs.Table.from_batches(list(reader), reader.schema).to_pandas(), kinds())
-    without_index = ours.select(["i", "s"]).to_pandas()
+    without_index = table.select(["i", "s"]).to_pandas()
     assert without_index.index.tolist() == [0, 1]
-    assert_same(ours.slice(1).to_pandas(), pa.table(ours).slice(1).to_pandas())
+    assert_same(table.slice(1).to_pandas(), pa.table(table).slice(1).to_pandas())
     ranged = bs.Table.from_pandas(pd.DataFrame({"a": [1, 2, 3]}, index=pd.RangeIndex(5, 8)))
     assert ranged.slice(1).to_pandas().index.tolist() == [0, 1]
 
 
 def test_metadata_may_be_ignored() -> None:
-    made = bs.Table.from_pandas(kinds()).to_pandas(ignore_metadata=True)
-    assert_same(made, pa.Table.from_pandas(kinds()).to_pandas(ignore_metadata=True))
-    assert "k" in made.columns
+    converted = bs.Table.from_pandas(kinds()).to_pandas(ignore_metadata=True)
+    assert_same(converted, pa.Table.from_pandas(kinds()).to_pandas(ignore_metadata=True))
+    assert "k" in converted.columns
 
 
 @pytest.mark.parametrize("offsets", [[0, 500, 2], [0, -1, 2], [2, 1, 2], [0, 1, 2]])
-def test_text_that_is_none_is_an_error_before_pandas_sees_it(offsets: list[int]) -> None:
+def test_invalid_utf_8_is_an_error_before_the_conversion(offsets: list[int]) -> None:
     broken = bs.Array.from_buffers(bs.string(), 2, [None, np.array(offsets, np.int32), b"\xff\xfe"])
     for source in (broken, bs.ChunkedArray([broken, broken], broken.type), bs.table({"a": broken})):
         with pytest.raises(InvalidDataError):
@@ -587,7 +587,7 @@ def test_text_that_is_none_is_an_error_before_pandas_sees_it(offsets: list[int])
 
 
 @pytest.mark.parametrize("type_", [bs.list_(bs.int8()), bs.large_list(bs.int8()), bs.list_view(bs.int8())], ids=str)
-def test_lists_that_leave_their_child_are_an_error(type_: bs.DataType) -> None:
+def test_list_offsets_beyond_the_child_are_an_error(type_: bs.DataType) -> None:
     whole = bs.array([[1, 2], [3]], type_)
     wild = np.array([0, 99, 3], np.int64 if type_ == bs.large_list(bs.int8()) else np.int32)
     buffers: list[Any] = [None, wild, *whole.buffers[2:]]
@@ -596,14 +596,14 @@ def test_lists_that_leave_their_child_are_an_error(type_: bs.DataType) -> None:
         broken.to_pandas()
 
 
-def test_codes_that_leave_their_dictionary_are_an_error() -> None:
+def test_indices_beyond_the_dictionary_are_an_error() -> None:
     kind = bs.dictionary(bs.int8(), bs.string())
     broken = bs.Array.from_buffers(kind, 2, [None, np.array([0, 7], np.int8)], dictionary=bs.array(["x"]))
     with pytest.raises(InvalidDataError):
         broken.to_pandas()
 
 
-def test_what_stands_for_too_many_values_is_refused() -> None:
+def test_too_many_values_are_rejected() -> None:
     values = bs.array([None], bs.null())
     many = bs.Array.from_buffers(bs.null(), 1 << 50, [])
     runs = bs.Array.from_buffers(bs.run_end_encoded(bs.int64(), bs.null()), 1 << 50, [], [bs.array([1 << 50]), values])
@@ -633,9 +633,11 @@ HOSTILE: list[bytes] = [
 ]
 
 
-@pytest.mark.parametrize("said", HOSTILE, ids=lambda said: said[:40].decode("ascii", "replace"))
-def test_metadata_that_is_not_as_it_should_be_is_an_error(said: bytes) -> None:
-    table = bs.table({"a": [1]}).replace_schema_metadata({b"pandas": said})
+@pytest.mark.parametrize(
+    "metadata_value", HOSTILE, ids=lambda metadata_value: metadata_value[:40].decode("ascii", "replace")
+)
+def test_invalid_pandas_metadata_is_an_error(metadata_value: bytes) -> None:
+    table = bs.table({"a": [1]}).replace_schema_metadata({b"pandas": metadata_value})
     with pytest.raises(InvalidDataError):
         table.to_pandas()
     assert table.to_pandas(ignore_metadata=True)["a"].tolist() == [1]
@@ -655,14 +657,14 @@ HARMLESS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", HARMLESS, ids=str)
-def test_metadata_that_does_not_fit_the_columns_changes_no_values(change: dict[str, Any]) -> None:
+def test_pandas_metadata_that_does_not_match_the_columns_changes_no_values(change: dict[str, Any]) -> None:
     table = bs.table({"a": [1]}).replace_schema_metadata({b"pandas": json.dumps(GOOD | change)})
     try:
-        made = table.to_pandas()
+        converted = table.to_pandas()
     except InvalidDataError:
         return
-    assert made.iloc[:, 0].tolist() == [1]
-    assert made.index.tolist() == [0]
+    assert converted.iloc[:, 0].tolist() == [1]
+    assert converted.index.tolist() == [0]
 
 
 WITHOUT_PYARROW = """
@@ -694,17 +696,17 @@ print("done")
 
 
 @pytest.mark.parametrize("program", [WITHOUT_PYARROW, WITHOUT_PANDAS], ids=["pyarrow", "pandas"])
-def test_without_the_other_package_what_needs_it_says_so(program: str) -> None:
+def test_the_error_for_a_missing_package_names_the_extra(program: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("done\n", "")
 
 
 @pytest.mark.parametrize(("size", "fits"), [(9_980, True), (10_000, False)])
-def test_labels_of_several_levels_are_taken_apart_up_to_a_length(size: int, fits: bool) -> None:
+def test_multi_level_labels_are_parsed_up_to_a_length(size: int, fits: bool) -> None:
     frame = pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("x" * size, "y")]))
-    made = bs.table(frame)
+    converted = bs.table(frame)
     if fits:
-        pd.testing.assert_frame_equal(made.to_pandas(), frame)
+        pd.testing.assert_frame_equal(converted.to_pandas(), frame)
     else:
         with pytest.raises(InvalidDataError, match="expected a column label of 2 levels"):
-            made.to_pandas()
+            converted.to_pandas()

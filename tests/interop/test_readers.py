@@ -1,4 +1,4 @@
-"""Readers of files and streams are tables to other libraries, which pull batch by batch."""
+"""Other libraries import readers of files and streams, batch by batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def opened(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["file", "stream"])
-def test_peers_take_a_reader_as_a_table(kind: str) -> None:
+def test_other_libraries_import_a_reader_as_a_table(kind: str) -> None:
     with opened(kind) as reader:
         assert pa.table(reader).to_pydict() == TABLE.to_pydict()
     with opened(kind) as reader:
@@ -44,21 +44,21 @@ def test_peers_take_a_reader_as_a_table(kind: str) -> None:
         assert pa.schema(reader).names == ["n", "s"]
 
 
-def test_batches_are_read_when_they_are_asked_for() -> None:
+def test_batches_are_read_on_demand() -> None:
     with opened("stream") as reader:
-        theirs = pa.RecordBatchReader.from_stream(reader)
-        assert theirs.read_next_batch().to_pydict() == {"n": [0, None], "s": ["x", "y"]}
+        pa_reader = pa.RecordBatchReader.from_stream(reader)
+        assert pa_reader.read_next_batch().to_pydict() == {"n": [0, None], "s": ["x", "y"]}
         assert next(reader).to_pydict() == {"n": [1, None], "s": ["x", "y"]}
-        assert theirs.read_all().to_pydict() == {"n": [2, None], "s": ["x", "y"]}
+        assert pa_reader.read_all().to_pydict() == {"n": [2, None], "s": ["x", "y"]}
 
 
-def test_a_damaged_stream_is_the_consumers_error_in_our_words() -> None:
+def test_the_consumer_of_a_damaged_stream_raises_with_the_bowstring_message() -> None:
     whole = written("stream")
     with bs.open_stream(whole[: len(whole) // 2]) as reader, pytest.raises(pa.ArrowInvalid, match="cut off"):
         pa.table(reader)
 
 
-def test_a_reader_that_was_closed_says_so_to_the_consumer() -> None:
+def test_the_consumer_of_a_closed_reader_raises() -> None:
     reader = opened("file")
     capsule_source = pa.RecordBatchReader.from_stream(reader)
     reader.close()

@@ -45,7 +45,7 @@ def has_unnamed_files(folder: Path) -> bool:
 @pytest.mark.parametrize("is_there", [False, True], ids=["a new file", "one that replaces another"])
 def test_a_writer_that_is_killed_leaves_nothing(tmp_path: Path, is_there: bool) -> None:
     if not has_unnamed_files(tmp_path):
-        pytest.skip("this file system has no files without a name (O_TMPFILE)")
+        pytest.skip("the file system does not support O_TMPFILE")
     path = tmp_path / "x.arrow"
     if is_there:
         path.write_bytes(b"as before")
@@ -56,12 +56,12 @@ def test_a_writer_that_is_killed_leaves_nothing(tmp_path: Path, is_there: bool) 
         assert process.stdout.readline() == b"written\n"
         process.send_signal(signal.SIGKILL)
         assert process.wait(30) == -signal.SIGKILL
-    assert [(held.name, held.read_bytes()) for held in tmp_path.iterdir()] == [("x.arrow", b"as before")] * is_there
+    assert [(entry.name, entry.read_bytes()) for entry in tmp_path.iterdir()] == [("x.arrow", b"as before")] * is_there
 
 
 def test_a_file_has_no_name_before_it_is_complete(tmp_path: Path, batch: bs.RecordBatch) -> None:
     if not has_unnamed_files(tmp_path):
-        pytest.skip("this file system has no files without a name (O_TMPFILE)")
+        pytest.skip("the file system does not support O_TMPFILE")
     with bs.new_file(tmp_path / "x.arrow", batch.schema) as writer:
         writer.write(batch)
         assert list(tmp_path.iterdir()) == []
@@ -70,7 +70,9 @@ def test_a_file_has_no_name_before_it_is_complete(tmp_path: Path, batch: bs.Reco
 
 
 @pytest.mark.usefixtures("without_unnamed_files")
-def test_elsewhere_it_lies_beside_its_place_and_goes_away_with_the_block(tmp_path: Path, batch: bs.RecordBatch) -> None:
+def test_without_unnamed_files_a_temporary_file_in_the_folder_is_used_and_removed(
+    tmp_path: Path, batch: bs.RecordBatch
+) -> None:
     path = tmp_path / "x.arrow"
     with pytest.raises(RuntimeError), bs.new_file(path, batch.schema) as writer:
         (beside,) = tmp_path.iterdir()
@@ -88,7 +90,7 @@ def test_elsewhere_it_lies_beside_its_place_and_goes_away_with_the_block(tmp_pat
 @pytest.mark.parametrize("name", ["日" * 80 + ".arrow", "x" * 249 + ".arrow"])
 @pytest.mark.parametrize("is_there", [False, True])
 @pytest.mark.parametrize("has_them", [False, True])
-def test_a_name_may_be_as_long_as_the_file_system_takes(
+def test_a_name_may_have_the_maximum_length_of_the_file_system(
     tmp_path: Path, batch: bs.RecordBatch, name: str, is_there: bool, has_them: bool, request: pytest.FixtureRequest
 ) -> None:
     if not has_them:
@@ -102,7 +104,7 @@ def test_a_name_may_be_as_long_as_the_file_system_takes(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_two_who_write_one_file_at_once_both_end_well_and_the_last_one_stays(
+def test_two_concurrent_writers_of_one_file_succeed_and_the_last_one_wins(
     tmp_path: Path, batch: bs.RecordBatch
 ) -> None:
     path, other = tmp_path / "x.arrow", bs.record_batch({"b": ["last"]})
@@ -115,7 +117,7 @@ def test_two_who_write_one_file_at_once_both_end_well_and_the_last_one_stays(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_has_no_place_is_told_before_anything_is_written(tmp_path: Path, batch: bs.RecordBatch) -> None:
+def test_an_invalid_target_is_an_error_before_anything_is_written(tmp_path: Path, batch: bs.RecordBatch) -> None:
     with pytest.raises(errors.NotFoundError, match=r"there is no folder .*/missing$"):
         bs.new_file(tmp_path / "missing" / "x.arrow", batch.schema)
     with pytest.raises(errors.ResourceError, match="File name too long"):
@@ -124,7 +126,7 @@ def test_what_has_no_place_is_told_before_anything_is_written(tmp_path: Path, ba
         bs.new_file("/proc/x.arrow", batch.schema)  # which is a folder that has no room for it
 
 
-def test_a_folder_that_took_the_place_meanwhile_stays(tmp_path: Path, batch: bs.RecordBatch) -> None:
+def test_a_folder_created_at_the_target_in_the_meantime_is_kept(tmp_path: Path, batch: bs.RecordBatch) -> None:
     path = tmp_path / "x.arrow"
     with (
         pytest.raises(errors.UsageError, match="is a directory"),

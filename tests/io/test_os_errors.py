@@ -1,4 +1,4 @@
-"""Errors of the operating system, web servers and stores: which class they are, and what they name."""
+"""Errors of the operating system, web servers and stores: their classes and messages."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from bowstring.errors import (
 from bowstring.ipc.format_detection import open_any
 from bowstring.ipc.tools.append import append_file
 from bowstring.memory.region import Region
-from tests.ipc.remote import serving
+from tests.ipc.remote_stores import serve_files
 
 _SCHEMA = bs.schema({"a": bs.int64()})
-_READERS: list[Callable[[Any], Any]] = [bs.open_file, bs.open_stream, open_any, bs.inspect, append_file]
+_READERS: list[Callable[[Any], Any]] = [bs.open_file, bs.open_stream, open_any, bs.inspection.inspect, append_file]
 _readers = pytest.mark.parametrize("read", _READERS, ids=lambda function: function.__name__)
 
 
@@ -94,7 +94,7 @@ def test_denied_permission_is_a_permission_error(read: Callable[[Any], Any], tmp
         assert str(error.filename).endswith(".arrow")
 
 
-def test_what_is_in_the_way_of_a_new_file_keeps_its_built_in_class(tmp_path: Path) -> None:
+def test_an_obstacle_to_a_new_file_keeps_its_built_in_class(tmp_path: Path) -> None:
     assert isinstance(_raised(_write, str(tmp_path)), IsADirectoryError)
     error = _raised(_write, str(tmp_path / "folder" / "x.arrow"))
     assert isinstance(error, FileNotFoundError)
@@ -145,18 +145,18 @@ class _Failing(io.RawIOBase):
 
 
 @pytest.mark.parametrize("use", [bs.open_stream, _write])
-def test_an_error_of_ours_from_a_file_object_is_not_its_own_cause(use: Callable[[Any], Any]) -> None:
+def test_a_bowstring_error_from_a_file_object_is_not_its_own_cause(use: Callable[[Any], Any]) -> None:
     with pytest.raises(UsageError, match="of the file object") as caught:
         use(_Failing())
     assert caught.value.__cause__ is None
 
 
-_web_readers = pytest.mark.parametrize("read", [bs.open_file, bs.open_stream, open_any, bs.inspect])
+_web_readers = pytest.mark.parametrize("read", [bs.open_file, bs.open_stream, open_any, bs.inspection.inspect])
 
 
 @_web_readers
 def test_the_status_of_a_web_server_becomes_the_class_of_the_error(read: Callable[[Any], Any]) -> None:
-    with serving(x=b"some bytes") as site:
+    with serve_files(x=b"some bytes") as site:
         error = _raised(read, f"{site.url}/missing")
         assert isinstance(error, FileNotFoundError)
         assert (error.errno, error.filename) == (errno.ENOENT, f"{site.url}/missing")
@@ -171,12 +171,12 @@ def test_the_status_of_a_web_server_becomes_the_class_of_the_error(read: Callabl
         assert isinstance(error, ResourceError)
         assert not isinstance(error, AccessDeniedError)
         assert "503 Service Unavailable" in str(error)
-        site.is_gone = True
+        site.is_down = True
         assert isinstance(_raised(read, f"{site.url}/x"), ConnectionError)
 
 
 @_web_readers
-def test_a_web_server_that_is_not_there_is_not_a_missing_file(read: Callable[[Any], Any]) -> None:
+def test_an_unreachable_web_server_is_not_a_missing_file(read: Callable[[Any], Any]) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/x.arrow"
@@ -202,7 +202,7 @@ def test_a_missing_file_of_a_store_is_a_file_not_found_error(read: Callable[[Any
 
 @_readers
 @pytest.mark.parametrize("uri", ["unix:@name?want_data=1", "unix:/tmp/socket?want_data=1", "unix:///tmp/socket"])
-def test_a_uri_of_ours_that_is_read_as_a_path_names_connect(read: Callable[[Any], Any], uri: str) -> None:
+def test_the_error_for_a_bowstring_uri_opened_as_a_path_names_connect(read: Callable[[Any], Any], uri: str) -> None:
     error = _raised(read, uri)
     assert isinstance(error, UsageError)
     assert not isinstance(error, FileNotFoundError)

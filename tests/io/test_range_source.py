@@ -34,20 +34,20 @@ from bowstring.ipc.format_detection import open_any
 from bowstring.ipc.range_reader import RemoteFileReader
 from bowstring.testing import strategies
 from tests.ipc import samples
-from tests.ipc.remote import CountingFile, Site, SlowFileSystem, serving
+from tests.ipc.remote_stores import CountingFile, Site, SlowFileSystem, serve_files
 
 
 def wide_file(columns: int, batches: int, rows: int = 3, compression: str | None = None) -> bytes:
-    made = [pa.array(np.arange(rows) + i) if i % 2 else pa.array(["a", None, "b"][:rows]) for i in range(columns)]
-    held = pa.record_batch(made, names=[f"c{i}" for i in range(columns)])
+    arrays = [pa.array(np.arange(rows) + i) if i % 2 else pa.array(["a", None, "b"][:rows]) for i in range(columns)]
+    batch = pa.record_batch(arrays, names=[f"c{i}" for i in range(columns)])
     sink = io.BytesIO()
-    with pa.ipc.new_file(sink, held.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+    with pa.ipc.new_file(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
         for _ in range(batches):
-            writer.write_batch(held)
+            writer.write_batch(batch)
     return sink.getvalue()
 
 
-def far(data: bytes, **options: Any) -> RemoteFileReader:
+def open_remote(data: bytes, **options: Any) -> RemoteFileReader:
     reader = bs.open_file(CountingFile(data), **options)
     assert isinstance(reader, RemoteFileReader)
     return reader
@@ -56,89 +56,89 @@ def far(data: bytes, **options: Any) -> RemoteFileReader:
 # How much is asked
 
 
-def test_one_column_of_many_batches_takes_four_questions(put: Callable[[bytes], str]) -> None:
+def test_one_column_of_many_batches_takes_four_requests(upload: Callable[[bytes], str]) -> None:
     data = wide_file(10_000, 12)
-    url = put(data)
+    url = upload(data)
     with bs.open_file(url, columns=["c5001"]) as reader:
-        held = reader.read_all().column("c5001")
-    assert held.to_pylist() == [5001, 5002, 5003] * 12
-    assert SlowFileSystem.questions <= 4
+        column = reader.read_all().column("c5001")
+    assert column.to_pylist() == [5001, 5002, 5003] * 12
+    assert SlowFileSystem.requests <= 4
     assert SlowFileSystem.sent_bytes < len(data) // 4
 
 
 @pytest.mark.parametrize("ask", ["column", "columns", "one batch"])
-def test_each_way_to_ask_for_a_column_takes_four_questions(put: Callable[[bytes], str], ask: str) -> None:
-    url = put(wide_file(10_000, 3))
+def test_each_method_to_read_a_column_takes_four_requests(upload: Callable[[bytes], str], ask: str) -> None:
+    url = upload(wide_file(10_000, 3))
     if ask == "column":
-        held = bs.open_file(url).column("c5000").to_pylist()
+        values = bs.open_file(url).column("c5000").to_pylist()
     elif ask == "columns":
         table = bs.open_file(url, columns=["c5000", "c9999", "c3"]).read_all()
-        held = table["c5000"].to_pylist()
+        values = table["c5000"].to_pylist()
         assert table["c9999"].to_pylist() == [9999, 10000, 10001] * 3
         assert table["c3"].to_pylist() == [3, 4, 5] * 3
     else:
-        held = bs.open_file(url, columns=["c5000"])[1]["c5000"].to_pylist() * 3
-    assert held == ["a", None, "b"] * 3
-    assert SlowFileSystem.questions <= 4 + 1  # of a file this small, so few batches, the footer is a larger part
+        values = bs.open_file(url, columns=["c5000"])[1]["c5000"].to_pylist() * 3
+    assert values == ["a", None, "b"] * 3
+    assert SlowFileSystem.requests <= 4 + 1  # of a file this small, so few batches, the footer is a larger part
 
 
-def test_a_web_server_is_asked_for_one_column_in_four_rounds() -> None:
+def test_one_column_from_a_web_server_takes_four_rounds() -> None:
     data = wide_file(10_000, 5)
-    with serving(wide=data) as site:
+    with serve_files(wide=data) as site:
         reader = bs.open_file(f"{site.url}/wide", columns=["c7001"])
         assert isinstance(reader, RemoteFileReader)
         assert reader.column("c7001").to_pylist() == [7001, 7002, 7003] * 5
-        assert reader._range_source.rounds <= 4
-    assert all(asked for command, _, asked in site.requests if command == "GET")
+        assert reader.messages.source.rounds <= 4
+    assert all(range_header for command, _, range_header in site.requests if command == "GET")
     assert len(site.requests) <= 3 + 2 + 5 * 5 + 5
 
 
-def test_a_small_file_comes_in_one_question() -> None:
-    with serving(small=samples.as_file(samples.batch(), samples.batch())) as site:
+def test_a_small_file_takes_one_request() -> None:
+    with serve_files(small=samples.as_file(samples.batch(), samples.batch())) as site:
         reader = bs.open_file(f"{site.url}/small")
         assert [batch.equals(samples.batch()) for batch in reader] == [True, True]
         assert sorted(command for command, _, _ in site.requests) == ["GET", "GET", "HEAD"]
 
 
-def test_a_file_object_is_read_in_part() -> None:
+def test_only_the_needed_ranges_of_a_file_object_are_read() -> None:
     rows = 200_000
-    held = bs.table({name: np.arange(rows) for name in "abcdefgh"})
-    file = CountingFile(samples.as_file(*held.to_batches(), *held.to_batches()))
+    table = bs.table({name: np.arange(rows) for name in "abcdefgh"})
+    file = CountingFile(samples.as_file(*table.to_batches(), *table.to_batches()))
     column = bs.open_file(file).column("c")
     assert column.to_numpy().sum() == 2 * np.arange(rows).sum()
     assert file.read_bytes < 3 * 8 * rows
     assert file.reads < 12
 
 
-def test_what_lies_between_the_ranges_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bytes_between_ranges_are_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_source, "_EDGE_BYTES", 256)
-    held = bs.table({name: np.arange(500) for name in "abcd"})
-    file = CountingFile(samples.as_file(*held.to_batches() * 50))
+    table = bs.table({name: np.arange(500) for name in "abcd"})
+    file = CountingFile(samples.as_file(*table.to_batches() * 50))
     column = bs.open_file(file).column("b")
     assert column.to_numpy().sum() == 50 * np.arange(500).sum()
     assert file.reads < 10
-    kept = {id(chunk.buffers[1].memory): chunk.buffers[1].memory.size for chunk in column.chunks}  # type: ignore[union-attr]
-    assert sum(kept.values()) < 50 * (500 * 8 + 128) + (1 << 14)  # what was read at the end is larger
+    memory_sizes = {id(chunk.buffers[1].memory): chunk.buffers[1].memory.size for chunk in column.chunks}  # type: ignore[union-attr]
+    assert sum(memory_sizes.values()) < 50 * (500 * 8 + 128) + (1 << 14)  # what was read at the end is larger
 
 
-def test_columns_that_are_asked_for_in_order_come_in_larger_and_larger_groups() -> None:
-    reader = far(wide_file(300, 15, compression="zstd"))
+def test_columns_accessed_in_order_are_fetched_in_growing_groups() -> None:
+    reader = open_remote(wide_file(300, 15, compression="zstd"))
     table = reader.read_all()
-    before = reader._range_source.rounds
+    before = reader.messages.source.rounds
     assert [table.column(i).to_pylist()[:1] for i in range(300)][:2] == [["a"], [1]]
-    assert reader._range_source.rounds - before < 26
+    assert reader.messages.source.rounds - before < 26
 
 
-def test_a_column_that_was_chosen_twice_is_there_twice() -> None:
-    reader = far(wide_file(600, 8), columns=["c1", "c4", "c1"])
+def test_a_column_selected_twice_is_in_the_table_twice() -> None:
+    reader = open_remote(wide_file(600, 8), columns=["c1", "c4", "c1"])
     assert [batch.columns[2].to_pylist() for batch in reader] == [[1, 2, 3]] * 8
-    table = far(wide_file(600, 8), columns=["c1", "c4", "c1"]).read_all()
+    table = open_remote(wide_file(600, 8), columns=["c1", "c4", "c1"]).read_all()
     assert table.column(0).equals(table.column(2))
     assert table.column(1).to_pylist() == ["a", None, "b"] * 8
 
 
-def test_all_columns_of_a_wide_table_come_in_time_that_grows_with_their_number() -> None:
-    reader = far(wide_file(5000, 2))
+def test_the_work_to_read_all_columns_grows_linearly_with_their_number() -> None:
+    reader = open_remote(wide_file(5000, 2))
     start = time.perf_counter()
     assert len(reader.read_all().columns) == 5000
     assert time.perf_counter() - start < 20
@@ -146,18 +146,18 @@ def test_all_columns_of_a_wide_table_come_in_time_that_grows_with_their_number()
 
 def test_iterating_fetches_many_batches_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_source, "_EDGE_BYTES", 256)
-    reader = far(wide_file(30, 100), columns=["c1"])
+    reader = open_remote(wide_file(30, 100), columns=["c1"])
     assert [batch["c1"].to_pylist() for batch in reader] == [[1, 2, 3]] * 100
-    assert reader._range_source.rounds <= 6
+    assert reader.messages.source.rounds <= 6
 
 
-def test_a_body_is_fetched_in_rounds_where_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_body_is_fetched_in_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_source, "ROUND_BYTES", 1 << 17)
     monkeypatch.setattr(range_source, "_REQUEST_BYTES", 1 << 15)
     numbers = bs.table({"x": np.arange(100_000)})
-    reader = far(samples.as_file(*numbers.to_batches()))
+    reader = open_remote(samples.as_file(*numbers.to_batches()))
     assert (reader.column("x").to_numpy() == np.arange(100_000)).all()
-    assert reader._range_source.rounds >= 5
+    assert reader.messages.source.rounds >= 5
 
 
 # The same as from memory
@@ -175,36 +175,43 @@ def no_edges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 @pytest.mark.parametrize(
-    "form", [bs.IpcWriteOptions(), bs.IpcWriteOptions(byte_order="big"), bs.IpcWriteOptions(is_legacy_framing=True)]
+    "form",
+    [
+        bs.ipc.IpcWriteOptions(),
+        bs.ipc.IpcWriteOptions(byte_order="big"),
+        bs.ipc.IpcWriteOptions(is_legacy_framing=True),
+    ],
 )
 @pytest.mark.usefixtures("no_edges")
-def test_every_form_is_read_alike(form: bs.IpcWriteOptions, compression: str | None) -> None:
+def test_every_encoding_reads_the_same_from_ranges_and_from_memory(
+    form: bs.ipc.IpcWriteOptions, compression: str | None
+) -> None:
     whole = samples.batch()
     data = samples.as_file(whole, whole.slice(1), whole, options=form, compression=compression)
-    local, reader = bs.open_file(data), far(data)
+    local, reader = bs.open_file(data), open_remote(data)
     assert reader.read_all().equals(local.read_all())
-    assert [batch.equals(other) for batch, other in zip(far(data), local, strict=True)] == [True] * 3
+    assert [batch.equals(other) for batch, other in zip(open_remote(data), local, strict=True)] == [True] * 3
     for name in local.schema.names:
-        assert far(data, columns=[name]).read_all().column(0).equals(local.column(name)), name
-        assert far(data)[2][name].equals(local[2][name])
+        assert open_remote(data, columns=[name]).read_all().column(0).equals(local.column(name)), name
+        assert open_remote(data)[2][name].equals(local[2][name])
 
 
 @given(st.data())
 @settings(max_examples=30)
-def test_every_type_is_read_alike(data: st.DataObject) -> None:
+def test_every_type_reads_the_same_from_ranges_and_from_memory(data: st.DataObject) -> None:
     batch = data.draw(strategies.batches())
     raw = samples.as_file(batch, batch.slice(batch.num_rows // 2))
-    reader = far(raw)
+    reader = open_remote(raw)
     assert reader[1].equals(batch.slice(batch.num_rows // 2), nans_equal=True)
     reader[0].validate(full=True)
     assert reader.read_all().equals(bs.open_file(raw).read_all(), nans_equal=True)
 
 
 @pytest.mark.usefixtures("no_edges")
-def test_views_with_buffers_of_their_own_are_read_alike() -> None:
+def test_views_with_variadic_buffers_read_the_same_from_ranges_and_from_memory() -> None:
     words = bs.array(["short", "longer than twelve bytes", None, "and another long one"] * 5, bs.string_view())
     batch = bs.RecordBatch.from_arrays([words, bs.array(range(20)), words], ["a", "b", "c"])
-    reader = far(samples.as_file(batch, batch, batch))
+    reader = open_remote(samples.as_file(batch, batch, batch))
     assert reader.column("c").to_pylist() == words.to_pylist() * 3
     assert reader.read_all().equals(bs.Table.from_batches([batch] * 3))
 
@@ -224,39 +231,39 @@ def test_dictionaries_are_fetched_for_the_columns_that_need_them() -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
-def test_dictionaries_of_columns_are_fetched_with_few_questions(
-    put: Callable[[bytes], str], compression: str | None
+def test_dictionaries_of_columns_are_fetched_with_few_requests(
+    upload: Callable[[bytes], str], compression: str | None
 ) -> None:
     words = bs.array([f"word {i}" for i in range(40_000)] * 2, bs.dictionary(bs.int32(), bs.string()))
     batch = bs.RecordBatch.from_arrays([words, bs.array(np.arange(80_000))], ["w", "n"])
-    url = put(samples.as_file(*[batch] * 4, compression=compression))
+    url = upload(samples.as_file(*[batch] * 4, compression=compression))
     assert bs.open_file(url, columns=["w"]).read_all()["w"].chunks[3].equals(words)
-    assert SlowFileSystem.questions <= 7
+    assert SlowFileSystem.requests <= 7
 
 
 @pytest.mark.usefixtures("no_edges")
-def test_every_file_of_others_is_read_alike(shared_folder: Path) -> None:
+def test_every_golden_file_reads_the_same_from_ranges_and_from_memory(shared_folder: Path) -> None:
     corpus = shared_folder / "corpus"
     files = [*sorted(corpus.glob("golden/**/*.arrow_file")), *sorted(corpus.glob("fuzz/file/*"))]
     assert len(files) > 20
     for path in files:
         raw = path.read_bytes()
         if len(raw) < 1 << 20:
-            assert outcome(partial(far, raw)) == outcome(partial(bs.open_file, raw)), path
+            assert outcome(partial(open_remote, raw)) == outcome(partial(bs.open_file, raw)), path
 
 
-def test_batches_relayed_from_afar_are_written_whole(tmp_path: Path) -> None:
+def test_remote_batches_are_written_completely(tmp_path: Path) -> None:
     data = wide_file(40, 3)
-    reader = far(data)
+    reader = open_remote(data)
     with bs.new_file(tmp_path / "copy.arrow", reader.schema) as writer:
         for batch in reader:
             writer.write(batch)
     assert bs.open_file(tmp_path / "copy.arrow").read_all().equals(bs.open_file(data).read_all())
 
 
-def test_one_batch_and_its_message_are_reached() -> None:
+def test_one_remote_batch_and_its_message_are_available() -> None:
     data = wide_file(20, 3)
-    local, reader = bs.open_file(data), far(data)
+    local, reader = bs.open_file(data), open_remote(data)
     header, body = reader.read_batch_message(-1)
     expected, there = local.read_batch_message(2)
     assert (header.length, body.to_bytes()) == (expected.length, there.to_bytes())
@@ -269,10 +276,10 @@ def test_one_batch_and_its_message_are_reached() -> None:
         _ = reader.memory
 
 
-def test_arrays_outlive_the_reader_and_what_was_not_fetched_is_gone() -> None:
+def test_arrays_outlive_the_reader_but_unfetched_columns_do_not() -> None:
     rows = 50_000
-    held = bs.table({name: np.arange(rows) for name in "ab"})
-    with far(samples.as_file(*held.to_batches())) as reader:
+    table = bs.table({name: np.arange(rows) for name in "ab"})
+    with open_remote(samples.as_file(*table.to_batches())) as reader:
         batch = reader[0]
         column = batch["a"]
     assert column.to_numpy()[-1] == rows - 1
@@ -282,11 +289,11 @@ def test_arrays_outlive_the_reader_and_what_was_not_fetched_is_gone() -> None:
         reader.get_batch(0)
 
 
-def test_several_threads_may_ask_for_columns() -> None:
+def test_several_threads_may_read_columns() -> None:
     data = wide_file(60, 20, compression="lz4")
     expected = bs.open_file(data).read_all()
     for _ in range(5):
-        table = far(data).read_all()
+        table = open_remote(data).read_all()
         with ThreadPoolExecutor(8) as pool:
             columns = list(pool.map(table.column, [*range(60)] * 2))
         assert all(column.equals(expected.column(i % 60)) for i, column in enumerate(columns))
@@ -312,19 +319,19 @@ def test_urls_of_every_kind_are_opened(tmp_path: Path) -> None:
     path = tmp_path / "x.arrow"
     path.write_bytes(data)
     fsspec.filesystem("memory").pipe_file("/kinds.arrow", data)
-    with serving(kinds=data) as site:
+    with serve_files(kinds=data) as site:
         options = {"cache_storage": str(tmp_path / "cache")}
         opened = fsspec.open(f"simplecache::{site.url}/kinds", simplecache=options)
         urls = [f"file://{path}", "memory://kinds.arrow", f"{site.url}/kinds", opened, fsspec.open(f"{site.url}/kinds")]
         for url in urls:
             with bs.open_file(url) as reader:
                 assert reader[0].equals(samples.batch()), url
-        with fsspec.open(f"{site.url}/kinds") as held, bs.open_file(held) as reader:
+        with fsspec.open(f"{site.url}/kinds") as file, bs.open_file(file) as reader:
             assert reader[0].equals(samples.batch())
             assert isinstance(reader, RemoteFileReader)
 
 
-def test_what_fsspec_decompresses_is_read_whole() -> None:
+def test_a_file_that_fsspec_decompresses_is_read_completely() -> None:
     batch = samples.batch()
     for name, data in (("file", samples.as_file(batch)), ("stream", samples.as_stream(batch))):
         fsspec.filesystem("memory").pipe_file(f"/{name}.gz", gzip.compress(data))
@@ -334,7 +341,7 @@ def test_what_fsspec_decompresses_is_read_whole() -> None:
         opened.close()
 
 
-def test_without_the_packages_of_a_url_the_error_says_what_to_install() -> None:
+def test_without_the_packages_for_a_url_the_error_names_the_extra() -> None:
     code = (
         "import sys\n"
         "import bowstring as bs\n"
@@ -354,34 +361,36 @@ def test_without_the_packages_of_a_url_the_error_says_what_to_install() -> None:
     assert done.stdout.count("aiohttp") == 3
 
 
-def test_streams_come_from_urls() -> None:
+def test_streams_are_read_from_urls() -> None:
     batch = samples.batch()
     data = samples.as_stream(*[batch] * 3)
     fsspec.filesystem("memory").pipe_file("/stream", data)
-    with serving(stream=data) as site:
+    with serve_files(stream=data) as site:
         for url in ("memory://stream", f"{site.url}/stream"):
             with bs.open_stream(url) as reader:
-                assert [held.equals(batch) for held in reader] == [True] * 3
+                assert [stream_batch.equals(batch) for stream_batch in reader] == [True] * 3
 
 
-def test_a_url_is_told_to_be_a_file_or_a_stream_by_its_bytes() -> None:
+def test_the_format_of_a_url_is_detected_from_its_bytes() -> None:
     batch = samples.batch()
-    with serving(file=samples.as_file(batch), stream=samples.as_stream(*[batch] * 4000), other=b"a,b\n1,2\n") as site:
+    with serve_files(
+        file=samples.as_file(batch), stream=samples.as_stream(*[batch] * 4000), other=b"a,b\n1,2\n"
+    ) as site:
         with open_any(f"{site.url}/file") as reader:
             assert isinstance(reader, RemoteFileReader)
             assert next(iter(reader)).equals(batch)
         site.requests.clear()
         with open_any(f"{site.url}/stream") as reader:
-            assert sum(held.num_rows for held in reader) == 12_000
+            assert sum(part.num_rows for part in reader) == 12_000
         assert len(site.requests) < 30
         with pytest.raises(errors.FormatMismatchError):
             open_any(f"{site.url}/other")
 
 
-def test_a_server_without_ranges_is_read_whole() -> None:
+def test_a_file_from_a_server_without_ranges_is_read_completely() -> None:
     data = wide_file(40, 300)
-    with serving(whole=data) as site:
-        site.knows_ranges = False
+    with serve_files(whole=data) as site:
+        site.supports_ranges = False
         assert bs.open_file(f"{site.url}/whole").column("c1").to_pylist() == [1, 2, 3] * 300
 
 
@@ -390,65 +399,65 @@ def test_a_server_without_ranges_is_read_whole() -> None:
     [
         ({"fails_with": 500}, errors.ResourceError),
         ({"fails_with": 403}, errors.ResourceError),
-        ({"cut_bytes": 7}, errors.ConnectionLostError),
+        ({"missing_bytes": 7}, errors.ConnectionLostError),
     ],
 )
-def test_what_a_server_does_wrong_is_an_error_of_ours(change: dict[str, Any], error: type[Exception]) -> None:
-    with serving(data=wide_file(40, 300)) as site:
+def test_an_invalid_response_of_a_server_is_a_bowstring_error(change: dict[str, Any], error: type[Exception]) -> None:
+    with serve_files(data=wide_file(40, 300)) as site:
         for name, value in change.items():
             setattr(site, name, value)
         with pytest.raises(error, match=r"127\.0\.0\.1"):
             bs.open_file(f"{site.url}/data").column("c1")
 
 
-def test_a_server_that_goes_silent_is_a_deadline_error() -> None:
+def test_a_server_that_stops_responding_is_a_deadline_error() -> None:
     import aiohttp
 
-    with serving(data=wide_file(40, 300)) as site:
-        site.gets_until_hanging = 2
+    with serve_files(data=wide_file(40, 300)) as site:
+        site.gets_before_hanging = 2
         options = {"timeout": aiohttp.ClientTimeout(total=0.5)}
         reader = bs.open_file(fsspec.open(f"{site.url}/data", client_kwargs=options, skip_instance_cache=True))
         with pytest.raises(errors.DeadlineError):
             reader.column("c1")
 
 
-def test_a_server_that_goes_away_is_a_lost_connection() -> None:
-    with serving(data=wide_file(40, 300)) as site:
+def test_a_server_that_disconnects_is_a_connection_lost_error() -> None:
+    with serve_files(data=wide_file(40, 300)) as site:
         reader = bs.open_file(f"{site.url}/data")
-        site.is_gone = True
+        site.is_down = True
         with pytest.raises(errors.ConnectionLostError):
             reader.column("c1")
 
 
 def replaced(site: Site, data: bytes) -> None:
     site.files["/data"] = data
-    if site.marks:
-        site.marks["/data"] = '"two"'
+    if site.etags:
+        site.etags["/data"] = '"two"'
 
 
 @pytest.mark.parametrize("marks", [{}, {"/data": '"one"'}], ids=["no marks", "marks"])
-def test_a_file_that_is_replaced_by_a_shorter_one_is_told(marks: dict[str, str]) -> None:
+def test_a_file_replaced_by_a_shorter_one_is_an_error(marks: dict[str, str]) -> None:
     data = wide_file(40, 300)
-    with serving(data=data) as site:
-        site.marks = marks
+    with serve_files(data=data) as site:
+        site.etags = marks
         reader = bs.open_file(f"{site.url}/data")
         replaced(site, data[: len(data) // 3])
         with pytest.raises((errors.TruncatedError, errors.ResourceError), match=r"replaced|shorter|changed"):
             reader.column("c1")
 
 
-def test_a_file_that_is_replaced_by_one_of_the_same_size_is_told_by_its_mark() -> None:
+def test_a_file_replaced_by_one_of_the_same_size_is_detected_by_its_etag() -> None:
     data = wide_file(40, 300)
-    with serving(data=data) as site:
-        site.marks["/data"] = '"one"'
+    with serve_files(data=data) as site:
+        site.etags["/data"] = '"one"'
         reader = bs.open_file(f"{site.url}/data")
         replaced(site, bytes(len(data)))
         with pytest.raises(errors.ResourceError, match="replaced"):
             reader.column("c1")
 
 
-def test_what_is_not_there_or_no_file_is_told() -> None:
-    with serving(data=b"") as site:
+def test_a_missing_url_and_a_directory_are_errors() -> None:
+    with serve_files(data=b"") as site:
         with pytest.raises(errors.NotFoundError):
             bs.open_file(f"{site.url}/nowhere")
         with pytest.raises(errors.TruncatedError):
@@ -463,7 +472,7 @@ def test_what_is_not_there_or_no_file_is_told() -> None:
 
 
 class Broken(CountingFile):
-    """Raises, or says less or something else than was asked for, from some read on."""
+    """Raises, or returns fewer or other bytes than requested, from the given read on."""
 
     def __init__(self, data: bytes, from_read: int, answer: Any) -> None:
         super().__init__(data)
@@ -493,7 +502,7 @@ class Broken(CountingFile):
     ],
     ids=["timeout", "reset", "denied", "odd", "short", "long", "none", "text"],
 )
-def test_what_a_file_object_does_wrong_is_an_error_of_ours(answer: Any, error: type[Exception], from_read: int) -> None:
+def test_a_faulty_file_object_is_a_bowstring_error(answer: Any, error: type[Exception], from_read: int) -> None:
     with pytest.raises(error):
         bs.open_file(Broken(wide_file(40, 300), from_read, answer)).column("c1")
 
@@ -513,14 +522,14 @@ def test_files_and_streams_are_written_to_urls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["memory://kept.arrow", "file://{}/kept.arrow", "parts://kept.arrow"])
-def test_a_file_of_a_store_appears_only_when_all_is_written(url: str, tmp_path: Path) -> None:
+def test_a_file_in_a_store_appears_only_when_it_is_complete(url: str, tmp_path: Path) -> None:
     fsspec.register_implementation("parts", PartsFileSystem, clobber=True)
     url = url.format(tmp_path)
     files, path = fsspec.core.url_to_fs(url)
     MemoryFileSystem.store.pop(path, None)
-    with files.open(path, "wb", autocommit=False) as held:
-        held.write(b"what was there before")
-    held.commit()
+    with files.open(path, "wb", autocommit=False) as file:
+        file.write(b"what was there before")
+    file.commit()
     with pytest.raises(ZeroDivisionError), bs.new_file(url, samples.batch().schema) as writer:
         writer.write(samples.batch())
         _ = 1 // 0
@@ -547,8 +556,8 @@ class PartsFileSystem(MemoryFileSystem):  # type: ignore[misc]
         return MemoryFile(self, path)
 
 
-def test_a_store_that_does_not_take_files_says_so() -> None:
-    with serving() as site, pytest.raises(errors.UsageError, match="writing"):
+def test_the_error_for_a_read_only_store_mentions_writing() -> None:
+    with serve_files() as site, pytest.raises(errors.UsageError, match="writing"):
         bs.new_file(f"{site.url}/new", samples.batch().schema)
 
 
@@ -557,11 +566,11 @@ def test_a_store_that_does_not_take_files_says_so() -> None:
 
 @given(st.data())
 @settings(max_examples=150)
-def test_a_damaged_file_gives_what_it_gives_in_memory_or_an_error(data: st.DataObject) -> None:
+def test_a_damaged_file_reads_the_same_from_ranges_and_from_memory_or_is_an_error(data: st.DataObject) -> None:
     raw = bytearray(DAMAGED)
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    assert outcome(lambda: far(bytes(raw))) == outcome(lambda: bs.open_file(bytes(raw)))
+    assert outcome(lambda: open_remote(bytes(raw))) == outcome(lambda: bs.open_file(bytes(raw)))
 
 
 def outcome(open_: Callable[[], Any]) -> Any:
@@ -581,47 +590,47 @@ DAMAGED = samples.as_file(samples.batch(), samples.batch())
 
 
 @pytest.mark.usefixtures("no_edges")
-def test_headers_that_lie_otherwise_than_the_first_are_read_by_themselves() -> None:
+def test_headers_with_a_different_layout_than_the_first_are_read_individually() -> None:
     whole = samples.batch()
     marked = bs.RecordBatch(whole.schema, whole.num_rows, whole.columns, ((b"key", b"value"),))
-    reader = far(samples.as_file(whole, marked, whole, marked))
-    held = list(reader)
-    assert [batch.custom_metadata for batch in held] == [{}, {b"key": b"value"}] * 2
-    assert all(batch.equals(whole) for batch in held)
+    reader = open_remote(samples.as_file(whole, marked, whole, marked))
+    batches = list(reader)
+    assert [batch.custom_metadata for batch in batches] == [{}, {b"key": b"value"}] * 2
+    assert all(batch.equals(whole) for batch in batches)
 
 
-def test_blocks_that_claim_bytes_beyond_the_file_are_refused() -> None:
+def test_blocks_that_claim_bytes_beyond_the_file_are_rejected() -> None:
     data = bytearray(wide_file(4, 2))
     local = bs.open_file(bytes(data))
     at = data.rfind(local.blocks[1].tobytes())
     data[at + 16 : at + 24] = (1 << 40).to_bytes(8, "little")
     with pytest.raises(errors.InvalidDataError, match=r"blocks|record batch 1"):
-        far(bytes(data)).read_all()
+        open_remote(bytes(data)).read_all()
 
 
-def test_a_body_above_the_limit_is_refused() -> None:
+def test_a_body_above_the_limit_is_rejected() -> None:
     with pytest.raises(errors.LimitError, match="body"):
-        far(wide_file(4, 2), limits=bs.ReadLimits(max_body_bytes=8)).read_all()
+        open_remote(wide_file(4, 2), limits=bs.ipc.ReadLimits(max_body_bytes=8)).read_all()
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 60))), st.integers(0, 40))
-def test_merged_spans_cover_all_and_lie_apart(spans: list[tuple[int, int]], gap: int) -> None:
+def test_merged_ranges_cover_all_requests_and_do_not_overlap(spans: list[tuple[int, int]], gap: int) -> None:
     out = merge_spans(spans, gap)
-    wanted = {at for start, length in spans for at in range(start, start + length)}
+    requested = {at for start, length in spans for at in range(start, start + length)}
     covered = [at for start, length in out for at in range(start, start + length)]
     assert len(set(covered)) == len(covered)
-    assert wanted <= set(covered)
+    assert requested <= set(covered)
     assert all(b[0] - (a[0] + a[1]) > gap for a, b in pairwise(out))
 
 
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 100)), max_size=12), st.integers(0, 64))
-def test_fetched_pieces_hold_the_bytes_of_the_file(spans: list[tuple[int, int]], gap: int) -> None:
+def test_fetched_ranges_have_the_bytes_of_the_file(spans: list[tuple[int, int]], gap: int) -> None:
     data = os.urandom(1000)
     source = RangeSource(range_source.FileObjectStore(CountingFile(data), "file"))
     source._edges = FetchedRanges()
-    found = source.fetch(spans, gap)
+    ranges = source.fetch(spans, gap)
     for start, length in spans:
-        held = found.find(start, length)
-        assert held is not None
-        assert held.to_bytes() == data[start : start + length]
-        assert not length or held.address % 64 == start % 64
+        content = ranges.find(start, length)
+        assert content is not None
+        assert content.to_bytes() == data[start : start + length]
+        assert not length or content.address % 64 == start % 64

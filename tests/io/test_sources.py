@@ -1,4 +1,4 @@
-"""What streams and files are read from: objects that are honest, odd, closed, cut off, or not what they seem."""
+"""Sources of streams and files: valid, unusual, closed, truncated and faulty objects."""
 
 from __future__ import annotations
 
@@ -30,47 +30,47 @@ FORMATS = pytest.mark.parametrize("format_", ["file", "stream"])
 COMPRESSIONS = pytest.mark.parametrize("compression", [gzip, bz2, lzma], ids=lambda module: module.__name__)
 
 
-def packed(compression: Any, data: bytes) -> io.BytesIO:
+def compress(compression: Any, data: bytes) -> io.BytesIO:
     return io.BytesIO(compression.compress(data))
 
 
 @FORMATS
 @COMPRESSIONS
-def test_what_a_file_object_decompresses_is_read_and_not_the_file_beneath(
+def test_a_decompressing_file_object_is_read_instead_of_its_file(
     format_: str, compression: Any, tmp_path: Path
 ) -> None:
     batch = samples.batch()
     path = tmp_path / "packed"
     path.write_bytes(compression.compress(MAKE[format_](batch, batch)))
     with compression.open(path, "rb") as opened:
-        assert [held.equals(batch) for held in OPEN[format_](opened)] == [True, True]
+        assert [part.equals(batch) for part in OPEN[format_](opened)] == [True, True]
 
 
 @FORMATS
 @COMPRESSIONS
-def test_compressed_data_that_is_cut_off_is_told(format_: str, compression: Any) -> None:
-    whole = packed(compression, MAKE[format_](samples.batch())).getvalue()
+def test_truncated_compressed_data_is_an_error(format_: str, compression: Any) -> None:
+    whole = compress(compression, MAKE[format_](samples.batch())).getvalue()
     with pytest.raises(errors.TruncatedError, match="File"):
         list(OPEN[format_](compression.open(io.BytesIO(whole[: len(whole) // 2]), "rb")))
 
 
 @FORMATS
 @COMPRESSIONS
-def test_compressed_data_that_is_damaged_is_told(format_: str, compression: Any) -> None:
-    whole = bytearray(packed(compression, MAKE[format_](samples.batch())).getvalue())
+def test_damaged_compressed_data_is_an_error(format_: str, compression: Any) -> None:
+    whole = bytearray(compress(compression, MAKE[format_](samples.batch())).getvalue())
     whole[len(whole) // 2] ^= 0xFF
     with pytest.raises(errors.BowstringError):
         list(OPEN[format_](compression.open(io.BytesIO(bytes(whole)), "rb")))
 
 
 @FORMATS
-def test_a_text_file_object_that_nobody_else_holds_is_read_by_its_bytes(format_: str) -> None:
+def test_a_text_file_object_without_other_references_is_read_as_bytes(format_: str) -> None:
     batch = samples.batch()
     assert next(iter(OPEN[format_](io.TextIOWrapper(io.BytesIO(MAKE[format_](batch)), "latin-1")))).equals(batch)
 
 
 @FORMATS
-def test_a_closed_file_object_is_told(format_: str, tmp_path: Path) -> None:
+def test_a_closed_file_object_is_an_error(format_: str, tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(MAKE[format_](samples.batch()))
     with path.open("rb") as opened:
@@ -98,12 +98,12 @@ class Generous:
     ["a\0b", 987654, -1, True, memoryview(b"abcdef")[::2], [1], 1.5, None],
     ids=["NUL in the name", "no descriptor", "negative", "truth", "strided", "list", "float", "None"],
 )
-def test_what_is_no_source_is_an_error_of_ours(format_: str, source: Any) -> None:
+def test_an_object_that_is_not_a_source_is_a_bowstring_error(format_: str, source: Any) -> None:
     with pytest.raises(errors.BowstringError):
         OPEN[format_](source)
 
 
-def test_a_file_object_that_gives_more_than_was_asked_for_is_told() -> None:
+def test_a_file_object_that_returns_too_many_bytes_is_an_error() -> None:
     with pytest.raises(errors.UsageError, match="returned"):
         bs.open_stream(Generous(samples.as_stream(samples.batch())))
 
@@ -111,7 +111,7 @@ def test_a_file_object_that_gives_more_than_was_asked_for_is_told() -> None:
 def test_a_limit_on_bodies_is_a_limit_error() -> None:
     stream = io.BytesIO(samples.as_stream(samples.batch()))
     with pytest.raises(errors.LimitError, match="body"):
-        list(bs.open_stream(stream, limits=bs.ReadLimits(max_body_bytes=8)))
+        list(bs.open_stream(stream, limits=bs.ipc.ReadLimits(max_body_bytes=8)))
 
 
 class Interrupted:
@@ -129,7 +129,7 @@ class Interrupted:
         return self._data.readinto(view)
 
 
-def test_a_stream_that_was_interrupted_within_a_message_is_not_read_further() -> None:
+def test_a_stream_interrupted_within_a_message_can_not_be_continued() -> None:
     data = samples.as_stream(*[samples.batch()] * 3)
     reader = bs.open_stream(Interrupted(data, len(data) // 2))
     with pytest.raises(KeyboardInterrupt):
@@ -138,7 +138,7 @@ def test_a_stream_that_was_interrupted_within_a_message_is_not_read_further() ->
         next(reader)
 
 
-def test_headers_of_a_file_that_shrank_after_it_was_opened_are_not_touched(tmp_path: Path) -> None:
+def test_headers_of_a_file_that_shrinks_while_open_are_not_accessed(tmp_path: Path) -> None:
     path = tmp_path / "shrinking.arrow"
     numbers = bs.table({"a": np.arange(200_000)})
     with bs.new_file(path, numbers.schema) as writer:
@@ -163,8 +163,8 @@ def test_the_dictionaries_of_a_batch_are_read_after_its_reader_was_closed(tmp_pa
     with bs.new_file(path, whole.schema) as writer:
         writer.write(whole)
     with bs.open_file(path) as reader:
-        held = reader.read_all()
-    assert held.to_pydict() == {"w": ["a", "b", "a", None]}
+        batch = reader.read_all()
+    assert batch.to_pydict() == {"w": ["a", "b", "a", None]}
     with pytest.raises(errors.ClosedError):
         reader.get_batch(0)
     assert os.path.exists(path)
@@ -182,16 +182,16 @@ class Endless:
         return part
 
 
-def test_of_an_endless_source_that_is_no_file_only_the_beginning_is_read() -> None:
-    for source, told in ((Endless(b""), "other bytes"), (Endless(CONTINUATION), "an Arrow stream")):
-        with pytest.raises(errors.FormatMismatchError, match=told):
+def test_only_the_start_of_an_endless_source_that_is_not_a_file_is_read() -> None:
+    for source, message in ((Endless(b""), "other bytes"), (Endless(CONTINUATION), "an Arrow stream")):
+        with pytest.raises(errors.FormatMismatchError, match=message):
             bs.open_file(source)
         assert source.taken <= 64
     with pytest.raises(errors.FormatMismatchError):
         bs.open_file("/dev/zero")
 
 
-def test_what_an_endless_source_gives_as_a_file_is_kept_up_to_a_limit_that_an_option_raises() -> None:
+def test_an_endless_file_is_buffered_up_to_a_limit_that_an_option_raises() -> None:
     source = Endless(FILE_START)
     with pytest.raises(errors.LimitError, match="max_piped_bytes"):
         bs.open_file(source, max_piped_bytes=10_000)

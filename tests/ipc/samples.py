@@ -1,4 +1,4 @@
-"""A small batch of many types, for the tests of this folder."""
+"""A small batch with columns of many types, and how to write it."""
 
 from __future__ import annotations
 
@@ -29,49 +29,57 @@ _COLUMNS: dict[str, tuple[bs.DataType, list[Any]]] = {
 
 
 def batch(*names: str) -> bs.RecordBatch:
-    """Three rows with the columns of these names, all by default."""
+    """Return three rows with these columns, or with all of them."""
     chosen = {name: _COLUMNS[name] for name in names or _COLUMNS}
     return bs.RecordBatch.from_arrays([bs.array(values, type_) for type_, values in chosen.values()], list(chosen))
 
 
+def dictionary_batch(*values: str | None, keys: list[str]) -> bs.RecordBatch:
+    """Return a batch with one column "w" that is encoded with this dictionary."""
+    type_ = bs.dictionary(bs.int8(), bs.string())
+    indices = bs.array([None if value is None else keys.index(value) for value in values], bs.int8())
+    column = bs.Array.from_buffers(type_, len(values), indices.buffers, dictionary=bs.array(keys, bs.string()))
+    return bs.record_batch({"w": column})
+
+
 def as_file(*batches: bs.RecordBatch, **options: Any) -> bytes:
-    """The bytes of a file with the batches."""
+    """Return a file with the batches."""
     sink = io.BytesIO()
     with bs.new_file(sink, batches[0].schema, **options) as writer:
-        for held in batches:
-            writer.write(held)
+        for batch in batches:
+            writer.write(batch)
     return sink.getvalue()
 
 
 def as_stream(*batches: bs.RecordBatch, **options: Any) -> bytes:
-    """The bytes of a stream with the batches."""
+    """Return a stream with the batches."""
     sink = io.BytesIO()
     with bs.new_stream(sink, batches[0].schema, **options) as writer:
-        for held in batches:
-            writer.write(held)
+        for batch in batches:
+            writer.write(batch)
     return sink.getvalue()
 
 
-class Unkept:
-    """A sink that `--keep-written` does not hear, for messages in an order on which readers disagree."""
+class UnrecordedSink:
+    """A sink that `--keep-written` does not record, for messages in an order on which readers disagree."""
 
     def __init__(self) -> None:
-        self.held = bytearray()
+        self.content = bytearray()
 
     @property
     def position(self) -> int:
-        """How many bytes have come."""
-        return len(self.held)
+        """The number of bytes written."""
+        return len(self.content)
 
     def write(self, parts: Sequence[Any], _: int) -> None:
-        """Take the parts."""
-        self.held += b"".join(map(bytes, parts))
+        """Append the parts."""
+        self.content += b"".join(map(bytes, parts))
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
-        """Take a message."""
+        """Append a message."""
         self.write([head, *body], body_bytes)
 
     def finish(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
     abandon = finish

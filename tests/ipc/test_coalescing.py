@@ -1,4 +1,4 @@
-"""Small batches are written as large ones, with the same rows in the same order."""
+"""The coalescing writer combines small batches into large ones with the same rows in the same order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.errors import ClosedError, DataTypeError, UsageError
@@ -43,67 +43,70 @@ def numbers(*values: int) -> bs.RecordBatch:
     return bs.record_batch({"n": list(values)})
 
 
-def written(batches: list[bs.RecordBatch], **limits: int) -> list[bs.RecordBatch]:
+def coalesce(batches: list[bs.RecordBatch], **limits: int) -> list[bs.RecordBatch]:
     sink = io.BytesIO()
-    with bs.CoalescingWriter(bs.new_stream(sink, batches[0].schema), **limits) as writer:
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink, batches[0].schema), **limits) as writer:
         for batch in batches:
             writer.write(batch)
     return list(bs.open_stream(sink.getvalue()))
 
 
+@settings(max_examples=40)
 @given(st.lists(st.lists(ROW, max_size=4), min_size=1, max_size=12), st.integers(1, 12), st.sampled_from([1, 8]))
-def test_rows_stay_what_they_are(rows: list[list[dict[str, Any]]], min_rows: int, times: int) -> None:
+def test_rows_are_unchanged(rows: list[list[dict[str, Any]]], min_rows: int, times: int) -> None:
     batches = [batch_of(some) for some in rows] * times
-    found = written(batches, min_rows=min_rows)
-    for batch in found:
+    batches_read = coalesce(batches, min_rows=min_rows)
+    for batch in batches_read:
         batch.validate(full=True)
-    assert [row for batch in found for row in batch.to_pylist()] == [row for some in rows * times for row in some]
-    assert all(max(left.num_rows, right.num_rows) >= min_rows for left, right in pairwise(found))
+    assert [row for batch in batches_read for row in batch.to_pylist()] == [
+        row for some in rows * times for row in some
+    ]
+    assert all(max(left.num_rows, right.num_rows) >= min_rows for left, right in pairwise(batches_read))
 
 
-def test_what_is_gathered_is_one_batch_of_a_file_too(tmp_path: Path) -> None:
+def test_a_file_gets_one_combined_batch(tmp_path: Path) -> None:
     path = tmp_path / "few.arrow"
-    with bs.CoalescingWriter(bs.new_file(path, numbers(1).schema)) as writer:
+    with bs.ipc.CoalescingWriter(bs.new_file(path, numbers(1).schema)) as writer:
         writer.write(bs.Table.from_batches([numbers(1), numbers(2, 3)]))
     with bs.open_file(path) as reader:
         assert [batch.to_pydict() for batch in reader] == [{"n": [1, 2, 3]}]
 
 
-def test_a_large_batch_and_one_with_metadata_are_written_as_they_are() -> None:
+def test_large_batches_and_batches_with_metadata_are_written_unchanged() -> None:
     marked = bs.RecordBatch(numbers(4).schema, 1, numbers(4).columns, ((b"at", b"noon"),))
-    found = written([numbers(1), numbers(2, 3), marked, numbers(5)], min_rows=2)
-    assert [batch["n"].to_pylist() for batch in found] == [[1], [2, 3], [4], [5]]
-    assert [batch.custom_metadata for batch in found] == [{}, {}, {b"at": b"noon"}, {}]
+    batches = coalesce([numbers(1), numbers(2, 3), marked, numbers(5)], min_rows=2)
+    assert [batch["n"].to_pylist() for batch in batches] == [[1], [2, 3], [4], [5]]
+    assert [batch.custom_metadata for batch in batches] == [{}, {}, {b"at": b"noon"}, {}]
 
 
-def test_long_values_are_not_kept_for_ever() -> None:
+def test_pending_bytes_are_bounded() -> None:
     long = bs.record_batch({"s": ["x" * 1000]})
-    assert [batch.num_rows for batch in written([long] * 5, max_bytes=2000)] == [2, 2, 1]
+    assert [batch.num_rows for batch in coalesce([long] * 5, max_bytes=2000)] == [2, 2, 1]
 
 
-def test_dictionaries_are_not_kept_for_ever_either() -> None:
+def test_pending_dictionaries_are_bounded() -> None:
     one, other = (
         bs.record_batch({"w": bs.array([letter * 1000, "x"], bs.dictionary(bs.int8(), bs.string()))}) for letter in "ab"
     )
-    assert [batch.num_rows for batch in written([one] * 3 + [other] * 2 + [one] * 2, max_bytes=2000)] == [8, 4, 2]
+    assert [batch.num_rows for batch in coalesce([one] * 3 + [other] * 2 + [one] * 2, max_bytes=2000)] == [8, 4, 2]
 
 
-def test_flush_writes_what_is_there() -> None:
+def test_flush_writes_pending_rows() -> None:
     sink = io.BytesIO()
-    with bs.CoalescingWriter(bs.new_stream(sink, numbers(1).schema)) as writer:
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink, numbers(1).schema)) as writer:
         writer.write(numbers(1))
         writer.write(numbers(2))
-        assert repr(writer) == "<bowstring.CoalescingWriter: 2 rows of 2 batches held>"
+        assert repr(writer) == "<bowstring.ipc.CoalescingWriter: 2 rows of 2 batches gathered>"
         writer.flush()
         writer.write(numbers(3))
     assert [batch["n"].to_pylist() for batch in bs.open_stream(sink.getvalue())] == [[1, 2], [3]]
 
 
-def test_an_error_inside_leaves_no_file(tmp_path: Path) -> None:
+def test_an_exception_in_the_with_block_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "none.arrow"
     with (
         pytest.raises(ZeroDivisionError),
-        bs.CoalescingWriter(bs.new_file(path, numbers(1).schema)) as writer,
+        bs.ipc.CoalescingWriter(bs.new_file(path, numbers(1).schema)) as writer,
     ):
         writer.write(numbers(1))
         _ = 1 / 0
@@ -112,31 +115,34 @@ def test_an_error_inside_leaves_no_file(tmp_path: Path) -> None:
         writer.write(numbers(1))
 
 
-def test_batches_that_do_not_fit_are_refused() -> None:
+def test_batches_of_another_schema_are_rejected() -> None:
     schema = numbers(1).schema
     other = bs.RecordBatch(schema, 1, [bs.array(["text"])])
     longer = bs.RecordBatch(schema, 1, [bs.array([1, 2])])
     for wrong, problem in (
-        (other, "'n' is string, its field says int64"),
+        (other, "'n' has type string, expected int64"),
         (longer, "'n' has 2 values in a batch of 1"),
     ):
-        writer = bs.CoalescingWriter(bs.new_stream(io.BytesIO(), schema))
+        writer = bs.ipc.CoalescingWriter(bs.new_stream(io.BytesIO(), schema))
         writer.write(numbers(1))
         writer.write(wrong)
         with pytest.raises(UsageError, match=problem):
             writer.close()
     words = bs.record_batch({"s": ["a"]}).schema
-    for columns, problem in (([bs.array([1])], "'s' is int64, its field says string"), ([], "a batch of 0 columns")):
+    for columns, problem in (
+        ([bs.array([1])], "'s' has type int64, expected string"),
+        ([], "a batch of 0 columns for a schema of 1"),
+    ):
         with (
             pytest.raises(UsageError, match=problem),
-            bs.CoalescingWriter(bs.new_stream(io.BytesIO(), words)) as writer,
+            bs.ipc.CoalescingWriter(bs.new_stream(io.BytesIO(), words)) as writer,
         ):
             writer.write(bs.RecordBatch(words, 1, columns))
-    with bs.new_stream(io.BytesIO(), schema) as stream, bs.CoalescingWriter(stream) as writer:
+    with bs.new_stream(io.BytesIO(), schema) as stream, bs.ipc.CoalescingWriter(stream) as writer:
         with pytest.raises(UsageError, match="another schema"):
             writer.write(bs.record_batch({"m": [1]}))
-        with pytest.raises(UsageError, match="min_rows 0"):
-            bs.CoalescingWriter(stream, min_rows=0)
+        with pytest.raises(UsageError, match="not 0 and"):
+            bs.ipc.CoalescingWriter(stream, min_rows=0)
 
 
 def columns_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
@@ -147,9 +153,9 @@ def columns_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     st.lists(st.tuples(st.lists(ROW, max_size=4), st.sampled_from(["values", "batch", "flush"])), max_size=12),
     st.integers(1, 30),
 )
-def test_values_and_batches_stay_in_order(pieces: list[tuple[list[dict[str, Any]], str]], min_rows: int) -> None:
+def test_rows_and_batches_stay_in_order(pieces: list[tuple[list[dict[str, Any]], str]], min_rows: int) -> None:
     sink = io.BytesIO()
-    with bs.CoalescingWriter(bs.new_stream(sink, SCHEMA), min_rows=min_rows) as writer:
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink, SCHEMA), min_rows=min_rows) as writer:
         for rows, how in pieces:
             if how == "batch":
                 writer.write(batch_of(rows))
@@ -157,30 +163,30 @@ def test_values_and_batches_stay_in_order(pieces: list[tuple[list[dict[str, Any]
                 writer.write_pydict(columns_of(rows))
             if how == "flush":
                 writer.flush()
-    found = bs.open_stream(sink.getvalue()).read_all()
-    found.validate(full=True)
-    assert found.to_pylist() == [row for rows, _ in pieces for row in rows]
+    table = bs.open_stream(sink.getvalue()).read_all()
+    table.validate(full=True)
+    assert table.to_pylist() == [row for rows, _ in pieces for row in rows]
 
 
-def test_values_are_those_of_the_moment_when_they_were_handed_in() -> None:
+def test_values_are_copied_when_they_are_added() -> None:
     sink, values = io.BytesIO(), [1, 2]
-    with bs.CoalescingWriter(bs.new_stream(sink, numbers(1).schema)) as writer:
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink, numbers(1).schema)) as writer:
         writer.write_pydict({"n": values})
         values[:] = [7, 8, 9]
         writer.write_pydict({"n": (3,), "left out": ["x"]})
         writer.write_pydict({"n": np.array([4, 5])})
         writer.write_pydict({"n": bs.array([6])})
-        assert repr(writer) == "<bowstring.CoalescingWriter: 6 rows of 3 batches held>"
+        assert repr(writer) == "<bowstring.ipc.CoalescingWriter: 6 rows of 3 batches gathered>"
     assert bs.open_stream(sink.getvalue()).read_all().to_pydict() == {"n": [1, 2, 3, 4, 5, 6]}
 
 
-def test_values_do_not_wait_until_they_are_too_many() -> None:
+def test_pending_rows_are_bounded() -> None:
     sink = io.BytesIO()
-    with bs.CoalescingWriter(bs.new_stream(sink, worded("a").schema), max_bytes=1 << 20) as writer:
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink, dictionary_batch("a").schema), max_bytes=1 << 20) as writer:
         for _ in range(100):
             writer.write_pydict({"w": ["x"] * 100, "l": [["y"]] * 100})
-            assert writer._pending_rows < 2048 + 100
-    with bs.CoalescingWriter(bs.new_stream(sink := io.BytesIO(), numbers(1).schema), min_rows=5) as writer:
+            assert writer._rows.num_rows < 2048 + 100
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink := io.BytesIO(), numbers(1).schema), min_rows=5) as writer:
         for _ in range(10):
             writer.write_pydict({"n": [1, 2, 3]})
     assert [batch.num_rows for batch in bs.open_stream(sink.getvalue())] == [6] * 5
@@ -197,9 +203,9 @@ def test_values_do_not_wait_until_they_are_too_many() -> None:
         (None, "not NoneType"),
     ],
 )
-def test_columns_that_are_no_rows_are_refused_and_change_nothing(columns: Any, problem: str) -> None:
+def test_invalid_columns_are_rejected_and_nothing_is_added(columns: Any, problem: str) -> None:
     sink = io.BytesIO()
-    with bs.CoalescingWriter(bs.new_stream(sink, bs.schema({"a": bs.int8(), "b": bs.string()}))) as writer:
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink, bs.schema({"a": bs.int8(), "b": bs.string()}))) as writer:
         writer.write_pydict({"a": [1], "b": ["x"]})
         with pytest.raises((UsageError, DataTypeError), match=problem):
             writer.write_pydict(columns)
@@ -209,17 +215,17 @@ def test_columns_that_are_no_rows_are_refused_and_change_nothing(columns: Any, p
         writer.write_pydict({"a": [1], "b": ["x"]})
 
 
-def test_a_value_that_does_not_fit_is_named_when_the_array_is_made(tmp_path: Path) -> None:
+def test_a_value_of_the_wrong_type_is_named_when_its_array_is_built(tmp_path: Path) -> None:
     path = tmp_path / "none.arrow"
     with (
         pytest.raises(DataTypeError, match="column 'n': value 0: 'three' cannot be converted to int64"),
-        bs.CoalescingWriter(bs.new_file(path, numbers(1).schema)) as writer,
+        bs.ipc.CoalescingWriter(bs.new_file(path, numbers(1).schema)) as writer,
     ):
         writer.write_pydict({"n": [1, 2]})
         writer.write_pydict({"n": ["three"]})
     assert list(tmp_path.iterdir()) == []
     sink = io.BytesIO()
-    with bs.CoalescingWriter(bs.new_stream(sink, numbers(1).schema)) as writer:
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink, numbers(1).schema)) as writer:
         writer.write_pydict({"n": [1, 2]})
         writer.write_pydict({"n": [3, 1 << 70]})
         writer.write_pydict({"n": ["late"]})
@@ -230,76 +236,78 @@ def test_a_value_that_does_not_fit_is_named_when_the_array_is_made(tmp_path: Pat
     assert bs.open_stream(sink.getvalue()).read_all().to_pydict() == {"n": [1, 2, 4, 5]}
 
 
-def worded(*words: str | None) -> bs.RecordBatch:
+def dictionary_batch(*words: str | None) -> bs.RecordBatch:
     type_ = bs.dictionary(bs.int8(), bs.string())
     return bs.RecordBatch.from_arrays(
         [bs.array(list(words), type_), bs.array([list(words)], bs.list_(type_)).take([0] * len(words))], ["w", "l"]
     )
 
 
-def test_dictionaries_of_batches_that_are_joined_are_united() -> None:
-    held = [worded("a", "b"), worded("b", None, "a"), worded("c", "a")] * 40
+def test_dictionaries_of_combined_batches_are_unified() -> None:
+    batches = [dictionary_batch("a", "b"), dictionary_batch("b", None, "a"), dictionary_batch("c", "a")] * 40
     sink = io.BytesIO()
-    with bs.CoalescingWriter(bs.new_stream(sink, held[0].schema), min_rows=1 << 20) as writer:
-        for batch in held:
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink, batches[0].schema), min_rows=1 << 20) as writer:
+        for batch in batches:
             writer.write(batch)
     (read,) = bs.open_stream(sink.getvalue())
-    assert read.to_pydict() == bs.Table.from_batches(held).to_pydict()
-    assert [one.values for one in bs.inspect(sink.getvalue()).dictionaries] == [3, 3]
+    assert read.to_pydict() == bs.Table.from_batches(batches).to_pydict()
+    assert [one.values for one in bs.inspection.inspect(sink.getvalue()).dictionaries] == [3, 3]
 
 
-def test_batches_whose_dictionaries_are_too_many_values_for_one_stay_apart() -> None:
-    held = [worded(*(f"{part}-{number}" for number in range(100))) for part in range(3)]
+def test_batches_are_not_combined_if_their_unified_dictionary_is_too_large() -> None:
+    batches = [dictionary_batch(*(f"{part}-{number}" for number in range(100))) for part in range(3)]
     sink = io.BytesIO()
-    with bs.CoalescingWriter(bs.new_stream(sink, held[0].schema), min_rows=1 << 20) as writer:
-        for batch in held:
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink, batches[0].schema), min_rows=1 << 20) as writer:
+        for batch in batches:
             writer.write(batch)
-    assert [batch.to_pydict() for batch in bs.open_stream(sink.getvalue())] == [batch.to_pydict() for batch in held]
+    assert [batch.to_pydict() for batch in bs.open_stream(sink.getvalue())] == [batch.to_pydict() for batch in batches]
 
 
-def test_many_batches_become_one_although_some_are_joined_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_batches_become_one_although_some_are_combined_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coalescing, "_MAX_UNJOINED_BATCHES", 128)
     count, sink = 3 * coalescing._MAX_UNJOINED_BATCHES + 5, io.BytesIO()
-    held = [worded(str(number % 3), None) for number in range(count)]
-    with bs.CoalescingWriter(bs.new_stream(sink, held[0].schema)) as writer:
-        for batch in held:
+    batches = [dictionary_batch(str(number % 3), None) for number in range(count)]
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink, batches[0].schema)) as writer:
+        for batch in batches:
             writer.write(batch)
-        assert repr(writer) == f"<bowstring.CoalescingWriter: {2 * count} rows of {3 + 5} batches held>"
+        assert repr(writer) == f"<bowstring.ipc.CoalescingWriter: {2 * count} rows of {3 + 5} batches gathered>"
     (read,) = bs.open_stream(sink.getvalue())
     read.validate(full=True)
-    assert read.to_pydict() == bs.Table.from_batches(held).to_pydict()
-    assert [one.values for one in bs.inspect(sink.getvalue()).dictionaries] == [3, 3]
+    assert read.to_pydict() == bs.Table.from_batches(batches).to_pydict()
+    assert [one.values for one in bs.inspection.inspect(sink.getvalue()).dictionaries] == [3, 3]
 
 
-def test_dictionaries_that_grow_too_large_stay_as_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_with_large_dictionaries_become_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coalescing, "_MAX_UNJOINED_BATCHES", 128)
     count, sink = 2 * coalescing._MAX_UNJOINED_BATCHES, io.BytesIO()
-    held = [worded(f"{number // coalescing._MAX_UNJOINED_BATCHES}-{number % 100}") for number in range(count)]
-    with bs.CoalescingWriter(bs.new_stream(sink, held[0].schema)) as writer:
-        for batch in held:
+    batches = [
+        dictionary_batch(f"{number // coalescing._MAX_UNJOINED_BATCHES}-{number % 100}") for number in range(count)
+    ]
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink, batches[0].schema)) as writer:
+        for batch in batches:
             writer.write(batch)
-    found = list(bs.open_stream(sink.getvalue()))
-    assert [batch.num_rows for batch in found] == [coalescing._MAX_UNJOINED_BATCHES] * 2
-    assert bs.Table.from_batches(found).to_pydict() == bs.Table.from_batches(held).to_pydict()
+    batches_read = list(bs.open_stream(sink.getvalue()))
+    assert [batch.num_rows for batch in batches_read] == [coalescing._MAX_UNJOINED_BATCHES] * 2
+    assert bs.Table.from_batches(batches_read).to_pydict() == bs.Table.from_batches(batches).to_pydict()
 
 
-def test_batches_that_cannot_be_packed_stay_in_their_place() -> None:
+def test_batches_that_cannot_be_combined_keep_their_position() -> None:
     whole = bs.record_batch({"n": list(range(600)), "s": [str(value) for value in range(600)]})
     pieces = [whole.slice(at, 1) for at in range(600)]
-    made = [bs.record_batch(piece.to_pydict(), schema=whole.schema) for piece in pieces]
-    mixed = [made[at] if at // 100 % 2 else pieces[at] for at in range(600)]
-    found = written(mixed)
-    assert [batch.to_pydict() for batch in found] == [whole.to_pydict()]
+    rebuilt = [bs.record_batch(piece.to_pydict(), schema=whole.schema) for piece in pieces]
+    mixed = [rebuilt[at] if at // 100 % 2 else pieces[at] for at in range(600)]
+    batches_read = coalesce(mixed)
+    assert [batch.to_pydict() for batch in batches_read] == [whole.to_pydict()]
 
 
-def test_slices_of_much_do_not_count_as_all_of_it() -> None:
+def test_a_slice_counts_only_its_own_bytes() -> None:
     whole = bs.record_batch({"n": np.arange(100_000)})
-    found = written([whole.slice(at, 1) for at in range(100)], max_bytes=500_000)
-    assert [batch.num_rows for batch in found] == [100]
+    batches = coalesce([whole.slice(at, 1) for at in range(100)], max_bytes=500_000)
+    assert [batch.num_rows for batch in batches] == [100]
 
 
-def test_rows_that_grow_suddenly_are_found_before_they_are_many() -> None:
+def test_suddenly_growing_rows_are_written_early() -> None:
     small, large = (bs.record_batch({"s": ["x" * length]}) for length in (1, 10_000))
-    found = written([small] * 1000 + [large] * 2000, max_bytes=100_000)
-    assert found[0].num_rows < 1000 + 1024, "as many again may be too many"
-    assert max(batch.num_rows for batch in found[1:]) <= 11
+    batches = coalesce([small] * 1000 + [large] * 2000, max_bytes=100_000)
+    assert batches[0].num_rows < 1000 + 1024, "as many again may be too many"
+    assert max(batch.num_rows for batch in batches[1:]) <= 11

@@ -1,4 +1,4 @@
-"""Decompression into memory that is there: whatever a frame's blocks are like, the same bytes or an error come out."""
+"""Decompression into existing memory: every frame gives the original bytes or an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZES = [1, 7, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, PIECE - 1, PIECE, PIECE +
 
 
 def mixture(size: int) -> bytes:
-    """Stretches that shrink and stretches that do not, so that blocks of both kinds follow each other."""
+    """Return compressible and incompressible ranges in turn, so that both kinds of blocks alternate."""
     random = np.random.default_rng(7)
     stretch = BLOCK // 3 * 2
     parts = [random.bytes(stretch) if at % 2 else b"over and over " * stretch for at in range(size // stretch + 1)]
@@ -74,7 +74,7 @@ def test_a_frame_of_many_small_blocks_is_decompressed() -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_a_length_that_is_not_the_frame_s_is_refused(codec: str, size: int) -> None:
+def test_a_wrong_length_is_rejected(codec: str, size: int) -> None:
     data = mixture(size)
     if codec == "lz4":
         frame, decompress = lz4.frame.compress(data, store_size=False), codecs.decompress_lz4
@@ -89,7 +89,7 @@ def test_a_length_that_is_not_the_frame_s_is_refused(codec: str, size: int) -> N
 
 
 @pytest.mark.parametrize("bit", range(8 * 15))
-def test_flipped_bits_in_the_head_of_a_frame_give_the_bytes_or_an_error(bit: int) -> None:
+def test_flipped_bits_in_a_frame_header_give_the_bytes_or_an_error(bit: int) -> None:
     data = mixture(BLOCK + 9)
     frame = bytearray(lz4.frame.compress(data))
     frame[bit // 8] ^= 1 << bit % 8
@@ -102,7 +102,7 @@ def test_flipped_bits_in_the_head_of_a_frame_give_the_bytes_or_an_error(bit: int
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 129])
 @pytest.mark.parametrize("rest", [0, 1, BLOCK - 1])
 @pytest.mark.parametrize("is_linked", [True, False])
-def test_blocks_that_are_as_they_were_may_follow_each_other(count: int, rest: int, is_linked: bool) -> None:
+def test_consecutive_uncompressed_blocks_are_read(count: int, rest: int, is_linked: bool) -> None:
     random = np.random.default_rng(count)
     noise = random.bytes(count * BLOCK)
     for data in (noise + random.bytes(rest), bytes(BLOCK) + noise + bytes(rest), noise + bytes(BLOCK) + noise[:rest]):
@@ -126,8 +126,8 @@ def outcome(decompress: Callable[[memoryview, memoryview], None], frame: bytes, 
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_what_was_in_memory_before_never_comes_out_whatever_the_frame_is_like(codec: str) -> None:
-    chance = np.random.default_rng(17)
+def test_previous_memory_contents_are_never_returned(codec: str) -> None:
+    rng = np.random.default_rng(17)
     data = mixture(3 * BLOCK + 5)
     if codec == "lz4":
         decompress = codecs.decompress_lz4
@@ -138,26 +138,26 @@ def test_what_was_in_memory_before_never_comes_out_whatever_the_frame_is_like(co
         ]
     else:
         decompress = codecs.decompress_zstd
-        frames = [zstandard.ZstdCompressor(write_content_size=known).compress(data) for known in (True, False)]
-    told = 0
+        frames = [zstandard.ZstdCompressor(write_content_size=with_size).compress(data) for with_size in (True, False)]
+    refusals = 0
     for frame in frames:
         for turn in range(150):
             damaged = bytearray(frame)
             for _ in range(1 + turn % 2):
-                at = int(chance.integers(0, 40 if turn % 3 == 0 else len(frame)))
-                damaged[at] ^= 1 << int(chance.integers(0, 8))
+                at = int(rng.integers(0, 40 if turn % 3 == 0 else len(frame)))
+                damaged[at] ^= 1 << int(rng.integers(0, 8))
             if turn % 5 == 0:
-                cut, length = (int(n) for n in chance.integers(1, len(frame), 2))
+                cut, length = (int(n) for n in rng.integers(1, len(frame), 2))
                 del damaged[cut : cut + length]
             zeros = outcome(decompress, bytes(damaged), len(data), 0)
             assert zeros == outcome(decompress, bytes(damaged), len(data), 0xA5)
-            told += zeros is None
-    assert told > 60
+            refusals += zeros is None
+    assert refusals > 60
 
 
 @pytest.mark.parametrize("size", [*SIZES, 1 << 20, (1 << 20) + 1, 5 << 19])
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_a_frame_is_put_where_it_shall_be_or_is_told_to_be_too_long(codec: str, size: int) -> None:
+def test_a_frame_is_written_into_the_given_memory_or_rejected_as_too_long(codec: str, size: int) -> None:
     compress = codecs.compressor(codec)
     decompress = codecs.decompress_lz4 if codec == "lz4" else codecs.decompress_zstd
     for data in (mixture(size), np.random.default_rng(size).bytes(size), bytes(size)):
@@ -169,7 +169,7 @@ def test_a_frame_is_put_where_it_shall_be_or_is_told_to_be_too_long(codec: str, 
                 assert frame.obj is out
                 assert filled(decompress, bytes(frame), size) == data
             else:
-                assert len(compress(data)) >= room - 64  # by pieces, a frame may be some bytes longer
+                assert len(compress(data)) >= room - 64  # compressed in pieces, a frame may be some bytes longer
 
 
 def test_threads_may_share_a_compressor() -> None:
@@ -177,12 +177,12 @@ def test_threads_may_share_a_compressor() -> None:
     for codec, decompress in (("lz4", codecs.decompress_lz4), ("zstd", codecs.decompress_zstd)):
         compress = codecs.compressor(codec)
 
-        def through(
+        def round_trips(
             data: bytes,
-            compress: codecs.Compress = compress,
+            compress: codecs.CompressFunction = compress,
             decompress: Callable[[memoryview, memoryview], None] = decompress,
         ) -> bool:
             return filled(decompress, bytes(compress(data, memoryview(bytearray(len(data))))), len(data)) == data
 
         with ThreadPoolExecutor(4) as pool:
-            assert all(pool.map(through, pieces))
+            assert all(pool.map(round_trips, pieces))

@@ -1,4 +1,4 @@
-"""Files: random access, columns, alignment, metadata, where they are read from and written to."""
+"""Files: random access, columns, alignment, metadata, sources and sinks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.ipc.samples import as_file, batch
 from tests.unfinished_files import find_unfinished
 
 
-def test_batches_are_reached_in_any_order() -> None:
+def test_batches_are_read_in_any_order() -> None:
     whole = batch()
     reader = bs.open_file(as_file(whole, whole.slice(1), whole.slice(2)))
     assert [reader[i].num_rows for i in (2, 0, 1, -1)] == [1, 3, 2, 1]
@@ -37,7 +37,7 @@ def test_a_column_is_read_through_all_batches() -> None:
         reader.column("nope")
 
 
-def test_columns_are_chosen_by_name_and_position_in_the_order_given() -> None:
+def test_columns_are_selected_by_name_and_index_in_the_given_order() -> None:
     reader = bs.open_file(as_file(batch()), columns=["text", 0])
     assert reader.schema.names == ["text", "int"]
     assert reader[0].to_pydict() == {"text": ["a", "", None], "int": [1, None, 3]}
@@ -58,14 +58,14 @@ def test_bodies_and_buffers_begin_at_multiples_of_the_alignment(alignment: int) 
     assert all(block["offset"] % 8 == 0 for block in reader.blocks)
 
 
-def test_an_unknown_alignment_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_alignment_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(errors.UsageError, match="12"):
         bs.new_file(tmp_path / "x.arrow", batch("int").schema, alignment=12)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
-def test_a_file_that_is_written_again_may_be_read_by_the_same_people(tmp_path: Path, mode: int) -> None:
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
     path, whole = tmp_path / "x.arrow", batch()
     path.write_bytes(b"what was there before")
     path.chmod(mode)
@@ -77,11 +77,11 @@ def test_a_file_that_is_written_again_may_be_read_by_the_same_people(tmp_path: P
     assert bs.open_file(path)[0].equals(whole)
 
 
-def test_custom_metadata_is_kept_in_footer_schema_field_and_batch() -> None:
+def test_custom_metadata_of_footer_schema_field_and_batch_is_preserved() -> None:
     fields = [bs.field("x", bs.int32(), metadata={"unit": "m"})]
     schema = bs.schema(fields, metadata={"made": "by hand"})
-    held = bs.RecordBatch(schema, 1, [bs.array([1], bs.int32())], ((b"batch", b"1"),))
-    data = as_file(held, metadata={"footer": "yes"})
+    batch = bs.RecordBatch(schema, 1, [bs.array([1], bs.int32())], ((b"batch", b"1"),))
+    data = as_file(batch, metadata={"footer": "yes"})
     reader = bs.open_file(data)
     assert reader.metadata == {b"footer": b"yes"}
     assert reader.schema.metadata == {b"made": b"by hand"}
@@ -92,7 +92,7 @@ def test_custom_metadata_is_kept_in_footer_schema_field_and_batch() -> None:
     assert peer.get_batch_with_custom_metadata(0)[1].to_dict() == {b"batch": b"1"}
 
 
-def test_every_source_gives_the_same(tmp_path: Path) -> None:
+def test_every_source_gives_the_same_batches(tmp_path: Path) -> None:
     data = as_file(batch())
     path = tmp_path / "x.arrow"
     path.write_bytes(data)
@@ -106,9 +106,9 @@ def test_every_source_gives_the_same(tmp_path: Path) -> None:
 
 def test_columns_of_a_mapped_file_are_not_copied_and_outlive_the_reader(tmp_path: Path) -> None:
     path = tmp_path / "x.arrow"
-    held = bs.RecordBatch.from_arrays([bs.array(np.arange(1000))], ["x"])
-    with bs.new_file(path, held.schema) as writer:
-        writer.write(held)
+    batch = bs.RecordBatch.from_arrays([bs.array(np.arange(1000))], ["x"])
+    with bs.new_file(path, batch.schema) as writer:
+        writer.write(batch)
     with bs.open_file(path) as reader:
         memory = reader.memory
         column = reader[0].column("x")
@@ -119,20 +119,20 @@ def test_columns_of_a_mapped_file_are_not_copied_and_outlive_the_reader(tmp_path
     assert not column.to_numpy().flags.writeable
 
 
-def test_bytes_are_not_copied() -> None:
+def test_bodies_in_memory_are_not_copied() -> None:
     data = as_file(batch("int"))
     address = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
     column = bs.open_file(data)[0].column(0)
     assert address < column.buffers[1].address < address + len(data)  # type: ignore[union-attr]
 
 
-def test_a_reader_is_of_no_use_after_close() -> None:
+def test_reading_with_a_closed_reader_is_an_error() -> None:
     reader = bs.open_file(as_file(batch("int")))
-    held = reader[0]
+    record_batch = reader[0]
     reader.close()
     with pytest.raises(errors.ClosedError):
         reader.get_batch(0)
-    assert held.equals(batch("int"))
+    assert record_batch.equals(batch("int"))
 
 
 def test_opening_leaves_no_descriptor_open(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
         bs.open_file(object())
 
 
-def test_a_path_appears_only_when_all_is_written(tmp_path: Path) -> None:
+def test_a_path_appears_only_when_the_file_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "x.arrow"
     path.write_bytes(b"what was there before")
     with pytest.raises(ZeroDivisionError), bs.new_file(path, batch("int").schema) as writer:
@@ -171,7 +171,7 @@ def test_a_path_appears_only_when_all_is_written(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["x.arrow"]
 
 
-def test_a_batch_of_another_schema_is_refused() -> None:
+def test_a_batch_of_another_schema_is_rejected() -> None:
     with (
         pytest.raises(errors.UsageError, match="another schema"),
         bs.new_file(io.BytesIO(), batch("int").schema) as writer,
@@ -179,18 +179,18 @@ def test_a_batch_of_another_schema_is_refused() -> None:
         writer.write(batch("text"))
 
 
-def test_a_column_that_is_not_what_its_field_says_is_refused() -> None:
-    held = bs.RecordBatch(bs.schema({"x": bs.int32()}), 1, [bs.array([1], bs.int64())])
-    with pytest.raises(errors.UsageError, match="column 'x' is int64"):
-        as_file(held)
-    held = bs.RecordBatch(bs.schema({"x": bs.int32()}), 2, [bs.array([1], bs.int32())])
+def test_a_column_that_contradicts_its_field_is_rejected() -> None:
+    batch = bs.RecordBatch(bs.schema({"x": bs.int32()}), 1, [bs.array([1], bs.int64())])
+    with pytest.raises(errors.UsageError, match="column 'x' has type int64, expected int32"):
+        as_file(batch)
+    batch = bs.RecordBatch(bs.schema({"x": bs.int32()}), 2, [bs.array([1], bs.int32())])
     with pytest.raises(errors.UsageError, match="1 values in a batch of 2 rows"):
-        as_file(held)
+        as_file(batch)
 
 
 def test_a_full_disk_is_a_resource_error() -> None:
     if not Path("/dev/full").exists():
-        pytest.skip("there is no /dev/full here")
+        pytest.skip("requires /dev/full")
     with pytest.raises(errors.ResourceError, match="No space"), bs.new_file("/dev/full", batch("int").schema) as writer:
         writer.write(batch("int"))
 
@@ -200,40 +200,54 @@ def test_many_columns_and_batches_are_written_in_vectored_calls(tmp_path: Path) 
     columns = [bs.array(np.arange(40_000) + i) for i in range(40)]
     small = bs.RecordBatch.from_arrays([bs.array([i]) for i in range(1500)], [f"c{i}" for i in range(1500)])
     wide = bs.RecordBatch.from_arrays(columns, [f"c{i}" for i in range(40)])
-    for held in (small, wide):
-        with bs.new_file(path, held.schema) as writer:
+    for record_batch in (small, wide):
+        with bs.new_file(path, record_batch.schema) as writer:
             for _ in range(3):
-                writer.write(held)
+                writer.write(record_batch)
         assert pa.ipc.open_file(path).get_batch(2).column(39)[0].as_py() == 39
-        assert all(b.equals(held) for b in bs.open_file(path))
+        assert all(b.equals(record_batch) for b in bs.open_file(path))
 
 
-def test_wide_headers_are_read_alike_from_file_and_memory(tmp_path: Path) -> None:
-    held = bs.RecordBatch.from_arrays([bs.array([i, None]) for i in range(900)], [f"c{i}" for i in range(900)])
+def test_wide_headers_are_read_from_files_and_memory(tmp_path: Path) -> None:
+    batch = bs.RecordBatch.from_arrays([bs.array([i, None]) for i in range(900)], [f"c{i}" for i in range(900)])
     path = tmp_path / "wide.arrow"
-    path.write_bytes(as_file(held, held))
+    path.write_bytes(as_file(batch, batch))
     with bs.open_file(path) as reader:
         batches = list(reader)
         assert batches[1].column("c700").to_pylist() == [700, None]
-    assert batches[0].equals(held)
-    assert batches[1].equals(held)
-    assert bs.open_file(path.read_bytes())[1].equals(held)
+    assert batches[0].equals(batch)
+    assert batches[1].equals(batch)
+    assert bs.open_file(path.read_bytes())[1].equals(batch)
 
 
-def test_a_registered_extension_type_comes_back_and_an_unknown_one_keeps_its_metadata() -> None:
-    @bs.register_extension_type
-    class Celsius(bs.ExtensionType):
+def test_registered_extension_types_are_restored_and_unknown_ones_keep_their_metadata() -> None:
+    @bs.datatypes.register_extension_type
+    class Celsius(bs.datatypes.ExtensionType):
         EXTENSION_NAME = "test.celsius"
 
     try:
         type_ = Celsius(bs.float64())
-        held = bs.RecordBatch.from_arrays([bs.Array.from_buffers(type_, 1, [None, np.array([36.6])])], ["t"])
-        data = as_file(held)
+        batch = bs.RecordBatch.from_arrays([bs.Array.from_buffers(type_, 1, [None, np.array([36.6])])], ["t"])
+        data = as_file(batch)
         assert bs.open_file(data).schema.field("t").type == type_
     finally:
-        bs.unregister_extension_type("test.celsius")
+        bs.datatypes.unregister_extension_type("test.celsius")
     field = bs.open_file(data).schema.field("t")
     assert field.type == bs.float64()
     assert field.metadata[b"ARROW:extension:name"] == b"test.celsius"
     again = bs.open_file(as_file(*bs.open_file(data)))
     assert again.schema.field("t").metadata == field.metadata
+
+
+def test_the_repr_of_a_file_reader_has_the_path_and_batch_count(tmp_path: Path) -> None:
+    rows = bs.record_batch({"a": [1, 2], "s": ["x", "y"]})
+    path = tmp_path / "x.arrow"
+    with bs.new_file(path, rows.schema) as writer:
+        assert repr(writer) == "<bowstring.ipc.FileWriter: 2 columns>"
+        writer.write(rows)
+        writer.write(rows)
+    assert repr(writer) == "<bowstring.ipc.FileWriter: closed>"
+    reader = bs.open_file(path)
+    assert repr(reader) == f"<bowstring.ipc.FileReader {path}: 2 record batches>"
+    reader.close()
+    assert repr(reader) == f"<bowstring.ipc.FileReader {path}: closed>"

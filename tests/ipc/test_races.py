@@ -1,4 +1,4 @@
-"""What several threads read at once: caches and what is computed on first use, with frequent switches of threads."""
+"""Caches and lazily computed values, used by several threads that switch often."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bowstring.io.range_source import RangeSource
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.schema_cache import load_schema
 from tests.ipc.samples import as_file
-from tests.ipc.test_shared_between_threads import in_threads
+from tests.ipc.test_threads import in_threads
 
 _DURATION_S = 1.0
 
@@ -30,7 +30,7 @@ def frequent_switches() -> Iterator[None]:
 
 
 def _repeatedly(work: Callable[[], object]) -> None:
-    """Run it in several threads, again and again, until the time is over or one of them raises."""
+    """Run it in several threads repeatedly until the time is over or one of them raises."""
     end = time.monotonic() + _DURATION_S
 
     def run(_: int) -> None:
@@ -47,13 +47,13 @@ def _empty_file(name: str) -> bytes:
     return sink.getvalue()
 
 
-def test_threads_read_schemas_that_the_cache_does_not_hold_all() -> None:
+def test_threads_read_more_schemas_than_the_cache_holds() -> None:
     readers = [bs.open_file(_empty_file(f"column {number}")) for number in range(200)]
     tables = [reader.footer["schema"] for reader in readers]
     _repeatedly(lambda: [load_schema(table, DEFAULT_LIMITS) for table in tables])
 
 
-def test_threads_ask_a_new_reader_for_its_schema_at_once() -> None:
+def test_threads_read_the_schema_of_a_new_reader() -> None:
     data, end = _empty_file("a"), time.monotonic() + _DURATION_S
     while time.monotonic() < end:
         readers = [bs.open_file(data) for _ in range(300)]
@@ -61,7 +61,7 @@ def test_threads_ask_a_new_reader_for_its_schema_at_once() -> None:
 
 
 class _Memory:
-    """A store that is memory."""
+    """A store in memory."""
 
     name = "memory"
 
@@ -78,7 +78,7 @@ class _Memory:
         pass
 
 
-def test_threads_read_pieces_of_a_source_that_reads_ahead() -> None:
+def test_threads_read_ranges_of_a_source_with_readahead() -> None:
     data = bytes(range(256)) * (1 << 14)
     source = RangeSource(_Memory(data))
     starts = np.random.default_rng(0).integers(0, len(data) - 50, 500).tolist()
@@ -90,9 +90,9 @@ def test_threads_read_pieces_of_a_source_that_reads_ahead() -> None:
     _repeatedly(read)
 
 
-def test_a_column_that_several_threads_decompress_counts_once_against_the_limit() -> None:
+def test_a_column_decompressed_by_several_threads_counts_once_against_the_limit() -> None:
     batch = bs.record_batch({name: np.zeros(100_000, np.int64) for name in ("a", "b")})
     data = as_file(batch, compression="lz4")
     for _ in range(50):
-        held = bs.open_file(data, limits=bs.ReadLimits(max_decompressed_bytes=1_650_000)).get_batch(0)
-        in_threads(lambda _: [held.column(name).length for name in ("a", "b")])  # noqa: B023 -- the threads end here
+        record_batch = bs.open_file(data, limits=bs.ipc.ReadLimits(max_decompressed_bytes=1_650_000)).get_batch(0)
+        in_threads(lambda _: [record_batch.column(name).length for name in ("a", "b")])  # noqa: B023 -- the threads end here

@@ -1,4 +1,4 @@
-"""What a file says of its batches: written, read, used to skip, put together, and not believed blindly."""
+"""Column statistics in the footer: written, read, used to skip batches, merged and verified."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from tests.ipc.samples import as_stream, batch
 
 
 def file_of(*batches: bs.RecordBatch, columns: Sequence[str | int] | None = None, **options: Any) -> bytes:
-    """A file with statistics."""
+    """Return a file with statistics."""
     sink = io.BytesIO()
     with bs.new_file(sink, batches[0].schema) as writer:
         writer.collect_statistics(columns, **options)
-        for held in batches:
-            writer.write(held)
+        for batch in batches:
+            writer.write(batch)
     return sink.getvalue()
 
 
-def said(values: Sequence[Any], type_: bs.DataType, **options: Any) -> tuple[Any, Any, int]:
-    """Minimum, maximum and nulls that a file says of one batch with these values."""
+def statistics_of(values: Sequence[Any], type_: bs.DataType, **options: Any) -> tuple[Any, Any, int]:
+    """Return the minimum, maximum and null count in the statistics of one batch with these values."""
     raw = file_of(bs.record_batch({"c": bs.array(values, type_)}), **options)
     with bs.open_file(raw) as reader:
         reader.check_statistics()
-        found = reader.statistics
-        assert found is not None
-        column = found.columns[0]
+        statistics = reader.statistics
+        assert statistics is not None
+        column = statistics.columns[0]
         assert column.minima is not None
         assert column.maxima is not None
         return column.minima.to_pylist()[0], column.maxima.to_pylist()[0], int(column.null_counts[0])
@@ -48,13 +48,13 @@ NUMBERS = [
 ]
 
 
-def test_a_file_says_rows_nulls_bounds_and_distinct_values_of_every_batch() -> None:
+def test_statistics_have_rows_nulls_bounds_and_distinct_counts_of_every_batch() -> None:
     first = bs.record_batch({"n": [3, None, 1, 3], "s": ["b", "a", None, "b"]})
     reader = bs.open_file(file_of(first, first.slice(1, 1), first.slice(4), distinct=True))
-    found = reader.statistics
-    assert found is not None
-    assert found.row_counts.tolist() == [4, 1, 0]
-    numbers, text = found.columns[0], found.columns[1]
+    statistics = reader.statistics
+    assert statistics is not None
+    assert statistics.row_counts.tolist() == [4, 1, 0]
+    numbers, text = statistics.columns[0], statistics.columns[1]
     assert numbers.null_counts.tolist() == [1, 1, 0]
     assert numbers.minima is not None
     assert numbers.minima.to_pylist() == [1, None, None]
@@ -67,7 +67,7 @@ def test_a_file_says_rows_nulls_bounds_and_distinct_values_of_every_batch() -> N
     reader.check_statistics()
 
 
-def test_batches_that_hold_no_such_value_are_found_without_reading_them() -> None:
+def test_batches_without_a_value_are_skipped_unread() -> None:
     reader = bs.open_file(file_of(*NUMBERS))
     assert reader.find_batches("n", 25, 44) == [2, 3, 4]
     assert reader.find_batches("n", low=85) == [8, 9]
@@ -81,13 +81,13 @@ def test_batches_that_hold_no_such_value_are_found_without_reading_them() -> Non
     assert rows == [39, 40]
 
 
-def test_a_column_that_is_not_chosen_for_reading_can_still_skip() -> None:
+def test_an_unselected_column_can_be_used_to_skip_batches() -> None:
     reader = bs.open_file(file_of(*NUMBERS), columns=["s"])
     assert reader.find_batches("n", 25, 44) == [2, 3, 4]
     reader.check_statistics()
 
 
-def test_without_statistics_every_batch_may_hold_the_value() -> None:
+def test_without_statistics_no_batch_is_skipped() -> None:
     assert bs.open_file(file_of(*NUMBERS, columns=["s"])).find_batches("n", 1000) == list(range(10))
     sink = io.BytesIO()
     with bs.new_file(sink, NUMBERS[0].schema) as writer:
@@ -98,7 +98,7 @@ def test_without_statistics_every_batch_may_hold_the_value() -> None:
     assert reader.num_rows == 10
 
 
-def test_row_counts_alone_make_num_rows_known() -> None:
+def test_row_counts_alone_give_num_rows() -> None:
     reader = bs.open_file(file_of(*NUMBERS, columns=[]))
     assert reader.statistics is not None
     assert not reader.statistics.columns
@@ -128,7 +128,7 @@ def test_row_counts_alone_make_num_rows_known() -> None:
     ],
 )
 def test_bounds_are_those_of_the_values(values: list[Any], type_: bs.DataType, expected: tuple[Any, Any, int]) -> None:
-    assert said(values, type_, distinct=True) == expected
+    assert statistics_of(values, type_, distinct=True) == expected
 
 
 def test_negative_zero_is_found_as_zero() -> None:
@@ -150,24 +150,24 @@ def test_negative_zero_is_found_as_zero() -> None:
         (b"\xff" * 99, b"\xff" * 64, b"\xff" * 99),
     ],
 )
-def test_long_values_are_cut_to_bounds_that_still_hold_them(value: Any, least: Any, greatest: Any) -> None:
+def test_bounds_of_long_values_are_truncated_and_still_valid(value: Any, least: Any, greatest: Any) -> None:
     type_ = bs.string() if isinstance(value, str) else bs.binary()
-    assert said([value], type_) == (least, greatest, 0)
+    assert statistics_of([value], type_) == (least, greatest, 0)
     assert least <= value <= greatest
     raw = file_of(bs.record_batch({"c": bs.array([value], type_)}))
     assert bs.open_file(raw).find_batches("c", value, value) == [0]
 
 
-def test_every_type_of_column_can_be_asked_for() -> None:
-    held = batch()
-    reader = bs.open_file(file_of(held, held.slice(1), distinct=True))
+def test_columns_of_every_type_can_be_searched() -> None:
+    source = batch()
+    reader = bs.open_file(file_of(source, source.slice(1), distinct=True))
     assert reader.statistics is not None
     reader.check_statistics()
     assert reader.find_batches("list", [1]) == [0, 1], "a list has no order, so nothing is skipped"
-    assert reader.read_all().equals(bs.Table.from_batches([held, held.slice(1)]))
+    assert reader.read_all().equals(bs.Table.from_batches([source, source.slice(1)]))
 
 
-def test_a_file_in_a_store_is_skipped_through_without_its_bodies() -> None:
+def test_batches_of_a_remote_file_are_skipped_without_reading_bodies() -> None:
     fsspec = pytest.importorskip("fsspec")
     fsspec.filesystem("memory").pipe_file("/statistics/n.arrow", file_of(*NUMBERS))
     with bs.open_file("memory://statistics/n.arrow") as reader:
@@ -177,7 +177,7 @@ def test_a_file_in_a_store_is_skipped_through_without_its_bodies() -> None:
         reader.check_statistics()
 
 
-def test_bounds_of_another_type_and_nan_are_refused() -> None:
+def test_bounds_of_another_type_and_nan_are_rejected() -> None:
     reader = bs.open_file(file_of(bs.record_batch({"f": [1.0], "s": ["a"]})))
     with pytest.raises(errors.DataTypeError):
         reader.find_batches("s", 5)
@@ -187,7 +187,7 @@ def test_bounds_of_another_type_and_nan_are_refused() -> None:
         reader.find_batches("none", 1)
 
 
-def test_pyarrow_reads_the_file_and_the_documented_form() -> None:
+def test_pyarrow_reads_the_file_and_its_statistics() -> None:
     raw = file_of(*NUMBERS)
     reader = pa.ipc.open_file(raw)
     assert reader.read_all().num_rows == 100
@@ -195,18 +195,18 @@ def test_pyarrow_reads_the_file_and_the_documented_form() -> None:
     table = pa.ipc.open_stream(stream).read_all()
     assert table.column_names == ["rows", "offset", "length", "0", "1"]
     assert table["0"].to_pylist()[3] == {"nulls": 0, "min": 30, "max": 39}
-    assert bs.open_file(raw).metadata[KEY].decode().isascii(), "footers hold text"
+    assert bs.open_file(raw).metadata[KEY].decode().isascii(), "footer metadata is text"
 
 
-# Appending and putting together
+# Appending and concatenating
 
 
-def test_appending_goes_on_with_the_statistics_of_the_file(tmp_path: Path) -> None:
+def test_an_append_extends_the_statistics_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "n.arrow"
     path.write_bytes(file_of(*NUMBERS[:3], columns=["n"], distinct=True))
-    with bs.append_file(path) as writer:
-        for held in NUMBERS[3:]:
-            writer.write(held)
+    with bs.ipc.append_file(path) as writer:
+        for batch in NUMBERS[3:]:
+            writer.write(batch)
     reader = bs.open_file(path)
     assert reader.num_rows == 100
     assert reader.find_batches("n", 25, 44) == [2, 3, 4]
@@ -214,32 +214,32 @@ def test_appending_goes_on_with_the_statistics_of_the_file(tmp_path: Path) -> No
     assert len([key for key in reader.metadata if key == KEY]) == 1
 
 
-def test_statistics_are_put_together_where_all_have_them() -> None:
+def test_statistics_are_merged_if_all_sources_have_them() -> None:
     sink = io.BytesIO()
-    bs.concat_files([file_of(*NUMBERS[:4]), file_of(*NUMBERS[4:], columns=["n"])], sink)
+    bs.ipc.concat_files([file_of(*NUMBERS[:4]), file_of(*NUMBERS[4:], columns=["n"])], sink)
     reader = bs.open_file(sink.getvalue())
     assert reader.find_batches("n", 25, 44) == [2, 3, 4]
     assert reader.statistics is not None
     assert list(reader.statistics.columns) == [0]
     reader.check_statistics()
     sink = io.BytesIO()
-    bs.concat_files([file_of(*NUMBERS[:4]), as_stream(NUMBERS[4])], sink)
+    bs.ipc.concat_files([file_of(*NUMBERS[:4]), as_stream(NUMBERS[4])], sink)
     assert bs.open_file(sink.getvalue()).statistics is None
     assert KEY not in bs.open_file(sink.getvalue()).metadata
 
 
-def test_statistics_of_a_file_that_was_recovered_are_left_out() -> None:
+def test_recovered_files_have_no_statistics() -> None:
     sink = io.BytesIO()
-    bs.recover(file_of(*NUMBERS), sink)
+    bs.ipc.recover(file_of(*NUMBERS), sink)
     assert bs.open_file(sink.getvalue()).statistics is None
 
 
-def test_statistics_that_went_to_another_file_do_not_count() -> None:
+def test_statistics_copied_from_another_file_are_ignored() -> None:
     metadata = bs.open_file(file_of(*NUMBERS)).metadata
     sink = io.BytesIO()
     with bs.new_file(sink, NUMBERS[0].schema, metadata=metadata) as writer:
-        for held in reversed(NUMBERS):
-            writer.write(held)
+        for batch in reversed(NUMBERS):
+            writer.write(batch)
     with bs.new_file(io.BytesIO(), NUMBERS[0].schema) as other:
         other.write(NUMBERS[0])
     shorter = io.BytesIO()
@@ -249,11 +249,11 @@ def test_statistics_that_went_to_another_file_do_not_count() -> None:
     assert bs.open_file(shorter.getvalue()).find_batches("n", 55) == [0]
 
 
-# Hostile statistics
+# Malformed statistics
 
 
 def with_statistics(raw: bytes, change: Any) -> bytes:
-    """The file with other statistics of the same length: `change` gets the table, and gives the new one."""
+    """Return the file with other statistics of the same length: `change` maps the old table to the new one."""
     old = bs.open_file(raw).metadata[KEY]
     stream = pa.ipc.open_stream(base64.b64decode(old)).read_all()
     table = change(stream)
@@ -266,34 +266,36 @@ def with_statistics(raw: bytes, change: Any) -> bytes:
     return raw.replace(old, new)
 
 
-def replaced(table: Any, name: str, values: list[int]) -> Any:
-    """The table with another column of numbers."""
+def replace_column(table: Any, name: str, values: list[int]) -> Any:
+    """Return the table with another column of numbers."""
     index = table.column_names.index(name)
     return table.set_column(index, table.schema.field(index), pa.array(values, pa.int64()))
 
 
-def test_rows_that_are_not_those_of_the_header_are_an_error_when_the_batch_is_read() -> None:
-    raw = with_statistics(file_of(*NUMBERS), lambda table: replaced(table, "rows", [10] * 9 + [11]))
+def test_row_counts_that_contradict_the_header_raise_when_the_batch_is_read() -> None:
+    raw = with_statistics(file_of(*NUMBERS), lambda table: replace_column(table, "rows", [10] * 9 + [11]))
     reader = bs.open_file(raw)
-    assert reader[9].num_rows == 10, "nobody has asked for them yet"
+    assert reader[9].num_rows == 10, "the statistics have not been read yet"
     assert reader.num_rows == 101
-    with pytest.raises(errors.InvalidDataError, match="record batch 9: has 10 rows, but the file's statistics say 11"):
+    with pytest.raises(
+        errors.InvalidDataError, match="record batch 9: has 10 rows, expected 11 by the file's statistics"
+    ):
         reader.read_all()
 
 
 @pytest.mark.parametrize("rows", [[-1] + [10] * 9, [0] + [10] * 9])
-def test_counts_that_can_t_be_are_an_error(rows: list[int]) -> None:
-    raw = with_statistics(file_of(*NUMBERS), lambda table: replaced(table, "rows", rows))
+def test_impossible_counts_are_an_error(rows: list[int]) -> None:
+    raw = with_statistics(file_of(*NUMBERS), lambda table: replace_column(table, "rows", rows))
     reader = bs.open_file(raw)
     with pytest.raises(
         errors.InvalidDataError, match=r"bowstring:statistics: (rows is negative|bounds without values)"
     ):
         _ = reader.statistics
-    assert sum(map(len, reader)) == 100, "the batches can be read all the same"
+    assert sum(map(len, reader)) == 100, "the batches can still be read"
 
 
 @pytest.mark.parametrize("value", [b"", b"not base64!", base64.b64encode(b"no stream"), base64.b64encode(b"\xff" * 80)])
-def test_what_is_no_statistics_is_an_error_and_no_crash(value: bytes) -> None:
+def test_data_that_is_not_statistics_is_an_error(value: bytes) -> None:
     sink = io.BytesIO()
     with bs.new_file(sink, NUMBERS[0].schema, metadata={KEY: value}) as writer:
         writer.write(NUMBERS[0])
@@ -303,7 +305,7 @@ def test_what_is_no_statistics_is_an_error_and_no_crash(value: bytes) -> None:
     assert reader[0].num_rows == 10
 
 
-def test_statistics_with_flipped_bits_are_refused_or_harmless_and_never_crash() -> None:
+def test_statistics_with_flipped_bits_are_rejected_or_harmless() -> None:
     raw = file_of(*NUMBERS, NUMBERS[0])
     old = bs.open_file(raw).metadata[KEY]
     stream = base64.b64decode(old)
@@ -321,36 +323,36 @@ def test_statistics_with_flipped_bits_are_refused_or_harmless_and_never_crash() 
     assert refused > 50
 
 
-def test_wrong_bounds_are_found_by_checking_them() -> None:
+def test_check_statistics_finds_wrong_bounds() -> None:
     def swapped(table: Any) -> Any:
         column = table["0"].combine_chunks()
         parts = [column.field("nulls"), pa.array([5] * 10), pa.array([6] * 10)]
-        made = pa.StructArray.from_arrays(parts, fields=list(column.type))
-        return table.set_column(3, table.schema.field(3), made)
+        batch_statistics = pa.StructArray.from_arrays(parts, fields=list(column.type))
+        return table.set_column(3, table.schema.field(3), batch_statistics)
 
     reader = bs.open_file(with_statistics(file_of(*NUMBERS), swapped))
-    assert reader.find_batches("n", 50) == [], "it is taken on trust"
+    assert reader.find_batches("n", 50) == [], "bounds are not verified here"
     with pytest.raises(
-        errors.InvalidDataError, match="record batch 0, column 0: the statistics say values from 5 to 6"
+        errors.InvalidDataError, match="record batch 0, column 0: by the statistics, expected values from 5 to 6"
     ):
         reader.check_statistics()
 
 
-# Wrong uses
+# Wrong use
 
 
-def test_statistics_are_collected_from_the_first_batch_on() -> None:
+def test_statistics_must_be_requested_before_the_first_batch() -> None:
     with bs.new_file(io.BytesIO(), NUMBERS[0].schema) as writer:
         with pytest.raises(errors.NotFoundError):
             writer.collect_statistics(["none"])
         with pytest.raises(errors.UsageError, match="a list of names"):
             writer.collect_statistics("n")
         writer.write(NUMBERS[0])
-        with pytest.raises(errors.UsageError, match="from the first batch on"):
+        with pytest.raises(errors.UsageError, match="before the first batch"):
             writer.collect_statistics()
 
 
-def test_a_batch_that_was_refused_is_not_counted() -> None:
+def test_a_rejected_batch_is_not_counted() -> None:
     sink = io.BytesIO()
     with bs.new_file(sink, NUMBERS[0].schema) as writer:
         writer.collect_statistics()

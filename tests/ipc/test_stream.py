@@ -1,4 +1,4 @@
-"""Streams: where they come from and go to, and the encoder and decoder that do no input or output."""
+"""Streams: sources and sinks, and the encoder and decoder without I/O."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def numbers(rows: int) -> bs.RecordBatch:
     return bs.RecordBatch.from_arrays([bs.array(np.arange(rows)), bs.array(["x"] * rows)], ["n", "s"])
 
 
-def test_every_source_gives_the_same(tmp_path: Path) -> None:
+def test_every_source_gives_the_same_batches(tmp_path: Path) -> None:
     data = as_stream(batch(), batch())
     path = tmp_path / "x.arrows"
     path.write_bytes(data)
@@ -36,39 +36,39 @@ def test_every_source_gives_the_same(tmp_path: Path) -> None:
             self.file = io.BytesIO(data)
 
         def read(self, size: int) -> bytes:
-            return self.file.read(min(size, 7))  # short reads are no end
+            return self.file.read(min(size, 7))  # a short read is not the end
 
     with path.open("rb") as file, path.open("rb", buffering=0) as raw:
         descriptor = os.open(path, os.O_RDONLY)
         for source in (path, data, bytearray(data), io.BytesIO(data), file, raw, OnlyRead(), descriptor):
             read = list(bs.open_stream(source))
             assert len(read) == 2, source
-            assert all(held.equals(batch()) for held in read)
+            assert all(record_batch.equals(batch()) for record_batch in read)
         os.close(descriptor)
 
 
-def test_a_socket_carries_a_stream_both_ways_and_is_not_read_beyond_its_end() -> None:
+def test_a_socket_carries_streams_both_ways_and_is_not_read_beyond_the_end() -> None:
     left, right = socket.socketpair()
-    held = numbers(200_000)
+    expected = numbers(200_000)
 
     def send() -> None:
-        with bs.new_stream(left, held.schema) as writer:
-            writer.write(held)
-            writer.write(held)
+        with bs.new_stream(left, expected.schema) as writer:
+            writer.write(expected)
+            writer.write(expected)
         left.sendall(b"what follows")
 
     thread = threading.Thread(target=send)
     thread.start()
     right.settimeout(30)
     with bs.open_stream(right) as reader:
-        assert [b.equals(held) for b in reader] == [True, True]
+        assert [b.equals(expected) for b in reader] == [True, True]
     assert right.recv(100) == b"what follows"
     thread.join()
     left.close()
     right.close()
 
 
-def test_a_silent_socket_is_a_deadline_and_a_closed_one_a_truncation() -> None:
+def test_a_silent_socket_times_out_and_a_closed_one_is_truncated() -> None:
     left, right = socket.socketpair()
     right.settimeout(0.05)
     with pytest.raises(errors.DeadlineError):
@@ -93,13 +93,13 @@ def test_standard_input_and_output_carry_streams() -> None:
 
 
 def test_a_pipe_written_by_pyarrow_is_read_while_it_is_written() -> None:
-    held = pa.record_batch({"n": pa.array(np.arange(300_000))})
+    expected = pa.record_batch({"n": pa.array(np.arange(300_000))})
     read_end, write_end = os.pipe()
 
     def send() -> None:
-        with os.fdopen(write_end, "wb") as file, pa.ipc.new_stream(file, held.schema) as writer:
+        with os.fdopen(write_end, "wb") as file, pa.ipc.new_stream(file, expected.schema) as writer:
             for _ in range(3):
-                writer.write_batch(held)
+                writer.write_batch(expected)
 
     thread = threading.Thread(target=send)
     thread.start()
@@ -134,7 +134,7 @@ def test_the_legacy_framing_without_markers_is_read_from_memory_and_from_a_pipe(
     data = b"".join([*parts, bytes(4)])
     for source in (data, io.BufferedReader(io.BytesIO(data))):
         read = list(bs.open_stream(source))
-        assert [held.equals(batch()) for held in read] == [True, True]
+        assert [record_batch.equals(batch()) for record_batch in read] == [True, True]
         read[0].validate(full=True)
 
 
@@ -149,10 +149,10 @@ def test_a_stream_of_no_batches_has_a_schema() -> None:
         reader.read_next_batch()
 
 
-def test_columns_are_chosen() -> None:
-    (held,) = bs.open_stream(as_stream(batch()), columns=["map", "int"])
-    assert held.schema.names == ["map", "int"]
-    assert held.column("int").to_pylist() == [1, None, 3]
+def test_columns_are_selected() -> None:
+    (record_batch,) = bs.open_stream(as_stream(batch()), columns=["map", "int"])
+    assert record_batch.schema.names == ["map", "int"]
+    assert record_batch.column("int").to_pylist() == [1, None, 3]
 
 
 def test_tables_are_written_batch_by_batch() -> None:
@@ -178,7 +178,7 @@ def test_encoder_and_decoder_carry_messages_without_framing() -> None:
     assert [b is not None and b.equals(batch()) for b in received] == [False, False, True, True]
 
 
-def test_a_decoder_wants_the_schema_first_and_once() -> None:
+def test_a_decoder_requires_exactly_one_schema_at_the_start() -> None:
     encoder = Encoder(numbers(1).schema)
     schema, (message,) = encoder.schema_message(), encoder.encode_batch(numbers(1))
     with pytest.raises(errors.InvalidDataError, match="schema first"):
@@ -191,6 +191,22 @@ def test_a_decoder_wants_the_schema_first_and_once() -> None:
         decoder.decode(message.metadata, Buffer.of(b""))
 
 
-def test_a_writer_takes_no_text_file() -> None:
+def test_a_text_file_is_rejected_as_a_sink() -> None:
     with pytest.raises(errors.UsageError, match="binary"), bs.new_stream(io.StringIO(), numbers(1).schema) as writer:
         writer.write(numbers(1))
+
+
+def test_the_repr_of_a_stream_reader_has_its_progress() -> None:
+    rows = bs.record_batch({"a": [1, 2], "s": ["x", "y"]})
+    written = io.BytesIO()
+    with bs.new_stream(written, rows.schema) as writer:
+        assert repr(writer) == "<bowstring.ipc.StreamWriter: 2 columns>"
+        writer.write(rows)
+    reader = bs.open_stream(written.getvalue())
+    before = repr(reader)
+    reader.read_next_batch()
+    assert "StreamReader" in before
+    assert "at byte" in before
+    assert before != repr(reader)
+    reader.close()
+    assert repr(reader).endswith("closed>")

@@ -1,4 +1,4 @@
-"""What Python says of bytes that may be UTF-8."""
+"""Python's own UTF-8 decoder as a reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equality: type, length, nulls and values count; where and how they lie does not."""
+"""Equality compares type, length, nulls and values, but not offsets or buffer contents."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ import bowstring as bs
 NAN = float("nan")
 
 
-def test_what_lies_under_a_null_does_not_count() -> None:
+def test_values_under_nulls_are_ignored() -> None:
     def under(data: list[int]) -> bs.Array:
         return bs.Array.from_buffers(bs.int32(), 3, [bytes([0b101]), np.array(data, np.int32)])
 
     assert under([1, 7, 3]).equals(under([1, -9, 3]))
     assert not under([1, 7, 3]).equals(under([1, 7, 4]))
     words = [
-        bs.Array.from_buffers(bs.string(), 2, [bytes([0b10]), np.array(cuts, np.int32), data])
-        for cuts, data in (([0, 0, 2], b"ab"), ([0, 3, 5], b"\xff\xffxab"))
+        bs.Array.from_buffers(bs.string(), 2, [bytes([0b10]), np.array(offsets, np.int32), data])
+        for offsets, data in (([0, 0, 2], b"ab"), ([0, 3, 5], b"\xff\xffxab"))
     ]
     assert words[0].equals(words[1])
     assert words[1].to_pylist() == [None, "ab"]
 
 
-def test_absent_and_full_bitmaps_are_the_same() -> None:
+def test_absent_and_full_bitmaps_are_equal() -> None:
     assert bs.Array.from_buffers(bs.int8(), 2, [b"\x03", b"\1\2"]).equals(bs.array([1, 2], bs.int8()))
 
 
 @pytest.mark.parametrize("type_", [bs.float16(), bs.float32(), bs.float64()], ids=str)
-def test_nan_equals_nothing_unless_asked_for(type_: bs.DataType) -> None:
+def test_nan_equals_nan_only_on_request(type_: bs.DataType) -> None:
     array = bs.array([1.5, NAN, None], type_)
     assert not array.equals(array)
     assert array.equals(array, nans_equal=True)
@@ -50,21 +50,21 @@ MANY = 3_000_000
 
 
 @pytest.mark.parametrize("type_", [bs.int64(), bs.float64(), bs.duration("s"), bs.binary(8)], ids=str)
-@pytest.mark.parametrize("place", [0, 1, MANY // 2, MANY - 1])
+@pytest.mark.parametrize("index", [0, 1, MANY // 2, MANY - 1])
 @pytest.mark.parametrize("has_nulls", [False, True])
-def test_one_slot_among_many_counts(type_: bs.DataType, place: int, has_nulls: bool) -> None:
+def test_one_different_slot_among_many_is_detected(type_: bs.DataType, index: int, has_nulls: bool) -> None:
     mask = np.full(MANY + 1, 0xFF, np.uint8)
     mask[0] = 0xFF if not has_nulls else 0xF7
     slots = np.arange(MANY + 3, dtype=np.float64)
     others = slots.copy()
-    left, right = (bs.Array.from_buffers(type_, MANY + 3, [mask, held]).slice(3) for held in (slots, others))
+    left, right = (bs.Array.from_buffers(type_, MANY + 3, [mask, values]).slice(3) for values in (slots, others))
     assert left.null_count == has_nulls
     assert left.equals(right)
-    others[3 + place] = -1
-    assert left.equals(right) == (has_nulls and place == 0)
+    others[3 + index] = -1
+    assert left.equals(right) == (has_nulls and index == 0)
 
 
-def test_nan_and_zero_among_many_are_no_others_than_among_few() -> None:
+def test_nan_and_zero_compare_the_same_in_long_and_short_arrays() -> None:
     slots = np.zeros(MANY)
     others = slots.copy()
     others[MANY // 2] = -0.0
@@ -76,19 +76,21 @@ def test_nan_and_zero_among_many_are_no_others_than_among_few() -> None:
     assert array.equals(other, nans_equal=True)
 
 
-@pytest.mark.parametrize("cuts", [[0, 2, 4], [0, 3, 1], [-1, 2, 3], [0, 2, 9]])
-def test_broken_strings_are_not_compared(cuts: list[int]) -> None:
+@pytest.mark.parametrize("offsets", [[0, 2, 4], [0, 3, 1], [-1, 2, 3], [0, 2, 9]])
+def test_strings_with_invalid_offsets_are_not_compared(offsets: list[int]) -> None:
     whole = bs.array(["ab", "cd"])
-    broken = bs.Array(whole.layout, 2, (None, bs.Buffer.of(np.array(cuts, np.int32)), bs.Buffer.of(b"abc")))
+    broken = bs.Array(
+        whole.layout, 2, (None, bs.memory.Buffer.of(np.array(offsets, np.int32)), bs.memory.Buffer.of(b"abc"))
+    )
     for left, right in ((whole, broken), (broken, whole)):
         with pytest.raises(bs.errors.InvalidDataError):
             left.equals(right)
 
 
-def test_slots_at_odd_addresses_are_compared() -> None:
+def test_unaligned_slots_are_compared() -> None:
     raw = bytes(range(256)) * 64
-    left, right = (bs.Buffer.of(b"x" * skip + raw).slice(skip) for skip in (1, 3))
-    arrays = [bs.Array.from_buffers(bs.int64(), len(raw) // 8, [None, held]) for held in (left, right)]
+    left, right = (bs.memory.Buffer.of(b"x" * skip + raw).slice(skip) for skip in (1, 3))
+    arrays = [bs.Array.from_buffers(bs.int64(), len(raw) // 8, [None, content]) for content in (left, right)]
     assert arrays[0].equals(arrays[1])
 
 
@@ -110,12 +112,12 @@ def test_slots_at_odd_addresses_are_compared() -> None:
     ],
     ids=lambda it: repr(it)[17:50],
 )
-def test_these_differ(left: bs.Array, right: bs.Array) -> None:
+def test_different_arrays_are_not_equal(left: bs.Array, right: bs.Array) -> None:
     assert not left.equals(right)
     assert not right.equals(left)
 
 
-def test_union_members_count_even_where_their_values_are_alike() -> None:
+def test_equal_values_of_different_union_members_differ() -> None:
     type_ = bs.dense_union([("a", bs.int32()), ("b", bs.int32())])
     children = [bs.array([1], bs.int32())] * 2
     zero = np.zeros(1, np.int32)
@@ -129,7 +131,7 @@ def dictionary_array(keys: list[int | None], words: list[Any]) -> bs.Array:
     return bs.Array.from_buffers(type_, len(keys), own.buffers, dictionary=bs.array(words))
 
 
-def test_dictionaries_may_differ_where_the_values_do_not() -> None:
+def test_equal_values_with_different_dictionaries_are_equal() -> None:
     array = dictionary_array([0, 1, None, 0], ["a", "b"])
     assert array.equals(dictionary_array([1, 0, None, 2], ["b", "a", "a"]))
     assert not array.equals(dictionary_array([1, 1, None, 1], ["b", "a"]))
@@ -147,7 +149,7 @@ def ree(ends: list[int], values: list[Any], length: int, offset: int = 0) -> bs.
     return bs.Array.from_buffers(type_, length, [], [bs.array(ends, bs.int16()), runs], offset=offset)
 
 
-def test_runs_may_be_cut_otherwise_where_the_values_are_not() -> None:
+def test_equal_values_in_different_runs_are_equal() -> None:
     array = ree([2, 4, 5], [1, None, 2], 5)
     assert array.equals(ree([1, 2, 3, 5], [1, 1, None, None], 4).compact()) is False
     assert array.equals(ree([1, 2, 3, 4, 9], [1, 1, None, None, 2], 5))
@@ -161,7 +163,7 @@ def test_null_structs_hide_their_fields() -> None:
     assert one.equals(other)
 
 
-def test_custom_metadata_of_fields_does_not_count() -> None:
+def test_custom_metadata_of_fields_is_ignored() -> None:
     plain = bs.array([[1]], bs.list_(bs.field("item", bs.int8())))
     marked = bs.array([[1]], bs.list_(bs.field("item", bs.int8(), metadata={"k": "v"})))
     assert plain.equals(marked)
@@ -174,7 +176,7 @@ BLOCK_BYTES = 1 << 20
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.float64])
 @pytest.mark.parametrize("more", [-1, 0, 1, 9])
-def test_a_difference_counts_on_either_side_of_a_block_s_border(dtype: type[Any], more: int) -> None:
+def test_a_difference_is_detected_on_both_sides_of_a_block_boundary(dtype: type[Any], more: int) -> None:
     size = BLOCK_BYTES // np.dtype(dtype).itemsize
     values = np.arange(size + more).astype(dtype)
     array = bs.array(values)
@@ -187,7 +189,7 @@ def test_a_difference_counts_on_either_side_of_a_block_s_border(dtype: type[Any]
 
 @pytest.mark.parametrize("more", [-1, 0, 1, 9])
 @pytest.mark.parametrize("offset", [0, 3])
-def test_what_lies_under_a_null_does_not_count_in_any_block(more: int, offset: int) -> None:
+def test_values_under_nulls_are_ignored_in_every_block(more: int, offset: int) -> None:
     size = BLOCK_BYTES // 8 + more
     null_at = {0, size // 2, BLOCK_BYTES // 8 - 2, size - 1}
     valid = np.ones(size, np.bool_)
@@ -205,7 +207,7 @@ def test_what_lies_under_a_null_does_not_count_in_any_block(more: int, offset: i
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 17])
 @pytest.mark.parametrize("offset", [0, 1, 5, 8])
-def test_only_the_bits_of_an_array_s_own_slots_say_what_is_null(length: int, offset: int) -> None:
+def test_validity_bits_outside_the_array_are_ignored(length: int, offset: int) -> None:
     def at(before: int, after: int) -> bs.Array:
         bits = np.array([before] * offset + [1, 0] * length + [after] * 9, np.bool_)[: offset + length + 9]
         bits[offset + length :] = after
@@ -216,7 +218,7 @@ def test_only_the_bits_of_an_array_s_own_slots_say_what_is_null(length: int, off
     assert not at(0, 0).equals(bs.array([0] * length, bs.int8())) or length == 1
 
 
-def test_strings_with_nulls_are_equal_whatever_lies_under_these() -> None:
+def test_strings_under_nulls_are_ignored() -> None:
     left = bs.Array.from_buffers(bs.string(), 3, [b"\x05", np.array([0, 1, 3, 4], np.int32), b"axyb"])
     right = bs.Array.from_buffers(bs.string(), 3, [b"\x05", np.array([1, 2, 2, 3], np.int32), b"-ab"])
     assert left.equals(right)
@@ -224,13 +226,13 @@ def test_strings_with_nulls_are_equal_whatever_lies_under_these() -> None:
     assert bs.array(["a", None, "b"]).equals(right)
 
 
-def test_cuts_of_the_same_lengths_are_equal_wherever_they_begin() -> None:
+def test_strings_of_equal_lengths_are_equal_at_any_offset() -> None:
     size = BLOCK_BYTES // 4 + 2
-    cuts = np.arange(size + 1, dtype=np.int32)
+    offsets = np.arange(size + 1, dtype=np.int32)
     letters = np.full(size + 1, ord("a"), np.uint8)
-    first = bs.Array.from_buffers(bs.string(), size, [None, cuts, letters])
-    second = bs.Array.from_buffers(bs.string(), size, [None, cuts + 1, letters])
+    first = bs.Array.from_buffers(bs.string(), size, [None, offsets, letters])
+    second = bs.Array.from_buffers(bs.string(), size, [None, offsets + 1, letters])
     assert first.equals(second)
-    moved = cuts + 1
+    moved = offsets + 1
     moved[-2] = moved[-1]
     assert not first.equals(bs.Array.from_buffers(bs.string(), size, [None, moved, letters]))

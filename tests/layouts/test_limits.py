@@ -1,4 +1,4 @@
-"""A few bytes may stand for any number of values: checking costs what there are bytes, spelling out has a limit."""
+"""Arrays with far more values than bytes: validation takes linear time in bytes, and materialising has a limit."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ HUGE = 1 << 62
 MANY = 1 << 20
 
 
-def made(type_: bs.DataType, length: int, buffers: Any = (), children: Any = (), dictionary: Any = None) -> bs.Array:
-    held = tuple(None if b is None else bs.Buffer.of(b) for b in buffers)
-    return bs.Array(layout_of(type_), length, held, tuple(children), dictionary)
+def make(type_: bs.DataType, length: int, buffers: Any = (), children: Any = (), dictionary: Any = None) -> bs.Array:
+    buffers_ = tuple(None if b is None else bs.memory.Buffer.of(b) for b in buffers)
+    return bs.Array(layout_of(type_), length, buffers_, tuple(children), dictionary)
 
 
 def overlapping_views(text: bytes, type_: bs.DataType) -> bs.Array:
     views = np.zeros(MANY, VIEW)
     views["length"] = len(text)
     views["prefix"] = np.void(text[:4])
-    return made(type_, MANY, [None, views, text])
+    return make(type_, MANY, [None, views, text])
 
 
-NULLS = made(bs.null(), HUGE)
+NULLS = make(bs.null(), HUGE)
 NO_BYTES = bs.array([], bs.int8())
 BYTES = bs.array(np.zeros(MANY, np.int8))
 EXPANDING: dict[str, bs.Array] = {
     "nulls": NULLS,
-    "structs of nothing": made(bs.struct([]), HUGE, [None]),
-    "structs of nulls": made(bs.struct({"a": bs.null()}), HUGE, [None], [NULLS]),
-    "empty lists": made(bs.list_(bs.int8(), 0), HUGE, [None], [NO_BYTES]),
-    "empty byte strings": made(bs.binary(0), HUGE, [None, b""]),
-    "a list of nulls": made(bs.large_list(bs.null()), 1, [None, np.array([0, HUGE])], [NULLS]),
-    "lists of nulls of one size": made(bs.list_(bs.null(), (1 << 31) - 1), 4, [None], [NULLS]),
-    "one run": made(bs.run_end_encoded(bs.int64(), bs.int8()), HUGE, [], [bs.array([HUGE]), bs.array([1], bs.int8())]),
-    "lists that share a child": made(
+    "structs of nothing": make(bs.struct([]), HUGE, [None]),
+    "structs of nulls": make(bs.struct({"a": bs.null()}), HUGE, [None], [NULLS]),
+    "empty lists": make(bs.list_(bs.int8(), 0), HUGE, [None], [NO_BYTES]),
+    "empty byte strings": make(bs.binary(0), HUGE, [None, b""]),
+    "a list of nulls": make(bs.large_list(bs.null()), 1, [None, np.array([0, HUGE])], [NULLS]),
+    "lists of nulls of one size": make(bs.list_(bs.null(), (1 << 31) - 1), 4, [None], [NULLS]),
+    "one run": make(bs.run_end_encoded(bs.int64(), bs.int8()), HUGE, [], [bs.array([HUGE]), bs.array([1], bs.int8())]),
+    "lists that share a child": make(
         bs.list_view(bs.int8()), MANY, [None, np.zeros(MANY, np.int32), np.full(MANY, MANY, np.int32)], [BYTES]
     ),
     "views that share a text": overlapping_views("é".encode() * (MANY // 2), bs.string_view()),
@@ -57,24 +57,24 @@ every_expanding = pytest.mark.parametrize("name", EXPANDING)
 
 
 @pytest.fixture(autouse=True)
-def _little_memory() -> Iterator[None]:
-    """Make an allocation out of proportion fail at once, in place of slowing the machine down."""
+def _limited_memory() -> Iterator[None]:
+    """Make excessive allocations fail at once instead of slowing the machine down."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm", encoding="ascii") as statm:
-        held = int(statm.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (held + (1 << 30), hard))
+        resident_bytes = int(statm.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (resident_bytes + (1 << 30), hard))
     yield
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 @every_expanding
-def test_they_are_sound_and_checking_them_is_cheap(name: str) -> None:
+def test_expanding_arrays_are_valid_and_cheap_to_validate(name: str) -> None:
     EXPANDING[name].validate(full=True)
 
 
 @every_expanding
-def test_spelling_them_out_is_refused(name: str) -> None:
+def test_materialising_expanding_arrays_is_rejected(name: str) -> None:
     array = EXPANDING[name]
     for attempt in (array.to_pylist, lambda: array.to_numpy(zero_copy_only=False), lambda: list(array)):
         with pytest.raises(bs.errors.LimitError, match="exceeds the limit of"):
@@ -82,7 +82,7 @@ def test_spelling_them_out_is_refused(name: str) -> None:
 
 
 @every_expanding
-def test_they_print_and_are_sliced(name: str) -> None:
+def test_expanding_arrays_have_a_repr_and_slices(name: str) -> None:
     array = EXPANDING[name]
     assert repr(array).startswith("<bowstring.Array")
     assert array.slice(array.length - 1).length == 1
@@ -91,13 +91,13 @@ def test_they_print_and_are_sliced(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(EXPANDING) - set(SHARING)))
-def test_those_without_bytes_compare_without_spelling_out(name: str) -> None:
+def test_arrays_without_bytes_are_compared_without_materialising(name: str) -> None:
     array = EXPANDING[name]
     assert array.equals(array.slice(0))
 
 
 @pytest.mark.parametrize("name", SHARING)
-def test_those_that_share_bytes_compare_cleanly_or_not_at_all(name: str) -> None:
+def test_arrays_that_share_bytes_are_compared_or_rejected(name: str) -> None:
     array = SHARING[name]
     with pytest.raises(bs.errors.LimitError):
         array.equals(array.slice(0))
@@ -113,7 +113,7 @@ def table(array: bs.Array) -> bs.Table:
     return bs.Table(schema, [bs.RecordBatch(schema, len(array), [array])])
 
 
-def written(array: bs.Array, distinct: bool) -> bytes:
+def file_bytes(array: bs.Array, distinct: bool) -> bytes:
     sink = io.BytesIO()
     with bs.new_file(sink, table(array).schema) as writer:
         writer.collect_statistics(distinct=distinct)
@@ -122,8 +122,8 @@ def written(array: bs.Array, distinct: bool) -> bytes:
 
 
 METHODS: dict[str, Callable[[bs.Array], Any]] = {
-    "statistics": lambda a: written(a, False),
-    "statistics with distinct values": lambda a: written(a, True),
+    "statistics": lambda a: file_bytes(a, False),
+    "statistics with distinct values": lambda a: file_bytes(a, True),
     "to_pandas": lambda a: a.to_pandas(),
     "to_pandas of a table": lambda a: table(a).to_pandas(),
     "to_pandas of chunks": lambda a: column(a).to_pandas(copy=False),
@@ -135,21 +135,21 @@ METHODS: dict[str, Callable[[bs.Array], Any]] = {
     "to_numpy": lambda a: column(a).to_numpy(),
     "unique": lambda a: column(a).unique(),
     "sort_by": lambda a: table(a).sort_by("a"),
-    "filter": lambda a: a.filter(made(bs.null(), len(a))),
+    "filter": lambda a: a.filter(make(bs.null(), len(a))),
     "cast": lambda a: a.cast(bs.string()),
     "dictionary_encode": lambda a: a.dictionary_encode(),
     "run_end_encode": lambda a: column(a).run_end_encode(),
     "pickle": lambda a: pickle.loads(pickle.dumps(table(a))),
     "html": lambda a: table(a)._repr_html_(),
     "interchange": lambda a: table(a).__dataframe__().get_column(0).get_buffers(),
-    "stream": lambda a: pickle.dumps(bs.table(bs.open_stream(written_stream(a)).read_all())),
+    "stream": lambda a: pickle.dumps(bs.table(bs.open_stream(stream_bytes(a)).read_all())),
     "three of them": lambda a: repr(bs.ChunkedArray([a, a, a], a.type)),
     "three tables": lambda a: repr(bs.concat_tables([table(a)] * 3)),
     "one array of three": lambda a: bs.concat_arrays([a, a, a]),
 }
 
 
-def written_stream(array: bs.Array) -> bytes:
+def stream_bytes(array: bs.Array) -> bytes:
     sink = io.BytesIO()
     with bs.new_stream(sink, table(array).schema) as writer:
         writer.write(table(array))
@@ -158,27 +158,27 @@ def written_stream(array: bs.Array) -> bytes:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", [name for name in EXPANDING if name not in SHARING or "views" in name])
-def test_no_error_but_our_own_comes_of_lengths_beyond_memory(name: str, method: str) -> None:
+def test_lengths_beyond_memory_raise_only_bowstring_errors(name: str, method: str) -> None:
     with suppress(bs.BowstringError):
         METHODS[method](EXPANDING[name])
 
 
 def test_the_distinct_values_of_structs_without_fields_are_counted() -> None:
     rows = bs.array([{}, None, {}], bs.struct([]))
-    statistics = bs.open_file(written(rows, True)).statistics
+    statistics = bs.open_file(file_bytes(rows, True)).statistics
     assert statistics is not None
     counts = statistics.columns[0].distinct_counts
     assert counts is not None
     assert counts.tolist() == [1]
 
 
-def test_the_limit_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_can_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     nulls = bs.Array(layout_of(bs.null()), 1000, ())
     assert nulls.to_pylist() == [None] * 1000
     monkeypatch.setattr(gather, "MAX_VALUES", 999)
     with pytest.raises(bs.errors.LimitError, match="materializing 1000 values from 0 exceeds the limit of 999"):
         nulls.to_pylist()
-    assert len(bs.array(range(1000)).to_pylist()) == 1000, "values that lie in memory are never beyond the limit"
+    assert len(bs.array(range(1000)).to_pylist()) == 1000, "values in memory are never beyond the limit"
     views = bs.concat_arrays([bs.array(["x" * 100], bs.string_view())]).take([0] * 100)
     assert views.to_pylist() == ["x" * 100] * 100
     monkeypatch.setattr(gather, "MAX_BYTES", 9999)
@@ -186,9 +186,9 @@ def test_the_limit_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
         views.to_pylist()
 
 
-def test_a_dictionary_s_words_are_shared_not_copied() -> None:
+def test_dictionary_values_are_shared_not_copied() -> None:
     word = "x" * MANY
-    array = made(bs.dictionary(bs.int8(), bs.string()), MANY, [None, np.zeros(MANY, np.int8)], (), bs.array([word]))
+    array = make(bs.dictionary(bs.int8(), bs.string()), MANY, [None, np.zeros(MANY, np.int8)], (), bs.array([word]))
     values = array.to_pylist()
     assert values[0] is values[-1]
     assert array.equals(array.slice(0))
@@ -199,51 +199,51 @@ def test_a_dictionary_s_words_are_shared_not_copied() -> None:
 
 
 def test_one_value_of_a_large_dictionary_does_not_decode_all() -> None:
-    dictionary = made(bs.null(), HUGE)
-    array = made(bs.dictionary(bs.int64(), bs.null()), 2, [None, np.array([5, HUGE - 1])], (), dictionary)
+    dictionary = make(bs.null(), HUGE)
+    array = make(bs.dictionary(bs.int64(), bs.null()), 2, [None, np.array([5, HUGE - 1])], (), dictionary)
     array.validate(full=True)
     assert array.to_pylist() == [None, None]
     assert bs.concat_arrays([array, array]).length == 4
 
 
-def test_lengths_beyond_63_bits_are_refused() -> None:
+def test_lengths_beyond_63_bits_are_rejected() -> None:
     with pytest.raises(bs.errors.UsageError, match=r"2\*\*63"):
         bs.concat_arrays([EXPANDING["empty byte strings"]] * 2)
 
 
 @pytest.mark.parametrize(("before", "behind"), [(b"", b"\xff"), (b"\xc3", b"")], ids=["behind", "before"])
-def test_garbage_that_no_value_covers_costs_nothing(before: bytes, behind: bytes) -> None:
+def test_unreferenced_bytes_are_not_checked(before: bytes, behind: bytes) -> None:
     text = "é".encode()
     data = before * (1 << 24) + text + behind * (1 << 24)
     at = data.index(text)
-    array = made(bs.string(), 1, [None, np.array([at, at + 2], np.int32), data])
+    array = make(bs.string(), 1, [None, np.array([at, at + 2], np.int32), data])
     array.validate(full=True)
-    null = made(bs.string(), 2, [b"\2", np.array([0, len(data), len(data)], np.int32), data])
+    null = make(bs.string(), 2, [b"\2", np.array([0, len(data), len(data)], np.int32), data])
     null.validate(full=True)
     assert null.to_pylist() == [None, ""]
 
 
-def test_text_that_is_all_wrong_fails_at_once() -> None:
+def test_validation_of_invalid_text_fails_at_once() -> None:
     data = b"\xff" * (1 << 24)
-    array = made(bs.string(), 1 << 24, [None, np.arange((1 << 24) + 1, dtype=np.int32), data])
+    array = make(bs.string(), 1 << 24, [None, np.arange((1 << 24) + 1, dtype=np.int32), data])
     with pytest.raises(bs.errors.InvalidDataError, match=r"values\[0\] is not valid UTF-8"):
         array.validate(full=True)
 
 
 @pytest.mark.parametrize("of", [bs.null(), bs.int64(), bs.struct({"a": bs.string()})], ids=str)
-def test_no_lists_of_an_enormous_size_take_no_memory(of: bs.DataType) -> None:
+def test_an_empty_array_of_enormous_lists_takes_no_memory(of: bs.DataType) -> None:
     enormous = bs.list_(of, (1 << 31) - 1)
     empty = bs.array([], enormous)
     assert bs.concat_arrays([empty, empty]).to_pylist() == []
     assert bs.table({"a": empty}).slice(0, 0).combine_chunks().num_rows == 0
 
 
-def test_a_null_among_lists_of_an_enormous_size_is_refused() -> None:
+def test_a_null_among_enormous_lists_is_rejected() -> None:
     with pytest.raises(bs.errors.LimitError, match="values"):
         bs.array([None], bs.list_(bs.null(), (1 << 31) - 1))
 
 
-def test_no_byte_strings_of_an_enormous_width_take_no_memory() -> None:
+def test_an_empty_array_of_enormous_byte_strings_takes_no_memory() -> None:
     enormous = bs.binary((1 << 31) - 1)
     empty = bs.array([], enormous)
     empty.validate(full=True)

@@ -1,4 +1,4 @@
-"""To NumPy and from NumPy: without copying where the layout allows, refused where a copy is not wanted."""
+"""Conversion to and from NumPy: without a copy if the layout allows, refused if a copy is not allowed."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ SHARED: dict[str, Any] = {
     "day_time_interval": [("days", "<i4"), ("milliseconds", "<i4")],
     "month_day_nano_interval": [("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")],
 }  # fmt: skip
-"""The types whose slots NumPy reads as they lie, and its name for them."""
+"""The types that NumPy reads without conversion, with the names of their dtypes."""
 
 
 RECORD = bs.struct({"a": bs.int16(), "b": bs.float64()})
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_memory_is_shared_where_the_layout_allows_and_refused_elsewhere(case: Case) -> None:
+def test_memory_is_shared_if_the_layout_allows_and_rejected_otherwise(case: Case) -> None:
     full = bs.array([value for value in case.values if value is not None] * 3, case.type)
     if str(case.type) in SHARED:
-        made = full.to_numpy()
-        assert made.dtype == np.dtype(SHARED[str(case.type)])
-        assert not made.flags.writeable
-        if made.dtype.itemsize:
-            assert address(made) == data_address(full)
+        values = full.to_numpy()
+        assert values.dtype == np.dtype(SHARED[str(case.type)])
+        assert not values.flags.writeable
+        if values.dtype.itemsize:
+            assert address(values) == data_address(full)
             part = full.slice(1).to_numpy()
-            assert address(part) == data_address(full) + made.dtype.itemsize
-        assert bs.array(made, case.type).equals(full)
+            assert address(part) == data_address(full) + values.dtype.itemsize
+        assert bs.array(values, case.type).equals(full)
     elif not str(case.type).startswith("fixed_size_list"):
         with pytest.raises(bs.errors.WouldCopyError, match="copy"):
             full.to_numpy(zero_copy_only=True)
@@ -70,17 +70,17 @@ def test_nulls_become_nan_nat_or_none_in_a_copy() -> None:
 
 
 def test_lists_of_one_length_stay_lists() -> None:
-    made = bs.array([[1, 2], [3, 4]]).to_numpy(zero_copy_only=False)
-    assert made.shape == (2,)
-    assert made.tolist() == [[1, 2], [3, 4]]
+    values = bs.array([[1, 2], [3, 4]]).to_numpy(zero_copy_only=False)
+    assert values.shape == (2,)
+    assert values.tolist() == [[1, 2], [3, 4]]
 
 
 def test_fixed_size_lists_become_rows_that_share_memory() -> None:
     array = bs.array(np.arange(12, dtype=np.int16).reshape(3, 2, 2))
     assert array.type == bs.list_(bs.list_(bs.int16(), 2), 2)
-    made = array.slice(1).to_numpy()
-    assert made.tolist() == [[[4, 5], [6, 7]], [[8, 9], [10, 11]]]
-    assert address(made) == data_address(array.children[0].children[0]) + 8
+    values = array.slice(1).to_numpy()
+    assert values.tolist() == [[[4, 5], [6, 7]], [[8, 9], [10, 11]]]
+    assert address(values) == data_address(array.children[0].children[0]) + 8
     with_null = bs.array([[1, 2], [3, None]], bs.list_(bs.int8(), 2))
     with pytest.raises(bs.errors.WouldCopyError, match="with nulls"):
         with_null.to_numpy()
@@ -97,7 +97,7 @@ def test_encoded_layouts_are_decoded_for_numpy() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in SHARED.values() if isinstance(name, str) and name != "V0"])
-def test_numpy_arrays_are_taken_over_without_copying(name: str) -> None:
+def test_numpy_arrays_are_imported_without_copying(name: str) -> None:
     values = np.arange(12, dtype=np.int8).view(np.uint8).repeat(np.dtype(name).itemsize).view(name)
     array = bs.array(values)
     assert data_address(array) == address(values)
@@ -136,7 +136,7 @@ def test_days_of_numpy_become_dates_and_nat_becomes_null() -> None:
     assert (array.null_count, str(array[0])) == (1, "2020-01-01")
 
 
-def test_a_mask_says_what_is_null() -> None:
+def test_a_mask_marks_nulls() -> None:
     assert bs.array(np.array([1, 2]), mask=[True, False]).to_pylist() == [None, 2]
     assert bs.array(np.array([[1, 2], [3, 4]]), mask=[True, False]).to_pylist() == [None, [3, 4]]
     assert bs.array(np.array(["a", "b"]), mask=np.array([False, True])).to_pylist() == ["a", None]
@@ -166,7 +166,7 @@ def test_a_mask_says_what_is_null() -> None:
     ],
     ids=str,
 )
-def test_numpy_values_that_would_be_changed_are_refused(values: Any, type_: bs.DataType | None) -> None:
+def test_numpy_values_that_would_be_changed_are_rejected(values: Any, type_: bs.DataType | None) -> None:
     with pytest.raises(bs.errors.DataTypeError):
         bs.array(values, type_)
 

@@ -1,6 +1,6 @@
-"""Every worked example of the columnar specification, its bytes included; a test is named after the example's heading.
+"""Every worked example of the columnar specification with its bytes; tests are named after the examples' headings.
 
-Where the specification leaves bytes open («unspecified»), these are not compared.
+Bytes that the specification leaves unspecified are not compared.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ def int32(*values: int) -> bytes:
 
 
 def bits(text: str) -> bytes:
-    """A byte as the specification writes it: bit 7 first."""
+    """Return a byte from its bits in the specification's order: bit 7 first."""
     return bytes([int(text, 2)])
 
 
-def padded(held: bytes) -> bytes:
-    """Bytes padded to 64, as the specification's tables are; the padding of everything but bitmaps is unspecified."""
-    return held + b"\xaa" * (-len(held) % 64)
+def padded(content: bytes) -> bytes:
+    """Pad bytes to 64 as in the specification's tables; only the padding of bitmaps is specified."""
+    return content + b"\xaa" * (-len(content) % 64)
 
 
 def padded_bits(text: str) -> bytes:
@@ -35,89 +35,91 @@ def padded_bits(text: str) -> bytes:
 
 
 def buffer(array: bs.Array, index: int) -> bytes:
-    held = array.buffers[index]
-    assert held is not None
-    return held.to_bytes()
+    buffer_ = array.buffers[index]
+    assert buffer_ is not None
+    return buffer_.to_bytes()
 
 
-def laid(array: bs.Array, values: list[Any]) -> bs.Array:
-    """The array, checked to be sound and to hold the values."""
+def checked(array: bs.Array, values: list[Any]) -> bs.Array:
+    """Return the array after checking that it is valid and has these values."""
     array.validate(full=True)
     assert array.to_pylist() == values
     return array
 
 
-def test_validity_bitmaps() -> None:
+def test_validity_bitmaps_have_the_bytes_of_the_specification() -> None:
     values = [0, 1, None, 2, None, 3]
     array = bs.array(values)
     assert buffer(array, 0) == bits("00101011")
-    assert bitmap.unpack(bs.Buffer.of(bits("00101011")), 0, 6).tolist() == [value is not None for value in values]
+    assert bitmap.unpack(bs.memory.Buffer.of(bits("00101011")), 0, 6).tolist() == [
+        value is not None for value in values
+    ]
     assert [array.is_valid(j) for j in range(6)] == [bool(0b00101011 & (1 << (j % 8))) for j in range(6)]
 
 
-def test_int32_array() -> None:
+def test_an_int32_array_has_the_bytes_of_the_specification() -> None:
     values = [1, None, 2, 4, 8]
-    built = laid(bs.array(values, bs.int32()), values)
+    built = checked(bs.array(values, bs.int32()), values)
     assert (built.length, built.null_count) == (5, 1)
     assert buffer(built, 0) == bits("00011101")
     data = buffer(built, 1)
     assert data[:4] + data[8:] == int32(1, 2, 4, 8)
-    given = bs.Array.from_buffers(
+    from_buffers = bs.Array.from_buffers(
         bs.int32(), 5, [padded_bits("00011101"), padded(int32(1, -77, 2, 4, 8))], null_count=1
     )
-    assert laid(given, values).equals(built)
+    assert checked(from_buffers, values).equals(built)
 
 
-def test_non_null_int32_array() -> None:
+def test_a_non_null_int32_array_has_the_bytes_of_the_specification() -> None:
     values = [1, 2, 3, 4, 8]
     data = padded(int32(*values))
     with_bitmap = bs.Array.from_buffers(bs.int32(), 5, [padded_bits("00011111"), data], null_count=0)
     elided = bs.Array.from_buffers(bs.int32(), 5, [None, data], null_count=0)
-    assert laid(with_bitmap, values).equals(laid(elided, values))
+    assert checked(with_bitmap, values).equals(checked(elided, values))
     built = bs.array(values, bs.int32())
     assert built.buffers[0] is None
     assert buffer(built, 1) == int32(*values)
 
 
-def test_var_binary() -> None:
+def test_a_var_binary_array_has_the_bytes_of_the_specification() -> None:
     values = [b"joe", None, None, b"mark"]
-    built = laid(bs.array(values, bs.binary()), values)
+    built = checked(bs.array(values, bs.binary()), values)
     assert built.null_count == 2
     assert buffer(built, 0) == bits("00001001")
     assert buffer(built, 1) == int32(0, 3, 3, 3, 7)
     assert buffer(built, 2) == b"joemark"
-    held = [padded_bits("00001001"), padded(int32(0, 3, 3, 3, 7)), padded(b"joemark")]
-    assert laid(bs.Array.from_buffers(bs.binary(), 4, held, null_count=2), values).equals(built)
+    buffers = [padded_bits("00001001"), padded(int32(0, 3, 3, 3, 7)), padded(b"joemark")]
+    assert checked(bs.Array.from_buffers(bs.binary(), 4, buffers, null_count=2), values).equals(built)
 
 
-def test_variable_size_binary_view_layout() -> None:
+def test_variable_size_binary_views_have_the_bytes_of_the_specification() -> None:
     short, long = b"twelve bytes", b"thirteen byte"
-    built = laid(bs.array([short, long, b"ab"], bs.binary_view()), [short, long, b"ab"])
+    built = checked(bs.array([short, long, b"ab"], bs.binary_view()), [short, long, b"ab"])
     views = buffer(built, 1)
     assert views[:16] == int32(12) + short
     assert views[16:32] == int32(13) + b"thir" + int32(0, 0)
     assert views[32:] == int32(2) + b"ab" + bytes(10)
     assert buffer(built, 2) == long
     second = bs.Array.from_buffers(bs.binary_view(), 1, [None, int32(13) + b"thir" + int32(1, 3), b"", b"..." + long])
-    laid(second, [long])
+    checked(second, [long])
 
 
-def test_list_int8_array() -> None:
+def test_a_list_int8_array_has_the_bytes_of_the_specification() -> None:
     values = [[12, -7, 25], None, [0, -127, 127, 50], []]
-    built = laid(bs.array(values, bs.list_(bs.int8())), values)
+    built = checked(bs.array(values, bs.list_(bs.int8())), values)
     assert (built.length, built.null_count) == (4, 1)
     assert buffer(built, 0) == bits("00001101")
     assert buffer(built, 1) == int32(0, 3, 3, 7, 7)
     (child,) = built.children
     assert (child.length, child.null_count, child.buffers[0]) == (7, 0, None)
     assert buffer(child, 1) == np.array([12, -7, 25, 0, -127, 127, 50], np.int8).tobytes()
-    held = [padded_bits("00001101"), padded(int32(0, 3, 3, 7, 7))]
-    assert laid(bs.Array.from_buffers(built.type, 4, held, [child], null_count=1), values).equals(built)
+    buffers = [padded_bits("00001101"), padded(int32(0, 3, 3, 7, 7))]
+    assert checked(bs.Array.from_buffers(built.type, 4, buffers, [child], null_count=1), values).equals(built)
 
 
-def test_list_list_int8() -> None:
+def test_a_list_list_int8_array_has_the_bytes_of_the_specification() -> None:
     values = [[[1, 2], [3, 4]], [[5, 6, 7], None, [8]], [[9, 10]]]
-    built = laid(bs.array(values, bs.list_(bs.list_(bs.int8()))), values)
+    built = checked(bs.array(values, bs.list_(bs.list_(bs.int8()))), values)
     assert (built.length, built.null_count, built.buffers[0]) == (3, 0, None)
     assert buffer(built, 1) == int32(0, 2, 5, 6)
     (inner,) = built.children
@@ -129,29 +131,29 @@ def test_list_list_int8() -> None:
     assert buffer(numbers, 1) == bytes(range(1, 11))
 
 
-def test_list_view_int8_array() -> None:
+def test_a_list_view_int8_array_has_the_bytes_of_the_specification() -> None:
     values = [[12, -7, 25], None, [0, -127, 127, 50], []]
     child = bs.array([12, -7, 25, 0, -127, 127, 50], bs.int8())
-    held = [padded_bits("00001101"), padded(int32(0, 7, 3, 0)), padded(int32(3, 0, 4, 0))]
-    given = laid(bs.Array.from_buffers(bs.list_view(bs.int8()), 4, held, [child], null_count=1), values)
-    built = laid(bs.array(values, given.type), values)
+    buffers = [padded_bits("00001101"), padded(int32(0, 7, 3, 0)), padded(int32(3, 0, 4, 0))]
+    from_buffers = checked(bs.Array.from_buffers(bs.list_view(bs.int8()), 4, buffers, [child], null_count=1), values)
+    built = checked(bs.array(values, from_buffers.type), values)
     assert buffer(built, 0) == bits("00001101")
     assert buffer(built, 2) == int32(3, 0, 4, 0)
     assert buffer(built.children[0], 1) == buffer(child, 1)
-    assert built.equals(given)
+    assert built.equals(from_buffers)
 
 
-def test_list_view_int8_array_out_of_order_and_shared() -> None:
+def test_a_list_view_int8_array_out_of_order_and_shared_has_the_values_of_the_specification() -> None:
     values = [[12, -7, 25], None, [0, -127, 127, 50], [], [50, 12]]
     child = bs.array([0, -127, 127, 50, 12, -7, 25], bs.int8())
-    held = [padded_bits("00011101"), padded(int32(4, 7, 0, 0, 3)), padded(int32(3, 0, 4, 0, 2))]
-    given = laid(bs.Array.from_buffers(bs.list_view(bs.int8()), 5, held, [child], null_count=1), values)
-    assert given.equals(bs.array(values, given.type))
+    buffers = [padded_bits("00011101"), padded(int32(4, 7, 0, 0, 3)), padded(int32(3, 0, 4, 0, 2))]
+    from_buffers = checked(bs.Array.from_buffers(bs.list_view(bs.int8()), 5, buffers, [child], null_count=1), values)
+    assert from_buffers.equals(bs.array(values, from_buffers.type))
 
 
-def test_fixed_size_list_byte_4_array() -> None:
+def test_a_fixed_size_list_byte_4_array_has_the_bytes_of_the_specification() -> None:
     values = [[192, 168, 0, 12], None, [192, 168, 0, 25], [192, 168, 0, 1]]
-    built = laid(bs.array(values, bs.list_(bs.uint8(), 4)), values)
+    built = checked(bs.array(values, bs.list_(bs.uint8(), 4)), values)
     assert (built.length, built.null_count) == (4, 1)
     assert buffer(built, 0) == bits("00001101")
     (child,) = built.children
@@ -159,15 +161,15 @@ def test_fixed_size_list_byte_4_array() -> None:
     data = buffer(child, 1)
     assert data[:4] + data[8:] == bytes([192, 168, 0, 12, 192, 168, 0, 25, 192, 168, 0, 1])
     child = bs.array(np.array([192, 168, 0, 12, 9, 9, 9, 9, 192, 168, 0, 25, 192, 168, 0, 1], np.uint8))
-    given = bs.Array.from_buffers(built.type, 4, [padded_bits("00001101")], [child], null_count=1)
-    assert laid(given, values).equals(built)
+    from_buffers = bs.Array.from_buffers(built.type, 4, [padded_bits("00001101")], [child], null_count=1)
+    assert checked(from_buffers, values).equals(built)
 
 
 PEOPLE = bs.struct({"name": bs.binary(), "age": bs.int32()})
 
 
 def people() -> bs.Array:
-    """The example's array of Struct<VarBinary, Int32>, 'alice' hidden."""
+    """Return the example's array of Struct<VarBinary, Int32> with 'alice' masked."""
     names = [padded_bits("00001101"), padded(int32(0, 3, 3, 8, 12)), padded(b"joealicemark")]
     ages = [padded_bits("00001011"), padded(int32(1, 2, -77, 4))]
     children = [
@@ -177,17 +179,17 @@ def people() -> bs.Array:
     return bs.Array.from_buffers(PEOPLE, 4, [padded_bits("00001011")], children, null_count=1)
 
 
-def test_struct_var_binary_int32() -> None:
+def test_a_struct_var_binary_int32_array_has_the_bytes_of_the_specification() -> None:
     values = [{"name": b"joe", "age": 1}, {"name": None, "age": 2}, None, {"name": b"mark", "age": 4}]
-    given = laid(people(), values)
-    built = laid(bs.array(values, PEOPLE), values)
+    from_buffers = checked(people(), values)
+    built = checked(bs.array(values, PEOPLE), values)
     assert (built.length, built.null_count) == (4, 1)
     assert buffer(built, 0) == bits("00001011")
     assert buffer(built.children[1], 0) == bits("00001011")
-    assert built.equals(given)
+    assert built.equals(from_buffers)
 
 
-def test_struct_validity() -> None:
+def test_a_null_struct_hides_the_values_of_its_children() -> None:
     array = people()
     names, ages = array.children
     assert array.to_pylist()[2] is None
@@ -196,10 +198,10 @@ def test_struct_validity() -> None:
     assert [array.is_valid(j) and names.is_valid(j) for j in range(4)] == [True, False, False, True]
 
 
-def test_dense_union() -> None:
+def test_a_dense_union_has_the_bytes_of_the_specification() -> None:
     type_ = bs.dense_union([("f", bs.float32()), ("i", bs.int32())])
     values = [np.float32(1.2).item(), None, np.float32(3.4).item(), 5]
-    built = laid(bs.array(values, type_), values)
+    built = checked(bs.array(values, type_), values)
     assert (built.length, built.null_count) == (4, 0)
     assert buffer(built, 0) == bytes([0, 0, 0, 1])
     assert buffer(built, 1) == int32(0, 1, 2, 0)
@@ -209,14 +211,14 @@ def test_dense_union() -> None:
     assert buffer(floats, 1)[:4] + buffer(floats, 1)[8:] == np.array([1.2, 3.4], "<f4").tobytes()
     assert ints.buffers[0] is None
     assert buffer(ints, 1) == int32(5)
-    held = [padded(bytes([0, 0, 0, 1])), padded(int32(0, 1, 2, 0))]
-    assert laid(bs.Array.from_buffers(type_, 4, held, [floats, ints], null_count=0), values).equals(built)
+    buffers = [padded(bytes([0, 0, 0, 1])), padded(int32(0, 1, 2, 0))]
+    assert checked(bs.Array.from_buffers(type_, 4, buffers, [floats, ints], null_count=0), values).equals(built)
 
 
-def test_sparse_union() -> None:
+def test_a_sparse_union_has_the_bytes_of_the_specification() -> None:
     type_ = bs.sparse_union([("i", bs.int32()), ("f", bs.float32()), ("s", bs.binary())])
     values = [5, np.float32(1.2).item(), b"joe", np.float32(3.4).item(), 4, b"mark"]
-    built = laid(bs.array(values, type_), values)
+    built = checked(bs.array(values, type_), values)
     assert (built.length, built.null_count) == (6, 0)
     assert buffer(built, 0) == bytes([0, 1, 2, 1, 0, 2])
     assert [(child.length, child.null_count) for child in built.children] == [(6, 4)] * 3
@@ -230,41 +232,41 @@ def test_sparse_union() -> None:
     assert buffer(strings, 2) == b"joemark"
 
 
-def test_sparse_union_ignores_unselected_values() -> None:
+def test_a_sparse_union_ignores_unselected_values() -> None:
     type_ = bs.sparse_union([("i", bs.int32()), ("s", bs.binary())])
     children = [bs.array([5, 77], bs.int32()), bs.array([b"hidden", b"joe"])]
-    given = bs.Array.from_buffers(type_, 2, [bytes([0, 1])], children)
-    assert laid(given, [5, b"joe"]).equals(bs.array([5, b"joe"], type_))
+    from_buffers = bs.Array.from_buffers(type_, 2, [bytes([0, 1])], children)
+    assert checked(from_buffers, [5, b"joe"]).equals(bs.array([5, b"joe"], type_))
 
 
-def test_null_layout() -> None:
-    array = laid(bs.array([None, None, None], bs.null()), [None] * 3)
+def test_a_null_array_has_no_buffers() -> None:
+    array = checked(bs.array([None, None, None], bs.null()), [None] * 3)
     assert (array.buffers, array.children, array.null_count) == ((), (), 3)
 
 
-def test_dictionary_encoded_layout() -> None:
+def test_a_dictionary_encoded_array_has_the_bytes_of_the_specification() -> None:
     type_ = bs.dictionary(bs.int32(), bs.binary())
     values = [b"foo", b"bar", b"foo", b"bar", None, b"baz"]
-    built = laid(bs.array(values, type_), values)
+    built = checked(bs.array(values, type_), values)
     data = buffer(built, 1)
     assert data[:16] + data[20:] == int32(0, 1, 0, 1, 2)
     assert buffer(built, 0) == bits("00101111")
     assert built.dictionary is not None
-    assert laid(built.dictionary, [b"foo", b"bar", b"baz"]).type == bs.binary()
+    assert checked(built.dictionary, [b"foo", b"bar", b"baz"]).type == bs.binary()
 
 
-def test_dictionary_with_duplicates_and_nulls() -> None:
+def test_a_dictionary_may_have_duplicates_and_nulls() -> None:
     type_ = bs.dictionary(bs.int32(), bs.binary())
     dictionary = bs.array([b"foo", b"bar", b"baz", b"foo", None])
-    given = bs.Array.from_buffers(type_, 6, [None, padded(int32(0, 1, 3, 1, 4, 2))], dictionary=dictionary)
-    laid(given, [b"foo", b"bar", b"foo", b"bar", None, b"baz"])
-    assert given.null_count == 0, "the null count is that of the indices alone"
+    from_buffers = bs.Array.from_buffers(type_, 6, [None, padded(int32(0, 1, 3, 1, 4, 2))], dictionary=dictionary)
+    checked(from_buffers, [b"foo", b"bar", b"foo", b"bar", None, b"baz"])
+    assert from_buffers.null_count == 0, "the null count is that of the indices alone"
 
 
-def test_run_end_encoded_layout() -> None:
+def test_a_run_end_encoded_array_has_the_bytes_of_the_specification() -> None:
     type_ = bs.run_end_encoded(bs.int32(), bs.float32())
     values = [1.0, 1.0, 1.0, 1.0, None, None, 2.0]
-    built = laid(bs.array(values, type_), values)
+    built = checked(bs.array(values, type_), values)
     assert (built.length, built.null_count, built.buffers) == (7, 0, ())
     ends, runs = built.children
     assert (ends.length, ends.null_count, ends.buffers[0]) == (3, 0, None)
@@ -272,10 +274,10 @@ def test_run_end_encoded_layout() -> None:
     assert (runs.length, runs.null_count) == (3, 1)
     assert buffer(runs, 0) == bits("00000101")
     assert buffer(runs, 1)[:4] + buffer(runs, 1)[8:] == np.array([1.0, 2.0], "<f4").tobytes()
-    given = bs.Array.from_buffers(
+    from_buffers = bs.Array.from_buffers(
         type_, 7, [], [bs.Array.from_buffers(bs.int32(), 3, [padded_bits("00000111"), int32(4, 6, 7)]), runs]
     )
-    assert laid(given, values).equals(built)
+    assert checked(from_buffers, values).equals(built)
 
 
 BUFFER_LISTING = [
@@ -300,7 +302,9 @@ BUFFER_LISTING = [
 
 
 @pytest.mark.parametrize(("layout_name", "type_", "roles", "variadic"), BUFFER_LISTING, ids=str)
-def test_buffer_listing_for_each_layout(layout_name: str, type_: bs.DataType, roles: list[str], variadic: bool) -> None:
+def test_every_layout_has_the_buffers_of_the_specification_s_listing(
+    layout_name: str, type_: bs.DataType, roles: list[str], variadic: bool
+) -> None:
     layout = layout_of(type_)
     assert [spec.role.value for spec in layout.buffers] == roles
     assert layout.VARIADIC is variadic
@@ -320,7 +324,7 @@ def test_buffer_listing_for_each_layout(layout_name: str, type_: bs.DataType, ro
     ],
     ids=str,
 )
-def test_offsets_are_signed_and_as_wide_as_the_type_says(type_: bs.DataType, width: int) -> None:
+def test_offsets_are_signed_and_have_the_width_of_the_type(type_: bs.DataType, width: int) -> None:
     for spec in layout_of(type_).buffers:
         if spec.role in (Role.OFFSETS, Role.SIZES):
             assert spec.dtype == np.dtype(f"<i{width}")

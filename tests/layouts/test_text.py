@@ -1,4 +1,4 @@
-"""UTF-8 is checked a block at a time: nothing may slip through, or be named wrongly, where blocks meet."""
+"""UTF-8 is validated by block: errors at block boundaries are found and named correctly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def strings(words: list[bytes], valid: np.ndarray | None = None) -> bs.Array:
 
 
 @pytest.mark.parametrize("at", [0, 1, BLOCK - 2, BLOCK - 1, BLOCK, 2 * BLOCK - 1, 2 * BLOCK])
-def test_a_character_cut_in_two_is_found_wherever_blocks_meet(at: int) -> None:
+def test_a_split_character_is_found_at_block_boundaries(at: int) -> None:
     words = [b"\xc3\xa9"] * (2 * BLOCK + 3)
     strings(words).validate(full=True)
     words[at], words[at + 1] = b"\xc3", b"\xa9"
@@ -37,12 +37,12 @@ def test_a_stray_byte_is_found_among_ascii(at: int) -> None:
     strings(words, valid).validate(full=True)
 
 
-def test_blocks_of_nothing_but_empty_strings_are_text() -> None:
+def test_blocks_of_empty_strings_are_valid() -> None:
     strings([b""] * (BLOCK + 1)).validate(full=True)
     strings([b"\xc3\xa9"] + [b""] * (2 * BLOCK) + [b"\xc3\xa9"]).validate(full=True)
 
 
-def test_bytes_before_and_behind_the_strings_do_not_count() -> None:
+def test_bytes_before_and_after_the_strings_are_ignored() -> None:
     inside = "grün".encode()
     cuts = np.array([2, 2 + len(inside)], np.int32)
     bs.Array.from_buffers(bs.string(), 1, [None, cuts, b"\xff\xff" + inside + b"\xff"]).validate(full=True)
@@ -54,7 +54,7 @@ LENGTHS = [0, 1, 2, CUT - 1, CUT, CUT + 1, 2 * CUT + 1]
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_strings_come_out_as_they_went_in_across_blocks(length: int) -> None:
+def test_strings_are_preserved_across_blocks(length: int) -> None:
     words = [["", "plain", "größer", "天地玄黃", "👍🏽", "a\0b", "\n"][index % 7] for index in range(length)]
     assert bs.array(words, bs.string()).to_pylist() == words
     assert bs.array(words, bs.string_view()).to_pylist() == words
@@ -64,7 +64,7 @@ def test_strings_come_out_as_they_went_in_across_blocks(length: int) -> None:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_nulls_are_put_among_values_across_blocks(length: int) -> None:
+def test_nulls_are_preserved_across_blocks(length: int) -> None:
     words = [None if index % 3 == 1 or index >= CUT - 1 else str(index) for index in range(length)]
     assert bs.array(words, bs.string()).to_pylist() == words
     numbers = [None if word is None else int(word) for word in words]
@@ -73,7 +73,7 @@ def test_nulls_are_put_among_values_across_blocks(length: int) -> None:
 
 
 @pytest.mark.parametrize("is_text", [True, False])
-def test_values_that_hold_every_control_character_come_out_too(is_text: bool) -> None:
+def test_values_with_every_control_character_are_preserved(is_text: bool) -> None:
     every = bytes(range(33))
     raw = [every, b"", every[:5], b"\x00", b"x" * 3000, every[::-1]]
     values = [value.decode() for value in raw] if is_text else raw
@@ -81,7 +81,7 @@ def test_values_that_hold_every_control_character_come_out_too(is_text: bool) ->
 
 
 @pytest.mark.parametrize("at", [0, CUT - 2, CUT - 1, CUT, CUT + 1])
-def test_text_that_is_none_is_named_wherever_blocks_meet(at: int) -> None:
+def test_invalid_text_is_named_at_block_boundaries(at: int) -> None:
     words = [b"\xc3\xa9"] * (CUT + 3)
     words[at], words[at + 1] = b"\xc3", b"\xa9"
     with pytest.raises(InvalidDataError, match=rf"values\[{at}\] is not valid UTF-8"):
@@ -90,7 +90,7 @@ def test_text_that_is_none_is_named_wherever_blocks_meet(at: int) -> None:
     assert strings(words, valid).to_pylist() == ["é"] * at + [None, None] + ["é"] * (len(words) - at - 2)
 
 
-def test_text_that_is_none_is_named_by_its_place_among_all_elements_of_lists() -> None:
+def test_invalid_text_is_named_by_its_index_among_all_list_elements() -> None:
     words = [b"ok"] * 9000
     words[8999] = b"\xff"
     lists = bs.Array.from_buffers(

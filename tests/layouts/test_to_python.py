@@ -1,4 +1,4 @@
-"""Python values out of arrays: by blocks, among nulls, of any length, and out of what lies anywhere."""
+"""Conversion to Python values: by block, with nulls, of any length and from any offset."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError
-from bowstring.layouts import string_pickling
-from bowstring.layouts.gather import gather, gather_with_gap
+from bowstring.layouts.gather import gather
 from bowstring.memory.buffer import UINT8
 
 ROWS = 9000
@@ -63,10 +62,12 @@ KINDS: dict[str, tuple[Any, Callable[[np.random.Generator], list[Any]]]] = {
 
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_values_stand_among_nulls_however_many_these_are(kind: str, share: float) -> None:
+def test_values_are_preserved_among_any_share_of_nulls(kind: str, share: float) -> None:
     own_type, make = KINDS[kind]
     random = np.random.default_rng(7)
-    values = [None if gone else v for v, gone in zip(make(random), (random.random(ROWS) < share).tolist(), strict=True)]
+    values = [
+        None if is_null else v for v, is_null in zip(make(random), (random.random(ROWS) < share).tolist(), strict=True)
+    ]
     array = bs.array(values, own_type)
     assert array.to_pylist() == values
     assert array.slice(4099, 4500).to_pylist() == values[4099 : 4099 + 4500]
@@ -80,18 +81,18 @@ def strings(values: Sequence[bytes], valid: Any = None, type: Any = None) -> bs.
 
 @pytest.mark.parametrize("share", SHARES[1:])
 @pytest.mark.parametrize("type", [bs.string(), bs.binary()])
-def test_what_lies_under_a_null_is_not_looked_at(type: Any, share: float) -> None:
-    gone = np.random.default_rng(8).random(ROWS) < share
-    gone[0] = True
-    array = strings([b"\xff" * 3 if null else b"word" for null in gone.tolist()], ~gone, type)
+def test_bytes_under_nulls_are_not_read(type: Any, share: float) -> None:
+    is_null = np.random.default_rng(8).random(ROWS) < share
+    is_null[0] = True
+    array = strings([b"\xff" * 3 if null else b"word" for null in is_null.tolist()], ~is_null, type)
     word = "word" if type == bs.string() else b"word"
-    assert array.to_pylist() == [None if null else word for null in gone.tolist()]
+    assert array.to_pylist() == [None if null else word for null in is_null.tolist()]
 
 
 @pytest.mark.parametrize("most", [1, 20, 64, 66, 300, 3000])
 @pytest.mark.parametrize("letter", ["a", "ß"])
 @pytest.mark.parametrize("type", [bs.string(), bs.string_view()])
-def test_short_and_long_strings_stand_side_by_side(type: Any, letter: str, most: int) -> None:
+def test_short_and_long_strings_are_preserved(type: Any, letter: str, most: int) -> None:
     random = np.random.default_rng(9)
     sizes = np.where(
         random.random(ROWS) < 0.02, random.integers(0, most, ROWS), random.integers(0, min(most, 16), ROWS)
@@ -102,7 +103,7 @@ def test_short_and_long_strings_stand_side_by_side(type: Any, letter: str, most:
 
 @pytest.mark.parametrize("most", [0, 1, 12, 13, 63, 65, 254, 255, 256, 700])
 @pytest.mark.parametrize("type", [bs.binary(), bs.large_binary(), bs.binary_view()])
-def test_byte_strings_of_any_bytes_and_lengths_come_out_whole(type: Any, most: int) -> None:
+def test_byte_strings_of_any_bytes_and_lengths_are_preserved(type: Any, most: int) -> None:
     random = np.random.default_rng(11)
     noise = random.integers(0, 256, most + 256, np.uint8).tobytes()
     long, short = (
@@ -117,39 +118,39 @@ def test_byte_strings_of_any_bytes_and_lengths_come_out_whole(type: Any, most: i
 
 
 @pytest.mark.parametrize("type", [bs.binary(), bs.string()])
-def test_values_far_apart_stand_among_nulls_over_much_data(type: Any) -> None:
+def test_values_far_apart_in_the_data_are_read_among_nulls(type: Any) -> None:
     valid = np.arange(400) % 5 == 0
-    array = strings([b"word" if kept else b"\xff" * 3000 for kept in valid.tolist()], valid, type)
+    array = strings([b"word" if is_valid else b"\xff" * 3000 for is_valid in valid.tolist()], valid, type)
     word = "word" if type == bs.string() else b"word"
-    assert array.to_pylist() == [word if kept else None for kept in valid.tolist()]
+    assert array.to_pylist() == [word if is_valid else None for is_valid in valid.tolist()]
 
 
 @pytest.mark.parametrize("length", [3, 300])
 @pytest.mark.parametrize("type", [bs.string(), bs.string_view()])
-def test_nulls_stand_between_words_however_long_these_are(type: Any, length: int) -> None:
+def test_nulls_are_preserved_between_strings_of_any_length(type: Any, length: int) -> None:
     for letters in ("a", "aé", "👍"):
         values = [None if n % 9 == 0 else letters * (length + n % 3) for n in range(400)]
         assert bs.array([*values, None], type).to_pylist() == [*values, None]
         assert bs.array(values, type).slice(1, 8).to_pylist() == values[1:9]
 
 
-def test_a_view_that_is_no_text_is_named_by_its_place_among_all() -> None:
+def test_a_view_that_is_not_utf8_is_named_by_its_index() -> None:
     for bad in (3, 20_000):
         values = [b"ok", b"a word of more than twelve bytes"] * 10_001
         values[bad] = b"\xc3"
-        made = bs.array(values, bs.binary_view())
-        views = bs.Array.from_buffers(bs.string_view(), len(values), made.buffers)
+        array = bs.array(values, bs.binary_view())
+        views = bs.Array.from_buffers(bs.string_view(), len(values), array.buffers)
         with pytest.raises(InvalidDataError, match=rf"values\[{bad}\] is not valid UTF-8"):
             views.to_pylist()
 
 
 @pytest.mark.parametrize("letter", ["a", "é"])
-def test_strings_with_every_mark_come_out_whole(letter: str) -> None:
+def test_strings_with_every_separator_are_preserved(letter: str) -> None:
     values = [chr(n % 40) + letter * (n % 3) for n in range(ROWS)]
     assert bs.array(values).to_pylist() == values
 
 
-def test_a_value_that_ends_amid_a_character_is_named_however_many_are_null() -> None:
+def test_a_value_that_ends_within_a_character_is_named_among_nulls() -> None:
     words = [b"ok"] * ROWS
     words[8000], words[8001] = b"\xc3", b"\xa9"
     for few in (1, 2, 100):
@@ -159,7 +160,7 @@ def test_a_value_that_ends_amid_a_character_is_named_however_many_are_null() -> 
             strings(words, valid).to_pylist()
 
 
-def test_a_value_within_lists_that_are_mostly_null_is_named_by_its_place_among_all() -> None:
+def test_an_invalid_value_in_mostly_null_lists_is_named_by_its_index() -> None:
     words = [b"ok"] * ROWS
     words[8000] = b"\xff"
     mask = np.packbits(np.arange(ROWS) % 100 == 0, bitorder="little")
@@ -171,29 +172,25 @@ def test_a_value_within_lists_that_are_mostly_null_is_named_by_its_place_among_a
 
 
 @pytest.mark.parametrize("most", [0, 5, 60, 400])
-@pytest.mark.parametrize("gap", [0, 1])
-def test_bytes_are_gathered_from_anywhere(most: int, gap: int) -> None:
+def test_bytes_are_gathered_from_any_offset(most: int) -> None:
     random = np.random.default_rng(10)
     data = random.integers(0, 256, 500, np.uint8).astype(UINT8)
     sizes = random.integers(0, most + 1, 5000)
     starts = random.integers(0, 501 - sizes)
     pieces = [data[a:b].tobytes() for a, b in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
-    room, targets = gather_with_gap(data, starts, sizes, gap)
-    assert [room[a:b].tobytes() for a, b in zip(targets.tolist(), (targets + sizes).tolist(), strict=True)] == pieces
-    assert room.size == sizes.sum() + gap * len(sizes)
     assert gather(data, starts, sizes).tobytes() == b"".join(pieces)
 
 
 @pytest.mark.parametrize("type", [bs.int32(), bs.bool_(), bs.string()])
-def test_lists_of_many_lengths_come_out_as_they_went_in(type: Any) -> None:
+def test_lists_of_many_lengths_are_preserved(type: Any) -> None:
     make: Any = {"bool": lambda n: n % 3 == 0, "string": str}.get(str(type), int)
     sizes = [*range(140), *[3] * 50, *[0] * 20, 127, 128, 129, 500]
     values = [[make(n + at) for at in range(n)] for n in sizes]
-    for wanted in (values, values[::-1], values * 45):
-        assert bs.array(wanted, bs.list_(type)).to_pylist() == wanted
+    for expected in (values, values[::-1], values * 45):
+        assert bs.array(expected, bs.list_(type)).to_pylist() == expected
 
 
-def test_list_views_in_any_order_and_over_each_other_are_lists_of_numbers() -> None:
+def test_unordered_and_overlapping_list_views_are_read() -> None:
     starts, sizes = [4, 0, 6, 2, 0] * 20, [2, 3, 0, 4, 6] * 20
     buffers = [None, np.array(starts, np.int32), np.array(sizes, np.int32)]
     array = bs.Array.from_buffers(bs.list_view(bs.int64()), 100, buffers, [bs.array([10, 11, 12, 13, 14, 15])])
@@ -202,16 +199,16 @@ def test_list_views_in_any_order_and_over_each_other_are_lists_of_numbers() -> N
 
 
 @pytest.mark.parametrize("fields", range(11))
-def test_structs_of_any_number_of_fields_are_dictionaries_in_their_order(fields: int) -> None:
+def test_structs_become_dictionaries_in_field_order(fields: int) -> None:
     names = [f"field {at}" for at in range(fields)]
     rows = [{name: row * at for at, name in enumerate(names)} for row in range(2500)]
-    found = bs.array(rows, bs.struct({name: bs.int64() for name in names})).to_pylist()
-    assert found == rows
-    assert [list(row) for row in found] == [names] * 2500
+    rows_read = bs.array(rows, bs.struct({name: bs.int64() for name in names})).to_pylist()
+    assert rows_read == rows
+    assert [list(row) for row in rows_read] == [names] * 2500
 
 
 @pytest.mark.parametrize("rows", [1, 2100])
-def test_what_is_wrong_deep_within_lists_is_told_at_once(rows: int) -> None:
+def test_an_invalid_value_in_nested_lists_fails_at_once(rows: int) -> None:
     array = strings([b"ok"] * (rows - 1) + [b"\xff"])
     for _ in range(40):
         offsets = np.arange(rows + 1, dtype=np.int32)
@@ -224,28 +221,29 @@ def test_what_is_wrong_deep_within_lists_is_told_at_once(rows: int) -> None:
 
 @pytest.mark.parametrize("type", [bs.string(), bs.large_string(), bs.string_view(), bs.binary(), bs.binary_view()])
 @pytest.mark.parametrize("share", SHARES[:4])
-def test_a_few_long_values_stand_among_many_short_ones(type: Any, share: float) -> None:
+def test_a_few_long_values_among_many_short_ones_are_preserved(type: Any, share: float) -> None:
     random = np.random.default_rng(12)
     values: list[Any] = ["x" * n for n in random.integers(0, 20, 40_000).tolist()]
-    for place, size in ((0, 65), (1, 64), (2, 255), (16_383, 256), (16_384, 70_000), (-2, 257), (-1, 300)):
-        values[place] = "long" + "y" * (size - 4)
+    for index, size in ((0, 65), (1, 64), (2, 255), (16_383, 256), (16_384, 70_000), (-2, 257), (-1, 300)):
+        values[index] = "long" + "y" * (size - 4)
     if "binary" in str(type):
         values = [value.encode() + b"\xff\0" for value in values]
-    values = [None if gone else v for v, gone in zip(values, (random.random(40_000) < share).tolist(), strict=True)]
+    values = [
+        None if is_null else v for v, is_null in zip(values, (random.random(40_000) < share).tolist(), strict=True)
+    ]
     array = bs.array(values, type)
     assert array.to_pylist() == values
     assert array.slice(1, 39_998).to_pylist() == values[1:-1]
 
 
 @pytest.mark.parametrize("type", [bs.string(), bs.string_view()])
-def test_strings_beyond_ascii_behind_many_of_ascii_come_out_whole(type: Any) -> None:
+def test_non_ascii_strings_after_many_ascii_strings_are_preserved(type: Any) -> None:
     plain = [f"word {n}" for n in range(40_000)]
     for last in ("é", "x" * 300 + "é", "\ud7ff", "a\0é\x1f"):
         assert bs.array([*plain, last], type).to_pylist() == [*plain, last]
 
 
-def test_many_values_are_made_piece_by_piece_where_they_take_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(string_pickling, "_ROOM_BYTES", 100_000)
+def test_byte_strings_of_any_length_are_read_from_views() -> None:
     values = [None if n % 11 == 0 else b"\xff" * (n % 90) for n in range(70_000)]
     array = bs.array(values, bs.binary())
     assert array.to_pylist() == values
@@ -254,7 +252,7 @@ def test_many_values_are_made_piece_by_piece_where_they_take_much_memory(monkeyp
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\x80", b"x" * 300 + b"\xc3"])
 @pytest.mark.parametrize("at", [5, 30_000])
-def test_what_is_no_text_is_named_among_many_short_strings(bad: bytes, at: int) -> None:
+def test_invalid_text_is_named_among_many_short_strings(bad: bytes, at: int) -> None:
     words = [b"word"] * 40_000
     words[at] = bad
     with pytest.raises(InvalidDataError, match=rf"values\[{at}\] is not valid UTF-8"):
@@ -265,14 +263,14 @@ def test_what_is_no_text_is_named_among_many_short_strings(bad: bytes, at: int) 
 @pytest.mark.parametrize(
     ("column", "value", "what"), [(0, -90_000, "length"), (2, 1, "buffer 1 of 1"), (3, -1, "bytes -1 to")]
 )
-def test_a_view_that_points_nowhere_is_named_among_many(type: Any, column: int, value: int, what: str) -> None:
-    made = bs.array(["a word of more than twelve bytes"] * 40_000, bs.string_view())
-    views = made.values(1).view(np.int32).reshape(-1, 4).copy()
+def test_a_view_outside_its_data_is_named_among_many(type: Any, column: int, value: int, what: str) -> None:
+    views_array = bs.array(["a word of more than twelve bytes"] * 40_000, bs.string_view())
+    views = views_array.values(1).view(np.int32).reshape(-1, 4).copy()
     views[30_000, column] = value
     for mask in (None, np.packbits(np.arange(40_000) % 3 == 0, bitorder="little")):
-        array = bs.Array.from_buffers(type, 40_000, [mask, views.reshape(-1), *made.buffers[2:]])
+        array = bs.Array.from_buffers(type, 40_000, [mask, views.reshape(-1), *views_array.buffers[2:]])
         with pytest.raises(InvalidDataError, match=rf"views\[30000\].*{what}"):
             array.to_pylist()
     hidden = np.packbits(np.arange(40_000) != 30_000, bitorder="little")
-    array = bs.Array.from_buffers(type, 40_000, [hidden, views.reshape(-1), *made.buffers[2:]])
+    array = bs.Array.from_buffers(type, 40_000, [hidden, views.reshape(-1), *views_array.buffers[2:]])
     assert array.to_pylist().count(None) == 1

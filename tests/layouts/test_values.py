@@ -1,4 +1,4 @@
-"""What every layout does with its values, over the table of types: in, out, indexed, sliced, joined, shown."""
+"""Operations of every layout on values of every type: conversion, indexing, slicing, concatenation, display."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def spans(length: int) -> Iterator[tuple[int, int]]:
     return ((start, stop) for start in range(length + 1) for stop in range(start, length + 1))
 
 
-def buffers_of(array: bs.Array) -> Iterator[bs.Buffer | None]:
-    """The buffers of the array, of its children and of its dictionary."""
+def buffers_of(array: bs.Array) -> Iterator[bs.memory.Buffer | None]:
+    """Yield the buffers of the array, of its children and of its dictionary."""
     yield from array.buffers
     for part in (*array.children, array.dictionary):
         if part is not None:
@@ -33,18 +33,18 @@ def buffers_of(array: bs.Array) -> Iterator[bs.Buffer | None]:
 
 
 def addresses(array: bs.Array) -> list[int | None]:
-    return [None if held is None else held.address for held in buffers_of(array)]
+    return [None if buffer is None else buffer.address for buffer in buffers_of(array)]
 
 
 def instants(value: Any) -> Any:
-    """The value with moments in UTC, so that zones that name the same moment compare equal."""
+    """Return the value with timestamps in UTC, so that equal instants in different zones compare equal."""
     if isinstance(value, list):
         return [instants(item) for item in value]
     return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value
 
 
 @every_case
-def test_python_values_come_back(case: Case) -> None:
+def test_python_values_are_preserved(case: Case) -> None:
     array = case.array()
     array.validate(full=True)
     assert array.type == case.type
@@ -56,7 +56,7 @@ def test_python_values_come_back(case: Case) -> None:
 @pytest.mark.parametrize(
     ("zone", "offset_s"), [("Europe/Paris", 3600), ("+02:00", 7200), ("UTC", 0), ("-0330", -12600)]
 )
-def test_moments_come_back_in_the_type_s_zone(zone: str, offset_s: int) -> None:
+def test_timestamps_are_returned_in_the_zone_of_the_type(zone: str, offset_s: int) -> None:
     moment = datetime(2020, 1, 1, 12, tzinfo=UTC)
     (back,) = bs.array([moment], bs.timestamp("ms", zone)).to_pylist()
     assert back == moment
@@ -102,7 +102,7 @@ def test_slicing_shares_memory(case: Case) -> None:
 
 
 @every_case
-def test_rebased_arrays_start_at_zero_and_hold_nothing_else(case: Case) -> None:
+def test_compacted_arrays_have_offset_zero_and_no_other_slots(case: Case) -> None:
     array, values = case.array(), case.array().to_pylist()
     for start, stop in spans(array.length):
         own = array.slice(start, stop - start).compact()
@@ -110,9 +110,9 @@ def test_rebased_arrays_start_at_zero_and_hold_nothing_else(case: Case) -> None:
         assert own.offset == 0
         assert own.to_pylist() == values[start:stop]
         assert own.equals(array.slice(start, stop - start))
-        for spec, held in zip(own.layout.buffers, own.buffers, strict=False):
-            if held is not None and spec.per_slot and own.length:
-                assert held.size == spec.size_bytes(own.length)
+        for spec, buffer in zip(own.layout.buffers, own.buffers, strict=False):
+            if buffer is not None and spec.per_slot and own.length:
+                assert buffer.size == spec.size_bytes(own.length)
 
 
 @every_case
@@ -126,15 +126,15 @@ def test_concatenated_arrays_have_all_values(case: Case) -> None:
 
 
 @every_case
-def test_taken_slots_are_the_wanted_ones(case: Case) -> None:
+def test_take_returns_the_slots_at_the_indices(case: Case) -> None:
     array, values = case.array(), case.array().to_pylist()
     last = array.length - 1
     for start in range(array.length):
         part = array.slice(start)
-        wanted = [*reversed(range(part.length)), 0, 0, last - start]
-        taken = part.take(wanted)
-        taken.validate(full=True)
-        assert taken.to_pylist() == [values[start + index] for index in wanted]
+        indices = [*reversed(range(part.length)), 0, 0, last - start]
+        subset = part.take(indices)
+        subset.validate(full=True)
+        assert subset.to_pylist() == [values[start + index] for index in indices]
     assert array.take([]).to_pylist() == []
     assert array.take(bs.array([0, last], bs.uint8())).to_pylist() == [values[0], values[last]]
 
@@ -173,7 +173,7 @@ def test_copies_by_pickle_are_equal(case: Case) -> None:
 
 
 @every_case
-def test_empty_arrays_are_arrays(case: Case) -> None:
+def test_empty_arrays_are_valid(case: Case) -> None:
     empty = bs.array([], case.type)
     empty.validate(full=True)
     assert (empty.length, empty.null_count, empty.to_pylist()) == (0, 0, [])
@@ -185,7 +185,7 @@ def test_empty_arrays_are_arrays(case: Case) -> None:
 
 
 @every_case
-def test_arrays_of_nothing_but_nulls(case: Case) -> None:
+def test_arrays_of_only_nulls_are_valid(case: Case) -> None:
     nulls = bs.array([None] * 9, case.type)
     nulls.validate(full=True)
     assert nulls.to_pylist() == [None] * 9
@@ -194,7 +194,7 @@ def test_arrays_of_nothing_but_nulls(case: Case) -> None:
 
 
 @every_case
-def test_arrays_show_type_length_and_values(case: Case) -> None:
+def test_the_repr_has_type_length_and_values(case: Case) -> None:
     array = case.array()
     head, values = repr(array).split("\n", 1)
     assert head == f"<bowstring.Array {case.type}[{array.length}]>"
@@ -205,12 +205,12 @@ def test_arrays_show_type_length_and_values(case: Case) -> None:
 
 
 @every_case
-def test_numpy_gets_what_python_gets(case: Case) -> None:
+def test_numpy_and_python_values_are_equal(case: Case) -> None:
     array = case.array()
-    made = array.to_numpy(zero_copy_only=False)
-    assert len(made) == array.length
-    if made.dtype == object:
-        as_lists = [v.tolist() if isinstance(v, np.ndarray) else v for v in made]
+    values = array.to_numpy(zero_copy_only=False)
+    assert len(values) == array.length
+    if values.dtype == object:
+        as_lists = [v.tolist() if isinstance(v, np.ndarray) else v for v in values]
         assert as_lists == array.to_pylist()
     dropped = [index for index, value in enumerate(case.values) if value is not None]
     full = array.take(dropped).to_numpy(zero_copy_only=False)
@@ -218,17 +218,17 @@ def test_numpy_gets_what_python_gets(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.type != bs.null()], ids=str)
-def test_a_value_of_another_kind_is_refused_by_name(case: Case) -> None:
-    class Stranger:
+def test_a_value_of_another_type_is_named_in_the_error(case: Case) -> None:
+    class Unknown:
         def __repr__(self) -> str:
             return "<stranger>"
 
     good = [value for value in case.values if value is not None][:1]
     with pytest.raises(bs.errors.DataTypeError, match="<stranger>"):
-        bs.array([*good, Stranger()], case.type)
+        bs.array([*good, Unknown()], case.type)
 
 
-def test_the_error_names_the_first_value_that_does_not_fit_and_where() -> None:
+def test_the_error_names_the_first_invalid_value_and_its_index() -> None:
     with pytest.raises(bs.errors.DataTypeError, match=r"value 2: 'x' cannot be converted to int8"):
         bs.array([1, None, "x", "y"], bs.int8())
     with pytest.raises(bs.errors.DataTypeError, match=r"value 1: 128 cannot be converted to int8"):
@@ -281,12 +281,12 @@ def test_the_error_names_the_first_value_that_does_not_fit_and_where() -> None:
     ],
     ids=parameter_id,
 )
-def test_values_that_would_be_changed_are_refused(type_: bs.DataType, value: Any) -> None:
+def test_values_that_would_lose_precision_are_rejected(type_: bs.DataType, value: Any) -> None:
     with pytest.raises(bs.errors.DataTypeError):
         bs.array([None, value], type_)
 
 
-def test_a_union_puts_a_value_where_it_comes_back_as_it_is() -> None:
+def test_a_union_stores_a_value_in_the_member_that_preserves_it() -> None:
     zoned = datetime(2020, 1, 1, tzinfo=ZoneInfo("Europe/Paris"))
     moments: list[bs.DataType] = [bs.timestamp("s"), bs.timestamp("s", "UTC"), bs.timestamp("s", "Europe/Paris")]
     cases: list[tuple[list[bs.DataType], Any, int]] = [
@@ -297,12 +297,12 @@ def test_a_union_puts_a_value_where_it_comes_back_as_it_is() -> None:
         ([bs.decimal128(5, 4), bs.decimal128(5, 2)], Decimal("1.50"), 1),
     ]
     for types, value, member in cases:
-        made = bs.array([value], bs.dense_union([(f"m{i}", type_) for i, type_ in enumerate(types)]))
-        assert made.values(0).tolist() == [member]
-        assert made.to_pylist() == [value]
+        union = bs.array([value], bs.dense_union([(f"m{i}", type_) for i, type_ in enumerate(types)]))
+        assert union.values(0).tolist() == [member]
+        assert union.to_pylist() == [value]
 
 
-def test_a_union_puts_a_value_where_its_kind_is() -> None:
+def test_a_union_stores_a_value_in_the_member_of_its_type() -> None:
     union = bs.dense_union([("f", bs.float64()), ("i", bs.int8()), ("s", bs.string())])
     array = bs.array([1, 1.0, "x", None, 2], union)
     assert array.values(0).tolist() == [1, 0, 2, 0, 1]
@@ -311,7 +311,7 @@ def test_a_union_puts_a_value_where_its_kind_is() -> None:
         bs.array([b"x"], union)
 
 
-def test_moments_beyond_what_python_holds_are_shown_by_numpy() -> None:
+def test_timestamps_beyond_python_s_range_become_numpy_values() -> None:
     for type_, units in [
         (bs.timestamp("s"), 1 << 40),
         (bs.timestamp("ns"), 1),
@@ -330,12 +330,12 @@ def test_moments_beyond_what_python_holds_are_shown_by_numpy() -> None:
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("make", [bs.timestamp, bs.duration])
-def test_the_smallest_count_is_a_value_and_no_null(make: Any, unit: str) -> None:
+def test_the_smallest_integer_is_a_value_and_not_nat(make: Any, unit: str) -> None:
     smallest = -(1 << 63)
     assert bs.array([smallest], make(unit)).to_pylist() == [smallest]
 
 
-def test_only_nested_fields_names_lead_to_children() -> None:
+def test_only_names_of_nested_fields_select_children() -> None:
     array = bs.array([{"a": 1, "b": "x"}, None, {"a": 3, "b": "y"}])
     assert array.field("b").to_pylist() == ["x", None, "y"]
     assert array.slice(2).field(0).to_pylist() == [3]
@@ -345,7 +345,7 @@ def test_only_nested_fields_names_lead_to_children() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 2047, 2048, 2049, 4097])
-def test_lists_come_out_as_they_went_in_across_blocks(length: int) -> None:
+def test_lists_are_preserved_across_blocks(length: int) -> None:
     numbers = [None if index % 7 == 3 else list(range(index % 5)) for index in range(length)]
     assert bs.array(numbers, bs.list_(bs.int16())).slice(length // 3).to_pylist() == numbers[length // 3 :]
     nested = [None if value is None else [[str(item), None] for item in value] for value in numbers]

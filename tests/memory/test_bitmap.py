@@ -1,4 +1,4 @@
-"""Validity bitmaps: any bits at any offset, as Python would read them one by one."""
+"""Validity bitmaps: any bits at any offset, compared with reading them one by one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def bit(data: bytes, index: int) -> bool:
 
 
 @st.composite
-def stretches(draw: st.DrawFn) -> tuple[bytes, int, int]:
-    """Bytes, and an offset and a length of bits within them."""
+def bit_ranges(draw: st.DrawFn) -> tuple[bytes, int, int]:
+    """Draw bytes and an offset and length of bits within them."""
     data = draw(st.binary(max_size=24))
     offset = draw(st.integers(0, len(data) * 8))
     return data, offset, draw(st.integers(0, len(data) * 8 - offset))
@@ -32,9 +32,9 @@ def test_packed_bits_are_least_significant_first_and_padded_with_zeros(mask: lis
     assert bitmap.unpack(packed, 0, len(mask)).tolist() == mask
 
 
-@given(stretch=stretches())
-def test_any_stretch_is_unpacked_counted_and_realigned(stretch: tuple[bytes, int, int]) -> None:
-    data, offset, length = stretch
+@given(bit_range=bit_ranges())
+def test_any_range_is_unpacked_counted_and_realigned(bit_range: tuple[bytes, int, int]) -> None:
+    data, offset, length = bit_range
     buffer = Buffer.of(data)
     expected = [bit(data, offset + i) for i in range(length)]
     assert bitmap.unpack(buffer, offset, length).tolist() == expected
@@ -57,7 +57,7 @@ def test_bits_are_counted_in_large_bitmaps() -> None:
 
 
 @pytest.mark.parametrize(("offset", "length"), [(0, 17), (9, 8), (-1, 2), (0, -1), (1 << 62, 1)])
-def test_bits_beyond_the_bytes_are_refused(offset: int, length: int) -> None:
+def test_bits_beyond_the_bytes_are_rejected(offset: int, length: int) -> None:
     buffer = Buffer.of(b"\xff\xff")
     for attempt in (bitmap.unpack, bitmap.count, bitmap.realign):
         with pytest.raises(InvalidDataError, match="bitmap of 2 bytes"):

@@ -1,4 +1,4 @@
-"""Buffers: contiguous memory with an owner, cut without copying, never written to."""
+"""Buffers: contiguous read-only memory with an owner, sliced without copying."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INT32 = np.dtype("<i4")
     [b"12345678", bytearray(b"12345678"), memoryview(b"12345678"), np.arange(4, dtype=np.int16), array("i", [1, 2])],
     ids=lambda it: type(it).__name__,
 )
-def test_whatever_holds_bytes_is_seen_without_copying(owner: Any) -> None:
+def test_objects_with_bytes_are_wrapped_without_copying(owner: Any) -> None:
     buffer = Buffer.of(owner)
     assert (buffer.size, len(buffer), buffer.device) == (8, 8, "cpu")
     assert buffer.to_bytes() == bytes(owner) if not isinstance(owner, array) else owner.tobytes()
@@ -50,7 +50,7 @@ def test_whatever_holds_bytes_is_seen_without_copying(owner: Any) -> None:
     ],
     ids=lambda it: f"{it.dtype}{it.shape}",
 )
-def test_arrays_of_any_type_and_shape_are_seen_where_they_lie(owner: Any) -> None:
+def test_arrays_of_any_type_and_shape_are_wrapped_without_copying(owner: Any) -> None:
     memory, writeable = Memory(owner), owner.flags.writeable
     assert memory.size == owner.nbytes == memory.bytes.size
     assert memory.address == owner.__array_interface__["data"][0]
@@ -59,7 +59,7 @@ def test_arrays_of_any_type_and_shape_are_seen_where_they_lie(owner: Any) -> Non
     assert (memory.bytes.flags.writeable, owner.flags.writeable) == (False, writeable)
 
 
-def test_a_buffer_knows_nothing_beyond_what_it_is() -> None:
+def test_a_buffer_has_no_other_attributes() -> None:
     buffer = Buffer.of(np.arange(4))
     with pytest.raises(AttributeError, match="no 'adress'"):
         _ = buffer.adress  # type: ignore[attr-defined]
@@ -93,7 +93,7 @@ def test_views_are_typed_at_any_alignment_without_copying(offset: int) -> None:
     assert not part.flags.writeable
 
 
-def test_views_of_whole_elements_only() -> None:
+def test_views_must_have_whole_elements() -> None:
     buffer = Buffer.of(bytes(11))
     assert buffer.view(INT32).size == 2
     assert buffer.view(np.dtype("V0"), 0, 5).size == 5
@@ -138,7 +138,7 @@ def test_numpy_reads_a_buffer() -> None:
     [np.arange(10)[::2], np.zeros((4, 4), order="F")[:2], np.array([None])],
     ids=["strided", "columns", "objects"],
 )
-def test_memory_that_is_not_contiguous_is_refused(owner: Any) -> None:
+def test_memory_that_is_not_contiguous_is_rejected(owner: Any) -> None:
     with pytest.raises(UsageError, match="contiguous"):
         Buffer.of(owner)
 
@@ -153,7 +153,7 @@ def test_allocations_are_zeroed_writable_and_aligned() -> None:
         memory[:] = 1
 
 
-def test_one_memory_types_its_bytes_once() -> None:
+def test_typed_views_of_one_memory_are_cached() -> None:
     memory = Memory(bytes(64))
     first, second = Buffer(memory, 0, 32), Buffer(memory, 32, 32)
     assert first.view(INT32).base is second.view(INT32).base

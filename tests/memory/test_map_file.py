@@ -1,4 +1,4 @@
-"""Mappings without a descriptor: they end with their last view, however a process ends, forks or collects garbage."""
+"""File mappings without a descriptor are released with their last view, also at exit, fork and garbage collection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def mapped(path: Path, size_bytes: int = SIZE_BYTES) -> mmap.mmap:
+def new_mapping(path: Path, size_bytes: int = SIZE_BYTES) -> mmap.mmap:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return map_file(descriptor, size_bytes)
@@ -51,15 +51,15 @@ def run(code: str) -> str:
     return done.stdout
 
 
-def test_a_mapping_shows_the_file_and_holds_no_descriptor(file: Path) -> None:
+def test_a_mapping_has_the_file_s_bytes_and_no_descriptor(file: Path) -> None:
     with no_descriptor_left():
-        view = memoryview(mapped(file))
+        view = memoryview(new_mapping(file))
     assert view == file.read_bytes()[:SIZE_BYTES]
     assert view.readonly
 
 
-def test_a_mapping_ends_with_its_last_view(file: Path) -> None:
-    view = memoryview(mapped(file))[SIZE_BYTES - 2 :]
+def test_a_mapping_is_released_with_its_last_view(file: Path) -> None:
+    view = memoryview(new_mapping(file))[SIZE_BYTES - 2 :]
     assert str(file) in Path("/proc/self/maps").read_text()
     assert bytes(view) == file.read_bytes()[SIZE_BYTES - 2 : SIZE_BYTES]
     del view
@@ -67,20 +67,20 @@ def test_a_mapping_ends_with_its_last_view(file: Path) -> None:
     assert str(file) not in Path("/proc/self/maps").read_text()
 
 
-def test_what_cannot_be_mapped_is_an_error_and_leaves_other_mappings_alone(file: Path) -> None:
-    others = [mapped(file) for _ in range(10)]
+def test_a_failed_mapping_is_an_error_and_keeps_other_mappings(file: Path) -> None:
+    others = [new_mapping(file) for _ in range(10)]
     folder = os.open(file.parent, os.O_RDONLY)
     for _ in range(10):
         with pytest.raises(OSError) as caught:
             map_file(folder, SIZE_BYTES)
         assert caught.value.errno in (errno.ENODEV, errno.EACCES)
-        others.append(mapped(file))
+        others.append(new_mapping(file))
     os.close(folder)
     gc.collect()
     assert {bytes(other) for other in others} == {file.read_bytes()[:SIZE_BYTES]}
 
 
-def test_views_can_be_read_by_finalizers_within_a_cycle_of_garbage() -> None:
+def test_finalizers_in_a_garbage_cycle_can_read_views() -> None:
     code = """
 class Reader:
     def __del__(self):
@@ -94,7 +94,7 @@ for _ in range(3):
     assert run(code).split() == [str(SIZE_BYTES * ord("x"))] * 3
 
 
-def test_views_can_be_read_while_the_interpreter_ends() -> None:
+def test_views_can_be_read_at_interpreter_exit() -> None:
     code = """
 import atexit, sys
 class Reader:
@@ -109,7 +109,7 @@ atexit.register(lambda: os.write(1, b"%d " % readers[0].view[-1]))
     assert run(code).split() == [str(ord("x"))] * 5
 
 
-def test_a_mapping_of_a_forked_process_is_its_own() -> None:
+def test_a_forked_process_has_its_own_mapping() -> None:
     code = """
 ours = view()
 child = os.fork()

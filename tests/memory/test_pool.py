@@ -1,4 +1,4 @@
-"""Memory that is used again: it comes back when nobody sees it, and not a moment before."""
+"""The memory pool reuses memory only after its last reference is gone."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def filled(pool: Pool, size_bytes: int, byte: int) -> Bytes:
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, PAGE - 1, PAGE, PAGE + 1, 5 * PAGE])
-def test_memory_is_as_long_as_asked_for_and_begins_with_a_large_page(size_bytes: int) -> None:
+def test_memory_has_the_requested_size_and_alignment(size_bytes: int) -> None:
     array = filled(Pool(), size_bytes, 3)
     assert array.shape == (size_bytes,)
     assert address(array) % PAGE == 0
     assert array.flags.writeable
 
 
-def test_what_was_let_go_is_used_again() -> None:
+def test_released_memory_is_reused() -> None:
     pool = Pool()
     array = pool.take(3 * PAGE)
     first = address(array)
@@ -56,14 +56,14 @@ def test_what_was_let_go_is_used_again() -> None:
     assert pool.unused_bytes == 0
 
 
-def test_a_stretch_that_is_much_too_long_waits_for_somebody_else() -> None:
+def test_a_much_larger_block_is_not_used_for_a_small_request() -> None:
     pool = Pool()
     for pages in (8, 9, 20):
         pool.take(pages * PAGE)
     assert pool.unused_bytes == 37 * PAGE
-    held = [pool.take(7 * PAGE)]
+    blocks = [pool.take(7 * PAGE)]
     assert pool.unused_bytes == 29 * PAGE
-    held.append(pool.take(7 * PAGE))
+    blocks.append(pool.take(7 * PAGE))
     assert pool.unused_bytes == 29 * PAGE
 
 
@@ -98,8 +98,8 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "a ctypes structure": Exports.from_buffer,
     "a pickle buffer": pickle.PickleBuffer,
     "a pickle with its buffers beside it": out_of_band,
-    "a buffer": lambda array: bs.Buffer(Memory(array), 9, 9),
-    "a view of a buffer": lambda array: bs.Buffer.of(array).view(np.dtype(np.int16)),
+    "a buffer": lambda array: bs.memory.Buffer(Memory(array), 9, 9),
+    "a view of a buffer": lambda array: bs.memory.Buffer.of(array).view(np.dtype(np.int16)),
     "a buffer of pyarrow": lambda array: pa.py_buffer(array).slice(5, 5),
     "an array of pyarrow": lambda array: pa.array(bs.array(array[:1000])).slice(10, 10),
     "a stream of pyarrow": lambda array: pa.RecordBatchReader.from_stream(bs.table({"x": bs.array(array[:1000])})),
@@ -108,7 +108,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("kind", VIEWS)
-def test_memory_stays_as_it_is_while_anything_looks_at_it(kind: str) -> None:
+def test_memory_is_not_reused_while_it_is_referenced(kind: str) -> None:
     pool = Pool()
     array = filled(pool, PAGE, 7)
     place = (ctypes.c_ubyte * PAGE).from_address(address(array))
@@ -124,7 +124,7 @@ def test_memory_stays_as_it_is_while_anything_looks_at_it(kind: str) -> None:
     del others
 
 
-def test_memory_stays_as_it_is_for_what_comes_back_to_life() -> None:
+def test_memory_of_a_resurrected_object_is_not_reused() -> None:
     pool = Pool()
     saved: list[Bytes] = []
 
@@ -150,11 +150,11 @@ def test_memory_stays_as_it_is_for_what_comes_back_to_life() -> None:
     assert (other == 9).all()
 
 
-def test_no_more_is_kept_than_the_pool_may_and_the_oldest_goes_first() -> None:
+def test_the_pool_is_bounded_and_evicts_the_oldest_block() -> None:
     pool = Pool(10 * PAGE)
-    held = [pool.take(pages * PAGE) for pages in (2, 3, 4)]
-    while held:
-        del held[0]
+    blocks = [pool.take(pages * PAGE) for pages in (2, 3, 4)]
+    while blocks:
+        del blocks[0]
     assert pool.unused_bytes == 9 * PAGE
     pool.take(11 * PAGE)
     assert pool.unused_bytes == 9 * PAGE
@@ -164,7 +164,7 @@ def test_no_more_is_kept_than_the_pool_may_and_the_oldest_goes_first() -> None:
     assert pool.unused_bytes == pool.release() == 0
 
 
-def test_memory_that_ends_while_the_pool_is_at_work_is_let_go() -> None:
+def test_memory_released_during_a_pool_operation_is_freed() -> None:
     pool = Pool()
     array = pool.take(PAGE)
     with pool._lock:
@@ -179,13 +179,13 @@ def test_threads_never_get_the_same_bytes() -> None:
 
     def work(number: int) -> None:
         chance = random.Random(number)
-        held: list[tuple[int, Bytes]] = []
+        blocks: list[tuple[int, Bytes]] = []
         start.wait(10)
         for turn in range(150):
             byte = (number * 61 + turn) % 251
-            held.append((byte, filled(pool, chance.randrange(1, 3 * PAGE), byte)[:: chance.choice([1, 4096])]))
-            if len(held) > 3:
-                byte, array = held.pop(chance.randrange(len(held)))
+            blocks.append((byte, filled(pool, chance.randrange(1, 3 * PAGE), byte)[:: chance.choice([1, 4096])]))
+            if len(blocks) > 3:
+                byte, array = blocks.pop(chance.randrange(len(blocks)))
                 assert (array == byte).all()
 
     with ThreadPoolExecutor(4) as workers:
@@ -193,7 +193,7 @@ def test_threads_never_get_the_same_bytes() -> None:
     assert 0 < pool.unused_bytes <= 20 * PAGE
 
 
-def test_a_forked_child_keeps_nothing_and_writes_to_copies() -> None:
+def test_a_forked_child_starts_with_an_empty_pool() -> None:
     code = """
 import os, warnings
 warnings.simplefilter("ignore")
@@ -219,8 +219,8 @@ assert POOL.unused_bytes == PAGE and (seen == 7).all()
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits of address space hold on Linux")
-def test_what_is_kept_is_let_go_where_memory_is_short() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces limits of the address space")
+def test_unused_memory_is_freed_if_memory_is_short() -> None:
     code = """
 import resource
 from bowstring.memory.pool import LARGE_PAGE_BYTES as PAGE, Pool
@@ -257,7 +257,7 @@ POOL.take(10)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def packed(seed: int, codec: str) -> tuple[pa.Table, bytes]:
+def compressed_file(seed: int, codec: str) -> tuple[pa.Table, bytes]:
     chance = np.random.default_rng(seed)
     table = pa.table({f"c{index}": chance.integers(0, 1 << 40, 150_000) for index in range(4)})
     sink = io.BytesIO()
@@ -267,50 +267,52 @@ def packed(seed: int, codec: str) -> tuple[pa.Table, bytes]:
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_columns_that_somebody_holds_survive_whatever_is_read_after_them(codec: str) -> None:
-    sources = [packed(seed, codec) for seed in range(4)]
-    bs.release_unused_memory()
-    kept: list[tuple[pa.Table, int, Any]] = []
+def test_referenced_columns_are_not_overwritten_by_later_reads(codec: str) -> None:
+    sources = [compressed_file(seed, codec) for seed in range(4)]
+    bs.memory.release_unused_memory()
+    columns: list[tuple[pa.Table, int, Any]] = []
     for turn in range(24):
         table, data = sources[turn % 4]
         batches = [batch.columns for batch in bs.open_file(data)]
         assert POOL.unused_bytes <= 256 << 20
         column = turn % 3
         kind = turn % 5
-        held: Any = batches[0][column]
+        holder: Any = batches[0][column]
         if kind == 1:
-            held = held.to_numpy()
+            holder = holder.to_numpy()
         elif kind == 2:
-            held = pa.array(held)
+            holder = pa.array(holder)
         elif kind == 3:
-            held = pickle.loads(pickle.dumps(held))
+            holder = pickle.loads(pickle.dumps(holder))
         elif kind == 4:
-            held = memoryview(held.to_numpy())
-        kept.append((table, column, held))
-        if len(kept) > 7:
-            kept.pop(turn % 7)
-        del batches, held
-        for table, column, held in kept:
-            assert np.array_equal(np.asarray(held), table.column(column).to_numpy()[:75_000])
-    kept.clear()
-    held = None
+            holder = memoryview(holder.to_numpy())
+        columns.append((table, column, holder))
+        if len(columns) > 7:
+            columns.pop(turn % 7)
+        del batches, holder
+        for table, column, holder in columns:
+            assert np.array_equal(np.asarray(holder), table.column(column).to_numpy()[:75_000])
+    columns.clear()
+    holder = None
     gc.collect()
-    assert bs.release_unused_memory() > 0
-    assert wait_until(lambda: bs.release_unused_memory() == 0)  # a decompression thread may return its memory later
+    assert bs.memory.release_unused_memory() > 0
+    assert wait_until(
+        lambda: bs.memory.release_unused_memory() == 0
+    )  # a decompression thread may return its memory later
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_memory_comes_back_where_a_column_could_not_be_decompressed(codec: str) -> None:
-    table, data = packed(1, codec)
+def test_memory_is_returned_after_a_failed_decompression(codec: str) -> None:
+    table, data = compressed_file(1, codec)
     damaged = bytearray(data)
     header, body = bs.open_file(data).read_batch_message(0)
     at = body.offset + int(header.buffers()["offset"][3]) + 8
     damaged[at : at + 8] = bytes(8)
-    bs.release_unused_memory()
+    bs.memory.release_unused_memory()
     for _ in range(3):
         with pytest.raises(bs.errors.InvalidDataError, match="c1"):
             _ = bs.open_file(bytes(damaged)).get_batch(0).columns
         gc.collect()
-    assert wait_until(lambda: POOL.unused_bytes > 0)  # another thread may have had some of it still
+    assert wait_until(lambda: POOL.unused_bytes > 0)  # another thread may still have some of it
     assert POOL.unused_bytes < 3 * len(data)
     assert pa.table(bs.open_file(data).read_all()).equals(table)

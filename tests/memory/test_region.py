@@ -1,4 +1,4 @@
-"""Memory that processes share: nobody can write it, nobody can take it away, and it goes with its last holder."""
+"""Shared memory regions: read-only, permanent while they are used, and released with their last holder."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_memory_can_t_be_sealed_while_a_writable_view_is_held(keep: object) -> N
         builder.seal().close()
 
 
-def test_memory_that_could_not_be_sealed_can_be_written_and_sealed_later() -> None:
+def test_memory_that_failed_to_be_sealed_can_be_written_and_sealed_later() -> None:
     with Region.create(100) as builder:
         builder.memory[:5] = b"first"
         path = Path(f"/proc/self/fd/{builder._descriptor}")
@@ -118,7 +118,7 @@ def test_memory_that_could_not_be_sealed_can_be_written_and_sealed_later() -> No
             assert bytes(region.memory[:11]) == b"firstsecond"
 
 
-def test_memory_is_not_sealed_where_descriptors_are_short_and_can_be_later() -> None:
+def test_memory_can_be_sealed_after_a_lack_of_descriptors() -> None:
     with Region.create(100) as builder:
         builder.memory[:5] = b"first"
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -133,14 +133,14 @@ def test_memory_is_not_sealed_where_descriptors_are_short_and_can_be_later() -> 
             assert bytes(region.memory[:5]) == b"first"
 
 
-def test_an_empty_region_is_a_region() -> None:
+def test_an_empty_region_is_valid() -> None:
     with Region.create(0) as builder, builder.seal() as region:
         assert bytes(region.memory) == b""
         with Region.attach(os.dup(region.descriptor), 0) as received:
             assert bytes(received.view(0, 0)) == b""
 
 
-def test_a_region_that_was_not_sealed_is_thrown_away() -> None:
+def test_a_region_that_is_never_sealed_is_discarded() -> None:
     with RegionWriter("thrown away") as writer:
         writer.write(b"x")
         path = Path(f"/proc/self/fd/{writer.fileno()}")
@@ -149,10 +149,10 @@ def test_a_region_that_was_not_sealed_is_thrown_away() -> None:
     assert not path.is_symlink()
 
 
-# Nobody writes
+# Read-only memory
 
 
-def test_nobody_can_write_a_region_not_even_its_maker() -> None:
+def test_a_region_cannot_be_written_even_by_its_creator() -> None:
     with Region.copy_of([b"sealed"]) as region:
         with pytest.raises(TypeError):
             region.memory[0] = 1
@@ -182,7 +182,7 @@ def test_nobody_can_write_a_region_not_even_its_maker() -> None:
 # Views and holders
 
 
-def test_views_outlive_the_region_and_the_memory_goes_with_the_last_of_them() -> None:
+def test_views_outlive_the_region_and_the_last_one_releases_the_memory() -> None:
     region = Region.copy_of([b"x" * 100], "goes with its last holder")
     view = region.view(10, 5)
     region.close()
@@ -200,7 +200,7 @@ def test_views_outlive_the_region_and_the_memory_goes_with_the_last_of_them() ->
 
 
 @pytest.mark.parametrize(("offset", "length"), [(-1, 1), (0, 101), (100, 1), (2**70, 0), (0, -1)])
-def test_a_view_lies_inside_its_region(offset: int, length: int) -> None:
+def test_a_view_must_be_inside_its_region(offset: int, length: int) -> None:
     with Region.copy_of([b"x" * 100]) as region, pytest.raises(LimitError, match="100 bytes"):
         region.view(offset, length)
 
@@ -212,7 +212,7 @@ def test_a_duplicate_is_another_holder() -> None:
         assert bytes(other.memory) == b"shared"
 
 
-def test_a_view_of_a_region_that_was_closed_keeps_no_descriptor() -> None:
+def test_a_view_of_a_closed_region_keeps_no_descriptor() -> None:
     with no_descriptor_left():
         views = []
         for number in range(20):
@@ -221,7 +221,7 @@ def test_a_view_of_a_region_that_was_closed_keeps_no_descriptor() -> None:
     assert [bytes(view) for view in views] == [bytes([number]) * 2 for number in range(20)]
 
 
-def test_a_consumer_can_let_the_descriptor_go() -> None:
+def test_a_consumer_can_release_the_descriptor() -> None:
     with Region.copy_of([b"mapped"]) as region:
         region.release_descriptor()
         assert bytes(region.memory) == b"mapped"
@@ -229,7 +229,7 @@ def test_a_consumer_can_let_the_descriptor_go() -> None:
             _ = region.descriptor
 
 
-# What comes from elsewhere
+# Received regions
 
 
 def test_a_received_region_is_mapped_for_reading() -> None:
@@ -243,23 +243,23 @@ def test_a_received_region_is_mapped_for_reading() -> None:
     "seals", [0, SEAL_WRITE, SEAL_SHRINK, SEAL_SHRINK | SEAL_GROW | SEAL_FUTURE_WRITE, SEAL_GROW | SEAL_WRITE]
 )
 @pytest.mark.parametrize("accept_files", [False, True])
-def test_memory_that_its_maker_can_still_change_is_refused(seals: int, accept_files: bool) -> None:
+def test_memory_that_its_creator_can_still_change_is_rejected(seals: int, accept_files: bool) -> None:
     with pytest.raises(InvalidDataError, match="still write or shrink"):
         Region.attach(a_memfd(seals=seals), accept_files=accept_files)
 
 
 @pytest.mark.parametrize("promised", [0, 6, 8, 2**60])
-def test_another_size_than_promised_is_refused(promised: int) -> None:
+def test_a_size_that_differs_from_the_declared_one_is_rejected(promised: int) -> None:
     with pytest.raises(TruncatedError, match=f"{promised} bytes, received 7"):
         Region.attach(a_memfd(seals=SEAL_SHRINK | SEAL_WRITE), promised)
 
 
-def test_sealed_memory_with_holes_is_refused_because_reading_them_could_kill_us() -> None:
+def test_sealed_memory_with_holes_is_rejected() -> None:
     with pytest.raises(InvalidDataError, match="holes"):
         Region.attach(a_memfd(seals=SEAL_SHRINK | SEAL_WRITE, size=1 << 40))
 
 
-def test_pipes_sockets_devices_and_directories_are_refused(tmp_path: Path) -> None:
+def test_pipes_sockets_devices_and_directories_are_rejected(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(writer)
     with pytest.raises(InvalidDataError, match="a pipe"):
@@ -274,7 +274,7 @@ def test_pipes_sockets_devices_and_directories_are_refused(tmp_path: Path) -> No
 # Files
 
 
-def test_a_file_is_a_region_that_nobody_copied(tmp_path: Path) -> None:
+def test_a_file_becomes_a_region_without_a_copy(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"in a file")
     with Region.from_file(path) as region, Region.attach(os.dup(region.descriptor), 9, accept_files=True) as received:
@@ -287,14 +287,14 @@ def test_a_file_is_a_region_that_nobody_copied(tmp_path: Path) -> None:
         assert bytes(region.memory) == b"in a file"
 
 
-def test_a_file_is_refused_unless_files_are_accepted(tmp_path: Path) -> None:
+def test_a_file_is_rejected_unless_files_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(InvalidDataError, match="an ordinary file"):
         Region.attach(os.open(tmp_path / "file", os.O_RDONLY))
 
 
-@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="/dev/shm is not there or can't be written")
-def test_a_file_of_a_tmpfs_is_a_file_like_any_other() -> None:
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="requires a writable /dev/shm")
+def test_a_file_on_tmpfs_is_accepted_as_a_file() -> None:
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
         file.write(b"in memory, with a name")
         file.flush()
@@ -304,19 +304,19 @@ def test_a_file_of_a_tmpfs_is_a_file_like_any_other() -> None:
             Region.attach(os.dup(file.fileno()), 22)
 
 
-def test_a_file_that_became_shorter_is_noticed(tmp_path: Path) -> None:
+def test_a_truncated_file_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 10_000)
     with Region.from_file(path) as region:
         region.check()
         os.truncate(path, 5000)
-        with pytest.raises(TruncatedError, match="expected 10000 bytes, its file has 5000"):
+        with pytest.raises(TruncatedError, match="expected 10000 bytes, its file now has 5000"):
             region.check()
         with pytest.raises(TruncatedError, match="expected 10000 bytes"):
             _ = region.memory
 
 
-def test_a_file_whose_descriptor_was_released_is_opened_again_by_its_path(
+def test_a_file_with_a_released_descriptor_is_reopened_by_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file"
@@ -337,7 +337,7 @@ def test_a_file_whose_descriptor_was_released_is_opened_again_by_its_path(
         region.duplicate()
 
 
-def test_a_file_that_was_replaced_or_removed_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+def test_a_replaced_or_removed_file_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"content")
     with Region.from_file(path) as region:
@@ -354,7 +354,7 @@ def test_a_file_that_was_replaced_or_removed_is_not_taken_for_the_one_before(tmp
         assert bytes(region.memory) == b"content"
 
 
-def test_only_regular_files_are_files(tmp_path: Path) -> None:
+def test_only_regular_files_are_accepted(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a directory"):
         Region.from_file(tmp_path)
     os.mkfifo(tmp_path / "pipe")
@@ -362,7 +362,7 @@ def test_only_regular_files_are_files(tmp_path: Path) -> None:
         Region.from_file(tmp_path / "pipe")
     with pytest.raises(NotFoundError, match="missing: there is no such file"):
         Region.from_file(tmp_path / "missing")
-    with pytest.raises(UsageError, match="no path"):
+    with pytest.raises(UsageError, match="not a valid path"):
         Region.from_file("a\0b")
     with pytest.raises(NotFoundError, match="Not a directory"):
         Region.from_file(tmp_path / "pipe" / "file")
@@ -371,13 +371,13 @@ def test_only_regular_files_are_files(tmp_path: Path) -> None:
 # Shortage
 
 
-def test_more_memory_than_there_is_is_a_resource_error_before_anything_is_taken() -> None:
+def test_a_request_beyond_available_memory_is_a_resource_error() -> None:
     with pytest.raises(ResourceError, match="available") as caught:
         Region.create(1 << 50)
     assert caught.value.errno == errno.ENOMEM
 
 
-def test_a_writer_stops_before_memory_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_stops_before_memory_is_exhausted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descriptors, "available_bytes", lambda: 100 << 20)
     chunk = bytes(1 << 20)
     with Region.writer() as writer:
@@ -390,13 +390,13 @@ def test_a_writer_stops_before_memory_is_used_up(monkeypatch: pytest.MonkeyPatch
         assert writer.tell() < 64 << 20
 
 
-def test_what_is_available_is_known_here() -> None:
+def test_available_memory_is_measured() -> None:
     available = descriptors.available_bytes()
     assert available is not None
     assert 1 << 20 < available < 1 << 50
 
 
-def test_no_descriptor_left_is_a_resource_error() -> None:
+def test_a_lack_of_descriptors_is_a_resource_error() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     region = Region.copy_of([b"x"])
     lowest_free = os.dup(region.descriptor)
@@ -407,14 +407,14 @@ def test_no_descriptor_left_is_a_resource_error() -> None:
             with pytest.raises(ResourceError) as caught:
                 attempt()
             assert caught.value.errno == errno.EMFILE
-        assert bytes(region.memory) == b"x"  # a mapping needs none
+        assert bytes(region.memory) == b"x"  # a mapping needs no descriptor
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     region.close()
 
 
 def test_a_shortage_while_writing_is_a_resource_error_not_a_signal() -> None:
-    # A limit on the size of files stands for a full tmpfs: the kernel refuses in the same places.
+    # A limit on the size of files simulates a full tmpfs: the same system calls fail.
     script = """
 import resource
 from bowstring.errors import ResourceError
@@ -430,7 +430,7 @@ for attempt in (lambda: Region.create(2 << 20), lambda: Region.copy_of([bytes(2 
     assert done.stdout.split() == [str(errno.EFBIG)] * 2
 
 
-def test_without_memfd_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_memfd_the_error_suggests_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create")
     with pytest.raises(ResourceError, match="share a file instead"):
         Region.writer()

@@ -1,4 +1,4 @@
-"""Room on a disk, asked for before it is written to."""
+"""Reserving disk space before writing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import bowstring as bs
 from bowstring.memory import descriptors
 from bowstring.memory.descriptors import reserve
 
-needs_the_call = pytest.mark.skipif(descriptors._fallocate() is None, reason="this platform has no fallocate")
+needs_the_call = pytest.mark.skipif(descriptors._fallocate() is None, reason="requires fallocate")
 
 
 @needs_the_call
 def test_blocks_are_allocated_before_the_first_write(tmp_path: Path) -> None:
     with open(tmp_path / "file", "wb") as file:
         if not reserve(file.fileno(), 0, 1 << 22):
-            pytest.skip("this file system does not reserve")
+            pytest.skip("the file system does not support fallocate")
         status = os.fstat(file.fileno())
     assert status.st_size == 1 << 22
     assert status.st_blocks * 512 >= 1 << 22

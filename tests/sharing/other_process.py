@@ -20,11 +20,18 @@ exec(code, {**values, "say": say, "hear": hear})
 
 
 class Other:
-    """Runs `code`, which has `values` as its globals, and talks with the test by `say` and `hear`."""
+    """Runs `code`, which has `values` as its globals, and talks with the test by `say` and `hear`.
 
-    def __init__(self, code: str, **values: Any) -> None:
+    `network` is the name of a network namespace.
+    """
+
+    def __init__(self, code: str, *, network: str | None = None, **values: Any) -> None:
+        prefix = ["ip", "netns", "exec", network] if network is not None else []
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*prefix, sys.executable, "-c", _BOOT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         self.tell((code, values))
 

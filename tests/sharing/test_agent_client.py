@@ -29,7 +29,8 @@ from bowstring.sharing.agent_client import AgentClient, AgentKey, launch
 from bowstring.sharing.processes import Process
 from bowstring.sharing.stored_dataset import store
 from bowstring.testing.descriptors import no_descriptor_left
-from bowstring.transports.unix import UnixTransport
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.unix import UNIX
 from tests.polling import wait_until
 from tests.sharing.other_process import Other, run
 
@@ -68,16 +69,16 @@ host_agent.main(listener.detach())
 
 @pytest.fixture
 def key() -> Iterator[AgentKey]:
-    made = AgentKey.new()
-    yield made
+    agent_key = AgentKey.new()
+    yield agent_key
     try:
-        with AgentClient.open(made, start=False) as agent:
+        with AgentClient.open(agent_key, start=False) as agent:
             os.kill(agent.status()["pid"], 9)
     except ConnectionLostError:
         pass
 
 
-def put(agent: AgentClient, values: list[int], place: tuple[int, int], dataset: str = "d") -> str:
+def put_partition(agent: AgentClient, values: list[int], place: tuple[int, int], dataset: str = "d") -> str:
     region, rows = store(bs.table({"a": values}))
     with region:
         return agent.put(dataset, place, region, rows=rows)
@@ -91,17 +92,17 @@ def is_running(pid: int) -> bool:
     return Process.of(pid).start_time >= 0
 
 
-def test_what_a_process_gave_can_be_read_after_its_end(key: AgentKey) -> None:
+def test_partitions_can_be_read_after_their_process_has_ended(key: AgentKey) -> None:
     uri = run(PUT, key=key, values=[1, 2], place=(0, 5))
     with AgentClient.open(key, start=False) as agent:
         assert agent.commit("d", {0: 5}) == []
         assert read(uri) == [1, 2]
 
 
-def test_only_confirmed_attempts_can_be_read_and_the_others_are_dropped(key: AgentKey) -> None:
+def test_only_committed_attempts_can_be_read_and_the_others_are_dropped(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
-        first, second = put(agent, [1], (0, 1)), put(agent, [1], (0, 2))
-        other = put(agent, [3], (1, 3))
+        first, second = put_partition(agent, [1], (0, 1)), put_partition(agent, [1], (0, 2))
+        other = put_partition(agent, [3], (1, 3))
         with pytest.raises(NotFoundError):
             bs.connect(first)
         assert agent.commit("d", {0: 2, 1: 3}) == []
@@ -110,20 +111,20 @@ def test_only_confirmed_attempts_can_be_read_and_the_others_are_dropped(key: Age
             bs.connect(first)
         assert agent.status()["datasets"]["d"]["partitions"] == 2
         with pytest.raises(UsageError, match="partitions can't be added"):
-            put(agent, [1], (0, 4))
+            put_partition(agent, [1], (0, 4))
 
 
-def test_partitions_that_the_agent_does_not_have_are_named_and_nothing_is_confirmed(key: AgentKey) -> None:
+def test_missing_partitions_are_named_and_nothing_is_committed(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
-        uri = put(agent, [1], (0, 1))
+        uri = put_partition(agent, [1], (0, 1))
         assert agent.commit("d", {0: 1, 4: 9, 7: 9}) == [4, 7]
         with pytest.raises(NotFoundError):
             bs.connect(uri)
 
 
-def test_a_dropped_data_set_cannot_be_read_and_its_memory_goes(key: AgentKey) -> None:
+def test_a_dropped_data_set_cannot_be_read_and_its_memory_is_freed(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
-        uri = put(agent, [1, 2], (0, 1))
+        uri = put_partition(agent, [1, 2], (0, 1))
         agent.commit("d", {0: 1})
         table = bs.connect(uri).read_all()
         agent.drop("d")
@@ -132,14 +133,14 @@ def test_a_dropped_data_set_cannot_be_read_and_its_memory_goes(key: AgentKey) ->
         with pytest.raises(NotFoundError, match="no data set 'd'"):
             agent.drop("d")
         with pytest.raises(UsageError, match="partitions can't be added"):
-            put(agent, [3], (0, 2))
+            put_partition(agent, [3], (0, 2))
         assert table.to_pydict() == {"a": [1, 2]}
         pid = agent.status()["pid"]
         del table
         assert wait_until(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
 
 
-def test_processes_that_start_it_at_the_same_time_find_one_agent(key: AgentKey) -> None:
+def test_processes_that_start_the_agent_concurrently_use_one_agent(key: AgentKey) -> None:
     code = (
         "from bowstring.sharing.agent_client import AgentClient\n"
         "hear()\n"
@@ -157,7 +158,7 @@ def test_processes_that_start_it_at_the_same_time_find_one_agent(key: AgentKey) 
                 pass
 
 
-def test_it_ends_with_its_owner_and_the_memory_comes_back() -> None:
+def test_the_agent_ends_with_its_owner_and_its_memory_is_freed() -> None:
     with Other(OWN) as other:
         uri, pid = other.hear()
         table = bs.connect(uri).read_all()
@@ -169,7 +170,7 @@ def test_it_ends_with_its_owner_and_the_memory_comes_back() -> None:
         bs.connect(uri)
 
 
-def test_it_stays_when_processes_that_gave_memory_are_killed(key: AgentKey) -> None:
+def test_the_agent_survives_killed_writers(key: AgentKey) -> None:
     with Other(PUT + "\nhear()", key=key, values=[7], place=(0, 0)) as other:
         uri = other.hear()
         other.kill()
@@ -179,9 +180,9 @@ def test_it_stays_when_processes_that_gave_memory_are_killed(key: AgentKey) -> N
     assert read(uri) == [7]
 
 
-def test_a_killed_agent_is_a_lost_connection_and_what_was_attached_stays(key: AgentKey) -> None:
+def test_a_killed_agent_is_a_lost_connection_and_attached_data_stays_valid(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
-        uri = put(agent, [1, 2], (0, 0))
+        uri = put_partition(agent, [1, 2], (0, 0))
         agent.commit("d", {0: 0})
         data = bs.connect(uri)
         table = data.read_all()
@@ -204,20 +205,20 @@ def test_a_data_set_ends_with_its_time_to_live(key: AgentKey) -> None:
         assert wait_until(lambda: "short" not in agent.status()["datasets"])
 
 
-def test_it_holds_nothing_of_the_process_that_started_it(key: AgentKey) -> None:
+def test_the_agent_inherits_no_descriptors_of_the_process_that_started_it(key: AgentKey) -> None:
     code = "from bowstring.sharing.agent_client import AgentClient; print(AgentClient.open(key).status()['pid'])"
     boot = f"import pickle; key = pickle.loads({__import__('pickle').dumps(key)!r}); exec({code!r})"
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", boot], capture_output=True, text=True, timeout=60, check=True)
     assert time.monotonic() - began < 30
     pid = int(done.stdout)  # the pipe came to its end, though the host agent lives
-    held = {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()}
-    assert not [name for name in held if name.startswith("pipe:")]
+    links = {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    assert not [name for name in links if name.startswith("pipe:")]
     assert os.getsid(pid) != os.getsid(0)
     assert Process.of(pid).is_alive()
 
 
-def test_memory_that_is_not_sealed_or_is_no_arrow_file_is_refused(key: AgentKey, tmp_path: Path) -> None:
+def test_memory_that_is_not_a_sealed_arrow_file_is_an_error(key: AgentKey, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 100)
     with AgentClient.open(key) as agent:
@@ -228,7 +229,7 @@ def test_memory_that_is_not_sealed_or_is_no_arrow_file_is_refused(key: AgentKey,
             agent.put("d", (0, 0), region, rows=1)
 
 
-def test_memory_with_other_rows_than_were_announced_is_refused(key: AgentKey) -> None:
+def test_memory_with_another_number_of_rows_is_an_error(key: AgentKey) -> None:
     region, rows = store(bs.table({"a": [1, 2]}))
     with region, AgentClient.open(key) as agent:
         with pytest.raises(UsageError, match="expected 3 rows, found 2"):
@@ -237,7 +238,7 @@ def test_memory_with_other_rows_than_were_announced_is_refused(key: AgentKey) ->
 
 
 @pytest.mark.parametrize("setting", ["_IDLE_S", "_FIRST_OWNER_S"])
-def test_an_agent_that_nobody_uses_ends_though_its_owner_lives(key: AgentKey, setting: str) -> None:
+def test_an_unused_agent_ends_although_its_owner_runs(key: AgentKey, setting: str) -> None:
     with Other(QUICK, address=key.address, setting=setting) as agent_process:
         agent_process.hear()
         if setting == "_IDLE_S":
@@ -246,7 +247,7 @@ def test_an_agent_that_nobody_uses_ends_though_its_owner_lives(key: AgentKey, se
         assert agent_process.process.returncode == 0
 
 
-def test_requests_that_make_no_sense_are_refused_and_it_goes_on(key: AgentKey) -> None:
+def test_malformed_requests_are_errors_and_the_agent_continues(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
         for request in (
             {"op": "nonsense"},
@@ -258,20 +259,20 @@ def test_requests_that_make_no_sense_are_refused_and_it_goes_on(key: AgentKey) -
             with pytest.raises((ProtocolError, InvalidDataError, NotFoundError)):
                 agent._request(request)
         for odd in (b"\xff\xfe", b"[" * 100_000):
-            with UnixTransport.connect(key.address) as raw:
+            with BlockingChannel.dial(UNIX, key.address) as raw:
                 raw.send((odd,))
                 assert raw.receive().tag is not None
-        with UnixTransport.connect(key.address) as raw:
+        with BlockingChannel.dial(UNIX, key.address) as raw:
             raw.send((b"{}",), tag=7)  # a request has no tag
             with pytest.raises(ConnectionLostError):
                 raw.receive()
         for name in ("a\0b", "\udc80"):
             with pytest.raises(UsageError, match="name of a data set"):
-                put(agent, [1], (0, 0), name)
+                put_partition(agent, [1], (0, 0), name)
         assert agent.status()["datasets"] == {}
 
 
-def test_no_descriptor_left_for_an_agent_is_a_resource_error(key: AgentKey) -> None:
+def test_starting_an_agent_without_free_descriptors_is_a_resource_error(key: AgentKey) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
     try:
@@ -282,7 +283,7 @@ def test_no_descriptor_left_for_an_agent_is_a_resource_error(key: AgentKey) -> N
 
 
 @pytest.mark.parametrize("setting", ["executable", "_LAUNCH_S"])
-def test_an_agent_that_does_not_start_is_a_resource_error_and_no_process(
+def test_an_agent_that_does_not_start_is_a_resource_error_and_leaves_no_process(
     key: AgentKey, setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if setting == "executable":
@@ -297,12 +298,12 @@ def test_an_agent_that_does_not_start_is_a_resource_error_and_no_process(
 
 
 @pytest.mark.parametrize("host", ["here", "elsewhere"])
-def test_an_attempt_is_taken_once(key: AgentKey, host: str) -> None:
+def test_an_attempt_is_accepted_once(key: AgentKey, host: str) -> None:
     owner = key.owner if host == "here" else replace(key.owner, host="another")  # which no attempt is confirmed for
     with AgentClient.open(replace(key, owner=owner)) as agent:
-        uri = put(agent, [1], (0, 0))
+        uri = put_partition(agent, [1], (0, 0))
         with pytest.raises(UsageError, match="partition 0, attempt 0"):
-            put(agent, [2], (0, 0))
+            put_partition(agent, [2], (0, 0))
         agent.commit("d", {0: 0})
         assert read(uri) == [1]
         agent.drop("d")
@@ -310,8 +311,8 @@ def test_an_attempt_is_taken_once(key: AgentKey, host: str) -> None:
             bs.connect(uri)
 
 
-def test_an_owner_that_does_not_run_is_refused(key: AgentKey) -> None:
-    gone = replace(key, owner=replace(key.owner, start_time=1))
+def test_an_owner_that_does_not_run_is_an_error(key: AgentKey) -> None:
+    ended_owner_key = replace(key, owner=replace(key.owner, start_time=1))
     with no_descriptor_left(), pytest.raises(UsageError, match="does not run on this host") as caught:
-        AgentClient.open(gone)
+        AgentClient.open(ended_owner_key)
     assert caught.traceback  # it would keep a connection that was not closed

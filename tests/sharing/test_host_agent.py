@@ -97,7 +97,7 @@ def running(key: AgentKey, limits: dict[str, int], **settings: Any) -> Iterator[
         yield other.process.pid
 
 
-def put(agent: AgentClient, number: int, attempt: int = 0, values: int = 100, dataset: str = "d") -> str:
+def put_partition(agent: AgentClient, number: int, attempt: int = 0, values: int = 100, dataset: str = "d") -> str:
     region, rows = store(bs.table({"a": np.full(values, number)}))
     with region:
         return agent.put(dataset, (number, attempt), region, rows=rows)
@@ -114,18 +114,18 @@ def descriptors(pid: int) -> int:
 
 def test_eight_processes_read_ten_thousand_partitions_with_1024_descriptors_each() -> None:
     names = set(os.listdir("/dev/shm"))
-    missing, kept, agent_descriptors, answers, codes = run(MANY, reader=READER, partitions=10_000, readers=8)
+    missing, dataset_status, agent_descriptors, answers, codes = run(MANY, reader=READER, partitions=10_000, readers=8)
     assert missing == []
-    assert (kept["partitions"], kept["rows"]) == (10_000, 10_000)
+    assert (dataset_status["partitions"], dataset_status["rows"]) == (10_000, 10_000)
     assert agent_descriptors < 100
     assert all(int(answer) < 20 for answer in answers[:8])
     assert (answers[8:], codes) == ([b"still there\n"] * 8, [0] * 8)  # the agent was killed in between
     assert set(os.listdir("/dev/shm")) <= names
 
 
-def test_an_agent_keeps_more_partitions_than_it_has_descriptors_before_anything_is_confirmed(key: AgentKey) -> None:
+def test_an_agent_holds_more_uncommitted_partitions_than_it_has_descriptors(key: AgentKey) -> None:
     with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
-        uris = [put(agent, number) for number in range(200)]
+        uris = [put_partition(agent, number) for number in range(200)]
         assert descriptors(pid) < 40
         agent.commit("d", dict.fromkeys(range(200), 0))
         assert numbers(uris) == list(range(200))
@@ -135,7 +135,7 @@ def test_an_agent_keeps_more_partitions_than_it_has_descriptors_before_anything_
 def test_many_data_sets_of_few_partitions_share_no_memory_and_take_few_descriptors(key: AgentKey) -> None:
     with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
         names = [f"d{number}" for number in range(15)]
-        uris = [[put(agent, number, dataset=name) for number in range(5)] for name in names]
+        uris = [[put_partition(agent, number, dataset=name) for number in range(5)] for name in names]
         assert descriptors(pid) < 40
         for name in names:
             agent.commit(name, dict.fromkeys(range(5), 0))
@@ -146,9 +146,9 @@ def test_many_data_sets_of_few_partitions_share_no_memory_and_take_few_descripto
         assert wait_until(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
 
 
-def test_attempts_that_do_not_count_take_no_memory_once_that_is_known(key: AgentKey) -> None:
+def test_attempts_that_are_not_committed_are_freed_at_the_commit(key: AgentKey) -> None:
     with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
-        uris = [[put(agent, number, attempt, 2000) for attempt in range(3)] for number in range(40)]
+        uris = [[put_partition(agent, number, attempt, 2000) for attempt in range(3)] for number in range(40)]
         before = agent.status()["datasets"]["d"]
         assert agent.commit("d", {number: number % 3 for number in range(40)}) == []
         after = agent.status()["datasets"]["d"]
@@ -161,22 +161,22 @@ def test_attempts_that_do_not_count_take_no_memory_once_that_is_known(key: Agent
             bs.connect(uris[0][1])
 
 
-def test_partitions_that_are_read_while_others_arrive_stay_where_they_are_for_their_readers(key: AgentKey) -> None:
+def test_partitions_stay_valid_for_readers_while_others_are_packed(key: AgentKey) -> None:
     elsewhere = replace(key, owner=replace(key.owner, host="another"))  # where nothing is confirmed
     with running(key, {"RLIMIT_NOFILE": 64}), AgentClient.open(elsewhere, start=False) as agent:
-        uris = [put(agent, number) for number in range(12)]
+        uris = [put_partition(agent, number) for number in range(12)]
         with bs.connect(uris) as data:
             table = data.read_all()
-            uris += [put(agent, number) for number in range(12, 120)]
+            uris += [put_partition(agent, number) for number in range(12, 120)]
             assert table["a"].to_numpy().tolist() == [number for number in range(12) for _ in range(100)]
             assert data.read_all() == table
         assert numbers(uris) == list(range(120))
 
 
-def test_small_partitions_are_one_region_and_go_with_their_data_set(key: AgentKey) -> None:
+def test_small_partitions_share_a_region_that_is_freed_with_their_data_set(key: AgentKey) -> None:
     with running(key, {}) as pid, AgentClient.open(key, start=False) as agent:
-        uris = [put(agent, number) for number in range(20)]
-        uris.append(put(agent, 20, values=100_000))
+        uris = [put_partition(agent, number) for number in range(20)]
+        uris.append(put_partition(agent, 20, values=100_000))
         agent.commit("d", dict.fromkeys(range(21), 0))
         assert agent.status()["datasets"]["d"]["regions"] == 2
         assert numbers(uris) == list(range(21))
@@ -184,17 +184,17 @@ def test_small_partitions_are_one_region_and_go_with_their_data_set(key: AgentKe
         assert wait_until(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
 
 
-def test_partitions_stay_where_they_are_if_there_is_no_memory_to_pack_them(key: AgentKey) -> None:
+def test_partitions_stay_in_their_regions_if_there_is_no_memory_to_pack_them(key: AgentKey) -> None:
     limits = {"RLIMIT_NOFILE": 256, "RLIMIT_FSIZE": 20_000}
     with running(key, limits) as pid, AgentClient.open(key, start=False) as agent:
-        uris = [put(agent, number) for number in range(100)]
+        uris = [put_partition(agent, number) for number in range(100)]
         assert agent.commit("d", dict.fromkeys(range(100), 0)) == []
         assert agent.status()["datasets"]["d"]["regions"] == 100
         assert descriptors(pid) > 100
         assert numbers(uris) == list(range(100))
 
 
-def test_connections_that_ask_for_nothing_give_way_to_those_that_do(key: AgentKey) -> None:
+def test_connections_without_a_request_are_closed_for_those_with_one(key: AgentKey) -> None:
     with running(key, {"RLIMIT_NOFILE": 256}, _FIRST_REQUEST_S=3600.0) as pid, ExitStack() as stack:
         silent = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(300)]
         for number, one in enumerate(silent):
@@ -206,11 +206,11 @@ def test_connections_that_ask_for_nothing_give_way_to_those_that_do(key: AgentKe
         assert descriptors(pid) < 60
         assert len(os.listdir(f"/proc/{pid}/task")) < 5
         with AgentClient.open(key, start=False) as agent:
-            put(agent, 1)
+            put_partition(agent, 1)
             assert [one.recv(1) for one in silent[:200]] == [b""] * 200  # closed by the agent
 
 
-def test_connections_that_asked_once_are_kept_while_others_come(key: AgentKey) -> None:
+def test_connections_with_a_request_stay_open_while_others_connect(key: AgentKey) -> None:
     with running(key, {"RLIMIT_NOFILE": 256}), ExitStack() as stack:
         first = [stack.enter_context(AgentClient.open(key, start=False)) for _ in range(32)]  # all that are allowed
         late = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -223,14 +223,14 @@ def test_connections_that_asked_once_are_kept_while_others_come(key: AgentKey) -
 
 @pytest.mark.parametrize("setting", ["_FIRST_REQUEST_S", "_NEXT_REQUEST_S"])
 @pytest.mark.parametrize("beginning", [b"", b"BWS1"])
-def test_a_connection_that_falls_silent_is_closed(key: AgentKey, setting: str, beginning: bytes) -> None:
+def test_a_silent_connection_is_closed(key: AgentKey, setting: str, beginning: bytes) -> None:
     with running(key, {}, **{setting: 0.05}), ExitStack() as stack:
         if setting == "_FIRST_REQUEST_S":
             connection = stack.enter_context(socket.socket(socket.AF_UNIX))
             connection.connect(socket_name(key.address))
         else:
             agent = stack.enter_context(AgentClient.open(key, start=False))
-            connection = agent._transport._channel._socket
+            connection = agent._channel.channel._socket  # type: ignore[attr-defined]
         connection.settimeout(20)
         connection.sendall(beginning)
         assert connection.recv(1) == b""

@@ -20,17 +20,17 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.server import ServerOptions
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, uri_for
-from bowstring.transports.unix import UnixTransport
+from bowstring.transports.blocking import BlockingChannel, BlockingListener
+from bowstring.transports.frames import FRAME, MAGIC
+from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_address import socket_name
-from bowstring.transports.unix_channel import FRAME, MAGIC
-from bowstring.transports.unix_listener import UnixListener
 from tests.polling import wait_until
 from tests.sharing.other_process import Other
 
 SERVE = """
 import bowstring as bs
 from bowstring.sharing.server import ServerOptions
-server = bs.serve({"t": bs.table({"a": list(range(1000))})}, options=ServerOptions(**options))
+server = bs.serve({"t": bs.table({"a": list(range(1000))})}, options=ServerOptions(inline_bytes=0, **options))
 say(server.uri("t"))
 while True: hear(); say(server.num_clients)
 """
@@ -134,13 +134,13 @@ def test_a_message_of_gigabytes_takes_no_memory_of_the_host_agent() -> None:
     ids=["error", "addresses", "reserved", "unknown", "plain", "retire"],
 )
 def test_a_message_of_gigabytes_takes_no_memory_of_a_client(kind: int, tag: int) -> None:
-    with UnixListener() as listener, Other(CONNECT, uri=uri_for(listener.address, "t")) as other:
+    with BlockingListener.listen(UNIX) as listener, Other(CONNECT, uri=uri_for(listener.address, "t")) as other:
         other.hear()
         before = status(other.process.pid, "RssAnon")
         other.tell(None)
         with listener.accept(timeout_s=20) as server:
             server.receive(timeout_s=20)
-            connected = server._channel._socket
+            connected = server.channel._socket  # type: ignore[attr-defined]
             with suppress(ConnectionError, BlockingIOError):
                 connected.setblocking(True)
                 connected.sendall(head(kind, tag, GIGABYTES))
@@ -151,7 +151,7 @@ def test_a_message_of_gigabytes_takes_no_memory_of_a_client(kind: int, tag: int)
         assert status(other.process.pid, "RssAnon") - before < 20_000
 
 
-def test_a_client_that_holds_addresses_frees_no_more_than_it_holds() -> None:
+def test_a_client_cannot_free_more_addresses_than_it_leases() -> None:
     with server_process() as (other, uri), raw(uri) as client:
         client.settimeout(20)
         client.sendall(head(1, WANT_DATA, 1) + b"t")
@@ -183,7 +183,7 @@ def test_many_slow_messages_take_little_memory() -> None:
 
 @pytest.mark.usefixtures("many_descriptors")
 @pytest.mark.parametrize("count", [300, 1500])
-def test_silent_connections_keep_nobody_out_and_cost_no_threads(count: int) -> None:
+def test_silent_connections_do_not_block_others_and_use_no_threads(count: int) -> None:
     with server_process() as (other, uri), ExitStack() as stack:
         threads = status(other.process.pid, "Threads")
         silent = [stack.enter_context(raw(uri)) for _ in range(count)]
@@ -196,7 +196,7 @@ def test_silent_connections_keep_nobody_out_and_cost_no_threads(count: int) -> N
 
 
 @pytest.mark.usefixtures("many_descriptors")
-def test_silent_connections_beyond_the_limit_of_descriptors_keep_nobody_out() -> None:
+def test_silent_connections_beyond_the_descriptor_limit_do_not_block_others() -> None:
     limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))\n"
     with Other(limit + SERVE, options={}) as other, ExitStack() as stack:
         uri = other.hear()
@@ -206,7 +206,7 @@ def test_silent_connections_beyond_the_limit_of_descriptors_keep_nobody_out() ->
             assert data.read_all().num_rows == 1000
 
 
-def test_a_client_that_is_silent_for_too_long_is_disconnected_but_not_one_that_holds_memory() -> None:
+def test_a_silent_client_is_disconnected_unless_it_leases_memory() -> None:
     with server_process(timeout_s=0.3) as (other, uri), bs.connect(uri) as data:
         table = data.read_all()
         with raw(uri) as silent, raw(uri) as slow:
@@ -218,7 +218,7 @@ def test_a_client_that_is_silent_for_too_long_is_disconnected_but_not_one_that_h
         assert table.num_rows == 1000
 
 
-def test_a_client_that_takes_nothing_for_too_long_is_disconnected_but_not_a_slow_one() -> None:
+def test_a_client_that_stops_receiving_is_disconnected_but_not_a_slow_one() -> None:
     table = bs.table({"a": np.arange(2_000_000)})
     options = ServerOptions(stall_s=2.0)
     with bs.serve({"t": table}, options=options) as server, raw(server.uri("t")) as slow, raw(server.uri("t")) as stuck:
@@ -257,8 +257,8 @@ def test_a_client_may_free_each_body_with_a_send_that_blocks() -> None:
         assert wait_until(lambda: answer(other) == [0])
 
 
-def test_a_client_may_free_only_when_it_has_everything() -> None:
-    with server_process() as (_, uri), UnixTransport.connect(parse_uri(uri).address) as client:
+def test_a_client_may_free_addresses_after_the_end() -> None:
+    with server_process() as (_, uri), BlockingChannel.dial(UNIX, parse_uri(uri).address) as client:
         client.send((b"t",), tag=WANT_DATA)
         freed = b""
         while (received := client.receive(timeout_s=20)).tag is not None or received.data[0] != 0:
@@ -269,7 +269,7 @@ def test_a_client_may_free_only_when_it_has_everything() -> None:
         assert client.receive(timeout_s=20).tag is None
 
 
-def test_frames_of_noise_cost_nothing_but_their_connection() -> None:
+def test_random_frames_end_only_their_own_connection() -> None:
     source = random.Random(11)
     good = head(1, WANT_DATA, 1) + b"t" + head(1, FREE_DATA, 8) + struct.pack("<Q", 64)
     with server_process() as (other, uri):

@@ -23,7 +23,7 @@ say((os.getpid(), int(subprocess.run(between, capture_output=True, check=True).s
 """
 
 
-def test_a_process_that_ended_and_that_nobody_asked_for_its_status_is_gone() -> None:
+def test_a_zombie_is_not_alive() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         process = Process.of(child.pid)
         watched = process.watch()
@@ -41,7 +41,7 @@ def test_a_process_that_ended_and_that_nobody_asked_for_its_status_is_gone() -> 
         os.close(watched)
 
 
-def test_a_number_that_was_used_again_is_another_process() -> None:
+def test_a_reused_process_id_is_another_process() -> None:
     own = Process.current()
     other = replace(own, start_time=own.start_time - 1)
     assert own.is_alive()
@@ -53,6 +53,6 @@ def test_a_number_that_was_used_again_is_another_process() -> None:
         replace(own, host="elsewhere").check_reachable("this")
 
 
-def test_the_java_above_is_the_nearest_one_however_far_up() -> None:
-    java, found = run(NAMED_JAVA)
-    assert found == java
+def test_java_above_is_the_nearest_java_ancestor() -> None:
+    java, parent = run(NAMED_JAVA)
+    assert parent == java

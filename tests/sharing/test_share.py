@@ -45,28 +45,28 @@ def example() -> bs.Table:
 
 
 def memfds(pid: int | str = "self") -> list[str]:
-    found = []
+    names = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
             name = os.readlink(entry)
         except OSError:
             continue
         if "memfd:bowstring" in name:
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
-def test_another_process_reads_what_was_shared() -> None:
+def test_another_process_reads_a_shared_table() -> None:
     with bs.share(example()) as handle:
         assert run(ATTACH, handle=handle) == example().to_pydict()
 
 
-def test_the_same_process_attaches_too() -> None:
+def test_the_same_process_can_attach() -> None:
     with bs.share(example()) as handle:
         assert bs.attach(handle) == example()
 
 
-def test_a_handle_tells_rows_bytes_and_schema_and_is_small_when_pickled() -> None:
+def test_a_handle_has_rows_bytes_and_schema_and_a_small_pickle() -> None:
     table = bs.table({"a": np.arange(100_000)})
     with bs.share(table) as handle:
         assert handle.num_rows == 100_000
@@ -78,19 +78,19 @@ def test_a_handle_tells_rows_bytes_and_schema_and_is_small_when_pickled() -> Non
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_a_handle_travels_as_an_argument_of_multiprocessing(method: str) -> None:
+def test_a_handle_can_be_an_argument_of_multiprocessing(method: str) -> None:
     if method == "fork" and sys.version_info >= (3, 12):
-        pytest.skip("Python warns of forking where threads run")
+        pytest.skip("Python warns if a process with threads forks")
     context = multiprocessing.get_context(method)
     with bs.share(example()) as handle, context.Pool(1) as pool:
         assert pool.apply(_rows, (handle,)) == 3
 
 
-def _rows(handle: bs.Handle) -> int:
+def _rows(handle: bs.sharing.Handle) -> int:
     return bs.attach(handle).num_rows
 
 
-def test_record_batches_readers_and_generators_are_shared_as_well(tmp_path: Path) -> None:
+def test_record_batches_readers_and_generators_are_shared(tmp_path: Path) -> None:
     batch = bs.record_batch({"a": [1, 2]})
     path = tmp_path / "file.arrow"
     with bs.new_file(path, batch.schema) as writer:
@@ -105,10 +105,10 @@ def test_record_batches_readers_and_generators_are_shared_as_well(tmp_path: Path
 
 
 @pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
-def test_tables_of_other_libraries_are_shared_and_served_as_they_are(library: str) -> None:
+def test_tables_of_other_libraries_are_shared_and_served(library: str) -> None:
     module = pytest.importorskip(library)
-    theirs = getattr(module, "table", None) or module.DataFrame
-    with bs.share(theirs({"a": [1, 2]})) as handle, bs.serve({"t": theirs({"a": [1, 2]})}) as server:
+    create_table = getattr(module, "table", None) or module.DataFrame
+    with bs.share(create_table({"a": [1, 2]})) as handle, bs.serve({"t": create_table({"a": [1, 2]})}) as server:
         assert bs.attach(handle).to_pydict() == bs.connect(server.uri("t")).read_all().to_pydict() == {"a": [1, 2]}
 
 
@@ -123,19 +123,19 @@ def test_an_empty_table_is_shared_with_its_schema() -> None:
     ("kind", "values"),
     [
         (CODED, ["a", "b", "c"]),
-        (bs.opaque(CODED, "colour", "us"), ["a", "b", "c"]),
+        (bs.datatypes.opaque(CODED, "colour", "us"), ["a", "b", "c"]),
         (bs.struct({"in": CODED}), [{"in": "a"}, {"in": "b"}, {"in": "c"}]),
     ],
     ids=["column", "extension", "struct"],
 )
-def test_dictionaries_that_change_between_batches_are_kept(kind: bs.DataType, values: list[Any]) -> None:
-    made = [bs.array(values[:2], kind), bs.array(values[2:], kind)]
-    table = bs.Table.from_batches([bs.RecordBatch.from_arrays([array], ["d"]) for array in made])
+def test_dictionaries_that_change_between_batches_are_shared(kind: bs.DataType, values: list[Any]) -> None:
+    arrays = [bs.array(values[:2], kind), bs.array(values[2:], kind)]
+    table = bs.Table.from_batches([bs.RecordBatch.from_arrays([array], ["d"]) for array in arrays])
     with bs.share(table) as handle:
         assert run(ATTACH, handle=handle) == {"d": values}
 
 
-def test_attached_arrays_lie_in_the_shared_memory_and_cannot_be_written() -> None:
+def test_attached_arrays_refer_to_the_shared_memory_and_are_read_only() -> None:
     with bs.share(bs.table({"a": np.arange(1000)})) as handle:
         values = bs.attach(handle).column("a").chunks[0].to_numpy()
     assert not values.flags.writeable
@@ -157,14 +157,14 @@ def test_an_array_stays_valid_after_both_sides_closed() -> None:
     assert table == example()
 
 
-def test_an_attached_table_outlives_the_killed_sharer() -> None:
+def test_an_attached_table_outlives_the_killed_process_that_shared_it() -> None:
     with Other(SHARE) as other:
         table = bs.attach(other.hear())
         other.kill()
         assert table.to_pydict() == {"a": [1, 2, 3]}
 
 
-def test_a_handle_of_a_process_that_is_gone_is_a_lost_connection() -> None:
+def test_a_handle_of_an_ended_process_is_a_lost_connection() -> None:
     with Other(SHARE) as other:
         handle = other.hear()
         other.kill()
@@ -172,7 +172,7 @@ def test_a_handle_of_a_process_that_is_gone_is_a_lost_connection() -> None:
         bs.attach(handle)
 
 
-def test_a_handle_of_another_machine_or_container_says_so() -> None:
+def test_a_handle_of_another_machine_or_container_is_an_error() -> None:
     from dataclasses import replace
 
     with bs.share(example()) as handle:
@@ -182,7 +182,7 @@ def test_a_handle_of_another_machine_or_container_says_so() -> None:
             bs.attach(elsewhere)
 
 
-def test_a_closed_handle_is_refused_on_either_side() -> None:
+def test_a_handle_closed_on_either_side_is_an_error() -> None:
     handle = bs.share(example())
     copy = pickle.loads(pickle.dumps(handle))
     handle.close()
@@ -195,7 +195,7 @@ def test_a_closed_handle_is_refused_on_either_side() -> None:
     assert "keep that handle" in text
 
 
-def test_a_descriptor_that_was_used_again_never_gives_foreign_bytes() -> None:
+def test_a_reused_descriptor_is_an_error() -> None:
     handle = bs.share(example())
     copy = pickle.loads(pickle.dumps(handle))
     number = copy._locations[0].descriptor
@@ -213,7 +213,7 @@ def test_a_descriptor_that_was_used_again_never_gives_foreign_bytes() -> None:
         os.close(write)
 
 
-def test_a_handle_that_claims_another_size_is_refused() -> None:
+def test_a_handle_with_another_size_is_an_error() -> None:
     with bs.share(example()) as handle:
         copy = pickle.loads(pickle.dumps(handle))
         place = copy._locations[0]
@@ -222,7 +222,7 @@ def test_a_handle_that_claims_another_size_is_refused() -> None:
             bs.attach(copy)
 
 
-def test_what_is_no_table_is_refused() -> None:
+def test_an_object_that_is_not_a_table_is_an_error() -> None:
     wrong: list[Any] = [{"a": [1]}, 7, "path", [1, 2], []]
     for data in wrong:
         with pytest.raises(UsageError):
@@ -231,7 +231,7 @@ def test_what_is_no_table_is_refused() -> None:
         bs.attach(wrong[0])
 
 
-def test_memory_goes_with_the_last_holder() -> None:
+def test_memory_is_freed_with_its_last_holder() -> None:
     gc.collect()
     before = len(memfds())
     handle = bs.share(example())
@@ -244,7 +244,7 @@ def test_memory_goes_with_the_last_holder() -> None:
     assert len(memfds()) == before
 
 
-def test_a_source_that_fails_halfway_leaves_nothing_behind() -> None:
+def test_a_source_that_fails_halfway_leaves_no_memory() -> None:
     def batches() -> Any:
         yield bs.record_batch({"a": [1]})
         raise RuntimeError("the source failed")
@@ -256,7 +256,7 @@ def test_a_source_that_fails_halfway_leaves_nothing_behind() -> None:
     assert len(memfds()) == before
 
 
-def test_a_shortage_is_a_resource_error_and_leaves_nothing_behind() -> None:
+def test_a_shortage_is_a_resource_error_and_leaves_no_memory() -> None:
     code = """
 import os, resource, signal
 import numpy as np
@@ -302,7 +302,7 @@ def parted(monkeypatch: pytest.MonkeyPatch) -> bs.Table:
     return bs.Table.from_batches(batches)
 
 
-def test_a_large_table_lies_in_a_region_for_each_processor_and_is_attached_in_order(parted: bs.Table) -> None:
+def test_a_large_table_has_a_region_for_each_processor_and_is_attached_in_order(parted: bs.Table) -> None:
     with bs.share(parted) as handle:
         regions = handle.regions()
         rows = [stored_dataset.open_region(region).read_all().num_rows for region in regions]
@@ -319,7 +319,7 @@ def test_a_large_table_lies_in_a_region_for_each_processor_and_is_attached_in_or
         )
 
 
-def test_all_regions_of_a_large_table_go_with_their_last_holder(parted: bs.Table) -> None:
+def test_all_regions_of_a_large_table_are_freed_with_their_last_holder(parted: bs.Table) -> None:
     gc.collect()
     before = len(memfds())
     handle = bs.share(parted)
@@ -332,7 +332,7 @@ def test_all_regions_of_a_large_table_go_with_their_last_holder(parted: bs.Table
     assert len(memfds()) == before
 
 
-def test_a_region_that_is_gone_lets_go_of_those_that_were_opened(parted: bs.Table) -> None:
+def test_a_missing_region_closes_the_others(parted: bs.Table) -> None:
     handle = bs.share(parted)
     copy = pickle.loads(pickle.dumps(handle))
     regions = handle._regions
@@ -344,7 +344,7 @@ def test_a_region_that_is_gone_lets_go_of_those_that_were_opened(parted: bs.Tabl
     assert len(memfds()) == before
 
 
-def test_a_thread_that_runs_short_leaves_nothing_of_the_others(parted: bs.Table) -> None:
+def test_a_shortage_in_one_thread_frees_the_memory_of_the_others(parted: bs.Table) -> None:
     for _ in range(2):  # what is imported on the way has been
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         gc.collect()
@@ -369,7 +369,7 @@ def test_dictionaries_and_single_batches_stay_in_one_region(parted: bs.Table) ->
             assert bs.attach(handle) == table
 
 
-def test_a_handle_that_was_altered_on_its_way_is_refused() -> None:
+def test_an_altered_handle_is_an_error() -> None:
     with bs.share(example()) as handle:
         process, places, token, rows = handle.__getstate__()
         place = places[0]
@@ -394,10 +394,10 @@ def test_a_handle_that_was_altered_on_its_way_is_refused() -> None:
             (replace(process, pid=0), places, token, rows),
         ]
         for state in altered:
-            copy = bs.Handle.__new__(bs.Handle)
+            copy = bs.sharing.Handle.__new__(bs.sharing.Handle)
             with pytest.raises((InvalidDataError, ConnectionLostError)):
                 copy.__setstate__(state)
                 bs.attach(copy)
-        copy = bs.Handle.__new__(bs.Handle)
+        copy = bs.sharing.Handle.__new__(bs.sharing.Handle)
         copy.__setstate__((process, places, token, rows))
         assert bs.attach(copy) == example()

@@ -77,8 +77,8 @@ def main(master: str, folder: str) -> None:
     )
     data = f"{folder}/data"
     frame.write.format("arrow").mode("append").save(data)
-    found = spark.read.format("arrow").load(data)
-    rows, distinct, total = found.selectExpr("count(id)", "count(distinct id)", "sum(id)").collect()[0]
+    saved_frame = spark.read.format("arrow").load(data)
+    rows, distinct, total = saved_frame.selectExpr("count(id)", "count(distinct id)", "sum(id)").collect()[0]
     print(json.dumps({"rows": rows, "distinct": distinct, "sum": total, "names": sorted(os.listdir(data))}))  # noqa: T201
     spark.stop()
 

@@ -1,4 +1,4 @@
-"""One Spark for all tests of this folder: starting it takes longer than most of what they ask of it."""
+"""One Spark session for all tests of this folder, because starting it takes longer than most tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if STARTS_SPARK & set(getattr(item, "fixturenames", ())):
             item.add_marker("spark")
-            # PySpark's and py4j's own habits, which are not ours to answer for.
+            # Warnings of PySpark and py4j.
             item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support:FutureWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
@@ -36,7 +36,7 @@ def spark() -> Iterator[SparkSession]:
     with tempfile.TemporaryDirectory(prefix="bowstring-tests-") as folder:
         os.chdir(folder)  # to see that nothing is left there
         try:
-            made = session(
+            test_session = session(
                 "local[2,4]",
                 {
                     "spark.sql.execution.arrow.maxRecordsPerBatch": 100,
@@ -47,6 +47,6 @@ def spark() -> Iterator[SparkSession]:
             )
         finally:
             os.chdir(home)
-        yield made
-        made.stop()
+        yield test_session
+        test_session.stop()
         assert list(Path(folder).iterdir()) == []

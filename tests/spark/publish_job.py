@@ -49,7 +49,7 @@ def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 def executors() -> list[int]:
     """The Java processes below our own that are executors."""
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command = (folder / "cmdline").read_bytes()
@@ -57,8 +57,8 @@ def executors() -> list[int]:
         except OSError:
             continue
         if b"CoarseGrainedExecutorBackend" in command and f"BOWSTRING_JOB={os.getpid()}\0".encode() in environment:
-            found.append(int(folder.name))
-    return found
+            pids.append(int(folder.name))
+    return pids
 
 
 def main(master: str, folder: str) -> None:

@@ -15,7 +15,13 @@ import pytest
 
 import bowstring as bs
 from bowstring.spark import publish
-from bowstring.spark.batch_size import MAX_BATCH_BYTES, pad_wide_rows, without_size_check
+from bowstring.spark.batch_size import (
+    MAX_BATCH_BYTES,
+    collect_map,
+    count_python_nodes,
+    pad_wide_rows,
+    without_size_check,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,7 +107,7 @@ def test_batches_of_narrow_rows_are_as_long_as_the_row_limit_allows(spark: Spark
         (", ".join(f"id as s{i}" for i in range(100)), "checked"),
     ],
 )
-def test_only_narrow_columns_do_without_sparks_check(spark: SparkSession, columns: str, expected: str) -> None:
+def test_frames_with_narrow_columns_skip_sparks_check(spark: SparkSession, columns: str, expected: str) -> None:
     frame = numbered(spark.sql(f"select {columns} from range(3)"))
     with setting(spark, MAX_RECORDS, 65_536):
         padded = pad_wide_rows(frame)
@@ -118,7 +124,7 @@ def test_only_narrow_columns_do_without_sparks_check(spark: SparkSession, column
     ("name", "value", "is_unchecked"),
     [(MAX_RECORDS, 0, False), (MAX_RECORDS, 65_537, False), (MAX_BYTES, 1 << 20, False), (MAX_BYTES, 2**31 - 1, True)],
 )
-def test_settings_of_the_user_count_more(spark: SparkSession, name: str, value: int, is_unchecked: bool) -> None:
+def test_settings_of_the_user_take_precedence(spark: SparkSession, name: str, value: int, is_unchecked: bool) -> None:
     with setting(spark, name, value):
         assert (pad_wide_rows(numbered(spark.range(1))) is not None) == is_unchecked
 
@@ -139,11 +145,11 @@ def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def applied(spark: SparkSession, source: str) -> DataFrame:
-    """A frame whose plan has a Python node of its own."""
+    """A frame whose plan has a Python node."""
     from pyspark.sql import functions as f
 
     frame = spark.range(3)
-    mapped = frame.mapInArrow(pass_on, "id long")
+    mapped = frame.mapInArrow(lambda batches: batches, "id long")
     match source:
         case "mapInArrow":
             return mapped
@@ -158,39 +164,80 @@ def applied(spark: SparkSession, source: str) -> DataFrame:
         case "pairs of groups":
             groups = frame.groupBy("id")
             return groups.cogroup(groups).applyInArrow(lambda left, _: left, "id long")
-        case "a cache":
+        case "an empty cache":
             return mapped.cache()
+        case "a cache and a function":
+            cached = mapped.cache()
+            cached.count()
+            return cached.union(frame.mapInArrow(lambda batches: batches, "id long"))
     return spark.createDataFrame(mapped.rdd, "id long")
 
 
 @pytest.mark.parametrize(
     "source",
-    ["mapInArrow", "mapInPandas", "a function", "a subquery", "groups", "pairs of groups", "a cache", "an RDD"],
+    [
+        "mapInArrow",
+        "mapInPandas",
+        "a function",
+        "a subquery",
+        "groups",
+        "pairs of groups",
+        "an empty cache",
+        "a cache and a function",
+        "an RDD",
+    ],
 )
-def test_other_python_nodes_keep_sparks_check(spark: SparkSession, source: str) -> None:
+def test_python_nodes_of_a_frame_are_counted(spark: SparkSession, source: str) -> None:
     frame = applied(spark, source)
-    with without_size_check(frame.mapInArrow(pass_on, frame.schema)):
-        assert spark.sparkContext.getLocalProperty(MAX_BYTES) is None
+    assert count_python_nodes(frame) > 0
+    frame.unpersist()
+    assert count_python_nodes(spark.range(3)) == 0
+
+
+def test_jobs_with_other_python_nodes_keep_sparks_check(spark: SparkSession) -> None:
+    from pyspark import TaskContext
+
+    def limit(_batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None
+        yield pa.record_batch({"limit": [context.getLocalProperty(MAX_BYTES)]})
+
+    schema = "limit string"
+    frame = spark.range(3)
+    with setting(spark, MAX_RECORDS, 10_000):
+        assert {row.limit for row in collect_map(frame, limit, schema)} == {"2147483647"}
+        mapped = frame.mapInArrow(lambda batches: batches, "id long")
+        assert {row.limit for row in collect_map(mapped, limit, schema)} == {None}
+
+
+@pytest.mark.parametrize("is_adaptive", [True, False])
+def test_python_nodes_behind_a_filled_cache_do_not_count(spark: SparkSession, is_adaptive: bool) -> None:
+    frame = spark.range(3).mapInArrow(lambda batches: batches, "id long")
+    frame = (frame.groupBy("id").count() if is_adaptive else frame).cache()
+    assert count_python_nodes(frame.selectExpr("id + 1 as x")) == 1
+    frame.count()
+    assert count_python_nodes(frame.selectExpr("id + 2 as x")) == 0
+    assert count_python_nodes(frame.selectExpr("id + 2 as x").union(frame.select("id"))) == 0
     frame.unpersist()
 
 
 def test_the_check_is_skipped_in_the_current_thread_alone(spark: SparkSession) -> None:
-    seen: dict[str, Any] = {}
+    observations: dict[str, Any] = {}
 
     def look() -> None:
-        seen["thread"] = spark.sparkContext.getLocalProperty(MAX_BYTES)
-        seen["settings"] = spark.conf.getAll.get(MAX_BYTES)
+        observations["thread"] = spark.sparkContext.getLocalProperty(MAX_BYTES)
+        observations["settings"] = spark.conf.getAll.get(MAX_BYTES)
 
-    with without_size_check(spark.range(1).mapInArrow(pass_on, "id long")):
+    with without_size_check(spark):
         assert spark.sparkContext.getLocalProperty(MAX_BYTES) == "2147483647"
         thread = threading.Thread(target=look)
         thread.start()
         thread.join()
-    assert seen == {"thread": None, "settings": None}
+    assert observations == {"thread": None, "settings": None}
     assert spark.sparkContext.getLocalProperty(MAX_BYTES) is None
 
 
-def test_another_thread_sees_no_setting_change_while_one_publishes(spark: SparkSession) -> None:
+def test_publishing_does_not_change_settings_of_other_threads(spark: SparkSession) -> None:
     is_over = threading.Event()
     settings: list[dict[str, str]] = []
 
@@ -209,7 +256,7 @@ def test_another_thread_sees_no_setting_change_while_one_publishes(spark: SparkS
         is_over.set()
         thread.join()
     assert len(settings) > 1
-    assert all(seen == before for seen in settings)
+    assert all(observations == before for observations in settings)
 
 
 def test_a_session_of_bowstring_leaves_the_byte_limit_to_spark(spark: SparkSession) -> None:

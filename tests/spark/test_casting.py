@@ -22,9 +22,9 @@ OUT_OF_ORDER = pa.ListViewArray.from_arrays(
 
 def cast(column: Any, data_type: Any, **options: Any) -> Any:
     batch = pa.record_batch({"c": column})
-    made = cast_batch(batch, pa.schema({"c": data_type}), "here", truncate=options.get("truncate", False))
-    made.validate(full=True)
-    return made["c"]
+    column_of_type = cast_batch(batch, pa.schema({"c": data_type}), "here", truncate=options.get("truncate", False))
+    column_of_type.validate(full=True)
+    return column_of_type["c"]
 
 
 def test_a_column_of_the_right_type_is_not_copied() -> None:
@@ -56,10 +56,10 @@ CASES = {
 
 
 @pytest.mark.parametrize(("column", "data_type"), CASES.values(), ids=CASES.keys())
-def test_values_stay_the_same(column: Any, data_type: Any) -> None:
-    made = cast(column, data_type)
-    assert made.type == data_type
-    assert made.to_pylist() == column.to_pylist()
+def test_casts_preserve_values(column: Any, data_type: Any) -> None:
+    column_of_type = cast(column, data_type)
+    assert column_of_type.type == data_type
+    assert column_of_type.to_pylist() == column.to_pylist()
 
 
 def test_extension_types_are_read_as_their_storage() -> None:
@@ -70,7 +70,7 @@ def test_extension_types_are_read_as_their_storage() -> None:
     ]
 
 
-def test_digits_are_only_lost_where_that_is_allowed() -> None:
+def test_digits_are_lost_only_with_truncate() -> None:
     column = pa.array([1_001], pa.timestamp("ns"))
     with pytest.raises(InvalidDataError, match=r"here, column c: a value of timestamp\[ns\] does not fit"):
         cast(column, pa.timestamp("us"))
@@ -99,7 +99,7 @@ TIMES = {
 
 
 @pytest.mark.parametrize(("column", "data_type"), TIMES.values(), ids=TIMES.keys())
-def test_times_of_day_keep_no_nanoseconds(column: Any, data_type: Any) -> None:
+def test_times_of_day_lose_their_nanoseconds(column: Any, data_type: Any) -> None:
     with pytest.raises(
         InvalidDataError, match=r"here, column c: a value of .*time64\[ns\].* does not fit .*time64\[us\]"
     ):
@@ -110,25 +110,25 @@ def test_times_of_day_keep_no_nanoseconds(column: Any, data_type: Any) -> None:
     assert truncated.to_pylist() == cast(truncated, data_type).to_pylist()
 
 
-def test_times_of_day_in_whole_microseconds_stay_the_same() -> None:
+def test_times_of_day_in_whole_microseconds_are_preserved() -> None:
     column = pa.array([1_000, None, 86_399_999_999_000], pa.time64("ns"))
     assert cast(column, pa.time64("ns")).equals(column)
 
 
-def test_a_column_that_a_file_lacks_is_null() -> None:
+def test_a_missing_column_is_null() -> None:
     target = pa.schema({"a": pa.int32(), "b": pa.list_(pa.string())})
     batch = cast_batch(pa.record_batch({"a": pa.array([1, 2])}), target, "here", truncate=False)
     assert batch.to_pylist() == [{"a": 1, "b": None}, {"a": 2, "b": None}]
 
 
-def test_what_has_no_cast_is_unsupported() -> None:
+def test_types_without_a_cast_are_unsupported() -> None:
     with pytest.raises(UnsupportedTypeError, match=r"here, column c: list<.*> cannot be read as int64"):
         cast(pa.array([[1]]), pa.int64())
 
 
-def test_nulls_are_refused_where_none_are_allowed() -> None:
+def test_nulls_in_a_required_column_are_an_error() -> None:
     target = pa.schema([pa.field("c", pa.int64(), nullable=False)])
-    with pytest.raises(InvalidDataError, match="here, column c: 1 nulls, and none are allowed"):
+    with pytest.raises(InvalidDataError, match="here, column c: found 1 nulls in a column that is not nullable"):
         cast_batch(pa.record_batch({"c": pa.array([1, None])}), target, "here", truncate=False)
 
 
@@ -142,7 +142,7 @@ REQUIRED = {
 
 
 @pytest.mark.parametrize(("column", "data_type"), REQUIRED.values(), ids=REQUIRED.keys())
-def test_nulls_are_refused_in_elements_that_allow_none(column: Any, data_type: Any) -> None:
+def test_nulls_in_required_elements_are_an_error(column: Any, data_type: Any) -> None:
     assert cast(column.slice(0, 2), data_type).to_pylist() == column.slice(0, 2).to_pylist()
-    with pytest.raises(InvalidDataError, match="here, column c: 1 nulls, and none are allowed"):
+    with pytest.raises(InvalidDataError, match="here, column c: found 1 nulls in a column that is not nullable"):
         cast(column, data_type)

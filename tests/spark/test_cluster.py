@@ -23,7 +23,7 @@ ROWS = 60_000
 
 @pytest.fixture(scope="module")
 def cluster_report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What one job on a local cluster of two executors found, after one executor was killed in the middle of it."""
+    """The report of a job on a local cluster of two executors, one of which was killed during the job."""
     folder = tmp_path_factory.mktemp("cluster")
     return run_job("local-cluster[2,1,1024]", folder)
 
@@ -49,12 +49,12 @@ def test_an_executor_was_killed_and_a_task_failed_in_the_middle_of_their_files(c
     assert "Command exited with code 137" in cluster_report["log"]
 
 
-def test_no_row_is_lost_and_none_is_doubled(cluster_report: dict[str, Any]) -> None:
+def test_each_row_is_written_once(cluster_report: dict[str, Any]) -> None:
     assert cluster_report["rows"] == cluster_report["distinct"] == ROWS
     assert cluster_report["sum"] == sum(range(ROWS))
 
 
-def test_the_attempts_that_died_leave_nothing_behind(cluster_report: dict[str, Any]) -> None:
+def test_failed_attempts_leave_no_files(cluster_report: dict[str, Any]) -> None:
     manifest, *parts = cluster_report["names"]
     assert manifest == "_manifest"
     assert [part.split("-")[2] for part in parts] == ["00000", "00001", "00002", "00003"]
@@ -105,7 +105,7 @@ def two_hosts(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.spark
-def test_of_an_attempt_and_its_speculative_copy_one_counts(two_hosts: str, tmp_path: Path) -> None:
+def test_one_of_an_attempt_and_its_speculative_copy_is_committed(two_hosts: str, tmp_path: Path) -> None:
     folder = tmp_path / "job"
     folder.mkdir()
     (folder / "lag").touch()

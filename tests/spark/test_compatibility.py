@@ -39,7 +39,7 @@ def test_columns_of_different_types_are_not_merged() -> None:
         merge_schemas([(A, struct(("x", LONG))), (B, struct(("x", INT)))])
 
 
-def test_repeated_names_are_refused_only_where_they_are_read() -> None:
+def test_repeated_names_are_an_error_only_if_read() -> None:
     schema = struct(("x", LONG), ("x", LONG), ("y", LONG))
     check_names(A, schema, ["y"])
     with pytest.raises(UsageError, match=r"/a\.arrow: several columns are called 'x'"):
@@ -55,7 +55,7 @@ def test_a_column_or_type_that_the_first_file_lacks_is_named() -> None:
         check_inferred(B, struct(("x", INT)), infer_array)
 
 
-def test_a_column_that_a_file_lacks_is_allowed_only_when_merging() -> None:
+def test_a_missing_column_is_allowed_only_with_merge_schema() -> None:
     schema, requested = struct(("x", LONG)), struct(("x", LONG), ("y", LONG))
     assert missing_columns(A, schema, requested, allow=True) == ("y",)
     with pytest.raises(NotFoundError, match=r"/a\.arrow: no column is called 'y'; there are 'x': .*mergeSchema"):
@@ -95,7 +95,7 @@ LOSSY: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize("nest", [lambda t: t, spark.ArrayType, lambda t: spark.MapType(STRING, t)])
-def test_conversions_that_lose_something_unseen_are_refused_at_any_depth(nest: Any) -> None:
+def test_conversions_that_silently_lose_values_are_an_error_at_any_depth(nest: Any) -> None:
     for source, target in LOSSLESS:
         check_conversions(A, struct(("x", nest(source))), struct(("x", nest(target))))
     for source, target in LOSSY:

@@ -1,4 +1,4 @@
-"""The main job: real data goes through Spark to another process, and arrives as Spark says it is."""
+"""The main job: data passes from Spark to another process and matches Spark's rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("name", ["flights-200k.arrow", "birdstrikes.csv", "earthquakes.json", "flights-20k.json"])
-def test_real_files_arrive_as_spark_says_they_are(spark: SparkSession, shared_folder: Path, name: str) -> None:
+def test_the_consumer_reads_what_spark_computes_of_real_files(
+    spark: SparkSession, shared_folder: Path, name: str
+) -> None:
     frame = inputs.read_input(spark, str(shared_folder / "data" / name))
     measurement = measure_publish(frame)
     assert measurement.summary is not None
@@ -38,7 +40,7 @@ def test_real_files_arrive_as_spark_says_they_are(spark: SparkSession, shared_fo
     assert measurement.summary.differences(summarize_frame(frame)) == []
 
 
-def test_the_machines_own_python_files_arrive_by_all_roads(spark: SparkSession) -> None:
+def test_all_methods_deliver_all_rows_of_the_installed_python_files(spark: SparkSession) -> None:
     setting = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(setting)
     spark.conf.set(setting, 10_000)  # a hundred rows a batch, as for the other tests, are more objects than data
@@ -56,7 +58,7 @@ def test_the_machines_own_python_files_arrive_by_all_roads(spark: SparkSession) 
     frame.unpersist()
 
 
-def test_the_corpus_says_what_a_line_is_and_who_uses_its_package(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_corpus_classifies_lines_and_counts_users_of_a_package(spark: SparkSession, tmp_path: Path) -> None:
     package = tmp_path / "made"
     package.mkdir()
     (package / "bow.py").write_text("import os\n\n\nclass Bow:\n    # strung\n    def draw(self): ...\n")
@@ -75,7 +77,7 @@ def test_the_corpus_says_what_a_line_is_and_who_uses_its_package(spark: SparkSes
     assert rows[0].of.comments == Decimal("0.1429")
 
 
-def test_the_command_shows_rows_check_methods_and_verdict_and_nothing_else(shared_folder: Path) -> None:
+def test_the_command_prints_only_rows_check_methods_and_verdict(shared_folder: Path) -> None:
     data = shared_folder / "data" / "birdstrikes.csv"
     command = [sys.executable, "-m", "bowstring", "demo", "--input", str(data), "--rounds", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -88,9 +90,12 @@ def test_the_command_shows_rows_check_methods_and_verdict_and_nothing_else(share
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("begun", ["SparkSubmit", "pyspark.daemon"])
-def test_an_interrupt_ends_it_with_all_that_it_began_and_says_nothing(tmp_path: Path, begun: str) -> None:
-    running = subprocess.Popen(
+@pytest.mark.parametrize("process_name", ["SparkSubmit", "pyspark.daemon"])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_command_and_its_processes_without_a_traceback(
+    tmp_path: Path, process_name: str, number: int, status: int
+) -> None:
+    process = subprocess.Popen(
         [sys.executable, "-m", "bowstring", "demo", "--lines", "200000"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -99,32 +104,35 @@ def test_an_interrupt_ends_it_with_all_that_it_began_and_says_nothing(tmp_path: 
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     try:
-        assert wait_until(lambda: any(begun in line for line in commands_of(running.pid)), 120)
-        os.killpg(running.pid, signal.SIGINT)
-        out, problems = running.communicate(timeout=60)
-        assert (running.returncode, out.strip()) == (130, "")
-        assert not re.search(r"Traceback|Exception|Error|ERROR|\tat ", problems), problems
-        assert wait_until(lambda: not commands_of(running.pid), 30), commands_of(running.pid)
+        assert wait_until(lambda: any(process_name in line for line in commands_of(process.pid)), 120)
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        output, errors = process.communicate(timeout=60)
+        assert (process.returncode, output.strip()) == (status, "")
+        assert not re.search(r"Traceback|Exception|Error|ERROR|\tat ", errors), errors
+        assert wait_until(lambda: not commands_of(process.pid), 30), commands_of(process.pid)
         assert list(tmp_path.iterdir()) == []
     finally:
-        if commands_of(running.pid):
-            os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
+        if commands_of(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def commands_of(session: int) -> list[str]:
     """The command lines of a session's processes."""
-    found = []
+    commands = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if os.getsid(int(folder.name)) == session:
-                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                commands.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
         except OSError:
             continue
-    return found
+    return commands
 
 
-def test_facts_differ_where_rows_nulls_or_sums_do() -> None:
+def test_summaries_differ_in_rows_nulls_or_sums() -> None:
     summary = TableSummary(2, (ColumnSummary("a", 0, "3"), ColumnSummary("b", 1, "0.1")))
     assert (
         summary.differences(TableSummary(2, (ColumnSummary("a", 0, "3"), ColumnSummary("b", 1, "0.10000000000000002"))))
@@ -140,7 +148,7 @@ def test_facts_differ_where_rows_nulls_or_sums_do() -> None:
         assert len(summary.differences(other)) == 1
 
 
-def test_facts_of_batches_are_exact_beyond_64_bits() -> None:
+def test_sums_of_batches_are_exact_beyond_64_bits() -> None:
     big = 2**63 - 1
     batch = bs.record_batch(
         {"i": [big, big, None], "u": bs.array([2**64 - 1, 1, 0], bs.uint64()), "s": ["x", None, None]}
@@ -152,7 +160,7 @@ def test_facts_of_batches_are_exact_beyond_64_bits() -> None:
     assert TableSummary.from_json(json.loads(json.dumps(summary.to_json()))) == summary
 
 
-def test_an_input_that_is_not_there_or_of_no_known_kind_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_or_unknown_input_is_an_error_with_its_path(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"nowhere\.csv: there is no such file"):
         inputs.read_input(spark, str(tmp_path / "nowhere.csv"))
     (tmp_path / "data.xyz").write_text("?")
@@ -160,8 +168,8 @@ def test_an_input_that_is_not_there_or_of_no_known_kind_is_named(spark: SparkSes
         inputs.read_input(spark, str(tmp_path / "data.xyz"))
 
 
-def test_a_wrong_input_is_told_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bowstring.cli.demo.session", None)
+def test_a_wrong_input_is_reported_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bowstring.spark.session", None)
     for name, problem in (("nowhere.csv", NotFoundError), ("data.xyz", UsageError)):
         (tmp_path / "data.xyz").touch()
         with pytest.raises(problem):
@@ -170,7 +178,7 @@ def test_a_wrong_input_is_told_before_spark_starts(tmp_path: Path, monkeypatch: 
         demo.main(["--lines=0"], standalone_mode=False)
 
 
-def test_an_input_without_rows_is_one_line(tmp_path: Path) -> None:
+def test_an_input_without_rows_is_an_error_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n")
     command = [sys.executable, "-m", "bowstring", "demo", "--input", str(tmp_path / "x.csv")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)

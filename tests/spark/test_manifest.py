@@ -25,18 +25,18 @@ from bowstring.errors import (
 from bowstring.sharing.processes import Process
 from bowstring.spark import manifest as manifests, staging
 from bowstring.spark.manifest import (
-    KEPT_S,
-    MANIFESTS,
-    STAGING,
+    MANIFEST_FOLDER,
+    RETENTION_S,
+    STAGING_FOLDER,
     Entry,
     Manifest,
+    create_manifest,
     expand_glob,
-    forget_old,
-    latest,
+    list_arrow_files,
     local_path,
     part_name,
-    place,
-    plain_files,
+    read_manifest,
+    remove_old_manifests,
 )
 
 SCHEMA = {"type": "struct", "fields": []}
@@ -47,45 +47,45 @@ def manifest(sequence: int, *names: str) -> Manifest:
     return Manifest(sequence, SCHEMA, tuple(Entry(name, 8, 1, 1) for name in names))
 
 
-def test_the_newest_manifest_counts(tmp_path: Path) -> None:
-    assert latest(tmp_path) is None
-    assert place(tmp_path, manifest(9, "a"))
-    assert place(tmp_path, manifest(10, "a", "b"))
-    assert latest(tmp_path) == manifest(10, "a", "b")
+def test_the_newest_manifest_is_read(tmp_path: Path) -> None:
+    assert read_manifest(tmp_path) is None
+    assert create_manifest(tmp_path, manifest(9, "a"))
+    assert create_manifest(tmp_path, manifest(10, "a", "b"))
+    assert read_manifest(tmp_path) == manifest(10, "a", "b")
 
 
-def test_a_number_is_taken_only_once(tmp_path: Path) -> None:
-    assert place(tmp_path, manifest(1, "a"))
-    assert not place(tmp_path, manifest(1, "b"))
-    assert latest(tmp_path) == manifest(1, "a")
-    assert [path.name for path in (tmp_path / MANIFESTS).iterdir()] == [f"{1:020d}.json"]
+def test_a_manifest_number_is_used_once(tmp_path: Path) -> None:
+    assert create_manifest(tmp_path, manifest(1, "a"))
+    assert not create_manifest(tmp_path, manifest(1, "b"))
+    assert read_manifest(tmp_path) == manifest(1, "a")
+    assert [path.name for path in (tmp_path / MANIFEST_FOLDER).iterdir()] == [f"{1:020d}.json"]
 
 
-def test_of_many_that_add_at_the_same_time_none_is_lost(tmp_path: Path) -> None:
+def test_concurrent_commits_lose_no_entry(tmp_path: Path) -> None:
     def add(name: str) -> None:
         while True:
-            current = latest(tmp_path) or manifest(0)
-            if place(tmp_path, Manifest(current.sequence + 1, SCHEMA, (*current.entries, Entry(name, 8)))):
+            current = read_manifest(tmp_path) or manifest(0)
+            if create_manifest(tmp_path, Manifest(current.sequence + 1, SCHEMA, (*current.entries, Entry(name, 8)))):
                 return
 
     names = [f"f{i}" for i in range(40)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(add, names))
-    found = latest(tmp_path)
-    assert found is not None
-    assert sorted(entry.name for entry in found.entries) == sorted(names)
-    assert found.sequence == 40
+    newest = read_manifest(tmp_path)
+    assert newest is not None
+    assert sorted(entry.name for entry in newest.entries) == sorted(names)
+    assert newest.sequence == 40
 
 
-def test_only_manifests_that_were_superseded_long_ago_are_forgotten(tmp_path: Path) -> None:
+def test_only_old_superseded_manifests_are_removed(tmp_path: Path) -> None:
     for sequence in (1, 2, 3):
-        place(tmp_path, manifest(sequence))
-    long_ago = time.time() - KEPT_S - 1
-    for path in (tmp_path / MANIFESTS).iterdir():
+        create_manifest(tmp_path, manifest(sequence))
+    long_ago = time.time() - RETENTION_S - 1
+    for path in (tmp_path / MANIFEST_FOLDER).iterdir():
         if not path.name.endswith("2.json"):
             os.utime(path, (long_ago, long_ago))
-    forget_old(tmp_path)
-    assert sorted(int(path.stem) for path in (tmp_path / MANIFESTS).iterdir()) == [2, 3]
+    remove_old_manifests(tmp_path)
+    assert sorted(int(path.stem) for path in (tmp_path / MANIFEST_FOLDER).iterdir()) == [2, 3]
 
 
 HOSTILE = {
@@ -100,66 +100,66 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_manifest_that_is_none_is_a_clear_error_that_names_it(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / MANIFESTS).mkdir()
-    (tmp_path / MANIFESTS / f"{1:020d}.json").write_bytes(content)
+def test_a_malformed_manifest_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / MANIFEST_FOLDER).mkdir()
+    (tmp_path / MANIFEST_FOLDER / f"{1:020d}.json").write_bytes(content)
     with pytest.raises(InvalidDataError, match=r"00000000000000000001\.json: "):
-        latest(tmp_path)
+        read_manifest(tmp_path)
 
 
-def test_what_stands_in_the_place_of_a_manifest_is_named(tmp_path: Path) -> None:
-    (tmp_path / MANIFESTS / f"{1:020d}.json").mkdir(parents=True)
+def test_a_folder_in_place_of_a_manifest_is_named(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST_FOLDER / f"{1:020d}.json").mkdir(parents=True)
     with pytest.raises(IsDirectoryError, match=r"00000000000000000001\.json: cannot be read: Is a directory"):
-        latest(tmp_path)
-    place(tmp_path, manifest(2, part_name(JOB, 0, 1)))
-    (tmp_path / MANIFESTS / f"{'٣' * 20}.json").touch()  # digits, but none of ours
-    assert latest(tmp_path) == manifest(2, part_name(JOB, 0, 1))
+        read_manifest(tmp_path)
+    create_manifest(tmp_path, manifest(2, part_name(JOB, 0, 1)))
+    (tmp_path / MANIFEST_FOLDER / f"{'٣' * 20}.json").touch()  # digits, but not ASCII
+    assert read_manifest(tmp_path) == manifest(2, part_name(JOB, 0, 1))
 
 
-def test_a_file_in_the_place_of_the_manifests_or_of_the_staging_folder_is_named(tmp_path: Path) -> None:
-    (tmp_path / STAGING).touch()
-    staging.sweep(tmp_path)
-    with pytest.raises(NotDirectoryError, match=f"{STAGING}.*: cannot be written: Not a directory"):
+def test_a_file_in_place_of_the_manifest_or_staging_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / STAGING_FOLDER).touch()
+    staging.discard_orphans(tmp_path)
+    with pytest.raises(NotDirectoryError, match=f"{STAGING_FOLDER}.*: cannot be written: Not a directory"):
         staging.create(tmp_path, JOB)
-    (tmp_path / MANIFESTS).touch()
-    with pytest.raises(NotDirectoryError, match=f"{MANIFESTS}: cannot be read: Not a directory"):
-        latest(tmp_path)
+    (tmp_path / MANIFEST_FOLDER).touch()
+    with pytest.raises(NotDirectoryError, match=f"{MANIFEST_FOLDER}: cannot be read: Not a directory"):
+        read_manifest(tmp_path)
     with pytest.raises(ExistingFileError, match="cannot be put in place: File exists"):
-        place(tmp_path, manifest(1, part_name(JOB, 0, 1)))
+        create_manifest(tmp_path, manifest(1, part_name(JOB, 0, 1)))
 
 
 @pytest.mark.parametrize("name", ["../secret.arrow", "/etc/passwd", "a/b", "..", "", "a\0b", 7, None])
-def test_a_manifest_names_nothing_outside_its_folder(tmp_path: Path, name: object) -> None:
+def test_a_manifest_cannot_name_files_outside_its_folder(tmp_path: Path, name: object) -> None:
     record = {"format": "bowstring-manifest", "version": 1, "schema": SCHEMA}
     files = [{"name": name, "length_bytes": 8, "rows": 1, "batches": 1}]
-    (tmp_path / MANIFESTS).mkdir()
-    (tmp_path / MANIFESTS / f"{1:020d}.json").write_text(json.dumps({**record, "files": files}))
+    (tmp_path / MANIFEST_FOLDER).mkdir()
+    (tmp_path / MANIFEST_FOLDER / f"{1:020d}.json").write_text(json.dumps({**record, "files": files}))
     with pytest.raises(InvalidDataError, match="not the name of a file in the folder"):
-        latest(tmp_path)
+        read_manifest(tmp_path)
 
 
-def test_a_manifest_that_is_too_long_is_not_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place(tmp_path, manifest(1, part_name(JOB, 0, 1)))
+def test_a_manifest_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_manifest(tmp_path, manifest(1, part_name(JOB, 0, 1)))
     monkeypatch.setattr(manifests, "MAX_LENGTH_BYTES", 100)
     with pytest.raises(LimitError, match="more than 100 bytes"):
-        latest(tmp_path)
+        read_manifest(tmp_path)
 
 
-def test_files_of_a_job_that_has_not_committed_are_not_plain_files(tmp_path: Path) -> None:
+def test_files_of_an_uncommitted_job_are_not_plain_files(tmp_path: Path) -> None:
     for name in ("b.arrow", "a.feather", "_hidden.arrow", ".hidden.arrow", "notes.txt", part_name(JOB, 0, 1)):
         (tmp_path / name).touch()
-    assert [path.name for path in plain_files(tmp_path)] == ["a.feather", "b.arrow", part_name(JOB, 0, 1)]
+    assert [path.name for path in list_arrow_files(tmp_path)] == ["a.feather", "b.arrow", part_name(JOB, 0, 1)]
     staging.create(tmp_path, JOB)
-    assert [path.name for path in plain_files(tmp_path)] == ["a.feather", "b.arrow"]
+    assert [path.name for path in list_arrow_files(tmp_path)] == ["a.feather", "b.arrow"]
 
 
-def test_only_paths_of_a_mounted_file_system_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_paths_of_a_mounted_file_system_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert local_path("a b") == tmp_path / "a b"
     assert local_path("file:///data/a%20b") == Path("/data/a b")
     with pytest.raises(UsageError, match="not s3:"):
         local_path("s3://bucket/key")
-    with pytest.raises(UsageError, match="no path is given"):
+    with pytest.raises(UsageError, match="missing path"):
         local_path("")
     with pytest.raises(UsageError, match="neither a path nor a URI"):
         local_path("file://[host/data")
@@ -169,45 +169,45 @@ def staged_by(folder: Path, owner: Process) -> None:
     staged = staging.create(folder, JOB)
     (staged / part_name(JOB, 0, 1)).touch()
     (folder / part_name(JOB, 1, 2)).touch()
-    (staged / staging.OWNER).write_text(staging.owned_by(owner))
+    (staged / staging.OWNER_FILE).write_text(staging.owner_record(owner))
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_a_dead_driver_left_is_swept(tmp_path: Path) -> None:
+def test_files_of_a_dead_driver_are_removed(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     staged_by(tmp_path, Process.of(child.pid))
-    staging.sweep(tmp_path)
+    staging.discard_orphans(tmp_path)
     assert names(tmp_path) == ["_staging", part_name(JOB, 1, 2)]
     child.communicate(b"\n", timeout=30)
-    staging.sweep(tmp_path)
+    staging.discard_orphans(tmp_path)
     assert names(tmp_path) == []
 
 
-def test_a_process_that_got_the_dead_drivers_number_is_not_the_driver(tmp_path: Path) -> None:
+def test_a_process_with_a_reused_id_is_not_the_driver(tmp_path: Path) -> None:
     own = Process.current()
     staged_by(tmp_path, replace(own, start_time=own.start_time - 1))
-    staging.sweep(tmp_path)
+    staging.discard_orphans(tmp_path)
     assert names(tmp_path) == []
 
 
-def test_what_a_driver_elsewhere_left_is_swept_only_after_a_day_without_a_change(tmp_path: Path) -> None:
+def test_files_of_a_driver_on_another_host_are_removed_after_a_day_without_changes(tmp_path: Path) -> None:
     staged_by(tmp_path, replace(Process.current(), host="another"))
-    staging.sweep(tmp_path)
+    staging.discard_orphans(tmp_path)
     assert (tmp_path / "_staging" / JOB).is_dir()
-    long_ago = time.time() - staging.STALE_S - 1
+    long_ago = time.time() - staging.ORPHAN_AGE_S - 1
     for path in (*(tmp_path / "_staging" / JOB).iterdir(), tmp_path / "_staging" / JOB):
         os.utime(path, (long_ago, long_ago))
-    staging.sweep(tmp_path)
+    staging.discard_orphans(tmp_path)
     assert names(tmp_path) == []
 
 
-def test_a_dead_jobs_files_stay_where_its_commit_was_done(tmp_path: Path) -> None:
+def test_committed_files_of_a_dead_job_stay(tmp_path: Path) -> None:
     staged_by(tmp_path, replace(Process.current(), start_time=1))
-    place(tmp_path, manifest(1, part_name(JOB, 1, 2)))
-    staging.sweep(tmp_path)
+    create_manifest(tmp_path, manifest(1, part_name(JOB, 1, 2)))
+    staging.discard_orphans(tmp_path)
     assert names(tmp_path) == ["_manifest", part_name(JOB, 1, 2)]
 
 
@@ -221,19 +221,19 @@ def test_a_glob_matches_no_hidden_file_and_no_file_that_is_not_committed(tmp_pat
     listed, unlisted = part_name("a" * 32, 0, 1), part_name("b" * 32, 0, 2)
     for name in (listed, unlisted, "plain.arrow", "_hidden.arrow"):
         (tmp_path / name).touch()
-    place(tmp_path, Manifest(1, {"type": "struct", "fields": []}, (Entry(listed, 0, 1, 1),)))
+    create_manifest(tmp_path, Manifest(1, {"type": "struct", "fields": []}, (Entry(listed, 0, 1, 1),)))
     assert expand_glob(tmp_path / "*") == [tmp_path / listed, tmp_path / "plain.arrow"]
     assert expand_glob(tmp_path.parent / "none*") == []
 
 
-def test_partition_folders_are_refused(tmp_path: Path) -> None:
+def test_partition_folders_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.arrow").touch()
-    assert plain_files(tmp_path) == [tmp_path / "a.arrow"]
+    assert list_arrow_files(tmp_path) == [tmp_path / "a.arrow"]
     (tmp_path / "k=1").mkdir()
     with pytest.raises(UsageError, match=r"partition folders such as 'k=1' are not supported: .* add the column 'k'"):
-        plain_files(tmp_path)
+        list_arrow_files(tmp_path)
 
 
 def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
     with pytest.raises(BowstringError, match=f"{tmp_path / 'none'}: cannot be read: No such file"):
-        plain_files(tmp_path / "none")
+        list_arrow_files(tmp_path / "none")

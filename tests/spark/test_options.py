@@ -43,9 +43,9 @@ def test_supported_options_and_those_that_spark_adds_are_accepted() -> None:
     check_write_options({"path": "/data", "fsync": "true"})
 
 
-def test_a_value_that_an_option_does_not_take_is_named() -> None:
-    with pytest.raises(UsageError, match="the option truncate is true or false, not 'yes'"):
+def test_an_invalid_option_value_is_named() -> None:
+    with pytest.raises(UsageError, match="option truncate: expected true or false, found 'yes'"):
         parse_flag({"truncate": "yes"}, "truncate")
     for value in ("0", "-1", "64m", ""):
-        with pytest.raises(UsageError, match=f"the option splitBytes is a positive whole number, not '{value}'"):
+        with pytest.raises(UsageError, match=f"option splitBytes: expected a positive integer, found '{value}'"):
             parse_count({"splitBytes": value}, "splitBytes", 1)

@@ -32,10 +32,10 @@ def agent_of(published: Published) -> AgentClient:
     return AgentClient.open(published._key, start=False)
 
 
-def kept(published: Published) -> dict[str, Any]:
+def agent_datasets(published: Published) -> dict[str, Any]:
     with agent_of(published) as agent:
-        found: dict[str, Any] = agent.status()["datasets"]
-        return found
+        datasets: dict[str, Any] = agent.status()["datasets"]
+        return datasets
 
 
 def test_another_process_sums_a_column(spark: SparkSession) -> None:
@@ -46,7 +46,7 @@ def test_another_process_sums_a_column(spark: SparkSession) -> None:
         assert sum(run(code, uri=uri) for uri in published.uris) == 10_000
 
 
-def test_partitions_tell_where_they_are_and_how_much(spark: SparkSession) -> None:
+def test_partitions_have_host_rows_and_bytes(spark: SparkSession) -> None:
     with publish(spark.range(0, 10_000, 1, 3), name="numbers") as published:
         assert published.num_rows == 10_000
         assert [partition.number for partition in published.partitions] == [0, 1, 2]
@@ -57,16 +57,16 @@ def test_partitions_tell_where_they_are_and_how_much(spark: SparkSession) -> Non
         assert published.schema == bs.schema([bs.field("id", bs.int64(), nullable=False)])
 
 
-def test_all_types_arrive_as_spark_computed_them(spark: SparkSession) -> None:
+def test_all_types_have_the_values_that_spark_computed(spark: SparkSession) -> None:
     frame = spark.range(0, 300, 1, 2).selectExpr("id", *_columns())
     with publish(frame) as published, bs.connect(published) as data:
         table = data.read_all()
     table.validate(full=True)
     assert table.schema == published.schema
     flat = frame.drop("structs").toArrow()  # which Spark can't convert itself: its own cast fails on nulls in there
-    theirs = pa.table(table).drop_columns("structs").cast(flat.schema)
+    bowstring_table = pa.table(table).drop_columns("structs").cast(flat.schema)
     for name in flat.column_names:
-        assert repr(theirs[name].to_pylist()) == repr(flat[name].to_pylist()), name  # in which NaN is NaN
+        assert repr(bowstring_table[name].to_pylist()) == repr(flat[name].to_pylist()), name  # in which NaN is NaN
     rows = [row.asDict(recursive=True)["structs"] for row in frame.select("structs").collect()]
     assert table.column("structs").to_pylist() == rows
 
@@ -96,14 +96,14 @@ def test_empty_frames_and_partitions_keep_their_schema(spark: SparkSession, part
             table = bs.connect(target).read_all()
             assert table.to_pydict() == {"id": [1] if partitions == 5 else []}
             assert table.schema == published.schema
-        assert kept(published)[published.name]["partitions"] == len(published.uris) == 1
+        assert agent_datasets(published)[published.name]["partitions"] == len(published.uris) == 1
         assert published.num_rows == table.num_rows
 
 
 ZONES = ["GMT+8", "Z", "+08:00", "+8", "+01:30:15", "UTC+8", "UT", "EST", "GMT0", "Asia/Tokyo"]
 
 
-def test_timestamps_can_be_read_whatever_the_time_zone_of_the_session(spark: SparkSession) -> None:
+def test_timestamps_can_be_read_with_any_time_zone_of_the_session(spark: SparkSession) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     try:
         for zone in ZONES:
@@ -120,7 +120,7 @@ def test_timestamps_can_be_read_whatever_the_time_zone_of_the_session(spark: Spa
         spark.conf.set("spark.sql.session.timeZone", str(before))
 
 
-def test_strings_have_64_bit_offsets_where_the_session_prefers_them(spark: SparkSession) -> None:
+def test_strings_have_64_bit_offsets_if_the_session_prefers_them(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
     try:
         with publish(spark.range(2).selectExpr("string(id) as s", "array(binary('x')) as b")) as published:
@@ -128,11 +128,11 @@ def test_strings_have_64_bit_offsets_where_the_session_prefers_them(spark: Spark
     finally:
         spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
     assert table.schema == published.schema
-    assert table.schema["s"].type == bs.large_utf8()
+    assert table.schema["s"].type == bs.large_string()
     assert table.to_pydict() == {"s": ["0", "1"], "b": [[b"x"], [b"x"]]}
 
 
-def test_names_with_dots_and_names_used_twice_arrive(spark: SparkSession) -> None:
+def test_names_with_dots_and_duplicate_names_are_preserved(spark: SparkSession) -> None:
     frame = spark.range(3).selectExpr("id as `a.b`", "-id as `a.b`", "named_struct('x.y', id) as ` `")
     with publish(frame) as published:
         table = bs.connect(published).read_all()
@@ -147,30 +147,30 @@ def test_rows_of_a_frame_without_columns_are_counted(spark: SparkSession) -> Non
         assert published.num_rows == bs.connect(published).read_all().num_rows == 5
 
 
-def test_attempts_that_fail_leave_no_row_twice_and_no_memory(spark: SparkSession) -> None:
+def test_failed_attempts_leave_no_duplicate_rows_and_no_memory(spark: SparkSession) -> None:
     frame = spark.range(0, 2000, 1, 3).mapInArrow(fails(2), "id long")
     with publish(frame) as published:
         assert sorted(bs.connect(published).read_all().column("id").to_pylist()) == list(range(2000))
-        assert kept(published)[published.name]["partitions"] == 3
+        assert agent_datasets(published)[published.name]["partitions"] == 3
 
 
-def test_a_job_that_fails_leaves_nothing_in_the_agent(spark: SparkSession) -> None:
+def test_a_failed_job_leaves_no_data_in_the_agent(spark: SparkSession) -> None:
     with publish(spark.range(1)) as other:
         with pytest.raises(Exception, match="injected into attempt"):
             publish(spark.range(0, 2000, 1, 3).mapInArrow(fails(9), "id long"))
-        assert list(kept(other)) == [other.name]
+        assert list(agent_datasets(other)) == [other.name]
 
 
-def test_close_lets_the_memory_go_and_readers_keep_theirs(spark: SparkSession) -> None:
+def test_close_frees_the_memory_and_readers_keep_their_mappings(spark: SparkSession) -> None:
     with publish(spark.range(1)) as other:
         published = publish(spark.range(100))
         copy = pickle.loads(pickle.dumps(published))
         table = bs.connect(copy).read_all()
         copy.close()
-        assert published.name in kept(other)
+        assert published.name in agent_datasets(other)
         published.close()
         published.close()
-        assert published.name not in kept(other)
+        assert published.name not in agent_datasets(other)
         assert table.num_rows == 100
         with pytest.raises(ClosedError):
             bs.connect(published)
@@ -179,7 +179,7 @@ def test_close_lets_the_memory_go_and_readers_keep_theirs(spark: SparkSession) -
         bs.connect(copy).read_all()
 
 
-def test_a_killed_agent_is_told_and_the_next_publish_starts_another(spark: SparkSession) -> None:
+def test_a_killed_agent_is_an_error_and_the_next_publish_starts_another(spark: SparkSession) -> None:
     published = publish(spark.range(100))
     table = bs.connect(published).read_all()
     with agent_of(published) as agent:
@@ -194,7 +194,7 @@ def test_a_killed_agent_is_told_and_the_next_publish_starts_another(spark: Spark
         assert bs.connect(again).read_all().num_rows == 100
 
 
-def test_a_agent_that_dies_while_the_job_runs_is_told_with_the_partitions(spark: SparkSession) -> None:
+def test_an_agent_killed_during_the_job_is_an_error_with_the_partitions(spark: SparkSession) -> None:
     with publish(spark.range(1)) as other, agent_of(other) as agent:
         pid = agent.status()["pid"]
 
@@ -217,7 +217,7 @@ def test_a_type_without_counterpart_is_named_before_any_job_runs(spark: SparkSes
         publish(frame)
 
 
-def test_threads_publish_at_once(spark: SparkSession) -> None:
+def test_threads_publish_concurrently(spark: SparkSession) -> None:
     both = threading.Barrier(2)
 
     def one(frame: DataFrame) -> int:
@@ -229,19 +229,19 @@ def test_threads_publish_at_once(spark: SparkSession) -> None:
         assert list(pool.map(one, [spark.range(10), spark.range(20).selectExpr("string(id)")])) == [10, 20]
 
 
-def test_what_is_no_data_frame_is_refused() -> None:
+def test_an_object_that_is_not_a_data_frame_is_an_error() -> None:
     wrong: Any = [1, 2]
     with pytest.raises(UsageError, match="not list"):
         publish(wrong)
 
 
 @pytest.mark.parametrize("options", [{"ttl_s": 0}, {"ttl_s": -1}, {"name": "a/b"}, {"name": ""}])
-def test_options_that_make_no_sense_are_refused(spark: SparkSession, options: dict[str, Any]) -> None:
+def test_invalid_options_are_an_error(spark: SparkSession, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         publish(spark.range(1), **options)
 
 
-def test_the_driver_does_not_grow_with_the_data(spark: SparkSession) -> None:
+def test_the_drivers_memory_does_not_grow_with_the_data(spark: SparkSession) -> None:
     def resident_bytes() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

@@ -1,4 +1,4 @@
-"""Publishing on executors that are processes of their own, and die; and what is left when the driver is killed."""
+"""Publishing with executors in separate processes that are killed, and after the driver is killed."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ def cluster_report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
         process.communicate()
 
 
-def test_every_row_is_there_once_though_an_executor_was_killed(cluster_report: Job) -> None:
+def test_each_row_is_published_once_although_an_executor_was_killed(cluster_report: Job) -> None:
     assert (cluster_report.folder / "killed").exists()
-    found = bs.connect(cluster_report.published).read_all()
-    assert sorted(found.column("id").to_pylist()) == list(range(ROWS))
+    all_rows = bs.connect(cluster_report.published).read_all()
+    assert sorted(all_rows.column("id").to_pylist()) == list(range(ROWS))
 
 
 def test_the_agent_has_one_attempt_of_each_partition(cluster_report: Job) -> None:
-    (kept,) = cluster_report.report["kept"].values()
-    assert (kept["partitions"], kept["rows"]) == (4, ROWS)
+    (dataset,) = cluster_report.report["kept"].values()
+    assert (dataset["partitions"], dataset["rows"]) == (4, ROWS)
 
 
 def test_the_data_outlives_all_executors(cluster_report: Job) -> None:
@@ -88,7 +88,7 @@ def test_the_data_outlives_all_executors(cluster_report: Job) -> None:
     assert bs.connect(cluster_report.published).read_all().num_rows == ROWS
 
 
-def test_nothing_is_left_when_the_driver_is_killed(cluster_report: Job) -> None:
+def test_a_killed_driver_leaves_no_memory(cluster_report: Job) -> None:
     table = bs.connect(cluster_report.published).read_all()
     cluster_report.process.kill()
     cluster_report.process.wait(30)

@@ -59,7 +59,7 @@ def parts(folder: Path) -> list[Path]:
     return sorted(folder.glob("part-*.arrow"))
 
 
-def test_every_type_comes_back_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_type_survives_a_round_trip_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.range(0, 400, 1, 3).selectExpr(*EVERYTHING.strip().rstrip(",").split(",\n"))
     write(frame, tmp_path / "data")
     back = arrow(spark, tmp_path / "data")
@@ -86,11 +86,11 @@ def test_moments_do_not_depend_on_the_zone_of_the_session(spark: SparkSession, t
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
         write(spark.sql("select timestamp '2024-07-01 12:00:00' as t"), tmp_path)
-        found = arrow(spark, tmp_path).selectExpr("unix_seconds(t)").collect()
+        seconds = arrow(spark, tmp_path).selectExpr("unix_seconds(t)").collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     utc = dt.datetime(2024, 7, 1, 12, tzinfo=dt.UTC).timestamp()
-    assert sorted(row[0] for row in found) == [utc - 9 * 3600, utc - 2 * 3600]
+    assert sorted(row[0] for row in seconds) == [utc - 9 * 3600, utc - 2 * 3600]
 
 
 def test_append_adds_and_overwrite_replaces(spark: SparkSession, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_an_empty_data_frame_keeps_its_schema(spark: SparkSession, tmp_path: Pat
     assert parts(tmp_path) == []
 
 
-def test_odd_column_names_come_back(spark: SparkSession, tmp_path: Path) -> None:
+def test_unusual_column_names_survive_a_round_trip(spark: SparkSession, tmp_path: Path) -> None:
     names = ["a.b", " ", "naïve ☃", "select", "`tick`", "a", "A b,c;{}()=\n\t"]
     frame = spark.createDataFrame([tuple(range(len(names)))], names)
     write(frame, tmp_path / "odd name ☃")
@@ -233,7 +233,7 @@ def test_a_big_file_is_split_and_small_ones_are_grouped(spark: SparkSession, tmp
     assert numbers(spark, tmp_path / "many") == list(range(30))
 
 
-def test_real_data_of_nested_columns_and_nulls_comes_back(
+def test_real_data_of_nested_columns_and_nulls_survives_a_round_trip(
     spark: SparkSession, tmp_path: Path, shared_folder: Path
 ) -> None:
     quakes = spark.read.option("multiLine", True).json(str(shared_folder / "data" / "earthquakes.json"))

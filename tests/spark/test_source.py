@@ -52,7 +52,7 @@ def uneven(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_unsupported_option_is_refused_by_load_and_save(spark: SparkSession, uneven: Path) -> None:
+def test_an_unsupported_option_is_rejected_by_load_and_save(spark: SparkSession, uneven: Path) -> None:
     message = planning_error(lambda: reader(spark, splitByte="1").load(str(uneven)))
     assert (
         "format(\"arrow\") does not support the option 'splitbyte' for reading: did you mean 'splitBytes'?" in message
@@ -93,7 +93,7 @@ def test_a_type_that_differs_between_files_is_named(spark: SparkSession, tmp_pat
     assert rows(reader(spark).schema("x double").load(str(tmp_path))) == [{"x": 1.5}, {"x": 0.1}]
 
 
-def test_partition_folders_are_refused_unless_one_is_loaded(spark: SparkSession, tmp_path: Path) -> None:
+def test_partition_folders_are_rejected_unless_one_is_loaded(spark: SparkSession, tmp_path: Path) -> None:
     for k in (1, 2):
         write_file(tmp_path / f"k={k}" / "a.arrow", pa.table({"x": [k]}))
     lost = "the column 'k' of the partition folder"
@@ -109,7 +109,7 @@ def test_partition_folders_are_refused_unless_one_is_loaded(spark: SparkSession,
     assert rows(reader(spark).load(str(tmp_path / "k=2" / "*.arrow"))) == [{"x": 2}]
 
 
-def test_repeated_column_names_are_refused_unless_others_are_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_repeated_column_names_are_rejected_unless_others_are_read(spark: SparkSession, tmp_path: Path) -> None:
     columns = [pa.array([1]), pa.array([2]), pa.array([3])]
     path = write_file(tmp_path / "a.arrow", pa.Table.from_arrays(columns, names=["x", "x", "y"]))
     repeated = f"{path}: several columns are called 'x'"
@@ -123,7 +123,7 @@ def test_repeated_column_names_are_refused_unless_others_are_read(spark: SparkSe
     assert rows(reader(spark).schema("s struct<w: long>").load(str(path))) == [{"s": (3,)}]
 
 
-def test_a_conversion_that_would_lose_something_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_conversion_that_would_lose_something_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
     table = pa.table({"t": pa.array([0], pa.timestamp("us")), "s": [{"a": 1, "b": 2}]})
     path = write_file(tmp_path / "a.arrow", table)
     message = planning_error(lambda: reader(spark).schema("t timestamp").load(str(tmp_path)).collect())
@@ -134,10 +134,10 @@ def test_a_conversion_that_would_lose_something_is_refused(spark: SparkSession, 
     assert [tuple(row.s) for row in chosen.collect()] == [(2, 1)]
 
 
-def test_nulls_in_elements_that_allow_none_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_nulls_in_elements_that_allow_none_are_rejected(spark: SparkSession, tmp_path: Path) -> None:
     path = write_file(tmp_path / "a.arrow", pa.table({"l": [[1, None]]}))
     schema = StructType([StructField("l", ArrayType(LongType(), containsNull=False))])
-    with pytest.raises(PythonException, match="column l: 1 nulls, and none are allowed") as error:
+    with pytest.raises(PythonException, match="column l: found 1 nulls in a column that is not nullable") as error:
         reader(spark).schema(schema).load(str(path)).collect()
     assert "Traceback" not in str(error.value)
 
@@ -168,7 +168,7 @@ def test_a_traceback_is_hidden_only_in_sparks_workers() -> None:
     assert "SPARK_HIDE_TRACEBACK" not in os.environ
 
 
-def test_a_table_of_sparks_catalog_is_refused_when_it_is_created(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_of_sparks_catalog_is_rejected_when_it_is_created(spark: SparkSession, tmp_path: Path) -> None:
     write_file(tmp_path / "a.arrow", pa.table({"x": [1]}))
     message = planning_error(lambda: spark.sql(f"create table unreadable using arrow location '{tmp_path}'"))
     assert "CREATE TEMPORARY VIEW" in message

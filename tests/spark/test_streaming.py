@@ -25,14 +25,14 @@ def stream(spark: SparkSession) -> DataFrame:
     return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
 
 
-def test_a_stream_that_reads_arrow_files_is_refused_by_load(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_that_reads_arrow_files_is_rejected_by_load(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=READ):
         spark.readStream.format("arrow").load(str(tmp_path))
     with pytest.raises(UsageError, match=READ):
         spark.readStream.load(str(tmp_path), format="Arrow", schema="id long")
 
 
-def test_a_stream_that_writes_arrow_files_is_refused_by_start(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_that_writes_arrow_files_is_rejected_by_start(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=WRITE):
         stream(spark).writeStream.format("arrow").start(str(tmp_path))
     with pytest.raises(UsageError, match=WRITE):
@@ -50,7 +50,7 @@ def test_other_formats_still_stream_and_foreach_batch_writes_arrow_files(spark: 
     assert spark.read.format("arrow").load(str(tmp_path / "data")).count() == 10
 
 
-def test_streams_of_a_session_that_registered_the_source_itself_are_refused_when_they_run() -> None:
+def test_streams_of_a_session_that_registered_the_source_itself_are_rejected_when_they_run() -> None:
     source = ArrowDataSource({"path": "/data"})
     with pytest.raises(UsageError, match=READ):
         source.streamReader(StructType()).getDefaultReadLimit()

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from bowstring.datatypes import types as arrow
-from bowstring.datatypes.field import Field, Schema, field, schema
+from bowstring.datatypes.conversion import field
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema, schema
 from bowstring.errors import UnsupportedTypeError
-from bowstring.spark.types import METADATA_KEY, all_nullable, arrow_schema, spark_schema, with_utc_timestamps
+from bowstring.spark.types import METADATA_KEY, all_nullable, arrow_schema, field_in_utc, spark_schema
 
 sql = pytest.importorskip("pyspark.sql.types")
 
@@ -37,7 +39,7 @@ SAME = [
 
 
 @pytest.mark.parametrize(("name", "arrow_type"), SAME, ids=[name for name, _ in SAME])
-def test_a_flat_type_goes_there_and_back(name: str, arrow_type: arrow.DataType) -> None:
+def test_a_flat_type_survives_a_round_trip(name: str, arrow_type: arrow.DataType) -> None:
     there = arrow_schema(one(getattr(sql, name)()))
     assert there == schema([("c", arrow_type)])
     assert spark_schema(there) == one(getattr(sql, name)())
@@ -53,13 +55,13 @@ def test_strings_and_binaries_have_64_bit_offsets_where_the_session_prefers_them
 
 
 def test_timestamps_with_a_zone_are_labelled_utc_at_every_depth() -> None:
-    def nested(zone: str) -> Schema:
+    def nested(zone: str) -> Field:
         moment = arrow.timestamp("us", zone)
         inner = arrow.struct([("m", arrow.map_(arrow.Utf8(), moment)), ("naive", arrow.timestamp("us"))])
         fields = [field("at", moment, nullable=False, metadata={"a": "b"}), field("list", arrow.list_(inner))]
-        return schema(fields, metadata={"c": "d"})
+        return field("s", arrow.struct(fields), metadata={"c": "d"})
 
-    assert with_utc_timestamps(nested("GMT+8")).equals(nested("UTC"), check_metadata=True)
+    assert field_in_utc(nested("GMT+8")).equals(nested("UTC"), check_metadata=True)
 
 
 def test_nested_types_keep_their_nullability_on_the_way_to_arrow_and_lose_it_on_the_way_back() -> None:
@@ -72,7 +74,7 @@ def test_nested_types_keep_their_nullability_on_the_way_to_arrow_and_lose_it_on_
     assert spark_schema(there).simpleString() == "struct<c:array<struct<m:map<string,decimal(10,2)>>>>"
 
 
-def test_the_metadata_of_a_column_goes_there_and_back() -> None:
+def test_the_metadata_of_a_column_survives_a_round_trip() -> None:
     column = sql.StructField("c", sql.LongType(), True, {"comment": "of fishes"})
     there = arrow_schema(sql.StructType([column]))
     assert there["c"].metadata == {METADATA_KEY: b'{"comment": "of fishes"}'}

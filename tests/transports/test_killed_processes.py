@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -20,9 +19,9 @@ from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.base import TransportOptions
+from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.regions import address_of, addresses_of
-from bowstring.transports.unix import UnixTransport
-from bowstring.transports.unix_listener import UnixListener
+from bowstring.transports.unix import UNIX
 from tests.polling import wait_until
 
 OPTIONS = TransportOptions(timeout_s=20)
@@ -33,16 +32,17 @@ PREAMBLE = """
 import signal, sys
 from bowstring.memory.region import Region
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.unix import UnixTransport
+from bowstring.transports.blocking import BlockingChannel, BlockingListener
+from bowstring.transports.unix import UNIX
 from bowstring.transports.regions import address_of
 from bowstring.dissociated.client import ClientConnection
-transport = UnixTransport.connect(sys.argv[1])
+transport = BlockingChannel.dial(UNIX, sys.argv[1])
 """
 PUBLISHER = (
     PREAMBLE
     + f"""
 region = Region.copy_of([b"x" * {SIZE_BYTES}], "{PUBLISHED}")
-transport.send_region(region)
+transport.export(region)
 transport.send([b"passed"])
 signal.pause()
 """
@@ -56,7 +56,7 @@ while not client.is_ended:
     for event in client.receive(*transport.receive()):
         body = getattr(getattr(event, "message", None), "body", None)
         if body is not None:
-            views = transport.regions.resolve_all(body.addresses, body.lengths)
+            views = transport.memory.resolve_all(body.addresses, body.lengths)
             transport.send([bytes(view[:1]) for view in views], tag=99)
 signal.pause()
 """
@@ -101,24 +101,24 @@ def pointed_at(link: Path) -> str:
         return ""
 
 
-def transport_has_input(transport: UnixTransport) -> bool:
-    return bool(select.select([transport], [], [], 0)[0])
+def transport_has_input(transport: BlockingChannel) -> bool:
+    return transport.has_input
 
 
 @pytest.fixture
-def listener() -> Iterator[UnixListener]:
-    with no_descriptor_left(), UnixListener(options=OPTIONS) as own:
+def listener() -> Iterator[BlockingListener]:
+    with no_descriptor_left(), BlockingListener.listen(UNIX, options=OPTIONS) as own:
         yield own
 
 
-def test_memory_of_a_killed_publisher_stays_for_its_reader_and_then_goes(listener: UnixListener) -> None:
+def test_memory_of_a_killed_publisher_is_freed_after_its_reader_ends(listener: BlockingListener) -> None:
     with process(PUBLISHER, listener.address) as child, listener.accept() as transport:
         transport.receive()
         child.send_signal(signal.SIGKILL)
         child.wait(10)
         with pytest.raises(ConnectionLostError):
             transport.receive()
-        view = transport.regions.resolve(address_of(0, SIZE_BYTES - 3), 3)
+        view = transport.memory.resolve(address_of(0, SIZE_BYTES - 3), 3)
         transport.close()
         assert bytes(view) == b"xxx"
         assert holders(PUBLISHED) == [str(os.getpid())]
@@ -126,7 +126,7 @@ def test_memory_of_a_killed_publisher_stays_for_its_reader_and_then_goes(listene
     assert holders(PUBLISHED) == []
 
 
-def test_memory_that_nobody_received_goes_with_the_killed_publisher(listener: UnixListener) -> None:
+def test_memory_that_nobody_received_is_freed_with_the_killed_publisher(listener: BlockingListener) -> None:
     with process(PUBLISHER, listener.address) as child, listener.accept() as transport:
         assert wait_until(lambda: transport_has_input(transport))
         assert holders(PUBLISHED) == [str(child.pid)]
@@ -137,12 +137,12 @@ def test_memory_that_nobody_received_goes_with_the_killed_publisher(listener: Un
         assert holders(PUBLISHED) == []
 
 
-def test_a_killed_client_gives_its_leases_back(listener: UnixListener) -> None:
+def test_leases_of_a_killed_client_end(listener: BlockingListener) -> None:
     server = ServerConnection(1, 2)
     with process(CLIENT, listener.address) as child, listener.accept() as transport:
         server.receive(*transport.receive())
         with Region.copy_of([b"abcdef"], f"leased by {os.getpid()}") as region:
-            index = transport.send_region(region)
+            index = transport.export(region).index
             body = AddressBody.of(addresses_of(index, [0, 3]), [3, 3])
             for message in [*server.send(b"Schema"), *server.send(b"B", body, owner=region), *server.end()]:
                 transport.send_message(message)
@@ -157,7 +157,7 @@ def test_a_killed_client_gives_its_leases_back(listener: UnixListener) -> None:
     assert holders(f"leased by {os.getpid()}") == []
 
 
-def test_a_sender_killed_in_the_middle_of_a_body_is_lost_and_its_memory_given_back(listener: UnixListener) -> None:
+def test_a_sender_killed_in_the_middle_of_a_body_is_lost_and_its_memory_freed(listener: BlockingListener) -> None:
     with process(SENDER, listener.address) as child, listener.accept() as transport:
         assert wait_until(lambda: transport_has_input(transport))
         child.send_signal(signal.SIGKILL)
@@ -165,7 +165,7 @@ def test_a_sender_killed_in_the_middle_of_a_body_is_lost_and_its_memory_given_ba
             transport.receive()
 
 
-def test_a_receiver_killed_in_the_middle_of_a_body_is_lost(listener: UnixListener) -> None:
+def test_a_receiver_killed_in_the_middle_of_a_body_is_lost(listener: BlockingListener) -> None:
     with process(PREAMBLE + "signal.pause()", listener.address) as child, listener.accept() as transport:
         os.kill(child.pid, signal.SIGSTOP)
         killer = subprocess.Popen(["/bin/sh", "-c", f"sleep 0.3; kill -9 {child.pid}"])

@@ -35,8 +35,8 @@ def test_an_address_is_an_index_and_an_offset() -> None:
 
 
 def test_buffers_of_one_region_are_located_at_once(table: RegionTable) -> None:
-    region, offsets = table.locate(addresses_of(2, [0, 10, 50]), uint64(10, 40, 0))
-    assert region is table[2]
+    extent, offsets = table.locate(addresses_of(2, [0, 10, 50]), uint64(10, 40, 0))
+    assert extent.memory is table[2]
     assert offsets.tolist() == [0, 10, 50]
 
 
@@ -58,7 +58,9 @@ def test_buffers_of_several_regions_are_resolved_one_by_one(table: RegionTable) 
         ((address_of(3, 0),), (1,)),
     ],
 )
-def test_a_buffer_outside_is_refused(table: RegionTable, addresses: tuple[int, ...], lengths: tuple[int, ...]) -> None:
+def test_a_buffer_outside_its_region_is_an_error(
+    table: RegionTable, addresses: tuple[int, ...], lengths: tuple[int, ...]
+) -> None:
     with pytest.raises(ProtocolError, match="region"):
         table.locate(uint64(*addresses), uint64(*lengths))
 
@@ -83,22 +85,22 @@ def test_resolving_agrees_with_plain_arithmetic(table: RegionTable, pairs: list[
             table.resolve_all(addresses, lengths)
 
 
-def test_indexes_come_in_order_and_are_never_used_twice(table: RegionTable) -> None:
-    table.forget(2)
+def test_region_indices_are_consecutive_and_used_once(table: RegionTable) -> None:
+    table.remove(2)
     with Region.copy_of([b"x"]) as region, pytest.raises(ProtocolError, match="expected index 3, found 2"):
         table.add(2, region)
     with pytest.raises(ProtocolError, match="region 2"):
-        table.forget(2)
+        table.remove(2)
     assert list(table) == [0, 1]
 
 
-def test_retired_regions_make_room(table: RegionTable) -> None:
+def test_retired_regions_do_not_count_towards_the_limit(table: RegionTable) -> None:
     small = RegionTable(1)
     small.add(0, Region.copy_of([b"x"]))
     with Region.copy_of([b"y"]) as region, pytest.raises(LimitError):
         small.add(1, region)
-    small.forget(0)
+    small.remove(0)
     small.add(1, Region.copy_of([b"z"]))
-    with small.take(1) as taken:
-        assert bytes(taken.memory) == b"z"
+    with small.take(1) as small_region:
+        assert bytes(small_region.memory) == b"z"
     assert len(small) == 0

@@ -16,7 +16,9 @@ from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import Buffer
 from bowstring.sharing.stored_dataset import StoredDataset, read_stored_dataset, store
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.unix import UnixTransport
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.regions import address_of
+from bowstring.transports.unix import UNIX
 
 WANT, FREE = 1, 2
 TABLE = bs.Table.from_batches([bs.record_batch({"n": [i, None], "s": ["x" * i, "é"]}) for i in range(6)])
@@ -25,16 +27,16 @@ TABLE = bs.Table.from_batches([bs.record_batch({"n": [i, None], "s": ["x" * i, "
 class Server:
     """One of the two servers: a connection, and the half of each message that it sends."""
 
-    def __init__(self, transport: UnixTransport, role: Role) -> None:
+    def __init__(self, transport: BlockingChannel, role: Role) -> None:
         self.transport = transport
         self.connection = ServerConnection(WANT, FREE, role=role)
 
     def stream(self, dataset: StoredDataset) -> None:
         self.connection.receive(*self.transport.receive())
-        index = self.transport.send_region(dataset.region) if self.connection.role is Role.BODIES else 0
+        index = self.transport.export(dataset.region).index if self.connection.role is Role.BODIES else 0
         messages = self.connection.send(dataset.schema)
         for number, message in enumerate(dataset.messages):
-            body: Body = message.addressed(index)
+            body: Body = message.address_body(address_of(index, 0))
             if number % 2:
                 body = PackedBody.of(dataset.region.view(message.body_offset, message.body_bytes))
             messages += self.connection.send(message.metadata, body)
@@ -44,19 +46,19 @@ class Server:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.booleans(), max_size=20))
-def test_metadata_and_bodies_of_two_unix_sockets_meet_in_any_order_of_arrival(order: list[bool]) -> None:
+def test_metadata_and_bodies_of_two_unix_sockets_are_paired_in_any_order_of_arrival(order: list[bool]) -> None:
     with ExitStack() as stack:
         dataset = read_stored_dataset(stack.enter_context(store(TABLE)[0]))
         options = TransportOptions(timeout_s=10)
-        ends = [UnixTransport.pair(options) for _ in range(2)]
+        ends = [BlockingChannel.pair(UNIX, options) for _ in range(2)]
         for end in (end for pair in ends for end in pair):
             stack.enter_context(end)
-        (metadata, theirs), (bodies, also_theirs) = ends
-        servers = [Server(theirs, Role.METADATA), Server(also_theirs, Role.BODIES)]
+        (metadata, metadata_server), (bodies, body_server) = ends
+        servers = [Server(metadata_server, Role.METADATA), Server(body_server, Role.BODIES)]
         decoder, headers, batches = Decoder(), [], []
 
         def has_body(header: Any) -> bool:
-            if (batch := decoder.begin(bytes(header))) is not None:
+            if (batch := decoder.decode_header(bytes(header))) is not None:
                 headers.append(batch)
             return batch is not None
 
@@ -79,18 +81,18 @@ def test_metadata_and_bodies_of_two_unix_sockets_meet_in_any_order_of_arrival(or
                     message = dataset.messages[event.message.sequence - 1]
                     body = event.message.body
                     if isinstance(body, AddressBody):
-                        views = bodies.regions.resolve_all(body.addresses, body.lengths)
+                        views = bodies.memory.resolve_all(body.addresses, body.lengths)
                         offsets, lengths = message.buffers.addresses.tolist(), message.buffers.lengths.tolist()
                         assert views == [dataset.region.view(*span) for span in zip(offsets, lengths, strict=True)]
                         bodies.send_message(_freed(client, body))
                         whole = dataset.region.view(message.body_offset, message.body_bytes)
                     else:
                         whole = body.parts[0]
-                    batches.append(decoder.finish(headers.pop(0), Buffer.of(whole)))
+                    batches.append(decoder.decode_body(headers.pop(0), Buffer.of(whole)))
         assert bs.Table.from_batches([batch for batch in batches if batch is not None]) == TABLE
         assert client.is_complete
         while servers[1].connection.leases:
-            servers[1].connection.receive(*also_theirs.receive())
+            servers[1].connection.receive(*body_server.receive())
 
 
 def _freed(client: ClientConnection, body: AddressBody) -> Any:

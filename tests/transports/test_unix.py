@@ -1,19 +1,24 @@
 from __future__ import annotations
 
-from bowstring.testing.protocol_conformance import QUICK
+import socket
+
+from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair
 from bowstring.testing.transport_conformance import TransportConformance
-from bowstring.transports.base import Transport, TransportOptions
-from bowstring.transports.unix import UnixTransport
-from bowstring.transports.unix_listener import UnixListener
+from bowstring.transports.base import TransportOptions
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.unix import UNIX
+from bowstring.transports.unix_channel import UnixChannel
 
 
-class TestUnixByAbstractAddress(TransportConformance):
-    def connected(self, options: TransportOptions = QUICK) -> tuple[Transport, Transport]:
-        with UnixListener(options=options) as listener:
-            one = UnixTransport.connect(listener.address, options=options)
-            return one, listener.accept()
+class TestUnix(TransportConformance):
+    transport = UNIX
 
 
-class TestUnixPair(TransportConformance):
-    def connected(self, options: TransportOptions = QUICK) -> tuple[Transport, Transport]:
-        return UnixTransport.pair(options)
+class TestSocketPair(TransportConformance):
+    """Sockets that neither dialed nor listened, so that no end sends a HELLO."""
+
+    transport = UNIX
+
+    def connect_pair(self, options: TransportOptions = DEFAULT_OPTIONS) -> ChannelPair:
+        first, second = (UnixChannel.wrap(end, options) for end in socket.socketpair(socket.AF_UNIX))
+        return BlockingChannel(UNIX, first), BlockingChannel(UNIX, second)

@@ -27,9 +27,12 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left, open_descriptors
-from bowstring.testing.protocol_conformance import in_thread
+from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.unix import UnixTransport
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.unix import UNIX
+from bowstring.transports.unix_address import new_abstract_address, socket_name
+from bowstring.transports.unix_channel import UnixChannel
 from tests.peak_memory import peak_bytes, reset_peak
 
 OPTIONS = TransportOptions(timeout_s=10)
@@ -55,14 +58,14 @@ def no_descriptor_is_left() -> Iterator[None]:
 
 
 @pytest.fixture
-def peer() -> Iterator[tuple[socket.socket, UnixTransport]]:
+def peer() -> Iterator[tuple[socket.socket, BlockingChannel]]:
     """A hostile peer's bare socket, and our end."""
-    hostile, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with hostile, UnixTransport(ours, OPTIONS) as transport:
+    hostile, connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with hostile, BlockingChannel(UNIX, UnixChannel.wrap(connection, OPTIONS)) as transport:
         yield hostile, transport
 
 
-Peer = tuple[socket.socket, UnixTransport]
+Peer = tuple[socket.socket, BlockingChannel]
 
 
 def test_the_frames_are_those_of_the_documentation(peer: Peer) -> None:
@@ -70,13 +73,13 @@ def test_the_frames_are_those_of_the_documentation(peer: Peer) -> None:
     transport.send([b"ab", b"c"], tag=0x0102030405060708)
     assert hostile.recv(100) == b"BWS1\x01\0\0\0" + bytes(range(8, 0, -1)) + b"\x03\0\0\0\0\0\0\0abc"
     with Region.copy_of([b"content"]) as region:
-        transport.send_region(region)
+        exported = transport.export(region)
         data, rights, _, _ = hostile.recvmsg(100, 1000)
         assert data == b"BWS1\x02\x01\0\0" + bytes(8) + b"\x10\0\0\0\0\0\0\0" + struct.pack("<QQ", 7, 1)
         (descriptor,) = struct.unpack("i", rights[0][2])
         assert os.pread(descriptor, 100, 0) == b"content"
         os.close(descriptor)
-    transport.retire_region(0)
+    transport.retire(exported)
     assert hostile.recv(100) == b"BWS1\x03\0\0\0" + bytes(16)
 
 
@@ -84,7 +87,7 @@ def test_the_frames_are_those_of_the_documentation(peer: Peer) -> None:
     ("data", "message"),
     [
         (frame(0, magic=b"HTTP"), "expected a frame"),
-        (frame(4), "expected a frame"),
+        (frame(5), "expected a frame"),
         (frame(255), "expected a frame"),
         (b"BWS1\0\0\x01\0" + bytes(16), "expected a frame"),
         (frame(0, tag=5, content=b"x"), "plain message with the tag 5"),
@@ -96,7 +99,7 @@ def test_the_frames_are_those_of_the_documentation(peer: Peer) -> None:
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "expected a frame"),
     ],
 )
-def test_a_frame_that_breaks_the_format_ends_the_connection(peer: Peer, data: bytes, message: str) -> None:
+def test_a_malformed_frame_ends_the_connection(peer: Peer, data: bytes, message: str) -> None:
     hostile, transport = peer
     send(hostile, data)
     with pytest.raises(ProtocolError, match=message):
@@ -108,7 +111,7 @@ def test_a_frame_that_breaks_the_format_ends_the_connection(peer: Peer, data: by
 
 
 @pytest.mark.parametrize("length", range(0, 24 + 5, 3))
-def test_a_peer_that_is_gone_in_the_middle_of_a_frame_is_lost(peer: Peer, length: int) -> None:
+def test_a_peer_that_disconnects_in_the_middle_of_a_frame_is_lost(peer: Peer, length: int) -> None:
     hostile, transport = peer
     send(hostile, frame(1, 7, b"12345")[:length])
     hostile.close()
@@ -127,7 +130,7 @@ def test_a_frame_that_arrives_byte_by_byte_with_deadlines_between_is_whole(peer:
     assert (received.tag, bytes(received.data)) == (7, b"12345")
 
 
-def test_a_length_beyond_the_limits_is_refused_at_once(peer: Peer) -> None:
+def test_a_length_beyond_the_limits_is_an_error_at_once(peer: Peer) -> None:
     hostile, transport = peer
     send(hostile, struct.pack("<4sBBHQQ", b"BWS1", 1, 0, 0, 5, 2**63))
     with pytest.raises(LimitError, match=f"{2**63} bytes"):
@@ -135,8 +138,8 @@ def test_a_length_beyond_the_limits_is_refused_at_once(peer: Peer) -> None:
 
 
 def test_an_announced_length_takes_no_memory_before_its_bytes_arrive() -> None:
-    hostile, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with hostile, UnixTransport(ours, OPTIONS) as transport:
+    hostile, connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with hostile, BlockingChannel(UNIX, UnixChannel.wrap(connection, OPTIONS)) as transport:
         send(hostile, struct.pack("<4sBBHQQ", b"BWS1", 1, 0, 0, 5, 4 << 30) + b"only this")
         reset_peak()
         before = peak_bytes()
@@ -171,7 +174,7 @@ def unmappable() -> int:
     try:
         return os.open("/sys/kernel/uevent_seqnum", os.O_RDONLY)
     except OSError:
-        pytest.skip("there is no /sys here")
+        pytest.skip("requires /sys")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +196,7 @@ def unmappable() -> int:
         (memfd, b"garbage of at least 24 bytes, with a descriptor", "expected a frame"),
     ],
 )
-def test_a_region_that_is_not_what_it_should_be_is_refused_and_closed(
+def test_an_invalid_region_is_an_error_and_closed(
     peer: Peer, make: Callable[[], int], data: bytes, message: str
 ) -> None:
     hostile, transport = peer
@@ -206,7 +209,7 @@ def test_a_region_that_is_not_what_it_should_be_is_refused_and_closed(
 
 
 @pytest.mark.parametrize("count", [2, 3, 253])
-def test_surplus_descriptors_are_refused_and_closed(peer: Peer, count: int) -> None:
+def test_surplus_descriptors_are_an_error_and_closed(peer: Peer, count: int) -> None:
     hostile, transport = peer
     descriptor = memfd()
     send(hostile, region_frame(), [descriptor] * count)
@@ -216,19 +219,27 @@ def test_surplus_descriptors_are_refused_and_closed(peer: Peer, count: int) -> N
     transport.close()
 
 
-def test_descriptors_hidden_in_a_body_are_dropped(peer: Peer) -> None:
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_descriptors_in_a_body_are_closed(peer: Peer, is_apart: bool) -> None:
     hostile, transport = peer
     before = open_descriptors()
     data = frame(1, 5, b"12345")
     send(hostile, data[:26])
+    if is_apart:
+        with pytest.raises(DeadlineError):
+            transport.receive(timeout_s=0)
     descriptor = memfd()
     send(hostile, data[26:], [descriptor])
     os.close(descriptor)
-    assert bytes(transport.receive().data) == b"12345"
+    if is_apart:
+        assert bytes(transport.receive().data) == b"12345"
+    else:  # received together with the header, to which it may belong
+        with pytest.raises(ProtocolError, match="TAGGED frame with 1 descriptors"):
+            transport.receive()
     assert open_descriptors() == before
 
 
-def test_a_descriptor_for_each_byte_of_a_head_is_refused_at_the_second(peer: Peer) -> None:
+def test_a_second_descriptor_in_a_frame_header_is_an_error(peer: Peer) -> None:
     hostile, transport = peer
     descriptor = memfd()
     for byte in region_frame()[:24]:
@@ -238,7 +249,7 @@ def test_a_descriptor_for_each_byte_of_a_head_is_refused_at_the_second(peer: Pee
         transport.receive()
 
 
-def test_when_no_descriptor_is_left_a_passed_region_is_a_clean_error(peer: Peer) -> None:
+def test_a_region_received_without_free_descriptors_is_an_error(peer: Peer) -> None:
     hostile, transport = peer
     descriptor = memfd()
     send(hostile, region_frame(), [descriptor])
@@ -252,12 +263,12 @@ def test_when_no_descriptor_is_left_a_passed_region_is_a_clean_error(peer: Peer)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_when_no_descriptor_is_left_a_pair_is_a_clean_error() -> None:
+def test_a_pair_created_without_free_descriptors_is_an_error() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
         with pytest.raises(ResourceError, match="unix socket: Too many open files"):
-            UnixTransport.pair()
+            BlockingChannel.pair(UNIX)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -265,8 +276,8 @@ def test_when_no_descriptor_is_left_a_pair_is_a_clean_error() -> None:
 def hear_out(*sent: tuple[bytes, bool]) -> None:
     """Receive what a hostile peer sends, some of it with a descriptor, until an error of ours."""
     before = open_descriptors()
-    hostile, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with hostile, UnixTransport(ours, OPTIONS) as transport:
+    hostile, connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with hostile, BlockingChannel(UNIX, UnixChannel.wrap(connection, OPTIONS)) as transport:
         descriptor = memfd()
         for data, with_descriptor in sent:
             if data:
@@ -290,11 +301,11 @@ def hear_out(*sent: tuple[bytes, bool]) -> None:
     ),
     st.booleans(),
 )
-def test_any_bytes_are_messages_or_clean_errors(frames: list[bytes], with_descriptor: bool) -> None:
+def test_any_bytes_are_messages_or_errors_of_bowstring(frames: list[bytes], with_descriptor: bool) -> None:
     hear_out((b"".join(frames), with_descriptor))
 
 
-def test_a_conversation_with_flipped_bits_is_messages_or_clean_errors() -> None:
+def test_a_stream_with_flipped_bits_is_messages_or_errors_of_bowstring() -> None:
     good = frame(0, 0, b"plain message") + frame(1, 1 << 56 | 3, b"tagged") + region_frame() + frame(3, 0) + frame(0)
     cut = good.index(region_frame())
     source = random.Random(5)
@@ -306,7 +317,7 @@ def test_a_conversation_with_flipped_bits_is_messages_or_clean_errors() -> None:
 
 
 def test_a_body_is_not_copied_on_the_sending_side() -> None:
-    one, other = UnixTransport.pair(TransportOptions(timeout_s=0.1))
+    one, other = BlockingChannel.pair(UNIX, TransportOptions(timeout_s=0.1))
     body = memoryview(bytes(8 << 20))
     with one, other:
         tracemalloc.start()
@@ -331,7 +342,7 @@ def test_a_steady_slow_transfer_may_take_longer_than_the_deadline(peer: Peer) ->
             hostile.sendall(data[start : start + step_bytes])
 
     begin = time.monotonic()
-    with in_thread(send_slowly) as raised:
+    with run_in_thread(send_slowly) as raised:
         assert transport.receive(timeout_s=1.0).data == body
     assert not raised
     assert time.monotonic() - begin > 1.0, "the transfer is too fast for this test"
@@ -342,7 +353,7 @@ def test_a_steady_slow_transfer_may_take_longer_than_the_deadline(peer: Peer) ->
             time.sleep(0.05)
             left -= len(hostile.recv(min(left, step_bytes), socket.MSG_WAITALL))
 
-    with in_thread(receive_slowly) as raised:
+    with run_in_thread(receive_slowly) as raised:
         begin = time.monotonic()
         transport.send([body], tag=5, timeout_s=1.0)
         assert time.monotonic() - begin > 1.0, "the transfer is too fast for this test"
@@ -361,7 +372,7 @@ def test_a_transfer_that_stalls_ends_at_the_deadline(peer: Peer) -> None:
     assert transport.is_closed
 
 
-def test_what_is_posted_to_a_peer_that_does_not_read_is_sent_later(peer: Peer) -> None:
+def test_messages_posted_to_a_peer_that_does_not_read_are_sent_later(peer: Peer) -> None:
     hostile, transport = peer
     hostile.settimeout(20)
     body = bytearray(b"x" * (8 << 20))
@@ -372,8 +383,47 @@ def test_what_is_posted_to_a_peer_that_does_not_read_is_sent_later(peer: Peer) -
     with pytest.raises(DeadlineError):
         transport.send([b"not sent"], timeout_s=0)
     received = bytearray()
-    with in_thread(lambda: transport.send([b"last"])) as raised:
+    with run_in_thread(lambda: transport.send([b"last"])) as raised:
         while len(received) < (8 << 20) + 24 + 24 + 4:
             received += hostile.recv(1 << 20)
     assert not raised
     assert received == frame(1, 7, b"x" * (8 << 20)) + frame(0, 0, b"last")
+
+
+HELLO = struct.pack("<HH", 1, 1)
+
+
+def test_a_hello_is_answered_before_the_next_message(peer: Peer) -> None:
+    hostile, transport = peer
+    send(hostile, frame(4, 0, HELLO) + frame(1, 7, b"request"))
+    assert bytes(transport.receive().data) == b"request"
+    transport.send([b"reply"])
+    transport.send([b"more"])
+    assert hostile.recv(200) == frame(4, 0, HELLO) + frame(0, 0, b"reply") + frame(0, 0, b"more")
+
+
+def test_a_dialed_channel_says_hello_first_and_needs_no_answer() -> None:
+    address = new_abstract_address()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(socket_name(address))
+        listener.listen()
+        with BlockingChannel.dial(UNIX, address, options=OPTIONS) as transport:
+            transport.send([b"request"], tag=7)
+            hostile, _ = listener.accept()
+            with hostile:
+                assert hostile.recv(200) == frame(4, 0, HELLO) + frame(1, 7, b"request")
+                send(hostile, frame(0, 0, b"reply"))
+                assert bytes(transport.receive().data) == b"reply"
+
+
+def test_a_peer_of_a_later_version_is_spoken_to_in_this_one(peer: Peer) -> None:
+    hostile, transport = peer
+    send(hostile, frame(4, 0, struct.pack("<HH", 1, 9)) + frame(0, 0, b"x"))
+    assert bytes(transport.receive().data) == b"x"
+
+
+def test_a_peer_without_a_common_version_is_an_error(peer: Peer) -> None:
+    hostile, transport = peer
+    send(hostile, frame(4, 0, struct.pack("<HH", 2, 9)))
+    with pytest.raises(ProtocolError, match="receives frames of version 2 to 9, this end sends 1"):
+        transport.receive()

@@ -1,1 +1,1 @@
-"""Record batches, tables and chunked arrays, and their construction from Python and NumPy."""
+"""Arrays, chunked arrays, record batches and tables, and their construction from Python and NumPy."""

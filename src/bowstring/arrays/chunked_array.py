@@ -1,4 +1,4 @@
-"""Chunked arrays: one logical column in several arrays, never joined unless asked for."""
+"""Chunked arrays: a column of several arrays."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import builtins
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
-from bowstring.arrays.record_batch import combine_if_chunked
+from bowstring.arrays.array import Array, as_array, as_arrays
+from bowstring.compute import encode
+from bowstring.compute.chunked_data import ChunkedData, cast_chunks, combine_widened
 from bowstring.compute.filter import MaskLike, mask_to_indices
-from bowstring.compute.sort import NullPlacement, Order
+from bowstring.compute.sort import NullPlacement, Order, sort_indices
 from bowstring.compute.unify_dictionaries import concat_unified, unify_dictionaries
-from bowstring.datatypes.base import TypeLike, as_type
-from bowstring.datatypes.field import field
-from bowstring.datatypes.types import Dictionary, bool_, int64
-from bowstring.errors import DataTypeError, WouldCopyError
-from bowstring.layouts.array import Array, as_array
-from bowstring.layouts.base import Indices, Values, error_context
+from bowstring.datatypes.conversion import TypeLike, as_type
+from bowstring.datatypes.types import bool_
+from bowstring.errors import DataTypeError
+from bowstring.interop import c_data
+from bowstring.interop.pandas.from_pandas import column_from_series
+from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
+from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import Indices, Values
 from bowstring.layouts.display import format_array_values
 from bowstring.layouts.indexing import (
     check_indices,
@@ -30,96 +34,58 @@ from bowstring.layouts.indexing import (
     split_slice,
 )
 from bowstring.layouts.interleave import SlotSelection
-from bowstring.layouts.numpy_conversion import convert_dtype
 from bowstring.layouts.registry import layout_of
 
-if TYPE_CHECKING:
-    from bowstring.interop.pandas.to_pandas import ToPandasOptions
 
-
-class ChunkedArray:
+class ChunkedArray(ChunkedData):
     """Arrays of one data type that make up one column; immutable."""
 
-    __slots__ = ("_starts", "chunks", "type")
+    __slots__ = ("_starts",)
 
-    def __init__(self, chunks: Sequence[Array], type: TypeLike) -> None:
-        self.type = data_type = as_type(type, "a chunked array")
-        self.chunks = tuple([as_array(chunk) for chunk in chunks])
+    chunks: tuple[Array, ...]
+
+    def __init__(self, chunks: Sequence[ArrayData], type: TypeLike) -> None:
+        data_type = as_type(type, "a chunked array")
+        super().__init__(as_arrays(chunks), data_type)
         for chunk in self.chunks:
             if chunk.type is not data_type and chunk.type != data_type:
                 raise DataTypeError(f"a chunk of {chunk.type} does not belong to a column of {data_type}")
         self._starts = chunk_starts([chunk.length for chunk in self.chunks])
 
-    @property
-    def num_chunks(self) -> int:
-        """The number of chunks."""
-        return len(self.chunks)
-
-    @property
-    def null_count(self) -> int:
-        """The number of null slots."""
-        return sum(chunk.null_count for chunk in self.chunks)
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the values in bytes, like `Array.nbytes`."""
-        return sum(chunk.nbytes for chunk in self.chunks)
-
     def chunk(self, index: int) -> Array:
-        """One of the arrays."""
+        """Return a chunk."""
         return self.chunks[index]
 
-    def to_pylist(self) -> list[Any]:
-        """The values as Python objects, like `Array.to_pylist`."""
-        return list(chain.from_iterable(chunk.to_pylist() for chunk in self.chunks))
-
-    def to_numpy(self, zero_copy_only: bool = False) -> Values:
-        """The values as one NumPy array; shares the memory of a single chunk where the layout allows, else copies."""
-        if len(self.chunks) == 1:
-            return self.chunks[0].to_numpy(zero_copy_only)
-        if zero_copy_only:
-            raise WouldCopyError(f"{len(self.chunks)} chunks do not make one NumPy array without copying")
-        return combine_chunks_widened(self).to_numpy(zero_copy_only=False)
-
     def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
-        """The values as a pandas series, like `Array.to_pandas`; several chunks are joined."""
-        from bowstring.interop.pandas.to_pandas import to_series
-
+        """Return the values as a pandas series, as `Array.to_pandas`; several chunks are concatenated."""
         return to_series(self, options)
 
     @classmethod
     def from_pandas(cls, values: Any, type: TypeLike | None = None) -> ChunkedArray:
-        """The column of a pandas series, like `Array.from_pandas`, in as many chunks as pandas has it."""
-        from bowstring.interop.pandas.from_pandas import column_from_series
-
-        return column_from_series(values, type)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
-        """The values as one NumPy array, like `Array.__array__`; several chunks have to be copied."""
-        return convert_dtype(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
+        """Convert a pandas series, as `Array.from_pandas`, with the chunks that pandas has."""
+        column = column_from_series(values, type)
+        return cls(column.chunks, column.type)
 
     def combine_chunks(self) -> Array:
-        """All values in one array; copies, unless there is exactly one chunk.
+        """Return all values as one array; copies unless there is exactly one chunk.
 
         Raises `DataTypeError` if the union of the chunks' dictionaries is too large for the indices.
         """
-        if len(self.chunks) == 1:
-            return self.chunks[0]
-        return concat_unified(self.chunks) if self.chunks else layout_of(self.type).build([])
+        return Array.from_data(super().combine_chunks())
 
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
-        """The `length` values from value `offset` on, without copying."""
+        """Return up to `length` values from value `offset` on, without copying."""
         spans = split_slice(self._starts, *clip_slice(offset, length, len(self)))
         chunks = [self.chunks[number].slice(first, count) for number, first, count in spans]
         return ChunkedArray(chunks or [chunk.slice(0, 0) for chunk in self.chunks[:1]], self.type)
 
     def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
-        """The values at `indices`, copied into one chunk, like `Array.take`."""
+        """Return the values at `indices`, copied into one chunk, as `Array.take`."""
         checked_indices = check_indices(combine_if_chunked(indices), len(self))
         return ChunkedArray([self._interleave(*resolve_chunks(self._starts, checked_indices))], self.type)
 
-    def _interleave(self, used: Sequence[int], numbers: Indices, indices: Indices) -> Array:
-        """The slots that `chunk_indices` found, in one array."""
+    def _interleave(self, used: Sequence[int], numbers: Indices, indices: Indices) -> ArrayData:
+        """Return the slots that `resolve_chunks` located, in one array."""
         chunks = [self.chunks[number] for number in used]
         if len(chunks) <= 1:
             chunk = chunks[0] if chunks else self.slice(0, 0).combine_chunks()
@@ -137,7 +103,7 @@ class ChunkedArray:
         return layout.take(array, inverse)
 
     def filter(self, mask: MaskLike | ChunkedArray) -> ChunkedArray:
-        """The values at which `mask` is true, copied chunk by chunk, like `Array.filter`."""
+        """Return the values at which `mask` is true, copied chunk by chunk, as `Array.filter`."""
         indices = mask_to_indices(combine_if_chunked(mask), len(self))
         offsets = np.searchsorted(indices, self._starts).tolist()
         chunks = [
@@ -147,67 +113,65 @@ class ChunkedArray:
         return ChunkedArray(chunks, self.type)
 
     def is_null(self, nan_is_null: bool = False) -> ChunkedArray:
-        """Which slots hold no value, like `Array.is_null`."""
+        """Return booleans that are true for nulls, as `Array.is_null`."""
         return ChunkedArray([chunk.is_null(nan_is_null) for chunk in self.chunks], bool_())
 
     def is_valid(self) -> ChunkedArray:
-        """Which slots hold a value, as booleans."""
+        """Return booleans that are true for valid slots, as `Array.is_valid`."""
         return ChunkedArray([chunk.is_valid() for chunk in self.chunks], bool_())
 
     def drop_null(self) -> ChunkedArray:
-        """The slots that hold a value, like `Array.drop_null`."""
+        """Return the valid slots, as `Array.drop_null`."""
         return ChunkedArray([chunk.drop_null() for chunk in self.chunks], self.type)
 
     def fill_null(self, fill_value: Any) -> ChunkedArray:
-        """With `fill_value` in the place of nulls, like `Array.fill_null`."""
+        """Replace nulls by `fill_value`, as `Array.fill_null`."""
         return ChunkedArray([chunk.fill_null(fill_value) for chunk in self.chunks], self.type)
 
     def unique(self) -> Array:
-        """The distinct values in one array, like `Array.unique`; with wider indices where the union of the chunks'
-        dictionaries is too large for theirs.
+        """Return the distinct values in one array, as `Array.unique`.
+
+        Its indices are wider if the union of the chunks' dictionaries is too large for theirs.
         """
-        return combine_chunks_widened(self).unique()
+        return Array.from_data(encode.unique(combine_widened(self)))
 
     def unify_dictionaries(self) -> ChunkedArray:
-        """The chunks over one dictionary, the union of theirs; raises `DataTypeError` if it is too large."""
+        """Unify the dictionaries of all chunks. Raises `DataTypeError` if it is too large."""
         return ChunkedArray(unify_dictionaries(self.chunks), self.type)
 
     def cast(self, target_type: TypeLike, safe: bool = True) -> ChunkedArray:
-        """The values as those of another type, like `Array.cast`."""
-        target_type = as_type(target_type, "cast")
-        chunks = []
-        for number, chunk in enumerate(self.chunks):
-            with error_context(f"chunk {number}"):
-                chunks.append(chunk.cast(target_type, safe))
-        return ChunkedArray(chunks, target_type)
+        """Cast the values to another type, as `Array.cast`."""
+        return ChunkedArray(cast_chunks(self, as_type(target_type, "cast"), safe).chunks, target_type)
 
     def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
-        """Return the uint64 indices that sort the column, like `Array.sort_indices`; joins several chunks first."""
-        return combine_chunks_widened(self).sort_indices(order, null_placement)
+        """Return the uint64 indices that sort the column, as `Array.sort_indices`; concatenates the chunks first."""
+        return Array.from_data(sort_indices(combine_widened(self), order, null_placement))
 
     def sort(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> ChunkedArray:
-        """The values in order, copied, as `sort_indices`."""
+        """Return the sorted values, copied, in the order of `sort_indices`."""
         return self.take(self.sort_indices(order, null_placement))
 
     def dictionary_encode(self, index_type: TypeLike | None = None) -> ChunkedArray:
-        """Each chunk as indices into one dictionary of all, like `Array.dictionary_encode`."""
+        """Encode all chunks with one dictionary, as `Array.dictionary_encode`."""
         return self._map_chunks(lambda chunk: chunk.dictionary_encode(index_type)).unify_dictionaries()
 
     def dictionary_decode(self) -> ChunkedArray:
-        """Each chunk as plain values, like `Array.dictionary_decode`."""
+        """Decode each chunk, as `Array.dictionary_decode`."""
         return self._map_chunks(Array.dictionary_decode)
 
     def run_end_encode(self, run_end_type: TypeLike | None = None) -> ChunkedArray:
-        """Each chunk as runs of the same value, like `Array.run_end_encode`; no run goes over chunks."""
+        """Run-end encode each chunk, as `Array.run_end_encode`; runs end at the end of a chunk."""
         return self._map_chunks(lambda chunk: chunk.run_end_encode(run_end_type))
 
     def run_end_decode(self) -> ChunkedArray:
-        """Each chunk as plain values, like `Array.run_end_decode`."""
+        """Decode each chunk, as `Array.run_end_decode`."""
         return self._map_chunks(Array.run_end_decode)
 
     def _map_chunks(self, function: Callable[[Array], Array]) -> ChunkedArray:
         chunks = list(map(function, self.chunks))
-        return ChunkedArray(chunks, (chunks[0] if chunks else function(layout_of(self.type).build([]))).type)
+        return ChunkedArray(
+            chunks, (chunks[0] if chunks else function(Array.from_data(layout_of(self.type).build([])))).type
+        )
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -227,16 +191,15 @@ class ChunkedArray:
         return chunk.layout.value_at(chunk, key - self._starts[number])
 
     def equals(self, other: Any, nans_equal: bool = False) -> bool:
-        """Whether types and values are the same, however they are chunked.
+        """Return whether types and values are equal; chunks may have different lengths.
 
-        The other may be one of another library that has `__arrow_c_stream__`.
+        `other` may be a column of another library with `__arrow_c_stream__`.
         """
         if not isinstance(other, ChunkedArray):
             if not hasattr(other, "__arrow_c_stream__"):
                 raise DataTypeError(f"expected a chunked array, not {type(other).__name__}")
-            from bowstring.interop import c_data
 
-            other = c_data.import_chunked(other)
+            other = import_chunked(other)
         if self.type != other.type or len(self) != len(other):
             return False
         if self._starts == other._starts:
@@ -255,25 +218,14 @@ class ChunkedArray:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def validate(self, full: bool = False) -> None:
-        """Check every chunk, like `Array.validate`."""
-        for chunk in self.chunks:
-            chunk.validate(full)
-
     def __arrow_c_schema__(self) -> object:
-        from bowstring.interop import c_data
-
-        return c_data.export_field(field("", self.type))
+        return self.type.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        from bowstring.interop import c_data
-
         return c_data.export_chunked(self, requested_schema)
 
     def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
-        from bowstring.interop import c_data
-
-        return c_data.export_device_chunked(self, requested_schema, options)
+        return c_data.export_chunked(self, requested_schema, options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChunkedArray, (self.chunks, self.type)
@@ -284,14 +236,22 @@ class ChunkedArray:
         return f"<bowstring.ChunkedArray {self.type}[{size}] in {cut}>\n{format_array_values(self, size)}"
 
 
-def combine_chunks_widened(column: ChunkedArray) -> Array:
-    """All values in one array, as `combine_chunks`, for reading them: where the union of the chunks' dictionaries might
-    be too large for their indices, these are wider.
-    """
-    type_ = column.type
-    if column.num_chunks > 1 and isinstance(type_, Dictionary):
-        dictionaries = {id(chunk.dictionary): chunk.dictionary for chunk in column.chunks}.values()
-        num_values = sum(dictionary.length for dictionary in dictionaries if dictionary is not None)
-        if num_values > np.iinfo(str(type_.index_type)).max:
-            column = column.cast(Dictionary(int64(), type_.value_type, type_.ordered))
-    return column.combine_chunks()
+def combine_if_chunked(values: Any) -> Any:
+    """Combine a chunked array into one array; return anything else unchanged."""
+    return values.combine_chunks() if isinstance(values, ChunkedArray) else values
+
+
+def import_chunked(source: object) -> ChunkedArray:
+    """Import a column of another library that exports a stream. Raises as `c_data.import_chunked`."""
+    column = c_data.import_chunked(source)
+    return ChunkedArray(column.chunks, column.type)
+
+
+def as_chunked(values: object) -> ChunkedArray:
+    """Return a chunked array as it is, an array as one of one chunk, and import a column of another library."""
+    if isinstance(values, ChunkedArray):
+        return values
+    if not isinstance(values, Array) and hasattr(values, "__arrow_c_stream__"):
+        return import_chunked(values)
+    array = as_array(values)
+    return ChunkedArray([array], array.type)

@@ -5,22 +5,25 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import Any, Self, Unpack
 
 import numpy as np
 
-from bowstring.datatypes.field import Field, Schema, check_name, coerce_field
+from bowstring.arrays import display
+from bowstring.arrays.array import Array
+from bowstring.arrays.chunked_array import ChunkedArray
+from bowstring.arrays.construction import array
+from bowstring.datatypes.conversion import coerce_field
+from bowstring.datatypes.field import Field, check_name
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import NotFoundError, UsageError, WouldCopyError
-from bowstring.layouts.array import Array
+from bowstring.interop.dataframe_protocol import InterchangeFrame
+from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
 from bowstring.layouts.base import Values, object_array
-
-if TYPE_CHECKING:
-    from bowstring.arrays.chunked_array import ChunkedArray
-    from bowstring.interop.pandas.to_pandas import ToPandasOptions
 
 
 class ColumnContainer(ABC):
-    """ColumnContainer of one length, with a schema."""
+    """Columns of equal length, with a schema."""
 
     __slots__ = ()
 
@@ -40,8 +43,40 @@ class ColumnContainer(ABC):
     def columns(self) -> Sequence[Array | ChunkedArray]:
         """All columns."""
 
+    @abstractmethod
+    def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
+        """Return whether schemas and values are equal."""
+
+    @property
+    def num_columns(self) -> int:
+        """The number of columns."""
+        return len(self.schema)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.num_rows, self.num_columns
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
+        return self.schema.names
+
+    def to_pydict(self) -> dict[str, list[Any]]:
+        """Convert to lists of Python values by column name. Raises `UsageError` if two columns share a name."""
+        names = distinct_names(self.schema)
+        return {name: column.to_pylist() for name, column in zip(names, self.columns, strict=True)}
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other) if isinstance(other, type(self)) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return self.num_rows
+
     def __iter__(self) -> Iterator[Array | ChunkedArray]:
-        """The columns, in order."""
+        """Iterate over the columns."""
         return iter(self.columns)
 
     def __contains__(self, name: object) -> bool:
@@ -49,25 +84,22 @@ class ColumnContainer(ABC):
         return isinstance(name, str) and name in self.schema
 
     def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
-        """The columns as a pandas frame (`bowstring.interop.pandas.to_pandas`, where the options are).
+        """Return the columns as a pandas frame. `bowstring.interop.pandas.to_pandas` lists the options.
 
-        Index, labels and dtypes are restored where the schema's metadata describes them. The frame has memory of its
-        own and can be edited; with `copy=False` or `zero_copy_only=True` it shares memory column by column, as by
-        `Array.to_pandas`. Raises `MissingExtraError` if pandas is not installed,
-        `InvalidDataError` for metadata that is not as it should be.
+        Index, labels and dtypes are restored if the schema's metadata describes them. The frame owns its memory; with
+        `copy=False` or `zero_copy_only=True` columns share memory, as by `Array.to_pandas`. Raises `MissingExtraError`
+        if pandas is not installed, and `InvalidDataError` for malformed metadata.
         """
-        from bowstring.interop.pandas.to_pandas import to_frame
-
         return to_frame(self.schema, self.columns, self.num_rows, options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
-        """The values in a NumPy array of shape (rows, columns), copied, of the type that NumPy finds for all columns
-        (Python objects where there is none), or of `dtype`; nulls as in `Array.__array__`.
+        """Return the values as a NumPy array of shape (rows, columns), copied; nulls as by `Array.__array__`.
 
-        Raises `WouldCopyError` with `copy=False`: columns lie apart.
+        Its type is `dtype`, or NumPy's common type of all columns, or Python objects if there is none. Raises
+        `WouldCopyError` with `copy=False`.
         """
         if copy is False:
-            raise WouldCopyError("columns do not make one NumPy array without copying")
+            raise WouldCopyError("columns can't be converted to one NumPy array without a copy")
         parts = [np.asarray(column, dtype) for column in self.columns]
         parts = [
             part if part.ndim == 1 else object_array(column.to_pylist())
@@ -78,27 +110,35 @@ class ColumnContainer(ABC):
             out[:, index] = part
         return out
 
-    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
-        """The columns by the dataframe interchange protocol, which some plotting tools use; everything else uses
-        `__arrow_c_stream__` (`bowstring.interop.dataframe_protocol`).
-        """
-        from bowstring.interop.dataframe_protocol import InterchangeFrame
+    def _repr_html_(self) -> str:
+        return display.html(self)
 
-        return InterchangeFrame(cast("Any", self)).__dataframe__(nan_as_null, allow_copy)
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
+        """Support the dataframe interchange protocol, which some plotting libraries require
+        (`bowstring.interop.dataframe_protocol`). Other libraries use `__arrow_c_stream__`.
+        """
+        return InterchangeFrame(self, self._batch_lengths()).__dataframe__(nan_as_null, allow_copy)
+
+    @abstractmethod
+    def _batch_lengths(self) -> list[int]:
+        """Return the number of rows of each record batch."""
 
     @abstractmethod
     def _with_schema(self, schema: Schema) -> Self:
-        """The same columns under a schema of the same types."""
+        """Return the columns with another schema of the same types."""
 
     @abstractmethod
     def _splice_column(self, schema: Schema, index: int, num_dropped: int, column: Array | ChunkedArray) -> Self:
-        """The columns with `column` before column `index`, and without the `num_dropped` ones from there on."""
+        """Replace `num_dropped` columns from column `index` on by `column`."""
 
     def rename_columns(self, names: Sequence[str] | Mapping[str, str]) -> Self:
         """Rename all columns by a sequence of names, or some by a mapping from old to new names.
 
-        Raises `UsageError` if there are not as many names as columns, `NotFoundError` for an old name that no
-        column or more than one has.
+        Raises `UsageError` for a different number of names than columns, and `NotFoundError` unless exactly one column
+        has an old name.
         """
         fields = list(self.schema)
         if isinstance(names, Mapping):
@@ -114,15 +154,15 @@ class ColumnContainer(ABC):
         return self._with_schema(Schema(new_fields, self.schema.pairs))
 
     def add_column(self, i: int, field_: str | Field, column: Any) -> Self:
-        """With `column` before column `i`. It is an array, a chunked array, or values as `bowstring.array` takes them;
-        the field may be another library's.
+        """Insert `column` before column `i`: an array, a chunked array, or anything that `bowstring.array` accepts.
 
-        Raises `UsageError` if its length or its type does not fit, `NotFoundError` where there is no place `i`.
+        The field may be one of another library. Raises `UsageError` if the length or type does not fit, and
+        `NotFoundError` if `i` is out of range.
         """
         count = len(self.schema)
         i = operator.index(i)
         if not -count <= i <= count:
-            raise NotFoundError(f"add_column: there is no place {i} among {count} columns")
+            raise NotFoundError(f"add_column: index {i} is out of range for {count} columns")
         return self._add_or_replace(i + count if i < 0 else i, 0, field_, column)
 
     def append_column(self, field_: str | Field, column: Any) -> Self:
@@ -144,9 +184,6 @@ class ColumnContainer(ABC):
         return self.select([index for index in range(len(self.schema)) if index not in dropped])
 
     def _add_or_replace(self, index: int, num_dropped: int, field_: str | Field, column: Any) -> Self:
-        from bowstring.arrays.chunked_array import ChunkedArray
-        from bowstring.arrays.construction import array
-
         field_ = coerce_field(field_)
         type_ = field_.type if isinstance(field_, Field) else None
         values = column if isinstance(column, (Array, ChunkedArray)) else array(column, type_)
@@ -154,7 +191,7 @@ class ColumnContainer(ABC):
             check_name(field_)
             field_ = Field(field_, values.type)
         if values.type != field_.type:
-            raise UsageError(f"column {field_.name!r} is {values.type}, its field says {field_.type}")
+            raise UsageError(f"column {field_.name!r} has type {values.type}, expected {field_.type}")
         if len(values) != self.num_rows and (self.schema.fields or self.num_rows):
             raise UsageError(f"column {field_.name!r} has {len(values)} values for {self.num_rows} rows")
         fields = self.schema.fields
@@ -167,3 +204,12 @@ def _common(parts: Sequence[Values]) -> np.dtype[Any]:
         return np.result_type(*parts) if parts else np.dtype(np.float64)
     except TypeError:  # such as a date and a number
         return np.dtype(object)
+
+
+def distinct_names(schema: Schema) -> list[str]:
+    """Return the column names. Raises `UsageError` if two columns have the same name."""
+    names = schema.names
+    if len(set(names)) < len(names):
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"{names.count(duplicate)} columns are called {duplicate!r}: select them by index")
+    return names

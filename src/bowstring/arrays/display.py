@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
+from typing import Any
 
 from bowstring.layouts.display import format_values
-
-if TYPE_CHECKING:
-    from bowstring.arrays.record_batch import RecordBatch
-    from bowstring.arrays.table import Table
 
 MAX_ROWS = 10
 MAX_COLUMNS = 20
 
 
-def html(data: RecordBatch | Table) -> str:
-    """The first rows and columns as an HTML table; never an error, however broken the values are."""
+def html(data: Any) -> str:
+    """Return the first rows and columns of a record batch or a table as HTML. Malformed values do not raise."""
     indices = list(range(min(data.num_columns, MAX_COLUMNS)))
     head = data.slice(0, MAX_ROWS)
     columns = []

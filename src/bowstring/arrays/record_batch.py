@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
 
-from bowstring.arrays import display
-from bowstring.arrays.column_container import ColumnContainer
+from bowstring.arrays.array import Array, as_array, as_arrays
+from bowstring.arrays.chunked_array import ChunkedArray, combine_if_chunked
+from bowstring.arrays.column_container import ColumnContainer, distinct_names
+from bowstring.arrays.construction import array
 from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.nulls import check_no_nulls
 from bowstring.compute.sort import NullPlacement, Order, sort_rows
-from bowstring.datatypes.field import (
-    Field,
-    Metadata,
-    MetadataLike,
-    Schema,
-    SchemaLike,
-    as_metadata,
-    as_schema,
-    check_name,
-)
-from bowstring.errors import InvalidDataError, UsageError
-from bowstring.layouts.array import Array, as_array
+from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_name
+from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
+from bowstring.errors import DataTypeError, InvalidDataError, UsageError
+from bowstring.interop import c_data
+from bowstring.interop.pandas.from_pandas import frame_to_columns
+from bowstring.interop.pandas.library import is_pandas
 from bowstring.layouts.base import Indices, Values, error_context
 from bowstring.layouts.indexing import check_indices, clip_slice
 from bowstring.layouts.struct_ import columns_to_rows
-
-if TYPE_CHECKING:
-    from bowstring.arrays.chunked_array import ChunkedArray
 
 
 class RecordBatch(ColumnContainer):
     """Columns of one length, with a schema; immutable.
 
-    `columns` may be any sequence: a reader hands in one that makes an array when it is asked for. `pairs` is the custom
-    metadata of the message that the batch came in or will go out with.
+    `columns` can be any sequence; that of a reader creates each array on first access. `pairs` is the custom metadata
+    of the batch's message.
     """
 
     __slots__ = ("num_rows", "pairs", "schema", "source")
@@ -45,7 +38,7 @@ class RecordBatch(ColumnContainer):
         self.schema = schema
         self.num_rows = num_rows
         self.source = columns
-        """The sequence of columns; that of a reader creates arrays on first access."""
+        """The sequence of columns, which may create them on first access."""
         self.pairs = pairs
 
     @classmethod
@@ -66,27 +59,11 @@ class RecordBatch(ColumnContainer):
 
         The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
         a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
-        timestamps. Raises `DataTypeError`, naming the column, for values that do not fit one type,
-        `UsageError` where the schema wants other columns.
+        timestamps. Raises `DataTypeError`, naming the column, if its values do not fit one type, and `UsageError` if
+        the frame has other columns than the schema.
         """
-        from bowstring.interop.pandas.from_pandas import batch_from_frame
-
-        return batch_from_frame(df, schema, preserve_index)
-
-    @property
-    def num_columns(self) -> int:
-        """The number of columns."""
-        return len(self.source)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
-        return self.num_rows, self.num_columns
-
-    @property
-    def column_names(self) -> list[str]:
-        """The names of the columns."""
-        return self.schema.names
+        batch_schema, columns = frame_to_columns(df, schema, preserve_index)
+        return cls(batch_schema, len(df), [Array.from_data(column.combine_chunks()) for column in columns])
 
     @property
     def columns(self) -> list[Array]:
@@ -100,7 +77,7 @@ class RecordBatch(ColumnContainer):
 
     @property
     def nbytes(self) -> int:
-        """The size of the values in bytes, like `Array.nbytes`."""
+        """The size of the values in bytes, as `Array.nbytes`."""
         return sum(column.nbytes for column in self.source)
 
     def column(self, key: int | str) -> Array:
@@ -120,19 +97,23 @@ class RecordBatch(ColumnContainer):
         return self._select_columns(self.schema.select(indices), indices)
 
     def _select_columns(self, schema: Schema, indices: list[int]) -> RecordBatch:
-        return RecordBatch(schema, self.num_rows, _SelectedColumns(self.source, indices), self.pairs)
+        source = self.source
+        columns = _LazyColumns(len(indices), lambda index: source[indices[index]])
+        return RecordBatch(schema, self.num_rows, columns, self.pairs)
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
         """Select `length` rows from row `offset` (default: to the end); nothing is copied."""
         offset, length = clip_slice(offset, length, self.num_rows)
-        return RecordBatch(self.schema, length, _SlicedColumns(self.source, offset, length), self.pairs)
+        source = self.source
+        columns = _LazyColumns(len(source), lambda index: source[index].slice(offset, length))
+        return RecordBatch(self.schema, length, columns, self.pairs)
 
     def take(self, indices: Sequence[int] | Values | Array) -> RecordBatch:
-        """The rows at `indices`, copied, like `Array.take`."""
+        """Return the rows at `indices`, copied, as `Array.take`."""
         return self._take_rows(check_indices(indices, self.num_rows))
 
     def filter(self, mask: MaskLike | ChunkedArray) -> RecordBatch:
-        """The rows at which `mask` is true, copied, like `Array.filter`."""
+        """Return the rows at which `mask` is true, copied, as `Array.filter`."""
         return self._take_rows(mask_to_indices(combine_if_chunked(mask), self.num_rows))
 
     def sort_by(
@@ -140,13 +121,13 @@ class RecordBatch(ColumnContainer):
     ) -> RecordBatch:
         """Sort rows by one column, or by (name, "ascending" or "descending") pairs; stable. Copies.
 
-        Raises `NotFoundError` for an unknown column, `DataTypeError` for one whose type has no order.
+        Raises `NotFoundError` for an unknown column, and `DataTypeError` if its type has no order.
         """
         keys = [(self.column(name), order) for name, order in parse_sorting(sorting)]
         return self._take_rows(sort_rows(keys, null_placement))
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> RecordBatch:
-        """The columns as those of another schema with the same names, like `Array.cast`; the error names the column.
+        """Cast the columns to the types of a schema with the same names, as `Array.cast`. Errors name the column.
 
         Raises `UsageError` if the names differ.
         """
@@ -160,20 +141,19 @@ class RecordBatch(ColumnContainer):
         return RecordBatch(target_schema, self.num_rows, columns, self.pairs)
 
     def _take_rows(self, indices: Indices) -> RecordBatch:
-        columns = [column.layout.take(column, indices) for column in self.source]
+        columns = [Array.from_data(column.layout.take(column, indices)) for column in self.source]
         return RecordBatch(self.schema, len(indices), columns, self.pairs)
 
     def _with_schema(self, schema: Schema) -> RecordBatch:
         return RecordBatch(schema, self.num_rows, self.source, self.pairs)
 
     def _splice_column(self, schema: Schema, index: int, num_dropped: int, column: Array | ChunkedArray) -> RecordBatch:
-        columns = _SplicedColumns(self.source, index, num_dropped, combine_if_chunked(column))
-        return RecordBatch(schema, len(column), columns, self.pairs)
+        source, new_column = self.source, combine_if_chunked(column)
 
-    def to_pydict(self) -> dict[str, list[Any]]:
-        """Convert to lists of Python values by column name. Raises `UsageError` if two columns share a name."""
-        names = distinct_names(self.schema)
-        return {name: column.to_pylist() for name, column in zip(names, self.source, strict=True)}
+        def column_at(i: int) -> Array:
+            return new_column if i == index else source[i if i < index else i - 1 + num_dropped]
+
+        return RecordBatch(schema, len(column), _LazyColumns(len(schema), column_at), self.pairs)
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """Convert to rows, as dictionaries of Python values. Raises `UsageError` if two columns share a name."""
@@ -181,9 +161,7 @@ class RecordBatch(ColumnContainer):
         return columns_to_rows(names, [column.to_pylist() for column in self.source], self.num_rows)
 
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
-        """Whether schemas and values are the same. The other may be one of another library (PyCapsule interface)."""
-        from bowstring.arrays.construction import as_batch
-
+        """Return whether schemas and values are equal. `other` may be a batch of another library."""
         other = as_batch(other)
         return (
             self.num_rows == other.num_rows
@@ -191,24 +169,19 @@ class RecordBatch(ColumnContainer):
             and all(a.equals(b, nans_equal) for a, b in zip(self.source, other.source, strict=True))
         )
 
-    def __eq__(self, other: object) -> bool:
-        return self.equals(other) if isinstance(other, RecordBatch) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
-
     def validate(self, full: bool = False) -> None:
-        """Check every column, like `Array.validate`; the message of the `InvalidDataError` names the column."""
+        """Check every column, as `Array.validate`. The `InvalidDataError` names the column."""
         for index, field in enumerate(self.schema):
             with error_context(f"column {field.name!r}"):
                 column = self.source[index]
                 if column.length != self.num_rows or column.type != field.type:
                     raise InvalidDataError(
-                        f"is {column.type}[{column.length}], the batch says {field.type}[{self.num_rows}]"
+                        f"expected {field.type}[{self.num_rows}], found {column.type}[{column.length}]"
                     )
                 column.validate(full)
 
-    def __len__(self) -> int:
-        return self.num_rows
+    def _batch_lengths(self) -> list[int]:
+        return [self.num_rows]
 
     def __getitem__(self, key: int | str) -> Array:
         return self.column(key)
@@ -216,43 +189,20 @@ class RecordBatch(ColumnContainer):
     def __repr__(self) -> str:
         return f"<bowstring.RecordBatch {self.num_rows} rows x {self.num_columns} columns>\n{self.schema}"
 
-    def _repr_html_(self) -> str:
-        return display.html(self)
-
-    def __arrow_c_schema__(self) -> object:
-        from bowstring.interop import c_data
-
-        return c_data.export_schema(self.schema)
-
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        from bowstring.interop import c_data
-
-        return c_data.export_batch(self, requested_schema)
+        return c_data.export_batch(self.schema, self, requested_schema)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        from bowstring.interop import c_data
-
         return c_data.export_stream(self.schema, [self], requested_schema)
 
     def __arrow_c_device_array__(self, requested_schema: object = None, **options: object) -> tuple[object, object]:
-        from bowstring.interop import c_data
-
-        return c_data.export_device_batch(self, requested_schema, options)
+        return c_data.export_batch(self.schema, self, requested_schema, options)
 
     def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
-        from bowstring.interop import c_data
-
-        return c_data.export_device_stream(self.schema, [self], requested_schema, options)
+        return c_data.export_stream(self.schema, [self], requested_schema, options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
-
-
-def combine_if_chunked(values: Any) -> Any:
-    """Combine a chunked array into one array; return anything else unchanged."""
-    from bowstring.arrays.chunked_array import ChunkedArray
-
-    return values.combine_chunks() if isinstance(values, ChunkedArray) else values
 
 
 def parse_sorting(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str, Order]]:
@@ -264,27 +214,19 @@ def parse_sorting(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[
 
 
 def check_target_schema(schema: Schema, target: SchemaLike) -> Schema:
-    """The schema that columns are cast to; raises `UsageError` if their names differ, or it is none."""
+    """Return the target schema of a cast. Raises `UsageError` if its names differ or it is not a schema."""
     target = as_schema(target, "cast")
     if schema.names != target.names:
         raise UsageError(f"cast: the columns are {schema.names}, the schema has {target.names}")
     return target
 
 
-def distinct_names(schema: Schema) -> list[str]:
-    """Return the column names. Raises `UsageError` if two columns have the same name."""
-    names = schema.names
-    if len(set(names)) < len(names):
-        duplicate = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"{names.count(duplicate)} columns are called {duplicate!r}: take them by index")
-    return names
-
-
 def resolve_schema(
     columns: Sequence[Array | ChunkedArray], names: Sequence[str] | None, schema: SchemaLike | None
 ) -> Schema:
-    """The schema for columns, which is given or made of names; raises `UsageError` if it does not fit them, or they
-    are not of one length.
+    """Return the given schema, or one of names and the columns' types.
+
+    Raises `UsageError` if the schema does not fit the columns, or their lengths differ.
     """
     if schema is None:
         if names is None or len(names) != len(columns):
@@ -301,23 +243,88 @@ def resolve_schema(
             raise UsageError(f"column {field.name!r} has {len(column)} values, the first column has {rows}")
         actual, expected = column.type, field.type
         if actual is not expected and actual != expected:
-            raise UsageError(f"column {field.name!r} is {actual}, its field says {expected}")
+            raise UsageError(f"column {field.name!r} has type {actual}, expected {expected}")
     return schema
 
 
+def record_batch(
+    data: Any, schema: SchemaLike | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
+) -> RecordBatch:
+    """Create a record batch of columns by name, or of a sequence of columns with `names` or a `schema`; or import one.
+
+    A column is anything that `array` accepts. Raises `UsageError` if lengths or types do not agree.
+    """
+    if isinstance(data, RecordBatch):
+        return data
+    if data.__class__ not in (dict, list, tuple):
+        if is_pandas(data):
+            return RecordBatch.from_pandas(data, schema)
+        if c_data.has_c_array(data):
+            return import_batch(data)
+    columns, batch_schema = build_columns(data, schema, names)
+    if metadata is not None:
+        batch_schema = batch_schema.with_metadata(metadata)
+    arrays = tuple([c.combine_chunks() if isinstance(c, ChunkedArray) else c for c in columns])
+    return RecordBatch(batch_schema, arrays[0].length if arrays else 0, arrays)
+
+
+def build_columns(data: Any, schema: SchemaLike | None, names: Sequence[str] | None) -> tuple[list[Any], Schema]:
+    """Create columns of a mapping, or of a sequence with names or a schema; return them and their schema."""
+    if schema is not None:
+        schema = as_schema(schema)
+    if isinstance(data, str | bytes) or not hasattr(data, "__len__"):
+        raise DataTypeError(f"expected columns by name, or a sequence of columns, not {type(data).__name__}")
+    if isinstance(data, Mapping):
+        if schema is not None:
+            fields = schema.fields
+            missing = [f.name for f in fields if f.name not in data]
+            if missing:
+                raise UsageError(f"the schema has columns that the data lacks: {missing}")
+            data = [data[f.name] for f in fields]
+        else:
+            names, data = list(data), list(data.values())
+    if schema is not None and len(schema) != len(data):
+        raise UsageError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
+    types_ = [None] * len(data) if schema is None else schema.types
+    columns = [v if isinstance(v, ChunkedArray) else array(v, t) for v, t in zip(data, types_, strict=True)]
+    return columns, resolve_schema(columns, names, schema)
+
+
+def as_batch(source: object) -> RecordBatch:
+    """Return a record batch as it is, and import one of another library.
+
+    Raises `DataTypeError` for any other object.
+    """
+    if isinstance(source, RecordBatch):
+        return source
+    if c_data.has_c_array(source):
+        return import_batch(source)
+    raise DataTypeError(f"expected a record batch, or an object with __arrow_c_array__, found {type(source).__name__}")
+
+
+def import_batch(source: object) -> RecordBatch:
+    """Import a record batch of another library. Raises as `c_data.import_batch`."""
+    schema, (num_rows, columns) = c_data.import_batch(source)
+    return RecordBatch(schema, num_rows, as_arrays(columns))
+
+
+def import_stream(source: object) -> tuple[Schema, Iterator[RecordBatch]]:
+    """Import the schema and the batches of a stream of another library. Raises as `c_data.import_stream`."""
+    schema, batches = c_data.import_stream(source)
+    return schema, (RecordBatch(schema, num_rows, as_arrays(columns)) for num_rows, columns in batches)
+
+
 class _LazyColumns(Sequence["Array"]):
-    """Columns derived from other columns on access."""
+    """Columns created on access by a function of their index."""
 
-    __slots__ = ("_base",)
+    __slots__ = ("_column_at", "_length")
 
-    def __init__(self, base: Sequence[Array]) -> None:
-        self._base = base
+    def __init__(self, length: int, column_at: Callable[[int], Array]) -> None:
+        self._length = length
+        self._column_at = column_at
 
     def __len__(self) -> int:
-        return len(self._base)
-
-    def _column_at(self, index: int) -> Array:
-        return self._base[index]
+        return self._length
 
     @overload
     def __getitem__(self, index: int) -> Array: ...
@@ -325,52 +332,8 @@ class _LazyColumns(Sequence["Array"]):
     def __getitem__(self, index: slice) -> list[Array]: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return [self._column_at(i) for i in range(*index.indices(len(self)))]
-        return self._column_at(range(len(self))[index])
+            return list(map(self._column_at, range(*index.indices(self._length))))
+        return self._column_at(range(self._length)[index])
 
     def __iter__(self) -> Iterator[Array]:
-        return (self._column_at(index) for index in range(len(self)))
-
-
-class _SelectedColumns(_LazyColumns):
-    __slots__ = ("_indices",)
-
-    def __init__(self, base: Sequence[Array], indices: list[int]) -> None:
-        super().__init__(base)
-        self._indices = indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def _column_at(self, index: int) -> Array:
-        return self._base[self._indices[index]]
-
-
-class _SlicedColumns(_LazyColumns):
-    __slots__ = ("_length", "_offset")
-
-    def __init__(self, base: Sequence[Array], offset: int, length: int) -> None:
-        super().__init__(base)
-        self._offset = offset
-        self._length = length
-
-    def _column_at(self, index: int) -> Array:
-        return self._base[index].slice(self._offset, self._length)
-
-
-class _SplicedColumns(_LazyColumns):
-    __slots__ = ("_added", "_at_index", "_dropped")
-
-    def __init__(self, base: Sequence[Array], at: int, dropped: int, added: Array) -> None:
-        super().__init__(base)
-        self._at_index = at
-        self._dropped = dropped
-        self._added = added
-
-    def __len__(self) -> int:
-        return len(self._base) + 1 - self._dropped
-
-    def _column_at(self, index: int) -> Array:
-        if index == self._at_index:
-            return self._added
-        return self._base[index if index < self._at_index else index - 1 + self._dropped]
+        return map(self._column_at, range(self._length))

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from bowstring.arrays import display
-from bowstring.arrays.chunked_array import ChunkedArray, combine_chunks_widened
+from bowstring.arrays.array import Array, as_arrays
+from bowstring.arrays.chunked_array import ChunkedArray, as_chunked, combine_if_chunked
 from bowstring.arrays.column_container import ColumnContainer
+from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import (
     RecordBatch,
+    as_batch,
+    build_columns,
     check_target_schema,
-    combine_if_chunked,
-    distinct_names,
+    import_batch,
+    import_stream,
     parse_sorting,
     resolve_schema,
 )
+from bowstring.compute.chunked_data import combine_widened
 from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.sort import NullPlacement, Order, sort_rows
-from bowstring.compute.unify_dictionaries import concat_unified, has_dictionary, unify_dictionaries
-from bowstring.datatypes.field import Schema, SchemaLike, as_schema
+from bowstring.compute.unify_dictionaries import has_dictionary, unify_dictionaries
+from bowstring.datatypes import types
+from bowstring.datatypes.field import Field, MetadataLike
+from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import DataTypeError, UsageError
-from bowstring.layouts.array import Array, as_array
+from bowstring.interop import c_data
+from bowstring.interop.pandas.from_pandas import frame_to_columns
+from bowstring.interop.pandas.library import is_pandas
 from bowstring.layouts.base import Indices, Values, error_context
 from bowstring.layouts.indexing import check_indices, chunk_starts, clip_slice, resolve_chunks, split_slice
 from bowstring.layouts.registry import layout_of
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.field import MetadataLike
 
 
 class Table(ColumnContainer):
@@ -53,8 +58,6 @@ class Table(ColumnContainer):
 
         Batches of other libraries are imported (PyCapsule interface).
         """
-        from bowstring.arrays.construction import as_batch
-
         checked = [as_batch(batch) for batch in batches]
         schema = None if schema is None else as_schema(schema)
         if schema is None:
@@ -77,8 +80,7 @@ class Table(ColumnContainer):
 
         Each chunk boundary of a column starts a new batch.
         """
-        chunked = [a if isinstance(a, ChunkedArray) else _column(a) for a in arrays]
-        columns = [ChunkedArray([a], a.type) if isinstance(a, Array) else a for a in chunked]
+        columns = list(map(as_chunked, arrays))
         schema = resolve_schema(columns, names, schema)
         edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
         spans = list(pairwise(edges))
@@ -92,27 +94,13 @@ class Table(ColumnContainer):
 
         The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
         a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
-        timestamps. Raises `DataTypeError`, naming the column, for values that do not fit one type,
-        `UsageError` where the schema wants other columns.
+        timestamps. Raises `DataTypeError`, naming the column, if its values do not fit one type, and `UsageError` if
+        the frame has other columns than the schema.
         """
-        from bowstring.interop.pandas.from_pandas import table_from_frame
-
-        return table_from_frame(df, schema, preserve_index)
-
-    @property
-    def num_columns(self) -> int:
-        """The number of columns."""
-        return len(self.schema)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
-        return self.num_rows, self.num_columns
-
-    @property
-    def column_names(self) -> list[str]:
-        """The names of the columns."""
-        return self.schema.names
+        table_schema, columns = frame_to_columns(df, schema, preserve_index)
+        if not columns:
+            return cls(table_schema, [RecordBatch(table_schema, len(df), [])])
+        return cls.from_arrays([ChunkedArray(column.chunks, column.type) for column in columns], schema=table_schema)
 
     @property
     def columns(self) -> list[ChunkedArray]:
@@ -121,11 +109,11 @@ class Table(ColumnContainer):
 
     @property
     def nbytes(self) -> int:
-        """The size of the values in bytes, like `Array.nbytes`."""
+        """The size of the values in bytes, as `Array.nbytes`."""
         return sum(batch.nbytes for batch in self._batches)
 
     def column(self, key: int | str) -> ChunkedArray:
-        """A column, by index or name, made on first access; raises `NotFoundError`."""
+        """Return a column by index or name, created on first access. Raises `NotFoundError`."""
         index = self.schema.index(key)
         column = self._columns.get(index)
         if column is None:
@@ -134,7 +122,7 @@ class Table(ColumnContainer):
         return column
 
     def to_batches(self) -> list[RecordBatch]:
-        """The record batches."""
+        """Return the record batches."""
         return list(self._batches)
 
     def combine_chunks(self) -> Table:
@@ -145,10 +133,10 @@ class Table(ColumnContainer):
         return Table(self.schema, [RecordBatch(self.schema, self.num_rows, columns)])
 
     def unify_dictionaries(self) -> Table:
-        """Give each column the same dictionaries in all batches, at every depth.
+        """Unify the dictionaries of each column over all batches, at every depth.
 
-        Columns whose dictionaries differ are copied. Raises `UsageError`, naming the column, where the union is too
-        large for its indices.
+        Columns whose dictionaries differ are copied. Raises `UsageError`, naming the column, if the union is too large
+        for its indices.
         """
         return Table(self.schema, list(unify_batches(self.schema, self._batches)))
 
@@ -165,16 +153,16 @@ class Table(ColumnContainer):
         return Table(self.schema, batches or self._empty_batches())
 
     def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Table:
-        """The rows at `indices`, copied into one batch, like `Array.take`."""
+        """Return the rows at `indices`, copied into one batch, as `Array.take`."""
         return self._take_rows(check_indices(combine_if_chunked(indices), self.num_rows))
 
     def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Table:
-        """The rows in the order of some columns, copied into one batch, like `RecordBatch.sort_by`."""
-        keys = [(combine_chunks_widened(self.column(name)), order) for name, order in parse_sorting(sorting)]
+        """Sort rows by columns, copied into one batch, as `RecordBatch.sort_by`."""
+        keys = [(combine_widened(self.column(name)), order) for name, order in parse_sorting(sorting)]
         return self._take_rows(sort_rows(keys, null_placement))
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> Table:
-        """The columns as those of another schema with the same names, like `RecordBatch.cast`."""
+        """Cast the columns to the types of a schema with the same names, as `RecordBatch.cast`."""
         target_schema = check_target_schema(self.schema, target_schema)
         batches = []
         for number, batch in enumerate(self._batches):
@@ -184,12 +172,13 @@ class Table(ColumnContainer):
 
     def _take_rows(self, indices: Indices) -> Table:
         slots = resolve_chunks(self._starts, indices)
-        columns = [column._interleave(*slots) for column in self.columns]
+        columns = [Array.from_data(column._interleave(*slots)) for column in self.columns]
         return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])
 
     def filter(self, mask: MaskLike | ChunkedArray) -> Table:
-        """The rows at which `mask` is true, copied batch by batch, like `Array.filter`; batches without any are left
-        out, but for an empty one where all are.
+        """Return the rows at which `mask` is true, copied batch by batch, as `Array.filter`.
+
+        Batches without such rows are dropped; if there are none, the table has one empty batch.
         """
         indices = mask_to_indices(combine_if_chunked(mask), self.num_rows)
         starts = self._starts
@@ -224,25 +213,19 @@ class Table(ColumnContainer):
         return Table(schema, batches)
 
     def replace_schema_metadata(self, metadata: MetadataLike) -> Table:
-        """The same table with other custom metadata in its schema."""
+        """Return the table with other custom metadata in its schema."""
         schema = self.schema.with_metadata(metadata)
         return Table(schema, [RecordBatch(schema, b.num_rows, b.source, b.pairs) for b in self._batches])
-
-    def to_pydict(self) -> dict[str, list[Any]]:
-        """Convert to lists of Python values by column name. Raises `UsageError` if two columns share a name."""
-        return {name: self.column(index).to_pylist() for index, name in enumerate(distinct_names(self.schema))}
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """Convert to rows, as dictionaries of Python values. Raises `UsageError` if two columns share a name."""
         return list(chain.from_iterable(batch.to_pylist() for batch in self._batches))
 
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
-        """Whether schemas and values are the same, however they are cut into batches.
+        """Return whether schemas and values are equal; batches may have different lengths.
 
-        The other may be a table of another library (PyCapsule interface).
+        `other` may be a table of another library.
         """
-        from bowstring.arrays.construction import as_table
-
         other = as_table(other)
         if self.num_rows != other.num_rows or not self.schema.equals(other.schema, check_metadata):
             return False
@@ -252,19 +235,14 @@ class Table(ColumnContainer):
             return all(a.equals(b, nans_equal) for a, b in arrays)
         return all(a.equals(b, nans_equal) for a, b in zip(self.columns, other.columns, strict=True))
 
-    def __eq__(self, other: object) -> bool:
-        return self.equals(other) if isinstance(other, Table) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
-
     def validate(self, full: bool = False) -> None:
-        """Check every batch, like `RecordBatch.validate`; the message of the error names batch and column."""
+        """Check every batch, as `RecordBatch.validate`. The error names the batch and the column."""
         for number, batch in enumerate(self._batches):
             with error_context(f"record batch {number}"):
                 batch.validate(full)
 
-    def __len__(self) -> int:
-        return self.num_rows
+    def _batch_lengths(self) -> list[int]:
+        return [batch.num_rows for batch in self._batches]
 
     def __getitem__(self, key: int | str) -> ChunkedArray:
         return self.column(key)
@@ -273,23 +251,11 @@ class Table(ColumnContainer):
         cut = f"{len(self._batches)} batch{'' if len(self._batches) == 1 else 'es'}"
         return f"<bowstring.Table {self.num_rows} rows x {self.num_columns} columns in {cut}>\n{self.schema}"
 
-    def _repr_html_(self) -> str:
-        return display.html(self)
-
-    def __arrow_c_schema__(self) -> object:
-        from bowstring.interop import c_data
-
-        return c_data.export_schema(self.schema)
-
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        from bowstring.interop import c_data
-
         return c_data.export_stream(self.schema, self._batches, requested_schema)
 
     def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
-        from bowstring.interop import c_data
-
-        return c_data.export_device_stream(self.schema, self._batches, requested_schema, options)
+        return c_data.export_stream(self.schema, self._batches, requested_schema, options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self._batches)
@@ -301,37 +267,28 @@ def schema_has_dictionaries(schema: Schema) -> bool:
 
 
 def unify_batches(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[RecordBatch]:
-    """Batches of the same values in which each column has the same dictionaries throughout; columns without
-    dictionaries are taken when their batch is. Raises `UsageError`, naming the column, where a union is too large.
+    """Yield the batches with the same dictionaries for each column. Other columns are read when their batch is.
+
+    Raises `UsageError`, naming the column, if a union of dictionaries is too large for the indices.
     """
     columns: dict[int, list[Array]] = {}
     for index, field in enumerate(schema.fields):
         if batches and has_dictionary(layout_of(field.type)):
             try:
-                columns[index] = unify_dictionaries([batch.column(index) for batch in batches])
+                unified = unify_dictionaries([batch.column(index) for batch in batches])
             except DataTypeError as error:
                 raise UsageError(f"column {field.name!r}: {error}") from None
+            columns[index] = as_arrays(unified)
     for number, batch in enumerate(batches):
         columns_ = [columns[index][number] if index in columns else batch.column(index) for index in range(len(schema))]
         yield RecordBatch(batch.schema, batch.num_rows, columns_, batch.pairs)
 
 
-def _column(values: Any) -> Array | ChunkedArray:
-    """An array, or a column of another library in the chunks that it has."""
-    if isinstance(values, Array) or not hasattr(values, "__arrow_c_stream__"):
-        return as_array(values)
-    from bowstring.interop import c_data
-
-    return c_data.import_chunked(values)
-
-
 def concat_tables(tables: Iterable[Table]) -> Table:
     """Concatenate tables of one schema; nothing is copied. Imports tables of other libraries (PyCapsule interface).
 
-    Raises `UsageError` for another schema, with the table.
+    Raises `UsageError`, naming the table, if a schema differs.
     """
-    from bowstring.arrays.construction import as_table
-
     checked = [as_table(table) for table in tables]
     if not checked:
         raise UsageError("there are no tables to concatenate")
@@ -341,16 +298,56 @@ def concat_tables(tables: Iterable[Table]) -> Table:
     return Table(checked[0].schema, list(chain.from_iterable(table._batches for table in checked)))
 
 
-def concat_arrays(arrays: Iterable[Array]) -> Array:
-    """Concatenate arrays of one data type; copies.
+def table(
+    data: Any, schema: SchemaLike | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
+) -> Table:
+    """Create a table of columns by name, a sequence of columns with `names` or a `schema`, or rows; or import one.
 
-    Of dictionaries the array has the union. Raises `DataTypeError` if that is too large for the indices.
+    Rows are dictionaries. A column is a chunked array or anything that `array` accepts. Raises
+    `UsageError` if lengths or types do not agree.
     """
-    checked = [as_array(array) for array in arrays]
-    if not checked:
-        raise UsageError("there are no arrays to concatenate")
-    for array in checked:
-        if array.type != checked[0].type:
-            raise UsageError(f"arrays of {checked[0].type} and {array.type} do not make one array")
-    chunk_starts([array.length for array in checked])
-    return concat_unified(checked)
+    if isinstance(data, Table):
+        return data
+    if isinstance(data, RecordBatch):
+        return Table(data.schema, [data])
+    if is_pandas(data):
+        return Table.from_pandas(data, schema)
+    if c_data.has_c_array(data) or c_data.has_c_stream(data):
+        return import_table(data)
+    if isinstance(data, (list, tuple)) and data and names is None and _are_rows(data):
+        return _from_rows(data, None if schema is None else as_schema(schema), metadata)
+    columns, table_schema = build_columns(data, schema, names)
+    return Table.from_arrays(columns, schema=table_schema if metadata is None else table_schema.with_metadata(metadata))
+
+
+def _are_rows(data: Sequence[Any]) -> bool:
+    return {dict}.issuperset(map(type, data)) or all(isinstance(row, Mapping) for row in data)
+
+
+def _from_rows(rows: Sequence[Mapping[str, Any]], schema: Schema | None, metadata: MetadataLike) -> Table:
+    structs = array(rows, None if schema is None else types.Struct(schema.fields))
+    row_schema = schema or Schema(tuple(Field(f.name, f.type) for f in structs.type.fields))
+    if metadata is not None:
+        row_schema = row_schema.with_metadata(metadata)
+    return Table(row_schema, [RecordBatch(row_schema, len(rows), structs.children)])
+
+
+def as_table(source: object) -> Table:
+    """Return a table as it is, a batch as a table, and import a table of pandas or another Arrow library.
+
+    Raises `DataTypeError` for any other object; `table` creates tables of Python objects.
+    """
+    if isinstance(source, Table | RecordBatch) or is_pandas(source):
+        return table(source)
+    if c_data.has_c_array(source) or c_data.has_c_stream(source):
+        return import_table(source)
+    raise DataTypeError(f"expected a table, or an object with __arrow_c_stream__, found {type(source).__name__}")
+
+
+def import_table(source: object) -> Table:
+    """Import a table of another library that exports a stream or a struct array. Raises as `c_data.import_stream`."""
+    if c_data.has_c_array(source) and not c_data.has_c_stream(source):
+        batch = import_batch(source)
+        return Table(batch.schema, [batch])
+    schema, batches = import_stream(source)
+    return Table(schema, list(batches))

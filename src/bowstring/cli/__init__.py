@@ -1,1 +1,1 @@
-"""The command `bowstring`: one module a command, imported only when that command runs."""
+"""The command `bowstring`: one module per command, imported when the command runs."""

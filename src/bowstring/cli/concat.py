@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bowstring.cli.input_output import PATH, binary_output, max_piped_option, progress, resolve_source
+from bowstring.cli.input_output import echo_json, progress, resolve_output, resolve_source
+from bowstring.cli.options import PATH, json_option, max_piped_option
+from bowstring.errors import format_count
 from bowstring.inspection.text import printable
 from bowstring.ipc.tools.concat import concat_files
 
-FORMAT_VERSION = 1
 _STREAM_ENDING = ".arrows"
 
 
@@ -28,7 +28,7 @@ _STREAM_ENDING = ".arrows"
     type=click.Choice(["file", "stream"]),
     help="Format to write.  [default: stream if OUTPUT ends in .arrows, else file]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write the summary as JSON.")
+@json_option("Write the summary as JSON.")
 @max_piped_option
 def concat(files: Sequence[str], *, target: str, kind: str | None, as_json: bool, max_piped_bytes: int) -> None:
     """Join the record batches of several Arrow files and streams, in the order given.
@@ -42,25 +42,24 @@ def concat(files: Sequence[str], *, target: str, kind: str | None, as_json: bool
     if as_json and target == "-":
         raise click.UsageError("--json and the data can't both be written to standard output: give --output a path")
     as_stream = kind == "stream" or (kind is None and Path(target).suffix.lower() == _STREAM_ENDING)
-    with binary_output(target) as out, progress("concatenating", "sources") as advance:
-        done = concat_files(_resolve_sources(files, advance), out, as_stream, max_piped_bytes=max_piped_bytes)
-    document = {
-        "format_version": FORMAT_VERSION,
-        "target": target,
-        "format": "stream" if as_stream else "file",
-        "sources": done.sources,
-        "record_batches": done.record_batches,
-        "rows": done.rows,
-        "bytes": done.size_bytes,
-    }
+    out = resolve_output(target)
+    with progress("concatenating", "sources") as advance:
+        report = concat_files(_resolve_sources(files, advance), out, as_stream, max_piped_bytes=max_piped_bytes)
     if as_json:
-        click.echo(json.dumps(document, indent=2))
+        echo_json(
+            {
+                "target": target,
+                "format": "stream" if as_stream else "file",
+                "sources": report.sources,
+                "record_batches": report.record_batches,
+                "rows": report.rows,
+                "bytes": report.size_bytes,
+            }
+        )
         return
-    click.echo(
-        f"{printable(target)}: {done.rows:,} rows in {done.record_batches:,} record batches of {done.sources:,} "
-        f"sources, {done.size_bytes:,} bytes",
-        err=target == "-",
-    )
+    rows, batches = format_count(report.rows, "row"), format_count(report.record_batches, "record batch")
+    sources, size = format_count(report.sources, "source"), format_count(report.size_bytes, "byte")
+    click.echo(f"{printable(target)}: {rows} in {batches} of {sources}, {size}", err=target == "-")
 
 
 def _resolve_sources(files: Sequence[str], advance: Callable[[int, int | None], None]) -> Iterator[Any]:

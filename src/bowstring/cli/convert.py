@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -14,25 +14,26 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
+from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, schema_has_dictionaries, unify_batches
 from bowstring.cli import csv, json, parquet
 from bowstring.cli.input_output import (
-    PATH,
     Advance,
-    binary_output,
-    max_piped_option,
     output_sink,
     progress,
     report_batches,
     report_errors,
+    resolve_output,
     resolve_source,
     source_name,
 )
+from bowstring.cli.options import PATH, columns_option, max_piped_option
 from bowstring.cli.pyarrow_files import import_pyarrow, sequential_file
-from bowstring.datatypes.field import Metadata, Schema
+from bowstring.datatypes.field import Metadata
+from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import Dictionary
-from bowstring.errors import FormatMismatchError, UsageError
+from bowstring.errors import FormatMismatchError, UsageError, format_count
 from bowstring.inspection.text import printable
 from bowstring.inspection.validation import validate_batches
 from bowstring.inspection.values import check_rows
@@ -43,11 +44,10 @@ from bowstring.ipc.format_detection import open_any
 from bowstring.ipc.options import DictionaryDeltas, IpcWriteOptions
 from bowstring.ipc.statistics import with_statistics
 from bowstring.ipc.stream import StreamReader
-from bowstring.layouts.array import Array
 
 SOURCES = ("arrow", "parquet", "csv", "json", "jsonl")
 TARGETS = ("file", "stream", "parquet", "csv", "json", "jsonl")
-_ENDINGS = {
+_FORMATS = {
     ".arrow": "file",
     ".feather": "file",
     ".ipc": "file",
@@ -59,10 +59,10 @@ _ENDINGS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-_COMPRESSED_ENDINGS = (".gz", ".bz2", ".zst", ".lz4")
+_COMPRESSION_EXTENSIONS = (".gz", ".bz2", ".zst", ".lz4")
 _ARROW = ("file", "stream")
 _BLOCK_BYTES = 8 << 20
-_LEAST_BLOCK_BYTES = 1 << 10
+_MIN_BLOCK_BYTES = 1 << 10
 _SOURCE_OPTIONS = {
     "column_names": ("csv",),
     "column_types": ("csv", "json", "jsonl"),
@@ -93,8 +93,8 @@ _PARAMETERS = re.compile(r"decimal(32|64|128|256)?\((\d+)(?:, *(-?\d+))?\)|times
 
 
 @dataclass(frozen=True, slots=True)
-class _Input:
-    """The schema and the batches of the source, read lazily.
+class _LazyTable:
+    """A schema and batches that are read lazily.
 
     `has_fixed_dictionaries` is True if each column has the same dictionary in all batches, as in a file. `footer` is
     the custom metadata of a file, without the statistics of its batches.
@@ -152,83 +152,76 @@ def _encoding(ctx: click.Context, param: click.Parameter, value: str) -> str:
         raise click.BadParameter(f"unknown encoding {value!r}", ctx, param) from None
 
 
-def _csv_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of CSV, some of which apply to JSON, too."""
-    options = [
-        click.option(
-            "--delimiter", callback=_character, help="Delimiter of CSV.  [default: a comma, or a tab for .tsv]"
-        ),
-        click.option(
-            "--quote", callback=_character, default='"', show_default=True, help="Quote character of CSV, or none."
-        ),
-        click.option("--no-header", is_flag=True, help="CSV has no header; columns are named f0, f1, …"),
-        click.option("--column-names", help="Column names for CSV without a header, separated by commas."),
-        click.option(
-            "--column-type",
-            "column_types",
-            callback=_column_types,
-            multiple=True,
-            metavar="NAME=TYPE",
-            help="Type of a column of CSV or JSON; may be repeated.",
-        ),
-        click.option(
-            "--null-value",
-            "null_values",
-            multiple=True,
-            help="Text that is null in CSV; may be repeated.  [default: empty text]",
-        ),
-        click.option(
-            "--timestamp-format",
-            "timestamp_formats",
-            multiple=True,
-            help="Format of strptime, in addition to ISO 8601; may be repeated.",
-        ),
-        click.option(
-            "--skip-rows",
-            type=click.IntRange(min=0),
-            default=0,
-            help="Number of lines to skip before the header of CSV.",
-        ),
-        click.option("--encoding", callback=_encoding, default="utf-8", show_default=True, help="Encoding of CSV."),
-        click.option(
-            "--block-size",
-            type=click.IntRange(min=_LEAST_BLOCK_BYTES, max=(1 << 31) - 1),
-            default=_BLOCK_BYTES,
-            show_default=True,
-            help="Size of a block of CSV or JSON, in bytes; types are inferred from the first block.",
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 @click.command()
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
 @click.option(
-    "--from", "source_kind", type=click.Choice(SOURCES), help="Format of SOURCE.  [default: by its name or content]"
+    "--from", "source_format", type=click.Choice(SOURCES), help="Format of SOURCE.  [default: by content or extension]"
 )
-@click.option("--to", "target_kind", type=click.Choice(TARGETS), help="Format of TARGET.  [default: by its name]")
-@click.option("-c", "--column", "columns", multiple=True, help="Only this column; may be repeated.")
+@click.option("--to", "target_format", type=click.Choice(TARGETS), help="Format of TARGET.  [default: by extension]")
+@columns_option
 @click.option(
     "--compression",
     type=click.Choice(sorted({codec for codecs in _CODECS.values() for codec in codecs})),
     help="Codec of TARGET.  [default: snappy for Parquet, else none]",
 )
-@click.option("--compression-level", type=int, help="Level of the codec.")
-@click.option("--alignment", type=click.Choice(["8", "16", "32", "64"]), default="64", show_default=True)
-@click.option("--byte-order", type=click.Choice(["little", "big"]), default="little", show_default=True)
-@click.option("--metadata-version", type=click.Choice(["V4", "V5"]), default="V5", show_default=True)
-@click.option("--legacy-framing", is_flag=True, help="Frame messages like Arrow 0.14 and earlier.")
+@click.option("--compression-level", type=int, help="Level of the codec.  [default: a fast one]")
 @click.option(
-    "--batch-rows", type=click.IntRange(min=1), help="Number of rows per batch; batches are split and joined."
+    "--alignment", type=click.Choice(["8", "16", "32", "64"]), default="64", help="Buffer alignment in bytes."
 )
+@click.option("--byte-order", type=click.Choice(["little", "big"]), default="little", help="Byte order of TARGET.")
+@click.option("--metadata-version", type=click.Choice(["V4", "V5"]), default="V5", help="Metadata version of TARGET.")
+@click.option("--legacy-framing", is_flag=True, help="Write the framing of Arrow 0.14 and earlier.")
+@click.option("--batch-rows", type=click.IntRange(min=1), help="Split and join batches to this number of rows.")
 @click.option("--decode-dictionaries", is_flag=True, help="Write plain values instead of dictionary-encoded columns.")
-@click.option("--unify-dictionaries", is_flag=True, help="Write one dictionary per column, before the first batch.")
-@click.option("--dictionary-deltas", type=click.Choice(get_args(DictionaryDeltas)), default="auto", show_default=True)
-@click.option("--quick", is_flag=True, help="Do not validate values; ignored for Parquet and CSV.")
-@_csv_options
+@click.option(
+    "--unify-dictionaries",
+    is_flag=True,
+    help="Write one dictionary per column, before the first batch; keeps all batches in memory.",
+)
+@click.option(
+    "--dictionary-deltas",
+    type=click.Choice(get_args(DictionaryDeltas)),
+    default="auto",
+    help="Whether to write dictionaries that grow as deltas.",
+)
+@click.option("--quick", is_flag=True, help="Do not validate values, except for Parquet and CSV as TARGET.")
+@click.option(
+    "--delimiter",
+    callback=_character,
+    help="Delimiter of CSV: one character, or \\t.  [default: a comma, or a tab for .tsv]",
+)
+@click.option("--quote", callback=_character, default='"', help="Quote character of CSV, or none.")
+@click.option("--no-header", is_flag=True, help="CSV has no header; the columns of SOURCE are named f0, f1, …")
+@click.option("--column-names", metavar="A,B,…", help="Column names for CSV without a header, separated by commas.")
+@click.option(
+    "--column-type",
+    "column_types",
+    callback=_column_types,
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="Type of a column of CSV or JSON, such as int32 or timestamp[us, tz=UTC]; may be repeated.",
+)
+@click.option(
+    "--null-value",
+    "null_values",
+    multiple=True,
+    help="Text that is null in CSV; may be repeated.  [default: unquoted empty text]",
+)
+@click.option(
+    "--timestamp-format",
+    "timestamp_formats",
+    multiple=True,
+    help="A strptime format of timestamps in CSV, in addition to ISO 8601; may be repeated.",
+)
+@click.option("--skip-rows", type=click.IntRange(min=0), default=0, help="Lines of CSV to skip before the header.")
+@click.option("--encoding", callback=_encoding, default="utf-8", help="Encoding of CSV.")
+@click.option(
+    "--block-size",
+    type=click.IntRange(min=_MIN_BLOCK_BYTES, max=(1 << 31) - 1),
+    default=_BLOCK_BYTES,
+    help="Size of a block of CSV or JSON, in bytes; types are inferred from the first block.",
+)
 @max_piped_option
 @click.pass_context
 def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> None:
@@ -238,80 +231,75 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
     content, CSV and JSON by the extension of the name; --from and --to override both. Every value is validated.
     TARGET is replaced atomically, when it is complete.
     """
-    target_kind = options["target_kind"] or _ENDINGS.get(_suffix(target))
-    if options["target_kind"] is None and PurePosixPath(target).suffix.lower() in _COMPRESSED_ENDINGS:
+    target_format = options["target_format"] or _FORMATS.get(_format_extension(target))
+    if options["target_format"] is None and PurePosixPath(target).suffix.lower() in _COMPRESSION_EXTENSIONS:
         raise click.UsageError(f"{target!r}: compressed files can be read, but not written: remove the extension")
-    if target_kind is None:
+    if target_format is None:
         raise click.UsageError(f"unknown format of {target!r}: give --to {'|'.join(TARGETS)}")
-    source_kind = options["source_kind"] or _source_kind(source)
-    options = _check_options(ctx, options, source_kind, target_kind)
-    write_options = _write_options(target_kind, options)
-    totals = _Totals()
+    source_format = options["source_format"] or _detect_source_format(source)
+    options = _check_options(ctx, options, source_format, target_format)
+    write_options = _write_options(target_format, options)
+    rows = 0
+
+    def count_rows(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        nonlocal rows
+        for batch in batches:
+            rows += batch.num_rows
+            yield batch
+
+    out = resolve_output(target, source)
     with (
         report_errors(source),
-        binary_output(target, source) as out,
-        progress("converting", _units(source_kind)) as advance,
-        _open_input(source, source_kind, options, advance) as read,
+        progress("converting", _units(source_format)) as advance,
+        _open_input(source, source_format, options, advance) as table,
     ):
-        prepared = _prepare(read, target_kind, options)
-        prepared = replace(prepared, batches=totals.count(prepared.batches))
-        if target_kind in _ARROW:
-            _write_arrow(out, target_kind, prepared, write_options, int(options["alignment"]))
+        prepared = _prepare(table, target_format, options)
+        prepared = replace(prepared, batches=count_rows(prepared.batches))
+        if target_format in _ARROW:
+            _write_arrow(out, target_format, prepared, write_options, int(options["alignment"]))
         else:
-            _write_other(out, target, target_kind, prepared, options)
+            _write_other(out, target, target_format, prepared, options)
     if target != "-":
         click.echo(
-            f"{printable(target)}: {_plural(totals.rows, 'row')}, {_plural(len(prepared.schema), 'column')}", err=True
+            f"{printable(target)}: {format_count(rows, 'row')}, {format_count(len(prepared.schema), 'column')}",
+            err=True,
         )
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-class _Totals:
-    """Counts the rows of an iterator of batches."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-
-    def count(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """Yield the batches, and count their rows."""
-        for batch in batches:
-            self.rows += batch.num_rows
-            yield batch
 
 
 # Options
 
 
-def _suffix(path: str) -> str:
+def _format_extension(path: str) -> str:
     """Return the extension of a path or URL that names its format, without one of compressed data."""
     name = PurePosixPath(re.split(r"[?#]", path, maxsplit=1)[0] if is_url(path) else path)
-    if name.suffix.lower() in _COMPRESSED_ENDINGS:
+    if name.suffix.lower() in _COMPRESSION_EXTENSIONS:
         name = name.with_suffix("")
     return name.suffix.lower()
 
 
-def _units(source_kind: str) -> str:
-    return {"arrow": "record batches", "parquet": "rows"}.get(source_kind, "bytes")
+def _units(source_format: str) -> str:
+    return {"arrow": "record batches", "parquet": "rows"}.get(source_format, "bytes")
 
 
-def _check_options(ctx: click.Context, options: dict[str, Any], source_kind: str, target_kind: str) -> dict[str, Any]:
+def _check_options(
+    ctx: click.Context, options: dict[str, Any], source_format: str, target_format: str
+) -> dict[str, Any]:
     """Fill in defaults that depend on the formats. Raises `click.UsageError` for options of other formats."""
-    for params, kinds, what in (
-        (_SOURCE_OPTIONS, {source_kind}, source_kind),
-        (_TARGET_OPTIONS, {target_kind}, target_kind),
-        (_SHARED_OPTIONS, {source_kind, target_kind}, f"{source_kind} to {target_kind}"),
+    for params, used_formats, what in (
+        (_SOURCE_OPTIONS, {source_format}, source_format),
+        (_TARGET_OPTIONS, {target_format}, target_format),
+        (_SHARED_OPTIONS, {source_format, target_format}, f"{source_format} to {target_format}"),
     ):
         for name, formats in params.items():
-            if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE and not kinds.intersection(formats):
+            if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE and not used_formats.intersection(formats):
                 option = next(param.opts[-1] for param in ctx.command.params if param.name == name)
                 raise click.UsageError(f"{option} does not apply to {what}, only to {', '.join(formats)}")
-    compression = options["compression"] or _DEFAULT_CODECS.get(target_kind, "none")
-    codecs = _CODECS.get(target_kind, ("none",))
+    compression = options["compression"] or _DEFAULT_CODECS.get(target_format, "none")
+    codecs = _CODECS.get(target_format, ("none",))
     if compression not in codecs:
-        raise click.UsageError(f"--compression {compression} does not apply to {target_kind}: use {', '.join(codecs)}")
+        raise click.UsageError(
+            f"--compression {compression} does not apply to {target_format}: use {', '.join(codecs)}"
+        )
     names = options["column_names"]
     return {
         **options,
@@ -321,12 +309,12 @@ def _check_options(ctx: click.Context, options: dict[str, Any], source_kind: str
 
 
 def _with_delimiter(options: Mapping[str, Any], path: str) -> dict[str, Any]:
-    return {**options, "delimiter": options["delimiter"] or ("\t" if _suffix(path) == ".tsv" else ",")}
+    return {**options, "delimiter": options["delimiter"] or ("\t" if _format_extension(path) == ".tsv" else ",")}
 
 
-def _write_options(kind: str, options: dict[str, Any]) -> IpcWriteOptions:
+def _write_options(target_format: str, options: dict[str, Any]) -> IpcWriteOptions:
     """Return the options of the IPC writer. Raises `click.UsageError` for invalid combinations."""
-    if kind not in _ARROW:
+    if target_format not in _ARROW:
         return IpcWriteOptions()
     try:
         return IpcWriteOptions(
@@ -346,23 +334,17 @@ def _write_options(kind: str, options: dict[str, Any]) -> IpcWriteOptions:
 
 
 @contextmanager
-def _open_input(path: str, kind: str, options: dict[str, Any], advance: Advance) -> Iterator[_Input]:
+def _open_input(path: str, source_format: str, options: dict[str, Any], advance: Advance) -> Iterator[_LazyTable]:
     source, name = resolve_source(path), source_name(path)
-    if kind == "arrow":
+    if source_format == "arrow":
         with _open_arrow(source, options) as reader:
-            batches = report_batches(reader, advance)
-            if isinstance(reader, FileReader):
-                footer = with_statistics(tuple(reader.metadata.items()), None, ())
-                yield _Input(reader.schema, batches, True, footer, is_arrow=True)
-            else:
-                yield _Input(reader.schema, batches, is_arrow=True)
+            is_file = isinstance(reader, FileReader)
+            footer = with_statistics(tuple(reader.metadata.items()), None, ()) if isinstance(reader, FileReader) else ()
+            yield _LazyTable(reader.schema, report_batches(reader, advance), is_file, footer, is_arrow=True)
         return
-    if kind == "csv":
-        open_batches = csv.open_batches(source, name, _with_delimiter(options, path), advance)
-    else:
-        open_batches = (parquet if kind == "parquet" else json).open_batches(source, name, options, advance)
-    with open_batches as (schema, batches):
-        yield _Input(schema, batches)
+    open_batches = {"csv": csv.open_batches, "parquet": parquet.open_batches}.get(source_format, json.open_batches)
+    with open_batches(source, name, _with_delimiter(options, path), advance) as (schema, batches):
+        yield _LazyTable(schema, batches)
 
 
 def _open_arrow(source: Any, options: Mapping[str, Any]) -> FileReader | StreamReader:
@@ -373,38 +355,38 @@ def _open_arrow(source: Any, options: Mapping[str, Any]) -> FileReader | StreamR
         raise
 
 
-def _source_kind(path: str) -> str:
+def _detect_source_format(path: str) -> str:
     """Detect the format of a source: CSV and JSON by extension, Parquet by content, or by the extension of a URL."""
-    kind = _ENDINGS.get(_suffix(path), "file")
-    if kind not in _ARROW and (kind != "parquet" or path == "-" or is_url(path)):
-        return kind
+    extension_format = _FORMATS.get(_format_extension(path), "file")
+    if extension_format not in _ARROW and (extension_format != "parquet" or path == "-" or is_url(path)):
+        return extension_format
     if path != "-" and os.path.isfile(path):
-        with sequential_file(path) as (_, file):
+        with sequential_file(path) as (file, _):
             return "parquet" if file.peek(4)[:4] == b"PAR1" else "arrow"
-    return "arrow" if kind in _ARROW else kind
+    return "arrow" if extension_format in _ARROW else extension_format
 
 
-# Between
+# Transforming
 
 
-def _prepare(read: _Input, kind: str, options: dict[str, Any]) -> _Input:
-    schema, batches, has_fixed_dictionaries = read.schema, read.batches, read.has_fixed_dictionaries
-    if not options["quick"] or kind in ("parquet", "csv"):  # pyarrow crashes on invalid values
-        batches = validate_batches(batches, _hint(read, kind))
+def _prepare(table: _LazyTable, target_format: str, options: dict[str, Any]) -> _LazyTable:
+    schema, batches, has_fixed_dictionaries = table.schema, table.batches, table.has_fixed_dictionaries
+    if not options["quick"] or target_format in ("parquet", "csv"):  # pyarrow crashes on invalid values
+        batches = validate_batches(batches, _hint(table, target_format))
     if options["decode_dictionaries"]:
         schema, batches = _decode_dictionaries(schema, batches)
     if options["batch_rows"]:
         batches, has_fixed_dictionaries = _resize_batches(schema, batches, options["batch_rows"]), False
     if schema_has_dictionaries(schema) and (
-        options["unify_dictionaries"] or (kind == "file" and not has_fixed_dictionaries)
+        options["unify_dictionaries"] or (target_format == "file" and not has_fixed_dictionaries)
     ):  # a file can't replace dictionaries
         batches = unify_batches(schema, list(batches))
-    return _Input(schema, batches, has_fixed_dictionaries, read.footer)
+    return _LazyTable(schema, batches, has_fixed_dictionaries, table.footer)
 
 
-def _hint(read: _Input, kind: str) -> str:
-    hints = ["bowstring validate lists all errors"] if read.is_arrow else []
-    if kind not in ("parquet", "csv"):
+def _hint(table: _LazyTable, target_format: str) -> str:
+    hints = ["bowstring validate lists all errors"] if table.is_arrow else []
+    if target_format not in ("parquet", "csv"):
         hints.append("--quick does not validate values")
     return ", ".join(hints)
 
@@ -443,21 +425,21 @@ def _resize_batches(schema: Schema, batches: Iterable[RecordBatch], rows: int) -
 # Writing
 
 
-def _write_arrow(out: Any, kind: str, prepared: _Input, options: IpcWriteOptions, alignment: int) -> None:
+def _write_arrow(out: Any, target_format: str, prepared: _LazyTable, options: IpcWriteOptions, alignment: int) -> None:
     with (
         new_file(out, prepared.schema, prepared.footer, alignment, options=options)
-        if kind == "file"
+        if target_format == "file"
         else new_stream(out, prepared.schema, alignment, options=options)
     ) as writer:
         for batch in prepared.batches:
             writer.write_batch(batch)
 
 
-def _write_other(out: Any, path: str, kind: str, prepared: _Input, options: dict[str, Any]) -> None:
+def _write_other(out: Any, path: str, target_format: str, prepared: _LazyTable, options: dict[str, Any]) -> None:
     with output_sink(out) as sink:
-        if kind == "parquet":
+        if target_format == "parquet":
             parquet.write(sink, prepared.schema, prepared.batches, options)
-        elif kind == "csv":
+        elif target_format == "csv":
             csv.write(sink, prepared.schema, prepared.batches, _with_delimiter(options, path))
         else:
-            json.write(sink, prepared.schema, prepared.batches, is_array=kind == "json")
+            json.write(sink, prepared.schema, prepared.batches, is_array=target_format == "json")

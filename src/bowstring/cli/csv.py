@@ -7,15 +7,25 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import partial
 from typing import Any
 
-from bowstring.arrays.construction import array, record_batch
+from bowstring.arrays.array import Array
+from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.cli.input_output import Advance, SinkFile
-from bowstring.cli.pyarrow_files import import_pyarrow, read_batches, sequential_file
+from bowstring.cli.input_output import Advance
+from bowstring.cli.pyarrow_files import (
+    INFERENCE_NOTE,
+    WritableFile,
+    import_pyarrow,
+    read_batches,
+    sequential_file,
+    translate_errors,
+    with_note,
+    write_batches,
+)
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.datatypes.field import Field, Schema
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.datatypes.types import (
     Binary,
     BinaryView,
@@ -29,15 +39,20 @@ from bowstring.datatypes.types import (
     Utf8View,
     string,
 )
-from bowstring.errors import BowstringError, InvalidDataError, NotFoundError, UnsupportedTypeError
-from bowstring.inspection.values import check_rows, format_text
-from bowstring.interop import c_data
+from bowstring.errors import (
+    FormatMismatchError,
+    InvalidDataError,
+    NotFoundError,
+    UnsupportedTypeError,
+)
+from bowstring.inspection.values import format_text
 from bowstring.io.sinks import Sink
-from bowstring.layouts.array import Array
 
 _HEADER_BYTES = 1 << 16
 _MESSAGE_CHARACTERS = 200
 _CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (.+?): (.*)", re.DOTALL)
+_JSON = re.compile(r'\[\s*(?:\{\s*["}]|\])|\{\s*["}]')
+"""The beginning of a JSON array of objects, or of an object."""
 _ROW = re.compile(r"(?:CSV parse error: )?Row #(\d+): (.*)", re.DOTALL)
 _TEXT = (Binary, BinaryView, Duration, FixedSizeBinary, LargeBinary, Utf8View)
 """Types that pyarrow does not write as text; they are written like in `bowstring cat`."""
@@ -54,21 +69,17 @@ def open_batches(
     match its type, and `NotFoundError` for an unknown column.
     """
     pc = import_pyarrow("pyarrow.csv")
-    with sequential_file(source) as (stored, file):
+    with sequential_file(source, advance) as (file, report_position):
         header = _header(file, name, options)
-        translate = partial(_translate_errors, name, header, options["column_types"])
-        with translate():
+
+        def describe(message: str) -> InvalidDataError:
+            return _parse_error(message, name, header, options["column_types"])
+
+        with translate_errors(describe):
             reader = pc.open_csv(file, **_pyarrow_options(pc, options, header))
-        schema = c_data.import_schema(reader.schema)
+        schema = import_schema(reader.schema)
         _check_text(name, schema, options["column_types"])
-
-        def batches() -> Iterator[RecordBatch]:
-            advance(0, stored.size)
-            for batch in read_batches(reader, translate):
-                yield record_batch(batch)
-                advance(stored.position, stored.size)
-
-        yield schema, batches()
+        yield schema, read_batches(reader, describe, report_position)
 
 
 def _pyarrow_options(pc: Any, options: Mapping[str, Any], header: list[str]) -> dict[str, Any]:
@@ -114,6 +125,7 @@ def _header(file: Any, name: str, options: Mapping[str, Any]) -> list[str]:
     elif not first:
         raise InvalidDataError(f"{name}: expected a header of column names, found an empty file")
     else:
+        _check_not_json("\n".join(lines).lstrip(), name)
         header = first
     for column in (*options["columns"], *options["column_types"]):
         if column not in header:
@@ -123,15 +135,12 @@ def _header(file: Any, name: str, options: Mapping[str, Any]) -> list[str]:
     return header
 
 
-@contextmanager
-def _translate_errors(name: str, header: list[str], column_types: Mapping[str, Any]) -> Iterator[None]:
-    pa = import_pyarrow()
-    try:
-        yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        if isinstance(error, BowstringError):
-            raise
-        raise _parse_error(str(error), name, header, column_types) from error
+def _check_not_json(text: str, name: str) -> None:
+    """Raise `FormatMismatchError` for JSON, which would otherwise be read as a header of odd column names."""
+    if _JSON.match(text):
+        contents = "an array of objects" if text.startswith("[") else "an object on each line"
+        error = FormatMismatchError(f"{name}: expected CSV with a header of column names, found JSON: {contents}")
+        raise with_note(error, "use --from json")
 
 
 def _parse_error(text: str, name: str, header: list[str], column_types: Mapping[str, Any]) -> InvalidDataError:
@@ -142,15 +151,9 @@ def _parse_error(text: str, name: str, header: list[str], column_types: Mapping[
         column = header[int(index)] if int(index) < len(header) else f"#{index}"
         where = f"{name}: " + (f"row {int(number):,}, " if number else "")
         error = InvalidDataError(f"{where}column {column!r}: {reason} for {kind}")
-        if column not in column_types:
-            error.add_note(
-                f"types are inferred from the first block: --column-type '{column}=TYPE' or a larger --block-size"
-            )
-        return error
+        return error if column in column_types else with_note(error, INFERENCE_NOTE.format(column=column))
     if "straddl" in text:
-        error = InvalidDataError(f"{name}: a row is larger than a block")
-        error.add_note("--block-size sets a larger size")
-        return error
+        return with_note(InvalidDataError(f"{name}: a row is larger than a block"), "--block-size sets a larger size")
     if row is not None:
         return InvalidDataError(f"{name}: row {int(row[1]):,}: {row[2][:_MESSAGE_CHARACTERS]}")
     return InvalidDataError(f"{name}: {text.removeprefix('CSV parse error: ')}")
@@ -161,27 +164,23 @@ def _check_text(name: str, schema: Schema, column_types: Mapping[str, Any]) -> N
     for field in schema:
         if isinstance(field.type, Binary) and field.name not in column_types:
             error = InvalidDataError(f"{name}: column {field.name!r} is not valid UTF-8")
-            error.add_note("--encoding sets another encoding")
-            raise error
+            raise with_note(error, "--encoding sets another encoding")
 
 
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: Mapping[str, Any]) -> None:
     """Write a header and a line per row (RFC 4180, UTF-8, line feeds).
 
-    The values must be valid: pyarrow does not check them. Raises `UnsupportedTypeError` for nested types and
-    intervals, and what `check_rows` raises.
+    Raises `UnsupportedTypeError` for nested types and intervals, and what `check_rows` raises.
     """
     pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
     written = Schema(tuple(Field(field.name, _csv_type(field), field.nullable) for field in schema))
     settings = pc.WriteOptions(include_header=not options["no_header"], delimiter=options["delimiter"])
-    try:
-        with pc.CSVWriter(SinkFile(sink), pa.schema(written), write_options=settings) as writer:
-            for number, batch in enumerate(batches):
-                check_rows(batch, f"record batch {number}, ")
-                columns = list(map(_csv_column, batch.columns))
-                writer.write_batch(pa.record_batch(RecordBatch(written, batch.num_rows, columns)))
-    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
-        raise UnsupportedTypeError(f"pyarrow can't write this as CSV: {error}") from error
+    write_batches(
+        lambda: pc.CSVWriter(WritableFile(sink), pa.schema(written), write_options=settings),
+        batches,
+        "CSV",
+        lambda batch: RecordBatch(written, batch.num_rows, list(map(_csv_column, batch.columns))),
+    )
 
 
 def _csv_type(field: Field) -> DataType:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -11,14 +11,14 @@ import click
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.input_output import (
-    PATH,
-    max_piped_option,
+    echo_json,
     progress,
     report_batches,
     report_errors,
     resolve_source,
     source_name,
 )
+from bowstring.cli.options import PATH, json_option, max_piped_option, rows_option
 from bowstring.cli.settings import FAILED
 from bowstring.inspection.diff import (
     LengthDifference,
@@ -32,7 +32,6 @@ from bowstring.inspection.validation import validate_batches
 from bowstring.inspection.values import format_json, json_value
 from bowstring.ipc.format_detection import open_any
 
-FORMAT_VERSION = 1
 _COLUMNS_SHOWN = 50
 _VALUE_CHARACTERS = 60
 _LINE_CHARACTERS = 400
@@ -42,18 +41,10 @@ _HINT = "bowstring validate lists all errors, --quick compares without validatio
 @click.command()
 @click.argument("left", type=PATH)
 @click.argument("right", type=PATH)
-@click.option(
-    "-n",
-    "--rows",
-    "count",
-    type=click.IntRange(min=0),
-    default=10,
-    show_default=True,
-    help="Maximum number of rows to show.",
-)
+@rows_option("Maximum number of rows to show.")
 @click.option("--ignore-metadata", is_flag=True, help="Ignore differences in custom metadata.")
-@click.option("--json", "as_document", is_flag=True, help="Write the result as JSON.")
-@click.option("--quick", is_flag=True, help="Do not validate values before comparing them.")
+@json_option("Write the differences as JSON.")
+@click.option("--quick", is_flag=True, help="Do not validate values before they are compared.")
 @max_piped_option
 def diff(left: str, right: str, **options: Any) -> int:
     """Show the differences between two Arrow files or streams: the schema, then the first rows that differ.
@@ -72,19 +63,23 @@ def diff(left: str, right: str, **options: Any) -> int:
         columns = common_columns(left_reader.schema, right_reader.schema)
         with progress("comparing") as advance:
             rows = row_differences(
-                _compared(left, report_batches(left_reader, advance), [here for here, _ in columns], options["quick"]),
-                _compared(right, right_reader, [there for _, there in columns], options["quick"]),
+                _select_columns(
+                    left, report_batches(left_reader, advance), [index for index, _ in columns], options["quick"]
+                ),
+                _select_columns(right, right_reader, [index for _, index in columns], options["quick"]),
                 [(index, index) for index in range(len(columns))],
             )
             differences = list(islice(rows, count + 1))
-    if options["as_document"]:
-        click.echo(json.dumps(_document((source_name(left), source_name(right)), schema, differences, count), indent=2))
+    if options["as_json"]:
+        echo_json(_to_json((source_name(left), source_name(right)), schema, differences, count))
     else:
         _show(schema, differences, count)
     return FAILED if schema or differences else 0
 
 
-def _compared(file: str, batches: Iterable[RecordBatch], columns: list[int], is_quick: bool) -> Iterator[RecordBatch]:
+def _select_columns(
+    file: str, batches: Iterable[RecordBatch], columns: list[int], is_quick: bool
+) -> Iterator[RecordBatch]:
     """Select the columns to compare, and validate them unless `is_quick`."""
     selected = (batch.select(columns) for batch in batches)
     with report_errors(file):
@@ -113,12 +108,11 @@ def _show(schema: list[str], differences: list[RowDifference | LengthDifference]
         click.echo("… and more (-n shows more rows)")
 
 
-def _document(
+def _to_json(
     names: tuple[str, str], schema: list[str], differences: list[RowDifference | LengthDifference], count: int
 ) -> dict[str, Any]:
     lengths = next((difference for difference in differences if isinstance(difference, LengthDifference)), None)
     return {
-        "format_version": FORMAT_VERSION,
         "left": names[0],
         "right": names[1],
         "equal": not (schema or differences),
@@ -134,6 +128,6 @@ def _document(
             for difference in differences[:count]
             if isinstance(difference, RowDifference)
         ],
-        "lengths": None if lengths is None else {"left": lengths.left, "right": lengths.right},
+        "lengths": None if lengths is None else asdict(lengths),
         "more": len(differences) > count,
     }

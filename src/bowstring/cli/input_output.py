@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
+import json
 import os
 import select
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO, TypeAlias
 
@@ -20,21 +20,12 @@ from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.inspection.text import human_bytes
 from bowstring.io.sinks import Sink, open_sink, reject_same_file
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 
 Advance: TypeAlias = Callable[[int, int | None], None]
 """A callback for progress: the amount done, and the total or None if it is unknown."""
 
-PATH = click.Path(allow_dash=True, readable=False)
-"""A path or "-", not checked before it is opened."""
-
-max_piped_option = click.option(
-    "--max-piped-bytes",
-    type=click.IntRange(min=0),
-    default=MAX_PIPED_BYTES,
-    show_default=True,
-    help="Maximum size of a file, not a stream, that is read into memory from a pipe.",
-)
+FORMAT_VERSION = 1
+"""The version of the JSON that commands write; it changes if the meaning of a key changes."""
 
 
 def resolve_source(file: str | None) -> Any:
@@ -54,7 +45,7 @@ def resolve_source(file: str | None) -> Any:
 
 
 def source_name(file: str | None) -> str:
-    """Return the name of that source for messages."""
+    """Return the name of the source for messages."""
     return "standard input" if file is None or file == "-" else file
 
 
@@ -77,25 +68,27 @@ def report_errors(file: str | None) -> Iterator[None]:
         raise named_error from None
 
 
-@contextmanager
-def binary_output(path: str, *files: str | None) -> Iterator[str | int | BinaryIO]:
-    """Yield the sink for binary data: the path, or the descriptor of standard output for "-".
+def echo_json(document: Mapping[str, Any], err: bool = False) -> None:
+    """Write a JSON object, with `format_version` as its first key."""
+    click.echo(json.dumps({"format_version": FORMAT_VERSION, **document}, indent=2), err=err)
+
+
+def resolve_output(path: str, *files: str | None) -> str | int | BinaryIO:
+    """Return the sink for binary data: the path, or the descriptor of standard output for "-".
 
     The descriptor bypasses Python's buffer, so that nothing is delayed in a pipe. Raises `click.UsageError` if standard
     output is a terminal, and `UsageError` if the path is one of the FILE arguments `files`.
     """
     if path != "-":
         reject_same_file(map(resolve_source, files), path)
-        yield path
-        return
+        return path
     if sys.stdout.isatty():
         raise click.UsageError("standard output is a terminal: give a path, or pipe the output")
     sys.stdout.flush()
     try:
-        out: int | BinaryIO = sys.stdout.fileno()
+        return sys.stdout.fileno()
     except OSError:  # replaced by an object without a descriptor
-        out = sys.stdout.buffer
-    yield out
+        return sys.stdout.buffer
 
 
 @contextmanager
@@ -108,30 +101,6 @@ def output_sink(out: str | int | BinaryIO) -> Iterator[Sink]:
     except BaseException:
         sink.abandon()
         raise
-
-
-class SinkFile(io.RawIOBase):
-    """A sink as a file object."""
-
-    def __init__(self, sink: Sink) -> None:
-        super().__init__()
-        self._sink = sink
-        self._position = 0
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the number of bytes written."""
-        return self._position
-
-    def write(self, data: Any) -> int:
-        """Write all of `data`."""
-        size_bytes = memoryview(data).nbytes
-        self._sink.write([bytes(data)], size_bytes)
-        self._position += size_bytes
-        return size_bytes
 
 
 @contextmanager

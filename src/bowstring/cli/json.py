@@ -5,26 +5,34 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from bowstring.arrays.construction import record_batch
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.input_output import Advance
-from bowstring.cli.pyarrow_files import import_pyarrow, sequential_file
-from bowstring.datatypes.field import Schema
-from bowstring.errors import BowstringError, InvalidDataError, LimitError, UsageError
-from bowstring.inspection.values import iterate_rows, join_lines, json_line
-from bowstring.interop import c_data
+from bowstring.cli.pyarrow_files import (
+    INFERENCE_NOTE,
+    ReadableFile,
+    import_pyarrow,
+    read_batches,
+    sequential_file,
+    translate_errors,
+    with_note,
+)
+from bowstring.datatypes.schema import Schema, import_schema
+from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError
+from bowstring.inspection.values import check_unique_names, iterate_rows, join_lines, json_line
 from bowstring.io.sinks import Sink
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.layouts import gather
 from bowstring.layouts.base import error_context
 
+_DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _ERROR = re.compile(r"(?:JSON parse error: )?(.*?)(?: in row (\d+))?", re.DOTALL)
@@ -44,59 +52,56 @@ def open_batches(
     """
     pa, pj = import_pyarrow(), import_pyarrow("pyarrow.json")
     explicit = pa.schema(list(options["column_types"].items()))
-    with sequential_file(source) as (stored, file):
-        is_array = file.peek(1024)[:1024].removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
-        chunks = (_array_chunks if is_array else _line_chunks)(file, name, options["block_size"])
+    with sequential_file(source, advance) as (file, report_position):
+        start = file.peek(1024)[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
+        _check_start(start, name)
+        split = _array_chunks if start.startswith(b"[") else _line_chunks
+        chunks = (_check_nesting(chunk, name) for chunk in split(file, name, options["block_size"]))
         first = next(chunks, None)
         if first is None:
-            yield c_data.import_schema(explicit), iter(())
+            yield import_schema(explicit), iter(())
             return
         _check_keys(first, name)
-        read_options = pj.ReadOptions(use_threads=False, block_size=options["block_size"])
-        with _translate_errors(name, 0):
+        rows = 0
+
+        def describe(message: str) -> InvalidDataError:
+            return _parse_error(message, name, rows)  # pyarrow counts rows from the start of the block
+
+        with translate_errors(describe):
             reader = pj.open_json(
-                io.BufferedReader(_ChunkFile(chain([first], chunks)), options["block_size"]),
-                read_options=read_options,
+                io.BufferedReader(ReadableFile(_chunk_reader(chain([first], chunks))), options["block_size"]),
+                read_options=pj.ReadOptions(use_threads=False, block_size=options["block_size"]),
                 parse_options=pj.ParseOptions(explicit_schema=explicit if len(explicit) else None),
             )
-        schema, columns = c_data.import_schema(reader.schema), list(options["columns"])
+        schema, columns = import_schema(reader.schema), list(options["columns"])
         schema = schema.select(columns) if columns else schema
 
         def batches() -> Iterator[RecordBatch]:
-            advance(0, stored.size)
-            rows = 0
-            while (batch := _next_batch(reader, name, rows)) is not None:
+            nonlocal rows
+            for batch in read_batches(reader, describe, report_position, columns):
                 rows += batch.num_rows
-                yield record_batch(batch).select(columns) if columns else record_batch(batch)
-                advance(stored.position, stored.size)
+                yield batch
 
         yield schema, batches()
 
 
-def _next_batch(reader: Any, name: str, rows: int) -> Any:
-    with _translate_errors(name, rows):
-        return next(reader, None)
+def _check_start(start: bytes, name: str) -> None:
+    if start and start[:1] not in b"[{":
+        error = FormatMismatchError(f"{name}: expected JSON objects or an array of objects, found {start[:20]!r}")
+        raise with_note(error, "use --from csv for CSV")
 
 
-class _ChunkFile(io.RawIOBase):
-    """Chunks of bytes as a file object."""
+def _chunk_reader(chunks: Iterator[bytes]) -> Callable[[int], memoryview]:
+    """Return a function that reads from consecutive chunks."""
+    rest = memoryview(b"")
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        super().__init__()
-        self._chunks = chunks
-        self._rest = memoryview(b"")
+    def read(size_bytes: int) -> memoryview:
+        nonlocal rest
+        rest = rest or memoryview(next(chunks, b""))
+        part, rest = rest[:size_bytes], rest[size_bytes:]
+        return part
 
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill `buffer` from the current or the next chunk; return the number of bytes."""
-        if not self._rest:
-            self._rest = memoryview(next(self._chunks, b""))
-        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
+    return read
 
 
 def _line_chunks(file: Any, name: str, block_bytes: int) -> Iterator[bytes]:
@@ -111,105 +116,111 @@ def _line_chunks(file: Any, name: str, block_bytes: int) -> Iterator[bytes]:
             continue
         chunk, rest = rest + part[:end], part[end:]
         if not chunk.isspace():
-            _check_nesting(chunk, name)
             yield chunk
     if rest and not rest.isspace():
-        _check_nesting(rest, name)
         yield rest
 
 
 def _array_chunks(file: Any, name: str, block_characters: int) -> Iterator[bytes]:
     """Yield the objects of an array as lines, about a block at a time."""
     text = io.TextIOWrapper(file, "utf-8-sig", newline="")
-    lines: list[str] = []
-    characters = 0
     try:
-        for line in _array_objects(text, name, block_characters):
-            lines.append(line)
-            characters += len(line)
-            if characters >= block_characters:
-                yield _join_lines(lines, name)
-                lines, characters = [], 0
-        if lines:
-            yield _join_lines(lines, name)
+        objects = _ArrayScanner(text, name, block_characters).objects()
+        yield from join_lines(objects, max_lines=sys.maxsize, max_characters=block_characters)
     except UnicodeDecodeError as error:
         raise InvalidDataError(f"{name}: is not valid UTF-8: {error.reason}") from None
     finally:
         text.detach()
 
 
-def _join_lines(lines: list[str], name: str) -> bytes:
-    chunk = "\n".join((*lines, "")).encode()
-    _check_nesting(chunk, name)
-    return chunk
+class _ArrayScanner:
+    """Splits a JSON array of objects, which is read in blocks, into the texts of the objects."""
 
+    def __init__(self, text: io.TextIOWrapper, name: str, block_characters: int) -> None:
+        self._text = text
+        self._name = name
+        self._block_characters = block_characters
+        self._buffer = ""
+        self._offset = 0
+        self._is_at_end = False
 
-def _array_objects(text: io.TextIOWrapper, name: str, block_characters: int) -> Iterator[str]:
-    """Yield each object of an array as text without line ends, which JSON allows only between values."""
-    decode = json.JSONDecoder().raw_decode
-    buffer, offset, count, is_over = text.read(block_characters), 0, 0, False
+    def objects(self) -> Iterator[str]:
+        """Yield each object without line ends, which JSON allows only between values."""
+        separator, count = self._next_character(), 0
+        assert separator == "["
+        self._offset += 1
+        if self._next_character() == "]":
+            separator = "]"
+            self._offset += 1
+        while separator != "]":
+            count += 1
+            yield self._object(count)
+            separator = self._next_character()
+            if not separator:
+                raise self._unclosed(count)
+            if separator not in ",]":
+                raise InvalidDataError(f"{self._name}: expected ',' or ']' after object {count:,}, found {separator!r}")
+            self._offset += 1
+        if self._next_character():
+            rest = self._buffer[self._offset : self._offset + 20]
+            raise InvalidDataError(f"{self._name}: expected nothing after the array, found {rest!r}")
 
-    def read_more() -> bool:
-        nonlocal buffer, offset, is_over
-        part = "" if is_over else text.read(block_characters)
-        is_over = not part
-        buffer, offset = buffer[offset:] + part, 0
-        return not is_over
-
-    def next_character() -> str:
-        nonlocal offset
-        while True:
-            space = _SPACE.match(buffer, offset)
-            offset = offset if space is None else space.end()
-            if offset < len(buffer) or not read_more():
-                return buffer[offset : offset + 1]
-
-    assert next_character() == "["
-    offset += 1
-    is_separated = True
-    while (character := next_character()) != "]" or (count and is_separated):
+    def _object(self, number: int) -> str:
+        character = self._next_character()
         if not character:
-            raise InvalidDataError(
-                f"{name}: expected ']' at the end of the array, found nothing after {count:,} objects"
-            )
-        if not is_separated:
-            if character != ",":
-                raise InvalidDataError(f"{name}: expected ',' or ']' after object {count:,}, found {character!r}")
-            offset, is_separated = offset + 1, True
-            continue
+            raise self._unclosed(number - 1)
         if character != "{":
             raise InvalidDataError(
-                f"{name}: element {count + 1:,} of the array: expected an object, found {character!r}"
+                f"{self._name}: element {number:,} of the array: expected an object, found {character!r}"
             )
-        try:
-            _, end = decode(buffer, offset)
-        except RecursionError:
-            raise _too_deep(name) from None
-        except json.JSONDecodeError as error:
-            if len(buffer) - offset < block_characters and read_more():
-                continue
-            if not is_over:
-                raise _too_large(name, f"object {count + 1:,} of the array") from None
-            raise InvalidDataError(f"{name}: object {count + 1:,} of the array: {error.msg}") from None
-        yield buffer[offset:end].replace("\n", " ").replace("\r", " ")
-        offset, count, is_separated = end, count + 1, False
-    offset += 1
-    if next_character():
-        raise InvalidDataError(f"{name}: expected nothing after the array, found {buffer[offset : offset + 20]!r}")
+        while True:
+            try:
+                _, end = _DECODER.raw_decode(self._buffer, self._offset)
+            except RecursionError:
+                raise _too_deep(self._name) from None
+            except json.JSONDecodeError as error:
+                if len(self._buffer) - self._offset < self._block_characters and self._read_more():
+                    continue
+                where = f"object {number:,} of the array"
+                if not self._is_at_end:
+                    raise _too_large(self._name, where) from None
+                raise InvalidDataError(f"{self._name}: {where}: {error.msg}") from None
+            value = self._buffer[self._offset : end].replace("\n", " ").replace("\r", " ")
+            self._offset = end
+            return value
+
+    def _next_character(self) -> str:
+        """Skip white space; return the next character, or empty text at the end."""
+        while True:
+            space = _SPACE.match(self._buffer, self._offset)
+            self._offset = self._offset if space is None else space.end()
+            if self._offset < len(self._buffer) or not self._read_more():
+                return self._buffer[self._offset : self._offset + 1]
+
+    def _read_more(self) -> bool:
+        """Append a block to the buffer; return False at the end of the text."""
+        part = "" if self._is_at_end else self._text.read(self._block_characters)
+        self._is_at_end = not part
+        self._buffer, self._offset = self._buffer[self._offset :] + part, 0
+        return not self._is_at_end
+
+    def _unclosed(self, count: int) -> InvalidDataError:
+        return InvalidDataError(
+            f"{self._name}: expected ']' at the end of the array, found nothing after {count:,} objects"
+        )
 
 
-def _too_large(name: str, what: str) -> InvalidDataError:
+def _too_large(name: str, what: str) -> LimitError:
     error = LimitError(f"{name}: {what} is larger than a block, or not valid JSON")
-    error.add_note("--block-size sets a larger size")
-    return error
+    return with_note(error, "--block-size sets a larger size")
 
 
 def _too_deep(name: str) -> LimitError:
     return LimitError(f"{name}: values are nested deeper than {DEFAULT_LIMITS.max_nesting} levels")
 
 
-def _check_nesting(chunk: bytes, name: str) -> None:
-    """Raise `LimitError` for values that are nested too deep: pyarrow overflows the stack.
+def _check_nesting(chunk: bytes, name: str) -> bytes:
+    """Return the chunk. Raise `LimitError` for values that are nested too deep: pyarrow overflows the stack.
 
     Only lines with many brackets are checked.
     """
@@ -226,6 +237,7 @@ def _check_nesting(chunk: bytes, name: str) -> None:
         steps -= (bare == ord("]")) | (bare == ord("}"))
         if np.cumsum(steps).max() > max_nesting:
             raise _too_deep(name)
+    return chunk
 
 
 def _check_keys(chunk: bytes, name: str) -> None:
@@ -242,18 +254,6 @@ def _check_keys(chunk: bytes, name: str) -> None:
             gather.check_values(rows * (len(keys) - quoted), len(parts))
 
 
-@contextmanager
-def _translate_errors(name: str, rows: int) -> Iterator[None]:
-    """Translate errors of pyarrow, which counts rows from the start of the block: `rows` precede it."""
-    pa = import_pyarrow()
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, BowstringError):
-            raise
-        raise _parse_error(str(error), name, rows) from error
-
-
 def _parse_error(text: str, name: str, rows: int) -> InvalidDataError:
     """Convert an error message of pyarrow to an error with the option that helps, if any."""
     matched = _ERROR.fullmatch(text)
@@ -265,32 +265,23 @@ def _parse_error(text: str, name: str, rows: int) -> InvalidDataError:
         return InvalidDataError(f"{where}expected a JSON object, found {root[1]}")
     if reason == "unexpected field":
         error = InvalidDataError(f"{where}an object has a key that those of the first block do not have")
-        error.add_note("declare it with --column-type KEY=TYPE, or use a larger --block-size")
-        return error
+        return with_note(error, "declare it with --column-type KEY=TYPE, or use a larger --block-size")
     if column is None:
         return InvalidDataError(f"{where}malformed JSON: {reason}")
     error = InvalidDataError(f"{where}column {column[1]!r}{' → '.join(column[2].split('/'))}: {column[3]}")
-    if rows:
-        error.add_note(
-            f"types are inferred from the first block: --column-type '{column[1]}=TYPE' or a larger --block-size"
-        )
-    return error
+    return with_note(error, INFERENCE_NOTE.format(column=column[1])) if rows else error
 
 
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], is_array: bool) -> None:
     """Write one object per line, or an array of objects. Raises `UsageError` for duplicate column names."""
     names = schema.names
-    if len(set(names)) < len(names):
-        twin = next(name for name in names if names.count(name) > 1)
-        raise UsageError(
-            f"two columns have the name {twin!r}, but the keys of a JSON object are unique: convert to CSV instead"
-        )
+    check_unique_names(names, "convert to CSV instead")
     parts: Iterable[Iterable[str]] = ((json_line(names, row) for row in iterate_rows(batch)) for batch in batches)
     if is_array:
         parts = [_as_array(chain.from_iterable(parts))]
     for lines in parts:
-        for some in join_lines(lines):
-            sink.write([some], len(some))
+        for chunk in join_lines(lines):
+            sink.write([chunk], len(chunk))
 
 
 def _as_array(lines: Iterable[str]) -> Iterator[str]:

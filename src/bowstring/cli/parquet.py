@@ -6,12 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from bowstring.arrays.construction import record_batch
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.cli.input_output import Advance, SinkFile
-from bowstring.cli.pyarrow_files import import_pyarrow, random_access_file, read_batches
+from bowstring.cli.input_output import Advance
+from bowstring.cli.pyarrow_files import (
+    WritableFile,
+    import_pyarrow,
+    random_access_file,
+    read_batches,
+    translate_errors,
+    write_batches,
+)
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.datatypes.field import Field, Schema
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.datatypes.types import (
     DataType,
     Decimal,
@@ -23,9 +30,7 @@ from bowstring.datatypes.types import (
     Struct,
     Union,
 )
-from bowstring.errors import BowstringError, InvalidDataError, UnsupportedTypeError
-from bowstring.inspection.values import check_rows
-from bowstring.interop import c_data
+from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.io.sinks import Sink
 
 _ROWS = 1 << 16
@@ -38,52 +43,40 @@ def open_batches(
     """Open a Parquet file; yield its schema and an iterator of its batches. Raises `InvalidDataError` if malformed."""
     pq, columns = import_pyarrow("pyarrow.parquet"), list(options["columns"])
     with random_access_file(source, options["max_piped_bytes"]) as file:
-        with _translate_errors(name):
+
+        def describe(message: str) -> InvalidDataError:
+            return InvalidDataError(f"{name}: pyarrow can't read it as Parquet: {message}")
+
+        with translate_errors(describe):
             parquet_file = pq.ParquetFile(file)
-            schema = c_data.import_schema(parquet_file.schema_arrow)
+            schema = import_schema(parquet_file.schema_arrow)
         schema = schema.select(columns) if columns else schema
 
-        def batches() -> Iterator[RecordBatch]:
-            rows, total = 0, parquet_file.metadata.num_rows
+        rows, total = 0, parquet_file.metadata.num_rows
+
+        def report_rows() -> None:
             advance(rows, total)
+
+        def batches() -> Iterator[RecordBatch]:
+            nonlocal rows
             read = parquet_file.iter_batches(options["batch_rows"] or _ROWS, columns=columns or None)
-            for batch in read_batches(read, lambda: _translate_errors(name)):
-                yield record_batch(batch).select(columns) if columns else record_batch(batch)
+            for batch in read_batches(read, describe, report_rows, columns):
                 rows += batch.num_rows
-                advance(rows, total)
+                yield batch
 
         yield schema, batches()
 
 
-@contextmanager
-def _translate_errors(name: str) -> Iterator[None]:
-    """Translate errors of pyarrow to `InvalidDataError`; for damaged pages it raises an OSError."""
-    pa = import_pyarrow()
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, BowstringError):
-            raise
-        raise InvalidDataError(f"{name}: pyarrow can't read it as Parquet: {error}") from error
-
-
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: Mapping[str, Any]) -> None:
-    """Write batches as row groups.
+    """Write batches as row groups; pyarrow crashes on invalid values.
 
-    The values must be valid: pyarrow does not check them, and crashes on invalid ones. Raises
-    `UnsupportedTypeError` for a type that Parquet does not have, and what `check_rows` raises.
+    Raises `UnsupportedTypeError` for a type that Parquet does not have, and what `check_rows` raises.
     """
     pa, pq = import_pyarrow(), import_pyarrow("pyarrow.parquet")
     for field in schema:
         _check_type(field.type, f"column {field.name!r}")
     compression = {"compression": options["compression"], "compression_level": options["compression_level"]}
-    try:
-        with pq.ParquetWriter(SinkFile(sink), pa.schema(schema), **compression) as writer:
-            for number, batch in enumerate(batches):
-                check_rows(batch, f"record batch {number}, ")
-                writer.write_batch(pa.record_batch(batch))
-    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
-        raise UnsupportedTypeError(f"pyarrow can't write this as Parquet: {error}") from error
+    write_batches(lambda: pq.ParquetWriter(WritableFile(sink), pa.schema(schema), **compression), batches, "Parquet")
 
 
 def _check_type(type: DataType, path: str) -> None:
@@ -98,7 +91,7 @@ def _check_type(type: DataType, path: str) -> None:
     if isinstance(stored, Dictionary):
         _check_type(stored.value_type, f"{path} → dictionary values")
     for child in stored.fields:
-        _check_type(child.type, f"{path} → {_step(stored, child)}")
+        _check_type(child.type, f"{path} → {_path_element(stored, child)}")
 
 
 def _obstacle(type: DataType) -> str | None:
@@ -117,5 +110,5 @@ def _obstacle(type: DataType) -> str | None:
     return None
 
 
-def _step(parent: DataType, child: Field) -> str:
+def _path_element(parent: DataType, child: Field) -> str:
     return f"field {child.name!r}" if isinstance(parent, Struct) else child.name

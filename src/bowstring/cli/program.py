@@ -13,16 +13,16 @@ from bowstring.cli.settings import INTERRUPTED, Settings, failure_line
 
 # Each command is the object of that name in the module bowstring.cli.<name>; the text is for the help of the group.
 COMMANDS: dict[str, str] = {
-    "demo": "Compute in Spark and compare three ways to hand over a result.",
-    "info": "Show what is in an Arrow file or stream: schema, batches, bytes per column.",
+    "demo": "Compute in Spark, and compare three methods to hand over the result.",
+    "info": "Show the contents of an Arrow file or stream: schema, batches, bytes per column.",
     "validate": "List all errors of an Arrow file or stream.",
     "head": "Show the first rows, as a table, JSON lines or CSV.",
     "cat": "Write all rows, as a table, JSON lines or CSV.",
     "sizes": "Show the size of each column, largest first.",
-    "anatomy": "Draw a file or stream to scale: one HTML page that explains every byte.",
-    "diff": "Show the differences between two files or streams: schema, then rows.",
+    "anatomy": "Draw a file or stream to scale, as an HTML page that explains every byte.",
+    "diff": "Show the differences between two files or streams.",
     "convert": "Convert between Arrow files, streams, Parquet, CSV and JSON.",
-    "concat": "Join files and streams, without decoding them.",
+    "concat": "Join files and streams without decoding them.",
     "recover": "Save the intact batches of a damaged file or stream.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",
 }
@@ -89,13 +89,13 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     invoke_without_command=True,
     subcommand_metavar="COMMAND [ARGS]...",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(__version__, prog_name="bowstring")
 @debug_option
 @click.pass_context
 def program(ctx: click.Context) -> None:
-    """Arrow in pure Python and NumPy: Spark computes, any process reads the result in place, without a copy."""
+    """Inspect, check, convert and repair Arrow files and streams, and see a Spark result shared without a copy."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

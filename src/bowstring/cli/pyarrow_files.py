@@ -7,14 +7,18 @@ import gc
 import io
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
-from bowstring.errors import BowstringError, InvalidDataError, MissingExtraError
+from bowstring.arrays.record_batch import RecordBatch, record_batch
+from bowstring.cli.input_output import Advance
+from bowstring.errors import BowstringError, InvalidDataError, MissingExtraError, UnsupportedTypeError
+from bowstring.inspection.values import check_rows
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
+from bowstring.io.sinks import Sink
 from bowstring.io.sources import open_random_access
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.format_detection import open_from_position, read_whole
@@ -22,7 +26,9 @@ from bowstring.ipc.format_detection import open_from_position, read_whole
 EXTRA = "convert"
 _BUFFER_BYTES = 1 << 16
 _CODECS = {b"\x1f\x8b\x08": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
-
+_Error = TypeVar("_Error", bound=Exception)
+INFERENCE_NOTE = "types are inferred from the first block: --column-type '{column}=TYPE' or a larger --block-size"
+"""A format string for the note of an error in a value whose type is inferred."""
 
 _EXIT_TIMEOUT_S = 1.0
 _open_files: weakref.WeakSet[io.RawIOBase] = weakref.WeakSet()
@@ -48,44 +54,19 @@ def import_pyarrow(module: str = "pyarrow") -> Any:
         raise MissingExtraError.of("pyarrow", EXTRA) from None
 
 
-class SequentialFile(io.RawIOBase):
-    """A source as a sequential file object."""
+def with_note(error: _Error, note: str) -> _Error:
+    """Return the error with a note, which is shown as a hint."""
+    error.add_note(note)
+    return error
 
-    def __init__(self, source: MemorySource | StreamSource) -> None:
+
+class ReadableFile(io.RawIOBase):
+    """A file object over a function that reads up to a number of bytes, and returns none at the end."""
+
+    def __init__(self, read: Callable[[int], bytes | memoryview]) -> None:
         super().__init__()
         _open_files.add(self)
-        self._source = source
-
-    @property
-    def size(self) -> int | None:
-        """The length of the source in bytes, or None if it is unknown."""
-        return self._source.size if isinstance(self._source, MemorySource) else None
-
-    @property
-    def position(self) -> int:
-        """The number of bytes read."""
-        return self._source.position
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill `buffer`, or less at the end; return the number of bytes."""
-        part = self._source.read(len(buffer))
-        buffer[: len(part)] = part
-        return len(part)
-
-
-class DecompressedFile(io.RawIOBase):
-    """The decompressed bytes of a file. Raises `InvalidDataError` if malformed."""
-
-    def __init__(self, file: Any, codec: str, name: str) -> None:
-        super().__init__()
-        pa = import_pyarrow()
-        self._stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec)
-        self._codec = codec
-        self._name = name
+        self._read = read
 
     def readable(self) -> bool:
         """Return True."""
@@ -93,12 +74,9 @@ class DecompressedFile(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer` or a part of it; return the number of bytes."""
-        try:
-            return int(self._stream.readinto(buffer))
-        except OSError as error:
-            if isinstance(error, BowstringError):
-                raise
-            raise InvalidDataError(f"{self._name}: can't be decompressed as {self._codec}: {error}") from None
+        part = self._read(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)
 
 
 class RandomAccessFile(io.RawIOBase):
@@ -136,23 +114,68 @@ class RandomAccessFile(io.RawIOBase):
         return size_bytes
 
 
-@contextmanager
-def sequential_file(source: Any) -> Iterator[tuple[SequentialFile, Any]]:
-    """Open a path, URL or file object for sequential reading; yield the stored file and its decompressed bytes.
+class WritableFile(io.RawIOBase):
+    """A sink as a file object."""
 
-    gzip, bzip2, Zstandard and LZ4 are detected by their first bytes.
+    def __init__(self, sink: Sink) -> None:
+        super().__init__()
+        self._sink = sink
+        self._position = 0
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the number of bytes written."""
+        return self._position
+
+    def write(self, data: Any) -> int:
+        """Write all of `data`."""
+        size_bytes = memoryview(data).nbytes
+        self._sink.write([bytes(data)], size_bytes)
+        self._position += size_bytes
+        return size_bytes
+
+
+@contextmanager
+def sequential_file(source: Any, advance: Advance | None = None) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """Open a path, URL or file object for sequential reading.
+
+    Yield its decompressed bytes as a file object, and a function that reports the position to `advance`. gzip, bzip2,
+    Zstandard and LZ4 are detected by their first bytes.
     """
     opened = open_from_position(source)
+
+    def report_position() -> None:
+        if advance is not None:
+            advance(opened.position, opened.size if isinstance(opened, MemorySource) else None)
+
     try:
-        stored = SequentialFile(opened)
-        file: Any = io.BufferedReader(stored, _BUFFER_BYTES)
+        file = io.BufferedReader(ReadableFile(opened.read), _BUFFER_BYTES)
         head = file.peek(4)[:4]
         codec = next((name for magic, name in _CODECS.items() if head.startswith(magic)), None)
         if codec is not None:
-            file = io.BufferedReader(DecompressedFile(file, codec, opened.name), _BUFFER_BYTES)
-        yield stored, file
+            file = io.BufferedReader(ReadableFile(_decompressor(file, codec, opened.name)), _BUFFER_BYTES)
+        yield file, report_position
     finally:
         opened.close()
+
+
+def _decompressor(file: Any, codec: str, name: str) -> Callable[[int], bytes]:
+    """Return a function that reads decompressed bytes of a file. It raises `InvalidDataError` if they are malformed."""
+    pa = import_pyarrow()
+    stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec)
+
+    def read(size_bytes: int) -> bytes:
+        try:
+            return bytes(stream.read(size_bytes))
+        except OSError as error:
+            if isinstance(error, BowstringError):
+                raise
+            raise InvalidDataError(f"{name}: can't be decompressed as {codec}: {error}") from None
+
+    return read
 
 
 @contextmanager
@@ -170,12 +193,54 @@ def random_access_file(source: Any, max_piped_bytes: int) -> Iterator[RandomAcce
         opened.close()
 
 
-def read_batches(reader: Any, translate: Callable[[], Any]) -> Iterator[Any]:
-    """Yield the record batches of a pyarrow reader; errors are raised inside the context manager `translate()`."""
+@contextmanager
+def translate_errors(describe: Callable[[str], InvalidDataError]) -> Iterator[None]:
+    """Raise `describe(message)` for an error that pyarrow raises for malformed data."""
+    pa = import_pyarrow()
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # an OSError for damaged pages
+        if isinstance(error, BowstringError):
+            raise
+        raise describe(str(error)) from error
+
+
+def read_batches(
+    reader: Any,
+    describe: Callable[[str], InvalidDataError],
+    report: Callable[[], None],
+    columns: Sequence[str] = (),
+) -> Iterator[RecordBatch]:
+    """Yield the record batches of a pyarrow reader, with these columns only if any; errors as in `translate_errors`.
+
+    `report` is called before the first batch and after each.
+    """
     batches = iter(reader)
+    report()
     while True:
-        with translate():
+        with translate_errors(describe):
             batch = next(batches, None)
         if batch is None:
             return
-        yield batch
+        yield record_batch(batch).select(columns) if columns else record_batch(batch)
+        report()
+
+
+def write_batches(
+    open_writer: Callable[[], Any],
+    batches: Iterable[RecordBatch],
+    format_name: str,
+    convert: Callable[[RecordBatch], RecordBatch] = lambda batch: batch,
+) -> None:
+    """Convert record batches and write them with a writer of pyarrow, which does not check that values are valid.
+
+    Raises `UnsupportedTypeError` for a type that pyarrow can't write, and what `check_rows` raises.
+    """
+    pa = import_pyarrow()
+    try:
+        with open_writer() as writer:
+            for number, batch in enumerate(batches):
+                check_rows(batch, f"record batch {number}, ")
+                writer.write_batch(pa.record_batch(convert(batch)))
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
+        raise UnsupportedTypeError(f"pyarrow can't write this as {format_name}: {error}") from error

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from typing import Any
 
 import click
 
-from bowstring.cli.input_output import PATH, binary_output, max_piped_option, progress, resolve_source, source_name
+from bowstring.cli.input_output import echo_json, progress, resolve_output, resolve_source, source_name
+from bowstring.cli.options import PATH, all_option, json_option, max_piped_option, quick_option
 from bowstring.cli.settings import FAILED
+from bowstring.errors import format_count
 from bowstring.inspection.text import printable
 from bowstring.ipc.tools.recover import RecoveryReport, recover as recover_data
 from bowstring.ipc.tools.salvage import DroppedRange
 
-FORMAT_VERSION = 1
 _DROPPED_SHOWN = 100
 _REASON_CHARACTERS = 300
 
@@ -21,31 +22,30 @@ _REASON_CHARACTERS = 300
 @click.command()
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
-@click.option("--quick", is_flag=True, help="Check the structure of batches only, not every value.")
-@click.option("--json", "as_json", is_flag=True, help="Write the report as JSON.")
-@click.option(
-    "--all", "show_all", is_flag=True, help=f"List everything that is dropped, not only the first {_DROPPED_SHOWN}."
-)
+@quick_option
+@json_option("Write the report as JSON.")
+@all_option(f"List everything that is dropped, not only the first {_DROPPED_SHOWN}.")
 @max_piped_option
 def recover(source: str, target: str, *, quick: bool, as_json: bool, show_all: bool, max_piped_bytes: int) -> int:
-    """Save the intact batches of a damaged or truncated Arrow file or stream, and list what is lost.
+    """Save the intact batches of a damaged or truncated Arrow file or stream, and list the losses.
 
     SOURCE and TARGET are two paths, or - for standard input and output. A file is written as a file, a stream as a
     stream. The report is written to standard error if the data is written to standard output. The exit status is 1 if
     something was dropped. TARGET is valid, but changed values can't be detected: Arrow has no checksums.
     """
-    with binary_output(target, source) as out, progress("recovering", "bytes") as advance:
+    out = resolve_output(target, source)
+    with progress("recovering", "bytes") as advance:
         report = recover_data(resolve_source(source), out, not quick, max_piped_bytes=max_piped_bytes, advance=advance)
     listed = list(report.dropped if show_all else report.dropped[:_DROPPED_SHOWN])
     if as_json:
-        click.echo(json.dumps(_document(source_name(source), target, report, listed), indent=2), err=target == "-")
+        echo_json(_to_json(source_name(source), target, report, listed), err=target == "-")
     else:
         _show(printable(source_name(source)), printable(target), report, listed, target == "-")
     return FAILED if report.dropped else 0
 
 
 def _show(name: str, target: str, report: RecoveryReport, listed: list[DroppedRange], to_error: bool) -> None:
-    def tell(line: str) -> None:
+    def write_line(line: str) -> None:
         click.echo(f"{name}: {line}", err=to_error)
 
     for span in listed:
@@ -53,20 +53,21 @@ def _show(name: str, target: str, report: RecoveryReport, listed: list[DroppedRa
         if span.rows is not None:
             what += f" of {span.rows:,} rows"
         reason = printable(span.reason, _REASON_CHARACTERS)
-        tell(f"dropped bytes {span.start:,} to {span.stop:,}{': ' if what else ''}{what}: {reason}")
+        write_line(f"dropped bytes {span.start:,} to {span.stop:,}{': ' if what else ''}{what}: {reason}")
     hidden = len(report.dropped) - len(listed)
     if hidden:
-        tell(f"… and {hidden:,} more (--all shows them)")
+        write_line(f"… and {hidden:,} more (--all shows them)")
     if report.footer_problem is not None:
-        tell(f"no footer and no custom metadata of the file: {printable(report.footer_problem, _REASON_CHARACTERS)}")
+        write_line(
+            f"no footer and no custom metadata of the file: {printable(report.footer_problem, _REASON_CHARACTERS)}"
+        )
     state = f"an intact {report.format}" if report.is_intact else f"a damaged {report.format}"
-    batches = f"{report.record_batches:,} record batch{'' if report.record_batches == 1 else 'es'}"
-    tell(f"{state}; {report.rows:,} rows in {batches} are in {target}")
+    batches = format_count(report.record_batches, "record batch")
+    write_line(f"{state}; {report.rows:,} rows in {batches} are in {target}")
 
 
-def _document(name: str, target: str, report: RecoveryReport, listed: list[DroppedRange]) -> dict[str, Any]:
+def _to_json(name: str, target: str, report: RecoveryReport, listed: list[DroppedRange]) -> dict[str, Any]:
     return {
-        "format_version": FORMAT_VERSION,
         "source": name,
         "target": target,
         "format": report.format,
@@ -76,8 +77,5 @@ def _document(name: str, target: str, report: RecoveryReport, listed: list[Dropp
         "rows": report.rows,
         "footer_problem": report.footer_problem,
         "dropped_count": len(report.dropped),
-        "dropped": [
-            {"start": span.start, "stop": span.stop, "kind": span.kind, "rows": span.rows, "reason": span.reason}
-            for span in listed
-        ],
+        "dropped": [asdict(dropped_range) for dropped_range in listed],
     }

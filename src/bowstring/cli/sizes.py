@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
-from bowstring.cli.input_output import PATH, max_piped_option, resolve_source, source_name
+from bowstring.cli.input_output import echo_json, resolve_source, source_name
+from bowstring.cli.options import all_option, file_argument, json_option, max_piped_option
 from bowstring.cli.tables import open_console, plain_table, terminal_width
+from bowstring.errors import format_count
 from bowstring.inspection.inspector import inspect
 from bowstring.inspection.report import ColumnReport, Inspection
 from bowstring.inspection.text import human_bytes, percent, printable
 
-FORMAT_VERSION = 1
 _COLUMNS_SHOWN = 100
-_NAME_CHARACTERS, _LEAST_CHARACTERS = 60, 6
+_NAME_CHARACTERS, _MIN_CHARACTERS = 60, 6
 _TITLES = ("column", "type", "encoding", "bytes", "size", "share")
 
 
 @click.command()
-@click.argument("file", required=False, type=PATH)
-@click.option("--json", "as_json", is_flag=True, help="Write all columns as JSON, sizes in bytes.")
-@click.option("--all", "show_all", is_flag=True, help=f"Show all columns, not only the {_COLUMNS_SHOWN} largest.")
+@file_argument
+@json_option("Write all columns as JSON, sizes in bytes.")
+@all_option(f"Show all columns, not only the {_COLUMNS_SHOWN} largest.")
 @max_piped_option
 def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: int) -> None:
     """Show the size of each column of an Arrow file or stream, as stored, largest first.
 
-    FILE is a path, a URL, or - for standard input, which is also read if FILE is omitted and input is piped. Only
-    headers are read, never the data.
+    FILE is a path or URL, or - for standard input. If FILE is omitted, standard input is read, unless it is a
+    terminal. Only headers are read, never the data.
     """
     inspection = inspect(resolve_source(file), max_piped_bytes=max_piped_bytes)
     if as_json:
-        click.echo(json.dumps(_document(source_name(file), inspection), indent=2))
+        echo_json(_to_json(source_name(file), inspection))
         return
     limit = None if show_all else _COLUMNS_SHOWN
-    titles, rows = (
-        list(_TITLES),
-        [_cells(column, inspection, show_all) for column in inspection.columns_by_size()[:limit]],
-    )
+    titles = list(_TITLES)
+    rows = [_cells(column, inspection, show_all) for column in inspection.columns_by_size()[:limit]]
     width = terminal_width()
     if width is not None and not show_all:
-        titles, rows = _narrowed(rows, width)
+        titles, rows = _narrow(rows, width)
     table = plain_table(*((title, title in _TITLES[3:]) for title in titles))
     for row in rows:
         table.add_row(*row)
@@ -49,11 +47,11 @@ def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: i
         console.print(table)
     hidden = len(inspection.columns) - len(table.rows)
     if hidden:
-        click.echo(f"… and {hidden:,} more columns (--all shows them)")
+        click.echo(f"… and {format_count(hidden, 'more column')} (--all shows them)")
 
 
-def _cells(column: ColumnReport, inspection: Inspection, whole: bool) -> list[str]:
-    max_characters = None if whole else _NAME_CHARACTERS
+def _cells(column: ColumnReport, inspection: Inspection, show_all: bool) -> list[str]:
+    max_characters = None if show_all else _NAME_CHARACTERS
     return [
         printable(column.name, max_characters) or "(no name)",
         printable(column.field.head, max_characters),
@@ -64,7 +62,7 @@ def _cells(column: ColumnReport, inspection: Inspection, whole: bool) -> list[st
     ]
 
 
-def _narrowed(rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:
+def _narrow(rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:
     """Return titles and rows that fit a terminal of `width` characters.
 
     Names and types are truncated. If that is not enough, the sizes in bytes are removed, then the encodings.
@@ -73,11 +71,11 @@ def _narrowed(rows: list[list[str]], width: int) -> tuple[list[str], list[list[s
     for title in ("", "bytes", "encoding"):
         columns.pop(title, None)
         widths = {title: max(map(len, (title, *cells))) for title, cells in columns.items()}
-        room = width - sum(widths.values()) - 2 * (len(widths) - 1) + widths["column"] + widths["type"]
-        if room >= min(widths["column"], _LEAST_CHARACTERS) + min(widths["type"], _LEAST_CHARACTERS):
+        available = width - sum(widths.values()) - 2 * (len(widths) - 1) + widths["column"] + widths["type"]
+        if available >= min(widths["column"], _MIN_CHARACTERS) + min(widths["type"], _MIN_CHARACTERS):
             break
-    types = max(_LEAST_CHARACTERS, min(widths["type"], room // 3, room - 12))
-    names = max(_LEAST_CHARACTERS, room - types)
+    types = max(_MIN_CHARACTERS, min(widths["type"], available // 3, available - 12))
+    names = max(_MIN_CHARACTERS, available - types)
     columns["column"] = [printable(name, names) for name in columns["column"]]
     columns["type"] = [printable(kind, types) for kind in columns["type"]]
     return list(columns), list(map(list, zip(*columns.values(), strict=True)))
@@ -90,9 +88,8 @@ def encoding(column: ColumnReport, inspection: Inspection) -> str:
     return " + ".join([*parts, *inspection.encoding.codecs])
 
 
-def _document(name: str, inspection: Inspection) -> dict[str, Any]:
+def _to_json(name: str, inspection: Inspection) -> dict[str, Any]:
     return {
-        "format_version": FORMAT_VERSION,
         "source": name,
         "rows": inspection.rows,
         "bytes": inspection.bytes.buffers,

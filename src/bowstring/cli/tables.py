@@ -1,16 +1,18 @@
-"""Tables on standard output: as wide as the terminal, or without line breaks if there is none."""
+"""Tables on standard output: as wide as the terminal, or without line breaks if it is not a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_WIDE = 1000
+_UNLIMITED = 1 << 24
+_GAP = 2
 
 
 @contextmanager
@@ -20,7 +22,7 @@ def open_console() -> Iterator[Console]:
     if console.is_terminal:
         yield console
         return
-    console.width = _WIDE
+    console.width = _UNLIMITED
     with console.capture() as capture:
         yield console
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
@@ -37,7 +39,7 @@ def plain_table(*columns: tuple[str, bool], folds: bool = False, header: bool = 
 
     Each row is one line, unless `folds`: then long text is wrapped, and the table is indented.
     """
-    padding = (0, 0, 0, 2) if folds else (0, 2, 0, 0)
+    padding = (0, 0, 0, _GAP) if folds else (0, _GAP, 0, 0)
     table = Table(box=None, show_header=header, padding=padding, pad_edge=folds, header_style="dim")
     for title, is_number in columns:
         is_line = is_number or not folds
@@ -48,3 +50,34 @@ def plain_table(*columns: tuple[str, bool], folds: bool = False, header: bool = 
             overflow="ellipsis" if is_line else "fold",
         )
     return table
+
+
+def rows_table(
+    columns: Sequence[Sequence[str]], types: Sequence[str], widths: Sequence[int], has_header: bool = True
+) -> Table:
+    """Return a table of rows. Each column has its name, its type and its values; numbers are aligned to the right."""
+    table = Table(box=None, show_header=has_header, header_style="bold", pad_edge=False, padding=(0, _GAP, 0, 0))
+    for (name, *_), type_, width in zip(columns, types, widths, strict=False):
+        is_number = type_.startswith(("int", "uint", "float", "double", "half", "decimal"))
+        justify = "right" if is_number else "left"
+        table.add_column(Text(name), no_wrap=True, overflow="fold", justify=justify, min_width=width)  # type: ignore[arg-type]
+    if has_header:
+        table.add_row(*(Text(column[1], style="dim") for column in columns))
+    for row in zip(*(column[2:] for column in columns), strict=True):
+        table.add_row(*map(Text, row))
+    return table
+
+
+def column_width(cells: Sequence[str]) -> int:
+    """Return the width of a column on a terminal."""
+    return max(map(cell_len, cells))
+
+
+def columns_that_fit(columns: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]]:
+    """Return the first columns, at least one, that fit side by side."""
+    remaining = width + _GAP
+    for count, column in enumerate(columns):
+        remaining -= column_width(column) + _GAP
+        if count and remaining < 0:
+            return columns[:count]
+    return columns

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from typing import Any
 
 import click
 
-from bowstring.cli.input_output import PATH, max_piped_option, progress, resolve_source, source_name
+from bowstring.cli.input_output import echo_json, progress, resolve_source, source_name
+from bowstring.cli.options import all_option, file_argument, json_option, max_piped_option, quick_option
 from bowstring.cli.settings import FAILED
+from bowstring.errors import format_count
 from bowstring.inspection.text import printable
 from bowstring.inspection.validation import Fault, Validation, Validator
 
-FORMAT_VERSION = 1
 _FAULTS_SHOWN = 100
 _MESSAGE_CHARACTERS = 400
 _NAME_CHARACTERS = 60
 
 
 @click.command()
-@click.argument("file", required=False, type=PATH)
-@click.option("--quick", is_flag=True, help="Check the structure only, not every value.")
-@click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
-@click.option("--all", "show_all", is_flag=True, help=f"Show all errors, not only the first {_FAULTS_SHOWN}.")
+@file_argument
+@quick_option
+@json_option("Write the report as JSON.")
+@all_option(f"Show all errors, not only the first {_FAULTS_SHOWN}.")
 @max_piped_option
 def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, max_piped_bytes: int) -> int:
     """List all errors of an Arrow file or stream, with their location. The exit status is 1 if there are any.
 
-    FILE is a path, a URL, or - for standard input, which is also read if FILE is omitted and input is piped. Every
-    value is checked: offsets, indices, UTF-8, run ends, decimals and so on.
+    FILE is a path or URL, or - for standard input. If FILE is omitted, standard input is read, unless it is a
+    terminal. Every value is checked: offsets, indices, UTF-8, run ends, decimals and so on.
     """
     source, limit = resolve_source(file), None if show_all else _FAULTS_SHOWN
     listed: list[Fault] = []
@@ -39,7 +40,7 @@ def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, ma
                 listed.append(fault)
     name, validation = source_name(file), validator.validation
     if as_json:
-        click.echo(json.dumps(_document(name, validation, listed, not quick), indent=2))
+        echo_json(_to_json(name, validation, listed, not quick))
     else:
         _show(printable(name), validation, listed)
     return FAILED if validation.fault_count else 0
@@ -48,20 +49,20 @@ def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, ma
 def _show(name: str, validation: Validation, listed: list[Fault]) -> None:
     for fault in listed:
         message = printable(fault.message, _MESSAGE_CHARACTERS).removeprefix(f"{name}: ")
-        click.echo(f"{name}: {_place(fault)}{message}")
+        click.echo(f"{name}: {_location(fault)}{message}")
     hidden = validation.fault_count - len(listed)
     if hidden:
         click.echo(f"{name}: … and {hidden:,} more errors (--all shows them)")
     if validation.fault_count:
         return
-    batches = f"{validation.record_batches:,} record batch{'' if validation.record_batches == 1 else 'es'}"
+    batches = format_count(validation.record_batches, "record batch")
     click.echo(
         f"{name}: valid: an Arrow {validation.format}, {validation.rows:,} rows in {batches}, "
         f"{validation.columns:,} columns"
     )
 
 
-def _place(fault: Fault) -> str:
+def _location(fault: Fault) -> str:
     parts = [] if fault.record_batch is None else [f"record batch {fault.record_batch}"]
     if fault.column_name is not None:
         parts.append(f"column {fault.column} ('{printable(fault.column_name, _NAME_CHARACTERS)}')")
@@ -70,9 +71,8 @@ def _place(fault: Fault) -> str:
     return " → ".join(steps) + (": " if steps else "")
 
 
-def _document(name: str, validation: Validation, listed: list[Fault], full: bool) -> dict[str, Any]:
+def _to_json(name: str, validation: Validation, listed: list[Fault], full: bool) -> dict[str, Any]:
     return {
-        "format_version": FORMAT_VERSION,
         "source": name,
         "format": validation.format,
         "valid": not validation.fault_count,
@@ -81,15 +81,5 @@ def _document(name: str, validation: Validation, listed: list[Fault], full: bool
         "record_batches": validation.record_batches,
         "rows": validation.rows,
         "fault_count": validation.fault_count,
-        "faults": [
-            {
-                "record_batch": fault.record_batch,
-                "column": fault.column,
-                "column_name": fault.column_name,
-                "error": fault.error,
-                "path": list(fault.path),
-                "message": fault.message,
-            }
-            for fault in listed
-        ],
+        "faults": [asdict(fault) for fault in listed],
     }

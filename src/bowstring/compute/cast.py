@@ -18,10 +18,10 @@ from bowstring.compute.cast_string import scatter_valid_slots
 from bowstring.compute.encode import encode_as_dictionary, encode_as_runs, run_end_decode
 from bowstring.compute.nulls import check_no_nulls
 from bowstring.datatypes import types as t
-from bowstring.datatypes.base import TypeLike, as_type
+from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import DataTypeError, InvalidDataError
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import error_context, first_true
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary, nulls
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
@@ -31,7 +31,7 @@ from bowstring.layouts.list_view import ListViewLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.struct_ import StructLayout
 
-Caster: TypeAlias = Callable[[Array, Any, bool], Array]
+Caster: TypeAlias = Callable[[ArrayData, Any, bool], ArrayData]
 
 _NUMBERS = (t.Int, t.FloatingPoint, t.Bool)
 _STRINGS = (t.Utf8, t.LargeUtf8, t.Utf8View)
@@ -41,11 +41,11 @@ _LISTS = (t.List, t.LargeList, t.ListView, t.LargeListView, t.FixedSizeList)
 
 _CASTS: dict[tuple[type[t.DataType], type[t.DataType]], Caster] = {
     **dict.fromkeys(product(_NUMBERS, _NUMBERS), cast_numeric.cast_numbers),
-    **dict.fromkeys(product(_NUMBERS, (t.Decimal,)), cast_numeric.to_decimal),
-    **dict.fromkeys(product((t.Decimal,), _NUMBERS), cast_numeric.from_decimal),
+    **dict.fromkeys(product(_NUMBERS, (t.Decimal,)), cast_numeric.cast_to_decimal),
+    **dict.fromkeys(product((t.Decimal,), _NUMBERS), cast_numeric.cast_from_decimal),
     (t.Decimal, t.Decimal): cast_numeric.cast_decimals,
     **dict.fromkeys(product((*_STRINGS, *_BYTES), (*_STRINGS, *_BYTES)), cast_string.cast_strings),
-    **dict.fromkeys(product((*_NUMBERS, t.Decimal, *_TEMPORAL), _STRINGS), cast_string.to_strings),
+    **dict.fromkeys(product((*_NUMBERS, t.Decimal, *_TEMPORAL), _STRINGS), cast_string.format_values),
     **dict.fromkeys(product(_STRINGS, (*_NUMBERS, t.Decimal, *_TEMPORAL)), cast_string.parse_strings),
     **dict.fromkeys(product((t.Date, t.Timestamp), (t.Date, t.Timestamp)), cast_temporal.cast_timestamps),
     **dict.fromkeys([(t.Time, t.Time), (t.Duration, t.Duration)], cast_temporal.cast_durations),
@@ -55,7 +55,7 @@ _CASTS: dict[tuple[type[t.DataType], type[t.DataType]], Caster] = {
 }
 
 
-def cast(array: Array, target_type: TypeLike, safe: bool = True) -> Array:
+def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayData:
     """Cast an array to `target_type`: a Bowstring type, a type of another library, or the name of a type.
 
     Returns the array itself if it has that type. Raises `DataTypeError` if the cast is not supported, or is safe and a
@@ -77,13 +77,13 @@ def cast(array: Array, target_type: TypeLike, safe: bool = True) -> Array:
         if cast_between is not None:
             return cast_between(array, target_type, safe)
         if isinstance(source, _LISTS) and isinstance(target_type, _LISTS):
-            return _between_lists(array, target_type, safe)
-        return _by_child(array, target_type, safe)
+            return _cast_lists(array, target_type, safe)
+        return _cast_children(array, target_type, safe)
     except InvalidDataError as error:
         raise DataTypeError(f"can't cast {source} to {target_type}: {error}") from None
 
 
-def _by_child(array: Array, target: t.DataType, safe: bool) -> Array:
+def _cast_children(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
     source = array.type
     fits = type(source) is type(target) and source.num_fields == target.num_fields > 0
     if not fits or any(getattr(source, name, None) != getattr(target, name, None) for name in ("mode", "type_ids")):
@@ -104,7 +104,7 @@ def _by_child(array: Array, target: t.DataType, safe: bool) -> Array:
             if not (isinstance(target, t.Union) or target_field.nullable):
                 check_no_nulls(children[-1])
     return scatter_valid_slots(
-        Array(layout_of(target), compact.length, compact.buffers, tuple(children), None, compact.null_count), array
+        ArrayData(layout_of(target), compact.length, compact.buffers, tuple(children), None, compact.null_count), array
     )
 
 
@@ -113,7 +113,7 @@ def _rename_fields(struct: t.DataType, target: t.DataType) -> t.Struct:
     return t.Struct(tuple(field.with_name(other.name) for field, other in pairs))
 
 
-def _select_valid(array: Array) -> Array:
+def _select_valid(array: ArrayData) -> ArrayData:
     """Select the valid slots, without children's values that are not referenced."""
     mask = array.mask()
     if mask is None and isinstance(array.layout, (StructLayout, ListLayout, FixedSizeListLayout)):
@@ -121,7 +121,7 @@ def _select_valid(array: Array) -> Array:
     return array.layout.take(array, np.arange(array.length) if mask is None else np.flatnonzero(mask))
 
 
-def _between_lists(array: Array, target: Any, safe: bool) -> Array:
+def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     """Cast between list types; to fixed-size lists if all lists have that size."""
     compact = _select_valid(array)
     starts, sizes = compact.layout.list_ranges(compact)  # type: ignore[attr-defined]
@@ -140,34 +140,34 @@ def _between_lists(array: Array, target: Any, safe: bool) -> Array:
         index, mask = first_true(sizes != target.list_size), array.mask()
         slot = index if mask is None else np.flatnonzero(mask)[index]
         raise DataTypeError(f"value {slot}: expected {target.list_size} elements ({target}), found {sizes[index]}")
-    return scatter_valid_slots(Array(layout, compact.length, (None,), (elements,)), array)
+    return scatter_valid_slots(ArrayData(layout, compact.length, (None,), (elements,)), array)
 
 
-def _from_null(array: Array, target: t.DataType, safe: bool) -> Array:  # noqa: ARG001 -- the signature of all casts
+def _cast_nulls(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:  # noqa: ARG001 -- the signature of all casts
     return nulls(layout_of(target), array.length)
 
 
-def _from_storage(array: Array, target: t.DataType, safe: bool) -> Array:
+def _cast_extension(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
     return cast(array.storage, target, safe)
 
 
-def _from_dictionary(array: Array, target: t.DataType, safe: bool) -> Array:
+def _cast_dictionary(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
     """Cast each referenced dictionary value once."""
     layout = array.layout
     assert isinstance(layout, DictionaryLayout)
     if isinstance(target, t.Dictionary):
-        return _between_dictionaries(array, target, safe)
+        return _cast_between_dictionaries(array, target, safe)
     compact = layout.compact_dictionary(array)
     values = _cast_dictionary_values(compact, target, safe)
     dictionary_type = t.Dictionary(layout.index_layout.type, target)  # type: ignore[arg-type]
     return decode_dictionary(
-        Array(
+        ArrayData(
             layout_of(dictionary_type), compact.length, compact.buffers, (), values, compact._null_count, compact.offset
         )
     )
 
 
-def _between_dictionaries(array: Array, target: t.Dictionary, safe: bool) -> Array:
+def _cast_between_dictionaries(array: ArrayData, target: t.Dictionary, safe: bool) -> ArrayData:
     """Cast dictionary values and indices separately, which preserves the order of the values.
 
     Unreferenced values are dropped if values have to be cast or are too many for the indices.
@@ -186,41 +186,41 @@ def _between_dictionaries(array: Array, target: t.Dictionary, safe: bool) -> Arr
     return layout.of(layout.index_layout.of(indices.astype(layout.index_layout.dtype), encoded.mask()), values)
 
 
-def _cast_dictionary_values(array: Array, target: t.DataType, safe: bool) -> Array:
+def _cast_dictionary_values(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
     assert array.dictionary is not None
     with error_context("dictionary"):
         return cast(array.dictionary, target, safe)
 
 
-def _to_storage(array: Array, target: ExtensionType, safe: bool) -> Array:
+def _cast_to_extension(array: ArrayData, target: ExtensionType, safe: bool) -> ArrayData:
     array = cast(array, target.storage_type, safe).with_layout(layout_of(target))
     array.validate(full=True)
     return array
 
 
-def _from_run_ends(array: Array, target: t.DataType, safe: bool) -> Array:
+def _cast_run_end_encoded(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
     return cast(run_end_decode(array), target, safe)
 
 
-def _to_dictionary(array: Array, target: t.Dictionary, safe: bool) -> Array:
+def _cast_to_dictionary(array: ArrayData, target: t.Dictionary, safe: bool) -> ArrayData:
     return encode_as_dictionary(cast(array, target.value_type, safe), target.index_type).with_layout(layout_of(target))
 
 
-def _to_run_ends(array: Array, target: t.RunEndEncoded, safe: bool) -> Array:
+def _cast_to_run_end_encoded(array: ArrayData, target: t.RunEndEncoded, safe: bool) -> ArrayData:
     return encode_as_runs(cast(array, target.value_type, safe), target.run_end_type).with_layout(layout_of(target))
 
 
 _CASTS_FROM: dict[type[t.DataType], Caster] = {
-    t.Null: _from_null,
-    ExtensionType: _from_storage,
-    t.Dictionary: _from_dictionary,
-    t.RunEndEncoded: _from_run_ends,
+    t.Null: _cast_nulls,
+    ExtensionType: _cast_extension,
+    t.Dictionary: _cast_dictionary,
+    t.RunEndEncoded: _cast_run_end_encoded,
 }
 """Casts from types that wrap another type."""
 
 _CASTS_TO: dict[type[t.DataType], Caster] = {
-    ExtensionType: _to_storage,
-    t.Dictionary: _to_dictionary,
-    t.RunEndEncoded: _to_run_ends,
+    ExtensionType: _cast_to_extension,
+    t.Dictionary: _cast_to_dictionary,
+    t.RunEndEncoded: _cast_to_run_end_encoded,
 }
 """Casts to types that wrap another type."""

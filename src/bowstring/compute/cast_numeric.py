@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal as PythonDecimal, localcontext
-from typing import Any
 
 import numpy as np
 
 from bowstring.datatypes.types import Bool, DataType, Decimal, FloatingPoint, Int
 from bowstring.errors import DataTypeError
-from bowstring.layouts.array import Array
-from bowstring.layouts.base import Values, first_true
+from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import Values, first_true, object_array
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of, primitive_layout
@@ -21,30 +19,30 @@ _MAX_SCALE_CHANGE = 1000
 _WIDE_CONTEXT = Context(prec=400, rounding=ROUND_HALF_EVEN)
 
 
-def check_slots(array: Array, invalid: Values, fault: str) -> None:
+def check_slots(array: ArrayData, invalid: Values, fault: str) -> None:
     """Raise `DataTypeError` naming the first slot that is invalid and not null."""
     mask = array.mask()
     if mask is not None:
         invalid = invalid & mask
     if invalid.any():
         index = first_true(invalid)
-        raise DataTypeError(f"value {index}: {array[index]!r} {fault}")
+        raise DataTypeError(f"value {index}: {array.layout.value_at(array, index)!r} {fault}")
 
 
-def numeric_values(array: Array) -> Values:
+def numeric_values(array: ArrayData) -> Values:
     """Return the slots of a numeric or temporal array, booleans as 0 and 1."""
     layout = array.layout
     return layout.bits(array).view(np.uint8) if isinstance(layout, BooleanLayout) else array.values(1)
 
 
-def build_array(target: DataType, slots: Values, array: Array) -> Array:
+def build_array(target: DataType, slots: Values, array: ArrayData) -> ArrayData:
     """Build an array of slots with the validity of `array`."""
     layout = layout_of(target)
     assert isinstance(layout, (BooleanLayout, PrimitiveLayout))
     return layout.of(slots, array.mask())
 
 
-def cast_numbers(array: Array, target: DataType, safe: bool) -> Array:
+def cast_numbers(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
     """Cast between integers, floats and booleans."""
     slots = numeric_values(array)
     if isinstance(target, Bool):
@@ -63,7 +61,7 @@ def cast_numbers(array: Array, target: DataType, safe: bool) -> Array:
     return build_array(target, out, array)
 
 
-def to_integers(array: Array, slots: Values, target: Int, safe: bool) -> Values:
+def to_integers(array: ArrayData, slots: Values, target: Int, safe: bool) -> Values:
     """Convert numbers to integers of a type. Raises `DataTypeError` for overflow or fractions if `safe`."""
     dtype = primitive_layout(target).dtype
     if safe and slots.dtype.kind == "f":
@@ -85,22 +83,22 @@ def _codec(type: DataType) -> DecimalCodec:
     return codec
 
 
-def _unscaled(array: Array) -> Values:
+def _unscaled(array: ArrayData) -> Values:
     """Return the unscaled integers of decimals as Python integers; 0 for null."""
-    out = np.array([*_codec(array.type).integers(array.values(1)), None], object)[:-1]
+    out = object_array(_codec(array.type).integers(array.values(1)))
     mask = array.mask()
     if mask is not None:
         out[~mask] = 0
     return out
 
 
-def _build_decimals(array: Array, digits: Values, target: Decimal) -> Array:
+def _build_decimals(array: ArrayData, digits: Values, target: Decimal) -> ArrayData:
     bound = 10**target.precision
     check_slots(array, np.array([not -bound < n < bound for n in digits], np.bool_), f"does not fit {target}")
     return build_array(target, _codec(target).from_integers(digits.tolist()), array)
 
 
-def _rescale(array: Array, digits: Values, shift: int, safe: bool) -> Values:
+def _rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values:
     """Multiply integers by 10**shift, truncating if not `safe`."""
     if abs(shift) > _MAX_SCALE_CHANGE:
         raise DataTypeError(f"can't change a scale by {abs(shift)} digits, at most by {_MAX_SCALE_CHANGE}")
@@ -111,16 +109,16 @@ def _rescale(array: Array, digits: Values, shift: int, safe: bool) -> Values:
     has_fraction = np.array([abs(n) % unit != 0 for n in digits], np.bool_)
     if safe:
         check_slots(array, has_fraction, "has digits that would be lost")
-    return np.array([*(abs(n) // unit * (1 if n >= 0 else -1) for n in digits), None], object)[:-1]
+    return object_array([abs(n) // unit * (1 if n >= 0 else -1) for n in digits])
 
 
-def cast_decimals(array: Array, target: Decimal, safe: bool) -> Array:
+def cast_decimals(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
     """Cast decimals to another width, precision or scale."""
     scale: int = array.type.scale  # type: ignore[attr-defined]
     return _build_decimals(array, _rescale(array, _unscaled(array), target.scale - scale, safe), target)
 
 
-def to_decimal(array: Array, target: Decimal, safe: bool) -> Array:
+def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
     """Cast numbers to decimals. Floats are rounded to the nearest decimal."""
     slots = numeric_values(array)
     mask = array.mask()
@@ -132,15 +130,12 @@ def to_decimal(array: Array, target: Decimal, safe: bool) -> Array:
     if abs(target.scale) > _MAX_SCALE_CHANGE:
         raise DataTypeError(f"can't cast to a scale of {target.scale}, at most {_MAX_SCALE_CHANGE}")
     with localcontext(_WIDE_CONTEXT):
-        digits = [_round_to_scale(value, target.scale) for value in slots.astype(np.float64).tolist()]
-    return _build_decimals(array, np.array([*digits, None], object)[:-1], target)
+        values = map(PythonDecimal, slots.astype(np.float64).tolist())
+        digits = [int(value.scaleb(target.scale).to_integral_value()) for value in values]
+    return _build_decimals(array, object_array(digits), target)
 
 
-def _round_to_scale(value: float, scale: int) -> int:
-    return int(PythonDecimal(value).scaleb(scale).to_integral_value())
-
-
-def from_decimal(array: Array, target: DataType, safe: bool) -> Array:
+def cast_from_decimal(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
     """Cast decimals to numbers, to the nearest if the target is a float."""
     digits = _unscaled(array)
     scale: int = array.type.scale  # type: ignore[attr-defined]
@@ -149,7 +144,7 @@ def from_decimal(array: Array, target: DataType, safe: bool) -> Array:
     if isinstance(target, FloatingPoint):
         if abs(scale) > _MAX_SCALE_CHANGE:
             raise DataTypeError(f"can't cast from a scale of {scale}, at most {_MAX_SCALE_CHANGE}")
-        wide = np.array(_floats(digits.tolist(), scale), np.float64)
+        wide = np.array([float(PythonDecimal(n).scaleb(-scale, _WIDE_CONTEXT)) for n in digits], np.float64)
         with np.errstate(over="ignore"):
             out = wide.astype(f"f{target.bit_width // 8}")
         if safe:
@@ -161,8 +156,3 @@ def from_decimal(array: Array, target: DataType, safe: bool) -> Array:
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     check_slots(array, np.array([not low <= n <= high for n in whole], np.bool_), f"does not fit {target}")
     return build_array(target, whole.astype(dtype), array)
-
-
-def _floats(digits: Sequence[Any], scale: int) -> list[float]:
-    """Convert to the nearest floats, each rounded once."""
-    return [float(PythonDecimal(n).scaleb(-scale, _WIDE_CONTEXT)) for n in digits]

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from bowstring.compute.cast_numeric import check_slots, numeric_values
+from bowstring.compute.nulls import drop_null
 from bowstring.datatypes import types as t
 from bowstring.errors import DataTypeError
-from bowstring.layouts.array import Array
-from bowstring.layouts.base import Indices, Values
-from bowstring.layouts.binary import BinaryLayout, offsets_from_lengths
-from bowstring.layouts.binary_view import BinaryViewLayout
+from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.gather import range_indices
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
@@ -25,38 +24,25 @@ from bowstring.layouts.value_codecs.temporal import DAY_S, PER_SECOND
 from bowstring.memory.buffer import UINT8
 
 
-def _flatten(array: Array) -> tuple[Indices, Values]:
-    """Return 64-bit offsets from 0, and the bytes."""
-    layout = array.layout
-    if isinstance(layout, BinaryViewLayout):
-        return layout.flatten(array)
-    if isinstance(layout, BinaryLayout):
-        offsets = layout.offsets(array).astype(np.int64)
-        data = layout.data(array).view(UINT8, int(offsets[0]), int(offsets[-1] - offsets[0]))
-        return offsets - offsets[0], data
-    width: int = array.type.byte_width  # type: ignore[attr-defined]
-    slots = np.ascontiguousarray(array.values(1))
-    data = slots.view(UINT8) if width and slots.size else np.zeros(0, UINT8)
-    return np.arange(array.length + 1, dtype=np.int64) * width, data
-
-
-def cast_strings(array: Array, target: Any, safe: bool) -> Array:  # noqa: ARG001 -- invalid UTF-8 is never accepted
+def cast_strings(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noqa: ARG001 -- invalid UTF-8 is never accepted
     """Cast between strings and byte strings. Bytes become strings if they are valid UTF-8."""
-    offsets, data = _flatten(array)
-    layout, mask = layout_of(target), array.mask()
+    source, layout, mask = array.layout, layout_of(target), array.mask()
+    if isinstance(source, ByteStringLayout):
+        data, offsets = source.flatten(array)
+    else:
+        data, offsets = source.codec.flatten(array.values(1))  # type: ignore[attr-defined]
     lengths = np.diff(offsets)
-    if getattr(layout, "is_text", False) and not getattr(array.layout, "is_text", False):
+    if getattr(layout, "is_text", False) and not getattr(source, "is_text", False):
         check_utf8(data, offsets, mask)
-    if isinstance(layout, BinaryLayout):
-        return layout.of(offsets_from_lengths(lengths, layout.offset_type, target), data, mask)
-    if isinstance(layout, BinaryViewLayout):
-        return layout.of(data, lengths, mask)
+    if isinstance(layout, ByteStringLayout):
+        return layout.of(lengths, data, array.compact_validity())
     assert isinstance(layout, PrimitiveLayout)
     width = target.byte_width
     invalid = lengths != width if mask is None else mask & (lengths != width)
     if invalid.any():
         index = int(np.argmax(invalid))
-        raise DataTypeError(f"value {index}: {array[index]!r} has {lengths[index]} bytes, expected {width} ({target})")
+        value = array.layout.value_at(array, index)
+        raise DataTypeError(f"value {index}: {value!r} has {lengths[index]} bytes, expected {width} ({target})")
     if not width:
         return layout.of(np.zeros(array.length, layout.dtype), mask)
     valid = np.arange(array.length) if mask is None else np.flatnonzero(mask)
@@ -68,13 +54,13 @@ def cast_strings(array: Array, target: Any, safe: bool) -> Array:  # noqa: ARG00
 # Formatting
 
 
-def _format_floats(array: Array) -> list[str]:
+def _format_floats(array: ArrayData) -> list[str]:
     """Format with the fewest digits that identify a number of its width."""
     slots = array.values(1)
     return list(map(str, slots) if slots.dtype.itemsize < 8 else map(repr, slots.tolist()))
 
 
-def _format_temporal(array: Array) -> list[str]:
+def _format_temporal(array: ArrayData) -> list[str]:
     kind: Any = array.type
     unit = "D" if isinstance(kind, t.Date) and kind.unit == "day" else kind.unit
     values = array.values(1).astype(np.int64).view(f"M8[{unit}]")
@@ -88,7 +74,7 @@ def _format_temporal(array: Array) -> list[str]:
     return [string.replace("T", " ") + suffix for string in strings]
 
 
-_FORMATTERS: dict[type[t.DataType], Callable[[Array], list[str]]] = {
+_FORMATTERS: dict[type[t.DataType], Callable[[ArrayData], list[str]]] = {
     t.Int: lambda a: list(map(str, a.values(1).tolist())),
     t.FloatingPoint: _format_floats,
     t.Bool: lambda a: ["true" if bit else "false" for bit in numeric_values(a).tolist()],
@@ -99,13 +85,13 @@ _FORMATTERS: dict[type[t.DataType], Callable[[Array], list[str]]] = {
 }
 
 
-def to_strings(array: Array, target: Any, safe: bool) -> Array:  # noqa: ARG001 -- always exact
+def format_values(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noqa: ARG001 -- always exact
     """Format values: numbers like Python and NumPy, dates and times in ISO 8601 with a space."""
-    strings = layout_of(target).build(_FORMATTERS[type(array.type)](array.drop_null()))
+    strings = layout_of(target).build(_FORMATTERS[type(array.type)](drop_null(array)))
     return scatter_valid_slots(strings, array)
 
 
-def scatter_valid_slots(values: Array, array: Array) -> Array:
+def scatter_valid_slots(values: ArrayData, array: ArrayData) -> ArrayData:
     """Put `values`, one for each valid slot of `array`, into these slots; the others are null."""
     mask = array.mask()
     if mask is None:
@@ -118,26 +104,19 @@ def scatter_valid_slots(values: Array, array: Array) -> Array:
 # Parsing
 
 
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
 def _parse_integer(text: str, type: Any) -> Any:  # noqa: ARG001
     if not re.fullmatch(r"[+-]?[0-9]{1,40}", text):
         raise ValueError
     return int(text)
 
 
-def _parse_float(text: str, type: Any) -> Any:  # noqa: ARG001
+def _parse_number(text: str, type: Any) -> Any:
     if "_" in text or text != text.strip() or not text.isascii():
         raise ValueError
-    return float(text)
-
-
-def _parse_bool(text: str, type: Any) -> Any:  # noqa: ARG001
-    return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
-
-
-def _parse_decimal(text: str, type: Any) -> Any:  # noqa: ARG001
-    if "_" in text or text != text.strip() or not text.isascii():
-        raise ValueError
-    return PythonDecimal(text)
+    return PythonDecimal(text) if isinstance(type, t.Decimal) else float(text)
 
 
 _TIME_PATTERN = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
@@ -185,16 +164,16 @@ def _parse_timestamp(text: str, type: Any) -> Any:
 
 _PARSERS: dict[type[t.DataType], Callable[[str, Any], Any]] = {
     t.Int: _parse_integer,
-    t.FloatingPoint: _parse_float,
-    t.Bool: _parse_bool,
-    t.Decimal: _parse_decimal,
+    t.FloatingPoint: _parse_number,
+    t.Bool: lambda text, _: _BOOLEANS[text.lower()],
+    t.Decimal: _parse_number,
     t.Date: _parse_date,
     t.Time: _parse_time,
     t.Timestamp: _parse_timestamp,
 }
 
 
-def parse_strings(array: Array, target: Any, safe: bool) -> Array:  # noqa: ARG001 -- always exact
+def parse_strings(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noqa: ARG001 -- always exact
     """Parse text. Raises `DataTypeError` for the first value that can't be parsed."""
     parse = _PARSERS[type(target)]
     values: list[Any] = []

@@ -9,7 +9,7 @@ import numpy as np
 from bowstring.compute.cast_numeric import build_array, check_slots, to_integers
 from bowstring.datatypes.types import DataType, Date, Duration, Int, Time
 from bowstring.errors import DataTypeError
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values
 from bowstring.layouts.registry import primitive_layout
 from bowstring.layouts.value_codecs.temporal import DAY_S, PER_SECOND
@@ -18,7 +18,7 @@ _DAY_MS = DAY_S * 1000
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "day": DAY_S * 10**9}
 
 
-def _convert_units(array: Array, slots: Values, units: tuple[str, str], target: Any, safe: bool) -> Array:
+def _convert_units(array: ArrayData, slots: Values, units: tuple[str, str], target: Any, safe: bool) -> ArrayData:
     """Convert slots from the first unit to the second, the target's."""
     old, new = (_NANOSECONDS[unit] for unit in units)
     wide = slots.astype(np.int64)
@@ -47,7 +47,7 @@ def _has_local_time(type: Any) -> bool:
     return (getattr(type, "timezone", None) or "UTC") not in ("UTC", "Etc/UTC", "Z")
 
 
-def cast_timestamps(array: Array, target: Any, safe: bool) -> Array:
+def cast_timestamps(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     """Cast between dates and timestamps. A time zone does not change the stored value.
 
     With `safe=False` a cast to a date drops the time of day.
@@ -56,10 +56,10 @@ def cast_timestamps(array: Array, target: Any, safe: bool) -> Array:
     if type(source) is not type(target) and (_has_local_time(source) or _has_local_time(target)):
         raise DataTypeError(f"can't cast {source} to {target}: days differ between its time zone and UTC")
     out = _convert_units(array, array.values(1), (source.unit, target.unit), target, safe)
-    return _check_whole_days(array, out.values(1), target, safe) if target == Date("ms") else out
+    return _build_dates(array, out.values(1), target, safe) if target == Date("ms") else out
 
 
-def _check_whole_days(array: Array, slots: Values, target: Any, safe: bool) -> Array:
+def _build_dates(array: ArrayData, slots: Values, target: Any, safe: bool) -> ArrayData:
     """Build dates from milliseconds. A time of day is dropped, or raises `DataTypeError` if `safe`."""
     time_of_day = slots % _DAY_MS
     if safe:
@@ -68,13 +68,13 @@ def _check_whole_days(array: Array, slots: Values, target: Any, safe: bool) -> A
     return build_array(target, slots - time_of_day, array)
 
 
-def cast_durations(array: Array, target: Any, safe: bool) -> Array:
+def cast_durations(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     """Cast times of day or durations to another unit."""
     source: Any = array.type
     return _convert_units(array, array.values(1), (source.unit, target.unit), target, safe)
 
 
-def to_time_of_day(array: Array, target: Time, safe: bool) -> Array:
+def to_time_of_day(array: ArrayData, target: Time, safe: bool) -> ArrayData:
     """Cast timestamps to their time of day."""
     source: Any = array.type
     if _has_local_time(source):
@@ -83,17 +83,17 @@ def to_time_of_day(array: Array, target: Time, safe: bool) -> Array:
     return _convert_units(array, array.values(1) % day, (source.unit, target.unit), target, safe)
 
 
-def to_unit_counts(array: Array, target: Int, safe: bool) -> Array:
+def to_unit_counts(array: ArrayData, target: Int, safe: bool) -> ArrayData:
     """Cast to the number of units since midnight or 1970."""
     return build_array(target, to_integers(array, array.values(1), target, safe), array)
 
 
-def from_unit_counts(array: Array, target: DataType, safe: bool) -> Array:
+def from_unit_counts(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
     """Cast integers, which count units. Raises `DataTypeError` for an invalid time of day, even if not `safe`."""
     width = primitive_layout(target).dtype.itemsize * 8
     slots = to_integers(array, array.values(1), Int(width), safe)
     if target == Date("ms"):
-        return _check_whole_days(array, slots, target, safe)
+        return _build_dates(array, slots, target, safe)
     if isinstance(target, Time):
         check_slots(array, (slots < 0) | (slots >= DAY_S * PER_SECOND[target.unit]), f"is not a time of day ({target})")
     return build_array(target, slots, array)

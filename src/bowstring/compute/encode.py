@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from bowstring.datatypes.base import TypeLike, as_type
+from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.types import DataType, Dictionary, Int, RunEndEncoded, dictionary, run_end_encoded
 from bowstring.errors import DataTypeError
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.dictionary import DictionaryLayout
-from bowstring.layouts.factorize import factorize, factorize_keys, find_run_starts, identity_keys
+from bowstring.layouts.factorize import equality_keys, factorize, factorize_keys, find_run_starts
 from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 
 
-def encode_as_dictionary(array: Array, index_type: Int) -> Array:
+def encode_as_dictionary(array: ArrayData, index_type: Int) -> ArrayData:
     """Encode an array of any type, even a dictionary-encoded one. Raises like `dictionary_encode`."""
     layout = layout_of(dictionary(index_type, array.type))
     assert isinstance(layout, DictionaryLayout)
-    keys = identity_keys(array)
+    keys = equality_keys(array)
     valid = array.layout.identity_mask(array)
     slots = np.arange(array.length) if valid is None else np.flatnonzero(valid)
     codes, firsts = factorize_keys([key[slots] for key in keys], len(slots))
@@ -34,7 +34,7 @@ def encode_as_dictionary(array: Array, index_type: Int) -> Array:
     return layout.of(layout.index_layout.of(indices, valid), array.layout.take(array, slots[firsts]))
 
 
-def dictionary_encode(array: Array, index_type: TypeLike | None = None) -> Array:
+def dictionary_encode(array: ArrayData, index_type: TypeLike | None = None) -> ArrayData:
     """Encode an array as indices (int32 by default) into its distinct values, in order of first appearance.
 
     Returns a dictionary-encoded array unchanged. Raises `DataTypeError` if there are too many distinct values for the
@@ -46,12 +46,12 @@ def dictionary_encode(array: Array, index_type: TypeLike | None = None) -> Array
     return encode_as_dictionary(array, indices)  # type: ignore[arg-type]  # the dictionary's type checks it
 
 
-def unique(array: Array) -> Array:
+def unique(array: ArrayData) -> ArrayData:
     """Return the distinct values in order of first appearance, including null if there is one."""
     return array.layout.take(array, factorize(array)[1])
 
 
-def run_end_encode(array: Array, run_end_type: TypeLike | None = None) -> Array:
+def run_end_encode(array: ArrayData, run_end_type: TypeLike | None = None) -> ArrayData:
     """Encode an array as runs of equal values, with run ends of int32 by default.
 
     Returns a run-end encoded array unchanged. Raises `UsageError` if the array is too long for the run ends.
@@ -61,18 +61,18 @@ def run_end_encode(array: Array, run_end_type: TypeLike | None = None) -> Array:
     return encode_as_runs(array, Int(32) if run_end_type is None else as_type(run_end_type, "run_end_encode"))
 
 
-def encode_as_runs(array: Array, run_end_type: DataType) -> Array:
+def encode_as_runs(array: ArrayData, run_end_type: DataType) -> ArrayData:
     """Encode an array of any type, even a run-end encoded one. Raises like `run_end_encode`."""
     layout = layout_of(run_end_encoded(run_end_type, array.type))
     assert isinstance(layout, RunEndEncodedLayout)
-    keys = identity_keys(array)
+    keys = equality_keys(array)
     starts = (
         np.flatnonzero(find_run_starts(keys)) if keys and array.length else np.zeros(min(array.length, 1), np.int64)
     )
     return layout.of(np.append(starts[1:], array.length)[: len(starts)], array.layout.take(array, starts), array.length)
 
 
-def run_end_decode(array: Array) -> Array:
+def run_end_decode(array: ArrayData) -> ArrayData:
     """Decode a run-end encoded array; copies. Returns any other array unchanged."""
     layout = array.layout.storage
     if not isinstance(layout, RunEndEncodedLayout):

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bowstring.errors import UsageError
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Values
 from bowstring.layouts.boolean import BooleanLayout
 
-MaskLike: TypeAlias = Sequence[bool | None] | Values | Array
+MaskLike: TypeAlias = Sequence[bool | None] | Values | ArrayData
 
 
 def mask_to_indices(mask: MaskLike, length: int) -> Indices:
@@ -27,7 +27,7 @@ def mask_to_indices(mask: MaskLike, length: int) -> Indices:
 
 
 def _to_booleans(mask: Any) -> Values:
-    if isinstance(mask, Array):
+    if isinstance(mask, ArrayData):
         layout = mask.layout.storage
         if not isinstance(layout, BooleanLayout):
             raise UsageError(f"filter: expected a boolean mask, found {mask.type}")
@@ -47,6 +47,6 @@ def _to_booleans(mask: Any) -> Values:
     return np.fromiter((value is not None and bool(value) for value in values), np.bool_, len(values))
 
 
-def filter_array(array: Array, mask: MaskLike) -> Array:
+def filter_array(array: ArrayData, mask: MaskLike) -> ArrayData:
     """Select the slots at which `mask` is true; copies. Raises like `mask_to_indices`."""
     return array.layout.take(array, mask_to_indices(mask, array.length))

@@ -14,7 +14,7 @@ from bowstring.compute.encode import run_end_decode
 from bowstring.compute.unify_dictionaries import concat_unified, has_dictionary
 from bowstring.datatypes.types import Bool
 from bowstring.errors import DataTypeError
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, error_context
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
@@ -25,28 +25,28 @@ from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 from bowstring.layouts.union import UnionLayout
 
 
-def booleans(values: Values, valid: Values | None = None) -> Array:
+def booleans(values: Values, valid: Values | None = None) -> ArrayData:
     """Build a boolean array from NumPy booleans."""
     layout = layout_of(Bool())
     assert isinstance(layout, BooleanLayout)
     return layout.of(values, valid)
 
 
-def check_no_nulls(array: Array) -> None:
+def check_no_nulls(array: ArrayData) -> None:
     """Raise `DataTypeError` if an array of a non-nullable field has nulls."""
     valid = array.layout.valid_mask(array)
     if valid is not None and not valid.all():
         raise DataTypeError(f"has {array.length - np.count_nonzero(valid)} nulls, but its field is not nullable")
 
 
-def is_valid(array: Array) -> Array:
+def is_valid(array: ArrayData) -> ArrayData:
     """Return a boolean array that is true for valid slots."""
     check_length(array)
     valid = array.layout.valid_mask(array)
     return booleans(np.ones(array.length, np.bool_) if valid is None else valid)
 
 
-def is_null(array: Array, nan_is_null: bool = False) -> Array:
+def is_null(array: ArrayData, nan_is_null: bool = False) -> ArrayData:
     """Return a boolean array that is true for null slots, with `nan_is_null` also for NaN."""
     check_length(array)
     valid = array.layout.valid_mask(array)
@@ -56,7 +56,7 @@ def is_null(array: Array, nan_is_null: bool = False) -> Array:
     return booleans(null)
 
 
-def _is_nan(array: Array) -> Values:
+def _is_nan(array: ArrayData) -> Values:
     """Return which slots are NaN. Values of null slots are arbitrary."""
     while isinstance(array.layout.storage, (DictionaryLayout, RunEndEncodedLayout)):
         array = run_end_decode(decode_dictionary(array))
@@ -70,14 +70,14 @@ def _is_nan(array: Array) -> Values:
     return out
 
 
-def drop_null(array: Array) -> Array:
+def drop_null(array: ArrayData) -> ArrayData:
     """Return a copy without null slots, or the array itself if there are none."""
     check_length(array)
     valid = array.layout.valid_mask(array)
     return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
 
 
-def fill_null(array: Array, fill_value: Any) -> Array:
+def fill_null(array: ArrayData, fill_value: Any) -> ArrayData:
     """Replace nulls with a Python value of the array's type. Returns the array itself if it has no nulls.
 
     Raises `DataTypeError` if the value does not fit the type.

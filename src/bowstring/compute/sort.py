@@ -13,7 +13,7 @@ import numpy as np
 
 from bowstring.datatypes.types import Int
 from bowstring.errors import DataTypeError, UsageError
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Values
 from bowstring.layouts.factorize import scatter_valid
 from bowstring.layouts.gather import check_length
@@ -24,7 +24,7 @@ Order: TypeAlias = Literal["ascending", "descending"]
 NullPlacement: TypeAlias = Literal["at_start", "at_end"]
 
 
-def sort_indices(array: Array, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
+def sort_indices(array: ArrayData, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> ArrayData:
     """Return the uint64 indices that sort an array; stable.
 
     Nulls, and NaN next to them, come last or first for both orders. Raises `DataTypeError` if the type has no order.
@@ -32,7 +32,7 @@ def sort_indices(array: Array, order: Order = "ascending", null_placement: NullP
     return primitive_layout(Int(64, False)).of(sort_rows([(array, order)], null_placement).astype(np.uint64))
 
 
-def sort_rows(columns: Sequence[tuple[Array, Order]], null_placement: NullPlacement = "at_end") -> Indices:
+def sort_rows(columns: Sequence[tuple[ArrayData, Order]], null_placement: NullPlacement = "at_end") -> Indices:
     """Return the indices that sort rows by columns of equal length, most significant first; stable."""
     if null_placement not in ("at_start", "at_end"):
         raise UsageError(f"null_placement: expected 'at_start' or 'at_end', found {null_placement!r}")
@@ -46,7 +46,7 @@ def sort_rows(columns: Sequence[tuple[Array, Order]], null_placement: NullPlacem
     return stable_argsort(keys)
 
 
-def _sort_keys(array: Array, is_descending: bool, nulls_first: bool) -> list[Values]:
+def _sort_keys(array: ArrayData, is_descending: bool, nulls_first: bool) -> list[Values]:
     check_length(array)
     valid = array.layout.valid_mask(array)
     valid_values = array if valid is None else array.layout.take(array, np.flatnonzero(valid))

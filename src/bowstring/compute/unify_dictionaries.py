@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from bowstring.errors import DataTypeError, InvalidDataError
-from bowstring.layouts.array import Array
-from bowstring.layouts.array_batcher import batch_arrays
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, to_buffer
 from bowstring.layouts.concatenation import array_lengths, distinct_dictionaries
 from bowstring.layouts.dictionary import DictionaryLayout
@@ -22,7 +21,7 @@ def has_dictionary(layout: Layout) -> bool:
     return layout.dictionary is not None or any(map(has_dictionary, layout.children))
 
 
-def dictionary_arrays(array: Array) -> Iterator[Array]:
+def dictionary_arrays(array: ArrayData) -> Iterator[ArrayData]:
     """Iterate over the dictionary-encoded arrays in an array, depth first, without those inside dictionaries."""
     if array.layout.dictionary is not None:
         yield array
@@ -30,24 +29,24 @@ def dictionary_arrays(array: Array) -> Iterator[Array]:
         yield from dictionary_arrays(child)
 
 
-def dictionary_of(part: Array) -> Array:
+def dictionary_of(part: ArrayData) -> ArrayData:
     """Return the dictionary of a dictionary-encoded array. Raises `InvalidDataError` if it is missing."""
     if part.dictionary is None:
         raise InvalidDataError(f"the array of {part.type} has no dictionary")
     return part.dictionary
 
 
-def replace_dictionary_arrays(array: Array, parts: Iterator[Array]) -> Array:
+def replace_dictionary_arrays(array: ArrayData, parts: Iterator[ArrayData]) -> ArrayData:
     """Replace the `dictionary_arrays` of an array, in the same order."""
     if array.layout.dictionary is not None:
         return next(parts)
     if not array.children:
         return array
     children = tuple([replace_dictionary_arrays(child, parts) for child in array.children])
-    return Array(array.layout, array.length, array.buffers, children, None, array._null_count, array.offset)
+    return ArrayData(array.layout, array.length, array.buffers, children, None, array._null_count, array.offset)
 
 
-def merge_dictionaries(dictionaries: Sequence[Array]) -> tuple[Array, list[Indices]]:
+def merge_dictionaries(dictionaries: Sequence[ArrayData]) -> tuple[ArrayData, list[Indices]]:
     """Merge dictionaries; copies.
 
     Returns a dictionary that starts with the first one unchanged, followed by every new value once, and for each
@@ -57,7 +56,7 @@ def merge_dictionaries(dictionaries: Sequence[Array]) -> tuple[Array, list[Indic
     return merged, np.split(indices, np.cumsum([dictionary.length for dictionary in dictionaries])[:-1])
 
 
-def _merge(dictionaries: Sequence[Array]) -> tuple[Array, Indices]:
+def _merge(dictionaries: Sequence[ArrayData]) -> tuple[ArrayData, Indices]:
     """Like `merge_dictionaries`, with all indices in one array."""
     first = dictionaries[0]
     values = first.layout.concat(dictionaries)
@@ -70,7 +69,7 @@ def _merge(dictionaries: Sequence[Array]) -> tuple[Array, Indices]:
     return merged, indices
 
 
-def with_dictionary(array: Array, dictionary: Array, transposition: Indices | None) -> Array:
+def with_dictionary(array: ArrayData, dictionary: ArrayData, transposition: Indices | None) -> ArrayData:
     """Replace the dictionary of a dictionary-encoded array and transpose its indices.
 
     `transposition[i]` is the index of the old value i in the new dictionary; None keeps the indices. Raises
@@ -81,7 +80,7 @@ def with_dictionary(array: Array, dictionary: Array, transposition: Indices | No
         layout = layout.storage
     assert isinstance(layout, DictionaryLayout)
     if transposition is None:
-        return Array(array.layout, array.length, array.buffers, (), dictionary, array._null_count, array.offset)
+        return ArrayData(array.layout, array.length, array.buffers, (), dictionary, array._null_count, array.offset)
     indices = layout.indices(array.with_layout(layout))
     indices = transposition[indices] if transposition.size else indices
     if indices.size and indices.max() > np.iinfo(layout.index_layout.dtype).max:
@@ -90,15 +89,15 @@ def with_dictionary(array: Array, dictionary: Array, transposition: Indices | No
     return layout.of(index_array, dictionary).with_layout(array.layout)
 
 
-def find_longest_dictionary(dictionaries: Iterable[Array]) -> Array | None:
+def find_longest_dictionary(dictionaries: Iterable[ArrayData]) -> ArrayData | None:
     """Return the dictionary of which all others are a prefix, or None."""
     candidates = list(dictionaries)
     longest = max(candidates, key=len)
     return longest if all(has_prefix(longest, candidate) for candidate in candidates) else None
 
 
-def unify_dictionaries(arrays: Sequence[Array]) -> list[Array]:
-    """Give arrays of one layout the same dictionaries, at every depth.
+def unify_dictionaries(arrays: Sequence[ArrayData]) -> list[ArrayData]:
+    """Unify the dictionaries of arrays of one layout, at every depth.
 
     Indices stay unchanged if one dictionary starts with all others. Raises `DataTypeError` if a unified dictionary is
     too large for the index type.
@@ -111,7 +110,7 @@ def unify_dictionaries(arrays: Sequence[Array]) -> list[Array]:
     return [replace_dictionary_arrays(array, iter(parts)) for array, parts in zip(arrays, unified, strict=True)]
 
 
-def _unify_arrays(arrays: Sequence[Array]) -> list[Array]:
+def _unify_arrays(arrays: Sequence[ArrayData]) -> list[ArrayData]:
     distinct = {id(dictionary): dictionary for dictionary in map(dictionary_of, arrays)}
     if len(distinct) == 1:
         return list(arrays)
@@ -124,7 +123,7 @@ def _unify_arrays(arrays: Sequence[Array]) -> list[Array]:
     return [with_dictionary(array, unified, transposition_by_id[id(array.dictionary)]) for array in arrays]
 
 
-def concat_unified(arrays: Sequence[Array]) -> Array:
+def concat_unified(arrays: Sequence[ArrayData]) -> ArrayData:
     """Concatenate one or more arrays of one layout and unify their dictionaries; copies.
 
     Raises `DataTypeError` if a unified dictionary is too large for the index type.
@@ -133,7 +132,6 @@ def concat_unified(arrays: Sequence[Array]) -> Array:
     storage = layout.storage
     if not isinstance(storage, DictionaryLayout) or has_dictionary(storage.dictionary):
         return layout.concat(unify_dictionaries(arrays))
-    arrays = batch_arrays(arrays)
     dictionaries, dictionary_numbers = distinct_dictionaries(arrays)
     indices, validity = storage.concat_indices(arrays)
     unified = dictionaries[0]
@@ -148,4 +146,4 @@ def concat_unified(arrays: Sequence[Array]) -> Array:
                 f"a dictionary of {unified.length} values is too large for the indices of {layout.type}"
             )
     index_buffer = to_buffer(indices.astype(storage.index_layout.dtype))
-    return Array(layout, len(indices), (validity, index_buffer), (), unified)
+    return ArrayData(layout, len(indices), (validity, index_buffer), (), unified)

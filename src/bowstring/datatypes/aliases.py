@@ -1,4 +1,4 @@
-"""Names of data types: the aliases that pyarrow takes, and the strings of our own types without children."""
+"""Names of data types: pyarrow's aliases, and the `str` of types without children."""
 
 from __future__ import annotations
 
@@ -8,29 +8,19 @@ from difflib import get_close_matches
 
 from bowstring.datatypes import primitive
 from bowstring.datatypes.base import DataType
-from bowstring.datatypes.primitive import Decimal, FixedSizeBinary, FloatingPoint, Int, Timestamp
+from bowstring.datatypes.primitive import SIMPLE_TYPES, Decimal, FixedSizeBinary, FloatingPoint, Int, Timestamp
 from bowstring.errors import UsageError
 
-_UNITS = primitive.TIME_UNITS
-_TYPES: tuple[DataType, ...] = (
-    *(kind() for kind in (primitive.Null, primitive.Bool, primitive.Utf8, primitive.LargeUtf8, primitive.Utf8View)),
-    *(kind() for kind in (primitive.Binary, primitive.LargeBinary, primitive.BinaryView)),
-    *(Int(bits, is_signed) for bits in (8, 16, 32, 64) for is_signed in (True, False)),
-    *(FloatingPoint(bits) for bits in (16, 32, 64)),
-    *(primitive.Date("day"), primitive.Date("ms")),
-    *(kind(unit) for kind in (primitive.Time, Timestamp, primitive.Duration) for unit in _UNITS),
-    *(primitive.Interval(unit) for unit in ("year_month", "day_time", "month_day_nano")),
-)
 _ALIASES: dict[str, DataType] = {
-    **{str(type_): type_ for type_ in _TYPES},
-    **{f"{'i' if t.is_signed else 'u'}{t.bit_width // 8}": t for t in _TYPES if isinstance(t, Int)},
-    **{f"f{t.bit_width // 8}": t for t in _TYPES if isinstance(t, FloatingPoint)},
-    **{f"float{t.bit_width}": t for t in _TYPES if isinstance(t, FloatingPoint)},
-    **{f"date{t.bit_width}": t for t in _TYPES if isinstance(t, primitive.Date)},
+    **{str(t): t for t in SIMPLE_TYPES},
+    **{f"{'i' if t.is_signed else 'u'}{t.bit_width // 8}": t for t in SIMPLE_TYPES if isinstance(t, Int)},
+    **{f"f{t.bit_width // 8}": t for t in SIMPLE_TYPES if isinstance(t, FloatingPoint)},
+    **{f"float{t.bit_width}": t for t in SIMPLE_TYPES if isinstance(t, FloatingPoint)},
+    **{f"date{t.bit_width}": t for t in SIMPLE_TYPES if isinstance(t, primitive.Date)},
     **dict.fromkeys(("boolean", "bool_"), primitive.Bool()),
     **dict.fromkeys(("str", "utf8"), primitive.Utf8()),
     **dict.fromkeys(("large_str", "large_utf8"), primitive.LargeUtf8()),
-    **dict.fromkeys(("utf8_view",), primitive.Utf8View()),
+    "utf8_view": primitive.Utf8View(),
 }
 _PARAMETERS: tuple[tuple[str, Callable[[re.Match[str]], DataType]], ...] = (
     (r"timestamp\[(s|ms|us|ns), tz=(.+)\]", lambda match: Timestamp(match[1], match[2])),  # type: ignore[arg-type]
@@ -40,7 +30,7 @@ _PARAMETERS: tuple[tuple[str, Callable[[re.Match[str]], DataType]], ...] = (
 
 
 def parse_alias(name: str) -> DataType:
-    """The data type of a name such as "int64", "float32", "timestamp[us, tz=UTC]" or "decimal128(10, 2)".
+    """Return the data type of a name such as "int64", "float32", "timestamp[us, tz=UTC]" or "decimal128(10, 2)".
 
     Raises `UsageError` for any other name.
     """

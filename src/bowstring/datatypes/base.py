@@ -1,15 +1,17 @@
-"""What all data types have in common, and the checks of their parameters."""
+"""The base class of data types, and checks of their parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar
 
+from bowstring import datatypes  # its export table: `conversion` and `c_schema` import this module
+from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.errors import UsageError
 
 if TYPE_CHECKING:
-    from bowstring.datatypes.field import Field
+    from bowstring.datatypes.field import Field, Metadata
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -17,10 +19,11 @@ class DataType:
     """The base of all data types."""
 
     NAME: ClassVar[str] = ""
+    C_FORMAT: ClassVar[bytes] = b""
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The child fields of a nested type, in order; none for the others."""
+        """The child fields of a nested type; empty for other types."""
         return ()
 
     @property
@@ -29,18 +32,18 @@ class DataType:
         return len(self.fields)
 
     def equals(self, other: object, check_metadata: bool = False) -> bool:
-        """Whether both are the same type, and the custom metadata of their fields at every level if asked for.
+        """Return whether two types are equal, with `check_metadata` also in the custom metadata of all their fields.
 
-        The other may be a type of another library, or the name of one.
+        `other` may also be a type of another library, or a name such as "int64".
         """
         if isinstance(other, str) or (not isinstance(other, DataType) and hasattr(other, "__arrow_c_schema__")):
-            other = as_type(other)
+            other = datatypes.as_type(other)
         if not isinstance(other, DataType) or self != other:
             return False
         return not check_metadata or self.nested_metadata() == other.nested_metadata()
 
     def nested_metadata(self) -> tuple[object, ...]:
-        """The custom metadata of the fields at every level, which `==` and hashes leave out; hashable."""
+        """The custom metadata of the fields at every depth, hashable. `==` and `hash` ignore it."""
         fields = self.fields
         return tuple((frozenset(f.pairs), f.type.nested_metadata()) for f in fields) if fields else ()
 
@@ -51,30 +54,50 @@ class DataType:
         return f"DataType({self})"
 
     def __arrow_c_schema__(self) -> object:
-        from bowstring.interop import c_data
+        return export_schema("", self)
 
-        return c_data.export_type(self)
+    def c_format(self) -> bytes:
+        """Return the format string of the C data interface («Data type description -- format strings»), if any."""
+        # Here, because `__arrow_c_schema__` can't import a higher module.
+        return self.C_FORMAT
+
+    @property
+    def c_flags(self) -> int:
+        """The flags of the C data interface that belong to the type."""
+        return 0
+
+    @property
+    def c_dictionary(self) -> DataType | None:
+        """The type of the dictionary in the C data interface; None unless the type is dictionary-encoded."""
+        return None
+
+    def to_storage(self, pairs: Metadata) -> tuple[DataType, Metadata]:
+        """Return the type and custom metadata of a field of this type as they are exchanged.
+
+        An extension type is exchanged as its storage type, with its name and parameters in the metadata.
+        """
+        return self, pairs
 
 
 def check_one_of(what: str, value: object, allowed: Sequence[object]) -> None:
-    """Raise `UsageError` if a type's parameter is none of these values, which are of one Python type."""
+    """Raise `UsageError` unless a parameter of a type is one of these values, which have one Python type."""
     if not isinstance(value, type(allowed[0])) or value not in allowed:
         raise UsageError(f"{what} is one of {', '.join(map(str, allowed))}, not {value!r}")
 
 
 def is_within(number: object, low: int, high: int) -> bool:
-    """Whether a type's parameter is an integer between two bounds, either one included."""
+    """Whether a parameter of a type is an integer from `low` to `high`, inclusive."""
     return isinstance(number, int) and low <= number <= high
 
 
 def check_size(what: str, value: object) -> None:
-    """Raise `UsageError` if a type's parameter is no size of 31 bits."""
+    """Raise `UsageError` unless a parameter of a type is a size of at most 31 bits."""
     if not is_within(value, 0, (1 << 31) - 1):
         raise UsageError(f"{what} is an integer from 0 to 2147483647, not {value!r}")
 
 
 def check_text(what: str, value: object) -> None:
-    """Raise `UsageError` if a type's parameter is no string, or one that UTF-8 does not encode."""
+    """Raise `UsageError` unless a parameter of a type is a string that UTF-8 can encode."""
     if not isinstance(value, str):
         raise UsageError(f"{what} is a string, not {value!r}")
     if not value.isascii():
@@ -84,36 +107,7 @@ def check_text(what: str, value: object) -> None:
             raise UsageError(f"{what} has characters that UTF-8 does not encode (surrogates): {value!r}") from None
 
 
-class HasSchema(Protocol):
-    """What the PyCapsule interface calls an ArrowSchema exporter."""
-
-    def __arrow_c_schema__(self) -> object:
-        """A capsule with a schema."""
-
-
-TypeLike: TypeAlias = HasSchema | str
-"""What is taken for a data type: one of ours or of another library, or the name of one."""
-
-
-def as_type(value: object, what: str = "a data type") -> DataType:
-    """A data type, one of another library (by `__arrow_c_schema__`), or the one of a name such as "int64".
-
-    Raises `UsageError` for anything else; `what` says in the message what it was given for.
-    """
-    if isinstance(value, DataType):
-        return value
-    if isinstance(value, str):
-        from bowstring.datatypes.aliases import parse_alias
-
-        return parse_alias(value)
-    if hasattr(value, "__arrow_c_schema__"):
-        from bowstring.interop import c_data
-
-        return c_data.import_type(value)
-    raise UsageError(f"{what}: expected a type such as bs.int32() or 'int32', found {value!r:.100}")
-
-
 def check_type(what: str, value: object) -> None:
-    """Raise `UsageError` if a type's parameter is no data type itself."""
+    """Raise `UsageError` unless a parameter of a type is a data type."""
     if not isinstance(value, DataType):
-        raise UsageError(f"{what}: {value!r} is no data type")
+        raise UsageError(f"{what}: {value!r} is not a data type")

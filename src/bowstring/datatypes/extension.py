@@ -1,8 +1,7 @@
-"""Extension types («Extension Types»): a storage type with a name and parameters of its own, and their registry.
+"""Extension types («Extension Types»): a storage type with a name and parameters, and the registry of such types.
 
-An extension travels as two keys of its field's custom metadata. `resolve` turns a field that carries them into one
-whose type is the registered extension type, and leaves the fields of unknown extensions untouched; `annotate` is the
-way back.
+An extension is exchanged as two keys of its field's custom metadata. `resolve` returns a field of the registered
+extension type, or for an unknown extension the field itself; `annotate` is the inverse.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar, Self, TypeVar
 
-from bowstring.datatypes.field import Field
-from bowstring.datatypes.types import DataType
+from bowstring.datatypes.base import DataType
+from bowstring.datatypes.field import Field, Metadata
 from bowstring.errors import BowstringError, InvalidDataError, UsageError
 
 NAME_KEY = b"ARROW:extension:name"
@@ -41,7 +40,7 @@ class ExtensionType(DataType):
         return self.storage_type.fields
 
     def nested_metadata(self) -> tuple[object, ...]:
-        """That of the storage type."""
+        """The custom metadata of the fields in the storage type."""
         return self.storage_type.nested_metadata()
 
     def serialize(self) -> bytes:
@@ -52,10 +51,10 @@ class ExtensionType(DataType):
     def deserialize(cls, storage_type: DataType, serialized: bytes) -> Self:
         """Create the type from its storage type and parameters.
 
-        Raises `InvalidDataError` if they do not fit (the parameters come from outside).
+        Raises `InvalidDataError` if they do not fit; the parameters are external data.
         """
         if serialized:
-            raise InvalidDataError(f"{cls.__name__} takes no parameters, its metadata is {serialized[:40]!r}")
+            raise InvalidDataError(f"{cls.__name__} has no parameters, found metadata {serialized[:40]!r}")
         return cls(storage_type)
 
     def decode(self, value: Any) -> Any:
@@ -67,21 +66,27 @@ class ExtensionType(DataType):
         return value
 
     def check_value(self, value: Any) -> None:
-        """Raise `InvalidDataError` for a value of the storage type (never None) that stands for none of this type.
+        """Raise `InvalidDataError` if a value of the storage type (never None) is not valid for this type.
 
-        Full validation asks for each value.
+        Full validation calls it for each value.
         """
 
     def from_storage_numpy(self, values: Any, allow_copy: bool) -> Any:  # noqa: ARG002
-        """The storage's NumPy form as this type's, rows first; by default the same.
+        """Convert NumPy values of the storage type to this type, with rows first; by default unchanged.
 
-        None where it would have to be copied, but may not.
+        Returns None if they would have to be copied, but `allow_copy` is False.
         """
         return values
 
     def to_storage_numpy(self, values: Any) -> Any:  # noqa: ARG002
-        """This type's NumPy form as the storage's; None, the default, where values have to be encoded one by one."""
+        """Convert NumPy values of this type to the storage type; None (the default) to encode values one by one."""
         return None
+
+    def to_storage(self, pairs: Metadata) -> tuple[DataType, Metadata]:
+        """Return the storage type, and the custom metadata with the extension's name and parameters."""
+        other_pairs = tuple(pair for pair in pairs if pair[0] not in (NAME_KEY, METADATA_KEY))
+        extension_pairs = ((NAME_KEY, self.extension_name.encode()), (METADATA_KEY, self.serialize()))
+        return self.storage_type, (*other_pairs, *extension_pairs)
 
     def __str__(self) -> str:
         return f"extension<{self.extension_name}[{self.storage_type}]>"
@@ -99,7 +104,7 @@ _CANONICAL = {
     "arrow.uuid": "uuid",
     "arrow.variable_shape_tensor": "tensors",
 }
-"""The canonical extension types, registered from the start, and the modules that register them when loaded."""
+"""The canonical extension types and the modules that register them, which are imported on first use."""
 
 
 def _load(name: str) -> None:
@@ -108,7 +113,7 @@ def _load(name: str) -> None:
 
 
 def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
-    """Register an extension type, so that fields with its name get it; usable as a class decorator.
+    """Register an extension type for fields with its name; can be used as a class decorator.
 
     Raises `UsageError` if the name is empty or taken.
     """
@@ -126,14 +131,14 @@ def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
 
 
 def unregister_extension_type(name: str) -> None:
-    """Remove an extension type from the registry; its fields are then read as their storage type."""
+    """Remove an extension type from the registry; its fields are then read as the storage type."""
     _load(name)
     if _REGISTRY.pop(name, None) is None:
         raise UsageError(f"no extension type is called {name!r}")
 
 
 def resolve(field: Field) -> Field:
-    """The field with its registered extension type, if its custom metadata names one; else the field itself.
+    """Return the field with its registered extension type if its custom metadata names one; else the field itself.
 
     Raises `InvalidDataError` if storage type or parameters do not fit the extension that is named.
     """
@@ -147,23 +152,19 @@ def resolve(field: Field) -> Field:
     parameters = pairs.get(METADATA_KEY, b"")
     try:
         data_type = extension.deserialize(field.type, parameters)
-    except UsageError as error:  # from the type's own checks: here it is the data's fault
+    except UsageError as error:  # from the type's own checks: the data is invalid
         raise InvalidDataError(str(error)) from None
     except BowstringError:
         raise
-    except Exception as error:  # the parameters come from outside, whatever the class makes of them
+    except Exception as error:  # a user's class may raise anything for external data
         raise InvalidDataError(
-            f"field {field.name!r}: {parameters[:40]!r} over {field.type} does not make a {extension.__name__}: "
-            f"{type(error).__name__}: {error}"
+            f"field {field.name!r}: {parameters[:40]!r} is not valid metadata of {extension.__name__} "
+            f"with storage {field.type}: {type(error).__name__}: {error}"
         ) from error
     return Field(field.name, data_type, field.nullable, other_pairs)
 
 
 def annotate(field: Field) -> Field:
-    """The field with its extension type spelled out as storage type and custom metadata; else the field itself."""
-    extension = field.type
-    if not isinstance(extension, ExtensionType):
-        return field
-    other_pairs = tuple(pair for pair in field.pairs if pair[0] not in (NAME_KEY, METADATA_KEY))
-    extension_pairs = ((NAME_KEY, extension.extension_name.encode()), (METADATA_KEY, extension.serialize()))
-    return Field(field.name, extension.storage_type, field.nullable, (*other_pairs, *extension_pairs))
+    """Return a field of an extension type with the storage type and custom metadata; any other field as it is."""
+    type_, pairs = field.type.to_storage(field.pairs)
+    return field if type_ is field.type else Field(field.name, type_, field.nullable, pairs)

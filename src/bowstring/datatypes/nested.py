@@ -1,4 +1,4 @@
-"""The data types that are made of others («Data Types»): lists, structs, unions, dictionaries, runs."""
+"""The data types that contain other types («Data Types»): lists, structs, maps, unions, dictionaries, runs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.primitive import Int
 from bowstring.errors import UsageError
 
+DICTIONARY_ORDERED, MAP_KEYS_SORTED = 1, 4
+"""ARROW_FLAG_DICTIONARY_ORDERED and ARROW_FLAG_MAP_KEYS_SORTED of the C data interface."""
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ListLike(DataType):
-    """The base of all types that hold lists of one field."""
+    """The base of the list types."""
 
     value_field: Field
 
@@ -24,7 +27,7 @@ class ListLike(DataType):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The one child field: the elements."""
+        """The field of the elements."""
         return (self.value_field,)
 
     def __str__(self) -> str:
@@ -33,40 +36,48 @@ class ListLike(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class List(ListLike):
-    """Lists, with 32-bit offsets."""
+    """Lists with 32-bit offsets."""
 
     NAME: ClassVar[str] = "list"
+    C_FORMAT: ClassVar[bytes] = b"+l"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LargeList(ListLike):
-    """Lists, with 64-bit offsets."""
+    """Lists with 64-bit offsets."""
 
     NAME: ClassVar[str] = "large_list"
+    C_FORMAT: ClassVar[bytes] = b"+L"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ListView(ListLike):
-    """Lists, with 32-bit offsets and sizes in any order."""
+    """Lists with 32-bit offsets and sizes, in any order."""
 
     NAME: ClassVar[str] = "list_view"
+    C_FORMAT: ClassVar[bytes] = b"+vl"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LargeListView(ListLike):
-    """Lists, with 64-bit offsets and sizes in any order."""
+    """Lists with 64-bit offsets and sizes, in any order."""
 
     NAME: ClassVar[str] = "large_list_view"
+    C_FORMAT: ClassVar[bytes] = b"+vL"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FixedSizeList(ListLike):
-    """Lists that all have `list_size` elements."""
+    """Lists of exactly `list_size` elements."""
 
     list_size: int
 
     def __post_init__(self) -> None:
         check_size("a fixed-size list's size", self.list_size)
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"+w:%d" % self.list_size
 
     def __str__(self) -> str:
         return f"fixed_size_list<{self.value_field._to_string()}>[{self.list_size}]"
@@ -74,7 +85,9 @@ class FixedSizeList(ListLike):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Struct(DataType):
-    """Named fields, side by side."""
+    """A value for each of several named fields."""
+
+    C_FORMAT: ClassVar[bytes] = b"+s"
 
     children: tuple[Field, ...]
 
@@ -89,7 +102,9 @@ class Struct(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Map(DataType):
-    """Lists of key-value pairs: a list of a struct of two fields, the keys not nullable."""
+    """Lists of key-value pairs: lists of structs of a key, which is not nullable, and a value."""
+
+    C_FORMAT: ClassVar[bytes] = b"+m"
 
     entries_field: Field
     keys_sorted: bool = False
@@ -110,8 +125,13 @@ class Map(DataType):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The one child field: the entries."""
+        """The field of the entries."""
         return (self.entries_field,)
+
+    @property
+    def c_flags(self) -> int:
+        """Whether the keys are sorted."""
+        return MAP_KEYS_SORTED if self.keys_sorted else 0
 
     def __str__(self) -> str:
         mark = ", keys_sorted" if self.keys_sorted else ""
@@ -120,7 +140,7 @@ class Map(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Union(DataType):
-    """Values that are each of one of several types; `type_ids[i]` stands for child i."""
+    """Values of one of several types each; `type_ids[i]` identifies child i."""
 
     mode: Literal["sparse", "dense"]
     children: tuple[Field, ...]
@@ -138,6 +158,10 @@ class Union(DataType):
         """The fields, in order."""
         return self.children
 
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"+u%c:%s" % (self.mode[0].encode(), ",".join(map(str, self.type_ids)).encode())
+
     def __str__(self) -> str:
         inside = ", ".join(f"{f._to_string()}={i}" for f, i in zip(self.children, self.type_ids, strict=True))
         return f"{self.mode}_union<{inside}>"
@@ -145,7 +169,7 @@ class Union(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Dictionary(DataType):
-    """Integers that are indices into a dictionary of values."""
+    """Indices into a dictionary of values."""
 
     index_type: Int
     value_type: DataType
@@ -157,8 +181,22 @@ class Dictionary(DataType):
         check_type("a dictionary's values", self.value_type)
 
     def nested_metadata(self) -> tuple[object, ...]:
-        """That of the dictionary's type."""
+        """The custom metadata of the fields in the dictionary's type."""
         return self.value_type.nested_metadata()
+
+    def c_format(self) -> bytes:
+        """Return the format string of the indices."""
+        return self.index_type.c_format()
+
+    @property
+    def c_flags(self) -> int:
+        """Whether the dictionary is ordered."""
+        return DICTIONARY_ORDERED if self.ordered else 0
+
+    @property
+    def c_dictionary(self) -> DataType:
+        """The type of the dictionary's values."""
+        return self.value_type
 
     def __str__(self) -> str:
         return f"dictionary<values={self.value_type}, indices={self.index_type}, ordered={int(self.ordered)}>"
@@ -166,7 +204,9 @@ class Dictionary(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunEndEncoded(DataType):
-    """Runs of equal values: where each run ends, and its value."""
+    """Runs of equal values: the end and the value of each run."""
+
+    C_FORMAT: ClassVar[bytes] = b"+r"
 
     run_ends_field: Field
     values_field: Field

@@ -1,4 +1,4 @@
-"""The data types without children («Data Types»): numbers, truth values, moments, strings."""
+"""The data types without children («Data Types»): numbers, booleans, dates and times, strings and bytes."""
 
 from __future__ import annotations
 
@@ -13,31 +13,39 @@ IntervalUnit: TypeAlias = Literal["year_month", "day_time", "month_day_nano"]
 TIME_UNITS: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
 MAX_DECIMAL_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
 """The largest precision for each bit width of a decimal."""
+_INT_FORMATS = {8: b"c", 16: b"s", 32: b"i", 64: b"l"}
+_FLOAT_FORMATS = {16: b"e", 32: b"f", 64: b"g"}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Null(DataType):
-    """A sequence of nulls."""
+    """Only nulls."""
 
     NAME: ClassVar[str] = "null"
+    C_FORMAT: ClassVar[bytes] = b"n"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Bool(DataType):
-    """True or false, a bit a value."""
+    """Booleans, one bit per value."""
 
     NAME: ClassVar[str] = "bool"
+    C_FORMAT: ClassVar[bytes] = b"b"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Int(DataType):
-    """Integers of 8, 16, 32 or 64 bits, with or without sign."""
+    """Signed or unsigned integers of 8, 16, 32 or 64 bits."""
 
     bit_width: int
     is_signed: bool = True
 
     def __post_init__(self) -> None:
         check_one_of("an integer's bit width", self.bit_width, (8, 16, 32, 64))
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return _INT_FORMATS[self.bit_width] if self.is_signed else _INT_FORMATS[self.bit_width].upper()
 
     def __str__(self) -> str:
         return f"{'' if self.is_signed else 'u'}int{self.bit_width}"
@@ -52,13 +60,17 @@ class FloatingPoint(DataType):
     def __post_init__(self) -> None:
         check_one_of("a float's bit width", self.bit_width, (16, 32, 64))
 
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return _FLOAT_FORMATS[self.bit_width]
+
     def __str__(self) -> str:
         return {16: "halffloat", 32: "float", 64: "double"}[self.bit_width]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Decimal(DataType):
-    """Exact decimals: integers of 32, 64, 128 or 256 bits, scaled by 10**-scale."""
+    """Exact decimals: integers of 32, 64, 128 or 256 bits, multiplied by 10**-scale."""
 
     precision: int
     scale: int
@@ -71,6 +83,11 @@ class Decimal(DataType):
             raise UsageError(f"the precision of a decimal{self.bit_width} is 1 to {most} digits, not {self.precision}")
         if not is_within(self.scale, -(1 << 31), (1 << 31) - 1):
             raise UsageError(f"a decimal's scale is a 32-bit integer, not {self.scale}")
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        width = b",%d" % self.bit_width if self.bit_width != 128 else b""
+        return b"d:%d,%d" % (self.precision, self.scale) + width
 
     def __str__(self) -> str:
         return f"decimal{self.bit_width}({self.precision}, {self.scale})"
@@ -90,13 +107,17 @@ class Date(DataType):
         """32 for days, 64 for milliseconds."""
         return 32 if self.unit == "day" else 64
 
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"tdD" if self.unit == "day" else b"tdm"
+
     def __str__(self) -> str:
         return f"date{self.bit_width}[{self.unit}]"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Time(DataType):
-    """Time of day since midnight: 32 bits for seconds and milliseconds, 64 for the finer units."""
+    """Time since midnight: 32 bits for s and ms, 64 bits for us and ns."""
 
     unit: TimeUnit
 
@@ -108,13 +129,17 @@ class Time(DataType):
         """32 for s and ms, 64 for us and ns."""
         return 32 if self.unit in ("s", "ms") else 64
 
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"tt" + self.unit[0].encode()
+
     def __str__(self) -> str:
         return f"time{self.bit_width}[{self.unit}]"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Timestamp(DataType):
-    """Moments since 1970-01-01 00:00, 64 bits: UTC shown in a time zone, or wall-clock time where there is no zone."""
+    """Time since 1970-01-01 00:00, 64 bits: UTC displayed in a time zone, or wall-clock time without a time zone."""
 
     unit: TimeUnit
     timezone: str | None = None
@@ -123,6 +148,10 @@ class Timestamp(DataType):
         check_one_of("a timestamp's unit", self.unit, TIME_UNITS)
         if self.timezone is not None:
             check_text("a timestamp's time zone", self.timezone)
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"ts%c:%s" % (self.unit[0].encode(), (self.timezone or "").encode())
 
     def __str__(self) -> str:
         return f"timestamp[{self.unit}]" if self.timezone is None else f"timestamp[{self.unit}, tz={self.timezone}]"
@@ -137,6 +166,10 @@ class Duration(DataType):
     def __post_init__(self) -> None:
         check_one_of("a duration's unit", self.unit, TIME_UNITS)
 
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"tD" + self.unit[0].encode()
+
     def __str__(self) -> str:
         return f"duration[{self.unit}]"
 
@@ -150,6 +183,10 @@ class Interval(DataType):
     def __post_init__(self) -> None:
         check_one_of("an interval's unit", self.unit, ("year_month", "day_time", "month_day_nano"))
 
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return {"year_month": b"tiM", "day_time": b"tiD", "month_day_nano": b"tin"}[self.unit]
+
     def __str__(self) -> str:
         return {"year_month": "month_interval", "day_time": "day_time_interval"}.get(
             self.unit, "month_day_nano_interval"
@@ -158,12 +195,16 @@ class Interval(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FixedSizeBinary(DataType):
-    """Byte strings that are all `byte_width` bytes long."""
+    """Byte strings of exactly `byte_width` bytes."""
 
     byte_width: int
 
     def __post_init__(self) -> None:
         check_size("a fixed-size binary's byte width", self.byte_width)
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"w:%d" % self.byte_width
 
     def __str__(self) -> str:
         return f"fixed_size_binary[{self.byte_width}]"
@@ -171,41 +212,58 @@ class FixedSizeBinary(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Binary(DataType):
-    """Byte strings, with 32-bit offsets."""
+    """Byte strings with 32-bit offsets."""
 
     NAME: ClassVar[str] = "binary"
+    C_FORMAT: ClassVar[bytes] = b"z"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LargeBinary(DataType):
-    """Byte strings, with 64-bit offsets."""
+    """Byte strings with 64-bit offsets."""
 
     NAME: ClassVar[str] = "large_binary"
+    C_FORMAT: ClassVar[bytes] = b"Z"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BinaryView(DataType):
-    """Byte strings behind 16-byte views."""
+    """Byte strings with 16-byte views."""
 
     NAME: ClassVar[str] = "binary_view"
+    C_FORMAT: ClassVar[bytes] = b"vz"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Utf8(DataType):
-    """Unicode strings, with 32-bit offsets."""
+    """Unicode strings with 32-bit offsets."""
 
     NAME: ClassVar[str] = "string"
+    C_FORMAT: ClassVar[bytes] = b"u"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LargeUtf8(DataType):
-    """Unicode strings, with 64-bit offsets."""
+    """Unicode strings with 64-bit offsets."""
 
     NAME: ClassVar[str] = "large_string"
+    C_FORMAT: ClassVar[bytes] = b"U"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Utf8View(DataType):
-    """Unicode strings behind 16-byte views."""
+    """Unicode strings with 16-byte views."""
 
     NAME: ClassVar[str] = "string_view"
+    C_FORMAT: ClassVar[bytes] = b"vu"
+
+
+SIMPLE_TYPES: tuple[DataType, ...] = (
+    *(Null(), Bool(), Utf8(), LargeUtf8(), Utf8View(), Binary(), LargeBinary(), BinaryView()),
+    *(Int(bits, is_signed) for bits in (8, 16, 32, 64) for is_signed in (True, False)),
+    *(FloatingPoint(bits) for bits in (16, 32, 64)),
+    *(Date("day"), Date("ms")),
+    *(kind(unit) for kind in (Time, Timestamp, Duration) for unit in TIME_UNITS),
+    *(Interval("year_month"), Interval("day_time"), Interval("month_day_nano")),
+)
+"""All types whose parameters have few values."""

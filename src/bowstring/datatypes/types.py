@@ -1,17 +1,18 @@
-"""The data types of the columnar format («Data Types»), and the words that make them.
+"""The functions that create data types («Data Types»), with pyarrow's names, and all type classes.
 
-Types are values, one frozen dataclass each: they compare and hash by their parameters. The names of the constructing
-functions are pyarrow's. How the values of a type lie in memory is not known here, but in `bowstring.layouts`.
+Types are frozen dataclasses: they compare and hash by their parameters. Their physical layouts are in
+`bowstring.layouts`.
 """
 
-# ruff: noqa: PLC0414 -- the whole room finds its types here
+# ruff: noqa: PLC0414 -- other modules import the type classes from here
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal
 
-from bowstring.datatypes.base import DataType as DataType, TypeLike, as_type, check_one_of
-from bowstring.datatypes.field import Field, FieldsLike as FieldsLike, as_fields as as_fields, coerce_field, field
+from bowstring.datatypes.base import DataType as DataType, check_one_of
+from bowstring.datatypes.conversion import TypeLike, as_type, coerce_field, field
+from bowstring.datatypes.field import Field
 from bowstring.datatypes.nested import (
     Dictionary as Dictionary,
     FixedSizeList as FixedSizeList,
@@ -48,12 +49,13 @@ from bowstring.datatypes.primitive import (
     Utf8 as Utf8,
     Utf8View as Utf8View,
 )
+from bowstring.datatypes.schema import FieldsLike as FieldsLike, as_fields as as_fields
 
 
 def as_field(value: TypeLike, name: str) -> Field:
-    """`value` itself where it is a field, else a nullable field called `name` of that type.
+    """Return a field as it is, and for a type a nullable field of this name.
 
-    A field of another library is told from a type by its name, metadata or nullability.
+    An object of another library is a field if it has a name or metadata, or is not nullable.
     """
     if isinstance(value, Field | DataType | str):
         return value if isinstance(value, Field) else field(name, value)
@@ -64,12 +66,12 @@ def as_field(value: TypeLike, name: str) -> Field:
 
 
 def null() -> Null:
-    """The type of nothing but nulls."""
+    """The type of arrays that have only nulls."""
     return Null()
 
 
 def bool_() -> Bool:
-    """Booleans, a bit a value."""
+    """Booleans, one bit per value."""
     return Bool()
 
 
@@ -129,22 +131,22 @@ def float64() -> FloatingPoint:
 
 
 def decimal32(precision: int, scale: int = 0) -> Decimal:
-    """Decimals of up to 9 digits, `scale` of them behind the point."""
+    """Decimals of up to 9 digits, `scale` of them after the decimal point."""
     return Decimal(precision, scale, 32)
 
 
 def decimal64(precision: int, scale: int = 0) -> Decimal:
-    """Decimals of up to 18 digits, `scale` of them behind the point."""
+    """Decimals of up to 18 digits, `scale` of them after the decimal point."""
     return Decimal(precision, scale, 64)
 
 
 def decimal128(precision: int, scale: int = 0) -> Decimal:
-    """Decimals of up to 38 digits, `scale` of them behind the point."""
+    """Decimals of up to 38 digits, `scale` of them after the decimal point."""
     return Decimal(precision, scale, 128)
 
 
 def decimal256(precision: int, scale: int = 0) -> Decimal:
-    """Decimals of up to 76 digits, `scale` of them behind the point."""
+    """Decimals of up to 76 digits, `scale` of them after the decimal point."""
     return Decimal(precision, scale, 256)
 
 
@@ -154,7 +156,7 @@ def date32() -> Date:
 
 
 def date64() -> Date:
-    """Milliseconds since 1970-01-01, 64 bits, meant to be whole days."""
+    """Milliseconds since 1970-01-01, 64 bits; should be whole days."""
     return Date("ms")
 
 
@@ -171,7 +173,7 @@ def time64(unit: TimeUnit) -> Time:
 
 
 def timestamp(unit: TimeUnit, tz: str | None = None) -> Timestamp:
-    """Moments in "s", "ms", "us" or "ns", shown in time zone `tz` ("UTC", "Europe/Paris", "+02:00") where given."""
+    """Timestamps in "s", "ms", "us" or "ns", with a time zone such as "UTC", "Europe/Paris" or "+02:00", or without."""
     return Timestamp(unit, tz)
 
 
@@ -196,64 +198,58 @@ def month_day_nano_interval() -> Interval:
 
 
 def binary(length: int = -1) -> DataType:
-    """Byte strings: with 32-bit offsets, or all of `length` bytes where one is given."""
+    """Byte strings with 32-bit offsets, or of exactly `length` bytes."""
     return Binary() if length == -1 else FixedSizeBinary(length)
 
 
 def large_binary() -> LargeBinary:
-    """Byte strings, with 64-bit offsets."""
+    """Byte strings with 64-bit offsets."""
     return LargeBinary()
 
 
 def binary_view() -> BinaryView:
-    """Byte strings behind views."""
+    """Byte strings with 16-byte views."""
     return BinaryView()
 
 
 def string() -> Utf8:
-    """Unicode strings, with 32-bit offsets."""
+    """Unicode strings with 32-bit offsets."""
     return Utf8()
 
 
-utf8 = string
-
-
 def large_string() -> LargeUtf8:
-    """Unicode strings, with 64-bit offsets."""
+    """Unicode strings with 64-bit offsets."""
     return LargeUtf8()
 
 
-large_utf8 = large_string
-
-
 def string_view() -> Utf8View:
-    """Unicode strings behind views."""
+    """Unicode strings with 16-byte views."""
     return Utf8View()
 
 
 def list_(value_type: TypeLike, list_size: int = -1) -> DataType:
-    """Lists of `value_type`: with 32-bit offsets, or all of `list_size` elements where that is given."""
+    """Lists of `value_type` with 32-bit offsets, or of exactly `list_size` elements."""
     value_field = as_field(value_type, "item")
     return List(value_field) if list_size == -1 else FixedSizeList(value_field, list_size)
 
 
 def large_list(value_type: TypeLike) -> LargeList:
-    """Lists of `value_type`, with 64-bit offsets."""
+    """Lists of `value_type` with 64-bit offsets."""
     return LargeList(as_field(value_type, "item"))
 
 
 def list_view(value_type: TypeLike) -> ListView:
-    """Lists of `value_type`, with 32-bit offsets and sizes."""
+    """Lists of `value_type` with 32-bit offsets and sizes."""
     return ListView(as_field(value_type, "item"))
 
 
 def large_list_view(value_type: TypeLike) -> LargeListView:
-    """Lists of `value_type`, with 64-bit offsets and sizes."""
+    """Lists of `value_type` with 64-bit offsets and sizes."""
     return LargeListView(as_field(value_type, "item"))
 
 
 def struct(fields: FieldsLike) -> Struct:
-    """Named fields, given as fields, (name, type) pairs or a mapping."""
+    """Structs of fields, which are given as fields, (name, type) pairs or a mapping."""
     return Struct(as_fields(fields))
 
 
@@ -266,18 +262,18 @@ def map_(key_type: TypeLike, item_type: TypeLike, keys_sorted: bool = False) -> 
 
 
 def union(fields: FieldsLike, mode: Literal["sparse", "dense"], type_ids: Sequence[int] | None = None) -> Union:
-    """Values of one of several types; the type ids are 0, 1, … unless they are given."""
+    """Values of one of several types; the type ids are 0, 1, … by default."""
     children = as_fields(fields)
     return Union(mode, children, tuple(range(len(children)) if type_ids is None else type_ids))
 
 
 def sparse_union(fields: FieldsLike, type_ids: Sequence[int] | None = None) -> Union:
-    """A union whose children all have the union's length."""
+    """A union whose children have the union's length."""
     return union(fields, "sparse", type_ids)
 
 
 def dense_union(fields: FieldsLike, type_ids: Sequence[int] | None = None) -> Union:
-    """A union whose children hold only the values that are theirs."""
+    """A union whose children have only their own values."""
     return union(fields, "dense", type_ids)
 
 
@@ -288,5 +284,5 @@ def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False
 
 
 def run_end_encoded(run_end_type: TypeLike, value_type: TypeLike) -> RunEndEncoded:
-    """Runs of equal values of `value_type`, their ends as `run_end_type`."""
+    """Runs of equal values of `value_type`, with ends of `run_end_type`."""
     return RunEndEncoded(field("run_ends", run_end_type, nullable=False), as_field(value_type, "values"))

@@ -1,1 +1,1 @@
-"""The Dissociated IPC protocol without any input or output: messages in, events and messages out."""
+"""The Dissociated IPC protocol without I/O: messages in, events and messages out."""

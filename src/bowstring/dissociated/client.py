@@ -18,12 +18,13 @@ import numpy as np
 from bowstring.dissociated.events import (
     ClientEvent,
     MessageReady,
+    RequestRefused,
     StreamComplete,
     StreamEnded,
 )
 from bowstring.dissociated.leases import Leases
 from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
-from bowstring.dissociated.pairing import MessageAssembler, StreamMessage
+from bowstring.dissociated.message_assembler import MessageAssembler, StreamMessage
 from bowstring.dissociated.states import (
     CLIENT_BODY_STREAM,
     CLIENT_METADATA_STREAM,
@@ -42,6 +43,7 @@ from bowstring.dissociated.wire import (
     Message,
     MessageType,
     PackedBody,
+    Tag,
     decode_addresses,
     decode_prefix,
     decode_tag,
@@ -57,11 +59,14 @@ class ClientConnection:
     """The client's side of one stream.
 
     With `in_order`, a gap in the sequence numbers of the metadata messages is an error; otherwise messages may arrive
-    in any order. `first_sequence` is for tests of the roll-over.
+    in any order. A message with the tag `error_data`, which no body may have, is an error of the server.
+    `first_sequence` is for tests of the roll-over.
     """
 
     __slots__ = (
+        "_assembler",
         "_bodies",
+        "_error_data",
         "_first_sequence",
         "_free_data",
         "_has_body",
@@ -70,17 +75,17 @@ class ClientConnection:
         "_last_sequence",
         "_limits",
         "_metadata",
-        "_pairing",
         "_want_data",
         "leases",
     )  # fmt: skip
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- all but two are options
         self,
         want_data: int,
         free_data: int | None = None,
         *,
         has_body: HasBody,
+        error_data: int | None = None,
         limits: Limits = DEFAULT_LIMITS,
         in_order: bool = True,
         first_sequence: int = 0,
@@ -88,6 +93,7 @@ class ClientConnection:
         self._want_data = want_data
         self._free_data = free_data
         self._has_body = has_body
+        self._error_data = error_data
         self._limits = limits
         self._in_order = in_order
         self._first_sequence = first_sequence
@@ -95,7 +101,7 @@ class ClientConnection:
         self._has_schema = False
         self._metadata = StateMachine(CLIENT_METADATA_STREAM)
         self._bodies = StateMachine(CLIENT_BODY_STREAM)
-        self._pairing = MessageAssembler(limits, start=first_sequence, stream="client stream")
+        self._assembler = MessageAssembler(limits, start=first_sequence, stream="client stream")
         self.leases = Leases("this client", limits)
 
     @property
@@ -117,6 +123,16 @@ class ClientConnection:
     def is_complete(self) -> bool:
         """Whether all messages were delivered and all addresses freed."""
         return self._bodies.state is State.COMPLETE
+
+    @property
+    def expects_input(self) -> bool:
+        """Whether the server has to send something."""
+        return self._metadata.state in (State.STREAMING, State.ENDING)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether received messages wait for their counterpart or for an earlier message."""
+        return self._assembler.num_pending > 0
 
     def request(self, ticket: bytes) -> Message:
         """Return the <want_data> message, to be sent over each connection of the stream."""
@@ -141,28 +157,37 @@ class ClientConnection:
             if tag is None:
                 self._metadata.check(Action.METADATA)
                 self._limits.check("metadata message", length_bytes, "max_metadata_bytes")
-                return
-            self._bodies.check(Action.BODY)
-            sequence, body_type = decode_tag(tag)
-            if body_type is BodyType.PACKED:
-                self._limits.check(f"body {sequence}", length_bytes, "max_packed_body_bytes")
-            elif self._free_data is None:
-                raise ProtocolError(f"body {sequence}: found addresses, but the URI has no free_data")
-            elif length_bytes > 16 * (self._limits.max_buffers + 1):
-                limit = self._limits.max_buffers
-                raise LimitError(f"body {sequence}: {length_bytes} bytes of addresses, more than max_buffers = {limit}")
+            elif tag == self._error_data:
+                self._limits.check("error message", length_bytes, "max_error_bytes")
+            else:
+                self._bodies.check(Action.BODY)
+                self._check_body(decode_tag(tag), length_bytes)
         except BowstringError:
             self._fail()
             raise
 
+    def _check_body(self, tag: Tag, length_bytes: int) -> None:
+        """Raise `ProtocolError` or `LimitError` for a body that must not be received."""
+        sequence, body_type = tag
+        if body_type is BodyType.PACKED:
+            self._limits.check(f"body {sequence}", length_bytes, "max_packed_body_bytes")
+        elif self._free_data is None:
+            raise ProtocolError(f"body {sequence}: found addresses, but the URI has no free_data")
+        elif length_bytes > 16 * (self._limits.max_buffers + 1):
+            limit = self._limits.max_buffers
+            raise LimitError(f"body {sequence}: {length_bytes} bytes of addresses, more than max_buffers = {limit}")
+
     def receive(self, tag: int | None, body: Any, length_bytes: int | None = None) -> list[ClientEvent]:
         """Process a plain or tagged message; see `receive_metadata` and `receive_body`."""
+        if tag is not None and tag == self._error_data:
+            self.check_length(tag, len(body))
+            return [RequestRefused(bytes(body))]
         return self.receive_metadata(body) if tag is None else self.receive_body(tag, body, length_bytes)
 
     def receive_metadata(self, data: BytesLike) -> list[ClientEvent]:
         """Process a plain message. The events refer to `data`. Raises `ProtocolError` or `LimitError`."""
-        self.check_length(None, len(data))
         try:
+            self._limits.check("metadata message", len(data), "max_metadata_bytes")
             message_type, sequence = decode_prefix(data)
             if message_type is MessageType.END_OF_STREAM:
                 return self._receive_end(sequence, len(data))
@@ -173,7 +198,7 @@ class ClientConnection:
             needs_body = self._has_body(header)
             if needs_body and not self._has_schema and sequence == self._first_sequence:
                 raise ProtocolError("metadata message 0: expected a schema, found a header with a body")
-            return self._deliver(self._pairing.add_metadata(sequence, header, needs_body))
+            return self._deliver(self._assembler.add_metadata(sequence, header, needs_body))
         except BowstringError:
             self._fail()
             raise
@@ -184,13 +209,13 @@ class ClientConnection:
         Raises `ProtocolError` or `LimitError`.
         """
         length_bytes = len(body) if length_bytes is None else length_bytes
-        self.check_length(tag, length_bytes)
         try:
             self._bodies.apply(Action.BODY)
-            sequence, body_type = decode_tag(tag)
+            sequence, body_type = fields = decode_tag(tag)
+            self._check_body(fields, length_bytes)
             is_packed = body_type is BodyType.PACKED
             content: Body = PackedBody((body,), length_bytes) if is_packed else self._read_addresses(body)
-            return self._deliver(self._pairing.add_body(sequence, content))
+            return self._deliver(self._assembler.add_body(sequence, content))
         except BowstringError:
             self._fail()
             raise
@@ -216,7 +241,7 @@ class ClientConnection:
     def connection_lost(self) -> None:
         """Record that a connection ended. Raises `ConnectionLostError` unless all messages were delivered."""
         was_ended = self.is_ended
-        missing = self._pairing.missing() if not was_ended else ""
+        missing = self._assembler.missing() if not was_ended else ""
         for machine in (self._metadata, self._bodies):
             if machine.allows(Action.CONNECTION_LOST):
                 machine.apply(Action.CONNECTION_LOST)
@@ -233,7 +258,7 @@ class ClientConnection:
         self._check_order(sequence, "end of stream")
         if not self._has_schema and sequence == self._first_sequence:
             raise ProtocolError("end of stream 0: expected a schema before it")
-        self._pairing.add_end(sequence)
+        self._assembler.add_end(sequence)
         self._last_sequence = (sequence - 1) & SEQUENCE_MASK
         return self._deliver([])
 
@@ -250,10 +275,10 @@ class ClientConnection:
     def _deliver(self, messages: list[StreamMessage]) -> list[ClientEvent]:
         events: list[ClientEvent] = [MessageReady(message) for message in messages]
         self._has_schema = self._has_schema or bool(messages)
-        if self._pairing.is_complete:
+        if self._assembler.is_complete:
             self._metadata.apply(Action.ALL_PAIRED)
             self._bodies.apply(Action.ALL_PAIRED)
-            events.append(StreamEnded(self._pairing.next_sequence))
+            events.append(StreamEnded(self._assembler.next_sequence))
             if self._complete_if_freed():
                 events.append(StreamComplete())
         return events

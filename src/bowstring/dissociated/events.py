@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from bowstring.dissociated.pairing import StreamMessage
+from bowstring.dissociated.message_assembler import StreamMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,5 +42,12 @@ class StreamEnded:
     sequence: int
 
 
+@dataclass(frozen=True, slots=True)
+class RequestRefused:
+    """Client: the server sent an error, in a message with the tag of the URI's parameter `error_data`."""
+
+    error_data: bytes
+
+
 ServerEvent: TypeAlias = DataRequested | AddressesFreed | StreamComplete
-ClientEvent: TypeAlias = MessageReady | StreamEnded | StreamComplete
+ClientEvent: TypeAlias = MessageReady | StreamEnded | StreamComplete | RequestRefused

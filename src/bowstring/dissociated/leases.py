@@ -32,10 +32,11 @@ class _Span(NamedTuple):
 class _Body:
     """A body that was leased once per owner. `empty` has a bool for each buffer; it is None if no buffer is empty."""
 
-    __slots__ = ("count", "empty", "owners", "span")
+    __slots__ = ("count", "empty", "nbytes", "owners", "span")
 
-    def __init__(self, count: int, empty: bytes | None) -> None:
+    def __init__(self, count: int, empty: bytes | None, nbytes: int) -> None:
         self.count = count
+        self.nbytes = nbytes
         self.empty = empty
         self.owners: deque[Any] = deque()
         self.span: _Span | None = None
@@ -45,21 +46,44 @@ class _Body:
         return addresses if self.empty is None else addresses[~np.frombuffer(self.empty, np.bool_)]
 
 
+class _SplitLease:
+    """One lease of a body that is freed in parts."""
+
+    __slots__ = ("count", "nbytes", "owner")
+
+    def __init__(self, owner: Any, count: int, nbytes: int) -> None:
+        self.owner = owner
+        self.count = count
+        self.nbytes = nbytes
+
+
 class Leases:
     """The addresses leased to one holder, and the owners that they keep alive."""
 
-    __slots__ = ("_bodies", "_by_address", "_empty", "_limits", "_spans", "_unsorted", "holder", "outstanding")
+    __slots__ = (
+        "_bodies",
+        "_by_address",
+        "_empty",
+        "_limits",
+        "_spans",
+        "_unsorted",
+        "holder",
+        "outstanding",
+        "outstanding_bytes",
+    )
 
     def __init__(self, holder: str = "the client", limits: Limits = DEFAULT_LIMITS) -> None:
         self.holder = holder
         self.outstanding = 0
+        self.outstanding_bytes = 0
+        """The bytes at leased addresses, as far as their lengths are known; a body's count until all of it is freed."""
         self._limits = limits
         self._bodies: dict[bytes, _Body] = {}
         # The bodies by address, sorted when one is freed in parts; until then their keys are in `_unsorted`.
         self._spans: list[_Span] = []
         self._unsorted: dict[bytes, None] = {}
         # The owners of an address, as a linked list: most have one owner, whose node all addresses of a body share.
-        self._by_address: dict[int, tuple[Any, Any]] = {}
+        self._by_address: dict[int, tuple[_SplitLease, Any]] = {}
         self._empty: set[int] = set()
 
     def lend(self, addresses: Addresses, owner: Any = None, *, lengths: Addresses | None = None) -> None:
@@ -81,15 +105,17 @@ class Leases:
         if not count:
             return
         key = addresses.tobytes()
+        nbytes = 0 if lengths is None else int(lengths.sum())
         body = self._bodies.get(key)
-        if body is not None and body.empty != empty:
+        if body is not None and (body.empty != empty or body.nbytes != nbytes):
             self._split_body(key)
             body = None
         if body is None:
-            body = self._bodies[key] = _Body(count, empty)
+            body = self._bodies[key] = _Body(count, empty, nbytes)
             self._unsorted[key] = None
         body.owners.append(owner)
         self.outstanding += count
+        self.outstanding_bytes += nbytes
 
     def free(self, addresses: Addresses) -> None:
         """End one lease of each address. If one is not leased, free none and raise `ProtocolError`."""
@@ -102,10 +128,11 @@ class Leases:
         if not body.owners:
             self._remove_body(key)
         self.outstanding -= body.count
+        self.outstanding_bytes -= body.nbytes
 
     def free_all(self) -> int:
         """End all leases; return their number."""
-        count, self.outstanding = self.outstanding, 0
+        count, self.outstanding, self.outstanding_bytes = self.outstanding, 0, 0
         self._bodies.clear()
         self._spans.clear()
         self._unsorted.clear()
@@ -127,7 +154,10 @@ class Leases:
                 counts[address] = leases
         for address, count in counts.items():
             for _ in range(count):
-                _, others = self._by_address.pop(address)
+                lease, others = self._by_address.pop(address)
+                lease.count -= 1
+                if not lease.count:
+                    self.outstanding_bytes -= lease.nbytes
                 if others is not None:
                     self._by_address[address] = others
             self.outstanding -= count
@@ -164,10 +194,11 @@ class Leases:
         body = self._remove_body(key)
         addresses = body.lent_addresses(key).tolist()
         for owner in body.owners:
-            node = (owner, None)
+            lease = _SplitLease(owner, body.count, body.nbytes)
+            node = (lease, None)
             for address in addresses:
                 others = self._by_address.get(address)
-                self._by_address[address] = node if others is None else (owner, others)
+                self._by_address[address] = node if others is None else (lease, others)
 
     def _remove_body(self, key: bytes) -> _Body:
         body = self._bodies.pop(key)

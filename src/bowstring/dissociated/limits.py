@@ -20,15 +20,17 @@ class Limits:
     """One <free_data> message, 8 bytes per address. It can't free more addresses than were sent."""
     max_metadata_bytes: int = 1 << 28
     """One metadata message; a schema of 10,000 columns takes about 1 MB."""
+    max_error_bytes: int = 1 << 16
+    """One message with the tag of `error_data`."""
     max_packed_body_bytes: int = 1 << 36
     """One body sent as bytes (type 0)."""
     max_address_body_bytes: int = 1 << 46
     """The total size of the buffers of one body of addresses (type 1)."""
     max_buffers: int = 1 << 22
     """The buffers of one body of addresses."""
-    max_unpaired_messages: int = 1 << 16
+    max_pending_messages: int = 1 << 16
     """How far a sequence number may be ahead of the first incomplete message."""
-    max_unpaired_bytes: int = 1 << 32
+    max_pending_bytes: int = 1 << 32
     """Metadata and bodies that wait for their counterpart or for an earlier message."""
     max_outstanding_addresses: int = 1 << 26
     """Addresses that were sent and not freed."""

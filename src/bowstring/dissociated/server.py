@@ -1,11 +1,11 @@
 """The server's side of a stream («Server Sequence»): messages in; messages to send and events out.
 
-It does no input or output, starts no thread and looks at no clock. The caller passes on each message that a transport
-delivers, sends each `Message` that comes back, and tells when a connection is lost. After a peer broke the protocol, an
-object takes nothing more. Threads that share one have to take turns.
+A `ServerConnection` does no I/O and uses no threads and no clock. The caller passes it each received message, sends
+each returned `Message`, and reports a lost connection. After a protocol violation it accepts no more messages. It is
+not thread-safe.
 
-Metadata and bodies may travel over one connection or two. A server has one object a connection, which says with
-`Role` what it carries.
+Metadata and bodies may use one connection or two. A server has one `ServerConnection` per connection, and its `Role` is
+the kind of messages that it carries.
 """
 
 from __future__ import annotations
@@ -96,6 +96,16 @@ class ServerConnection:
     def state(self) -> State:
         """The state of the stream."""
         return self._state_machine.state
+
+    @property
+    def expects_input(self) -> bool:
+        """Whether the client has to send something: a request."""
+        return self.state is State.WAITING
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether received messages wait for others: never."""
+        return False
 
     @property
     def next_sequence(self) -> int:

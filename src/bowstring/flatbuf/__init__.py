@@ -1,1 +1,1 @@
-"""Flatbuffers: Arrow's metadata as bytes and as plain records, without Arrow's meaning."""
+"""Flatbuffers: the tables of Arrow's metadata as bytes and as plain records, without their meaning."""

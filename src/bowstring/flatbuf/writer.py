@@ -1,6 +1,6 @@
 """Write flatbuffers from plain records («Serialization and Interprocess Communication»), front to back.
 
-A record maps slot names to values; the `TableSpec`s of `bowstring.flatbuf.reader` define their positions.
+A record maps slot names to values; `TableSpec`s define their positions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.flatbuf.reader import Child, Children, Inline, Kind, Scalar, Structs, TableSpec, Text
+from bowstring.flatbuf.specs import (
+    VTABLE_HEADER_BYTES,
+    Scalar,
+    SlotType,
+    String,
+    Struct,
+    SubTable,
+    TableSpec,
+    TableVector,
+    Union,
+    Vector,
+)
 
 _U32 = struct.Struct("<I")
 _I32 = struct.Struct("<i")
@@ -65,9 +76,9 @@ def build(specs: Mapping[str, TableSpec], name: str, record: Record) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _TableLayout:
-    """The layout of tables of one spec with the same slots present: each slot's name, kind and offset; vtable; size."""
+    """The layout of tables of one spec with the same slots present: each slot's name, type and offset; vtable; size."""
 
-    slots: tuple[tuple[str, Kind, int], ...]
+    slots: tuple[tuple[str, SlotType, int], ...]
     vtable: bytes
     size_bytes: int
 
@@ -77,14 +88,16 @@ def _layout_table(spec: TableSpec, present: tuple[str, ...]) -> _TableLayout:
     assert not unknown, f"{spec.name} has no slots {unknown}"
     # The table begins 4 bytes before a multiple of 8; the widest slots come first, so that each is aligned.
     named_slots = [(name, spec.slots[name]) for name in present]
-    named_slots.sort(key=lambda item: (-_inline_bytes(item[1].kind), item[1].number))
+    named_slots.sort(key=lambda item: (-item[1].type.inline_bytes, item[1].index))
     offsets, slots, size = {}, [], 4
     for name, slot in named_slots:
-        offsets[slot.number] = size
-        slots.append((name, slot.kind, size))
-        size += _inline_bytes(slot.kind)
+        offsets[slot.index] = size
+        slots.append((name, slot.type, size))
+        size += slot.type.inline_bytes
     count = max(offsets, default=-1) + 1
-    vtable = struct.pack(f"<{count + 2}H", 4 + 2 * count, size, *(offsets.get(i, 0) for i in range(count)))
+    vtable = struct.pack(
+        f"<{count + 2}H", VTABLE_HEADER_BYTES + 2 * count, size, *(offsets.get(i, 0) for i in range(count))
+    )
     return _TableLayout(tuple(slots), vtable, size)
 
 
@@ -107,18 +120,18 @@ class _Builder:
     def table(self, spec: TableSpec, record: Record, slot: int = 0) -> int:
         """Write a table, the target of the offset at `slot`; return its position."""
         present = (spec.name, *[name for name, value in record.items() if value is not None])
-        form = self.layouts.get(present)
-        if form is None:
-            form = self.layouts[present] = _layout_table(spec, present[1:])
-        position = self._begin(form.vtable, form.size_bytes, slot)
-        for name, kind, offset in form.slots:
+        layout = self.layouts.get(present)
+        if layout is None:
+            layout = self.layouts[present] = _layout_table(spec, present[1:])
+        position = self._begin(layout.vtable, layout.size_bytes, slot)
+        for name, type_, offset in layout.slots:
             at, value = position + offset, record[name]
-            if isinstance(kind, Scalar):
-                kind.packer.pack_into(self.out, at, value)
-            elif isinstance(kind, Inline):
-                self.out[at : at + kind.dtype.itemsize] = np.array(value, kind.dtype).tobytes()
+            if isinstance(type_, Scalar):
+                type_.packer.pack_into(self.out, at, value)
+            elif isinstance(type_, Struct):
+                self.out[at : at + type_.inline_bytes] = np.array(value, type_.dtype).tobytes()
             else:
-                self.patch(at, self._write_target(kind, value, at))
+                self.patch(at, self._write_target(type_, value, at))
         return position
 
     def _begin(self, vtable: bytes, size: int, slot: int) -> int:
@@ -136,13 +149,13 @@ class _Builder:
         _I32.pack_into(self.out, position, position - self.vtables[vtable])
         return position
 
-    def _write_target(self, kind: Text | Structs | Child | Children, value: Any, slot: int) -> int:
-        if isinstance(kind, Text):
-            return self._text(value.encode() if isinstance(value, str) else value)
-        if isinstance(kind, Structs):
-            return self._structs(np.asarray(value, kind.dtype))
-        if isinstance(kind, Children):
-            return self._children(self.specs[kind.spec], value)
+    def _write_target(self, type_: String | Vector | SubTable | TableVector | Union, value: Any, slot: int) -> int:
+        if isinstance(type_, String):
+            return self._string(value.encode() if isinstance(value, str) else value)
+        if isinstance(type_, Vector):
+            return self._vector(np.asarray(value, type_.dtype))
+        if isinstance(type_, TableVector):
+            return self._tables(self.specs[type_.spec], value)
         if isinstance(value, UnionValue):
             return self.table(self.specs[value.spec], value.record, slot)
         if isinstance(value, SerializedTable):
@@ -150,21 +163,22 @@ class _Builder:
             position = len(self.out) + value.root
             self.out += value.raw
             return position
-        return self.table(self.specs[kind.spec], value, slot)
+        assert isinstance(type_, SubTable), "a union's value is a UnionValue or a SerializedTable"
+        return self.table(self.specs[type_.spec], value, slot)
 
-    def _text(self, text_bytes: bytes) -> int:
+    def _string(self, text_bytes: bytes) -> int:
         self.pad_to(4, 0)
         position = len(self.out)
         self.out += _U32.pack(len(text_bytes)) + text_bytes + b"\0"
         return position
 
-    def _structs(self, items: npt.NDArray[Any]) -> int:
+    def _vector(self, items: npt.NDArray[Any]) -> int:
         self.pad_to(8, 4)
         position = len(self.out)
         self.out += _U32.pack(len(items)) + items.tobytes()
         return position
 
-    def _children(self, spec: TableSpec, records: Sequence[Record]) -> int:
+    def _tables(self, spec: TableSpec, records: Sequence[Record]) -> int:
         self.pad_to(4, 0)
         position = len(self.out)
         self.out += _U32.pack(len(records)) + bytes(4 * len(records))
@@ -172,9 +186,3 @@ class _Builder:
             at = position + 4 + 4 * index
             self.patch(at, self.table(spec, record, at))
         return position
-
-
-def _inline_bytes(kind: Kind) -> int:
-    if isinstance(kind, Scalar):
-        return kind.packer.size
-    return kind.dtype.itemsize if isinstance(kind, Inline) else 4

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datatypes.field import Field, Schema
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.array import Array
 from bowstring.layouts.base import error_context
 
 _Pair = tuple[Array, Array]
@@ -109,8 +110,8 @@ def row_differences(
         if right_offset == right_batch.num_rows:
             right_batch, right_offset = next(right_batches, None), 0
     lengths = [
-        row + (0 if held is None else held.num_rows - offset) + sum(batch.num_rows for batch in remaining)
-        for held, offset, remaining in (
+        row + (0 if current is None else current.num_rows - offset) + sum(batch.num_rows for batch in remaining)
+        for current, offset, remaining in (
             (left_batch, left_offset, left_batches),
             (right_batch, right_offset, right_batches),
         )
@@ -125,7 +126,7 @@ def _split_differences(pairs: Sequence[tuple[str, _Pair]], start: int, count: in
     if not differing:
         return
     if count == 1:
-        yield RowDifference(start, tuple(_cell(name, pair, start) for name, pair in differing))
+        yield RowDifference(start, tuple(_read_cell(name, pair, start) for name, pair in differing))
         return
     half = count // 2
     for offset, length in ((0, half), (half, count - half)):
@@ -138,7 +139,7 @@ def _equal(name: str, pair: _Pair, start: int) -> bool:
         return pair[0].equals(pair[1], nans_equal=True)
 
 
-def _cell(name: str, pair: _Pair, row: int) -> Cell:
+def _read_cell(name: str, pair: _Pair, row: int) -> Cell:
     with _locate_error(name, pair, row):
         return Cell(name, pair[0].to_pylist()[0], pair[1].to_pylist()[0])
 

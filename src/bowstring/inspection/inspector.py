@@ -40,7 +40,9 @@ def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: i
     """Inspect an Arrow file or stream without reading its data («Serialization and Interprocess Communication (IPC)»).
 
     Only headers are read, so compressed and big-endian data can be inspected, too. The format is detected by the first
-    bytes. A stream that can't seek is read to its end in small pieces; a file that can't seek is read into memory.
+    bytes. A stream that can't seek is read to its end in small pieces; a file that can't seek is read into memory. A
+    file at a URL takes about four round trips; the headers of a stream at a URL are fetched one by one, each with the
+    next 256 KiB.
 
     Args:
         source: a path (mapped), an object with the buffer protocol, a binary file object or descriptor (mapped if it is
@@ -74,53 +76,60 @@ def _scan(
     return StreamScan(ready, limits), source.name
 
 
-def inspect_scan(scan: Scan, name: str, limits: ReadLimits, tally_of_all: Tally | None = None) -> Inspection:
-    """Inspect a scan of the source `name`. `tally_of_all` is the tally of its batches, if computed already.
+def check_version(version: int, where: str) -> None:
+    """Raise `UnsupportedError` for a metadata version other than V4 and V5."""
+    if version not in (V4, V5):
+        name = VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
+        raise UnsupportedError(f"{where}: metadata version {name} is not supported: expected V4 or V5")
+
+
+def inspect_scan(scan: Scan, name: str, limits: ReadLimits, complete_tally: Tally | None = None) -> Inspection:
+    """Inspect a scan of the source `name`. `complete_tally` is the tally of its batches, if computed already.
 
     Raises `InvalidDataError` for inconsistent headers.
     """
-    if scan.version not in (V4, V5):
-        version = VERSIONS[scan.version] if 0 <= scan.version < len(VERSIONS) else str(scan.version)
-        raise UnsupportedError(f"{name}: metadata version {version} is not supported: expected V4 or V5")
+    check_version(scan.version, name)
     endianness = scan.schema["endianness"]
     if not 0 <= endianness < len(_ENDIANNESS):
         raise InvalidDataError(f"{name}: endianness {endianness} is not valid: expected 0 (little) or 1 (big)")
-    if tally_of_all is None:
+    if complete_tally is None:
         tally = Tally(read_fields(scan.schema, limits))
         for span in scan.batches():
             tally.add(span)
     else:
-        tally = tally_of_all
+        tally = complete_tally
     wire = tally.wire
     overhead = scan.overhead()
     rows = np.array(tally.rows, np.int64)
     has_rows = len(rows) > 0
     return Inspection(
-        name,
-        "file" if isinstance(scan, FileScan) else "stream",
-        tally.total_rows,
-        BatchesReport(
-            len(rows),
-            int(rows.min()) if has_rows else None,
-            float(np.median(rows)) if has_rows else None,
-            int(rows.max()) if has_rows else None,
-            tally.with_metadata,
+        source=name,
+        format="file" if isinstance(scan, FileScan) else "stream",
+        rows=tally.total_rows,
+        batches=BatchesReport(
+            count=len(rows),
+            rows_min=int(rows.min()) if has_rows else None,
+            rows_median=float(np.median(rows)) if has_rows else None,
+            rows_max=int(rows.max()) if has_rows else None,
+            with_metadata=tally.with_metadata,
         ),
-        _dictionaries(wire, tally),
-        _columns(wire, tally),
-        _bytes(tally, overhead),
-        Encoding(
-            VERSIONS[min(tally.versions, default=scan.version)],
-            _ENDIANNESS[endianness],
-            tally.alignment_bytes,
-            tuple(sorted(tally.codecs)),
-            tally.compressed,
-            tally.has_legacy or overhead.is_legacy,
-            overhead.end_marker,
-            tuple(_FEATURES[n] if 0 <= n < len(_FEATURES) else str(n) for n in scan.schema["features"].tolist()),
+        dictionaries=_dictionaries(wire, tally),
+        columns=_columns(wire, tally),
+        bytes=_bytes(tally, overhead),
+        encoding=Encoding(
+            metadata_version=VERSIONS[min(tally.versions, default=scan.version)],
+            endianness=_ENDIANNESS[endianness],
+            alignment_bytes=tally.alignment_bytes,
+            codecs=tuple(sorted(tally.codecs)),
+            compressed_batches=tally.compressed,
+            legacy_framing=tally.has_legacy or overhead.is_legacy,
+            end_marker=overhead.end_marker,
+            features=tuple(
+                _FEATURES[n] if 0 <= n < len(_FEATURES) else str(n) for n in scan.schema["features"].tolist()
+            ),
         ),
-        wire.schema.pairs,
-        scan.footer_metadata,
+        schema_metadata=wire.schema.pairs,
+        footer_metadata=scan.footer_metadata,
     )
 
 
@@ -183,7 +192,7 @@ def _dictionaries(wire: WireSchema, tally: Tally) -> tuple[DictionaryReport, ...
 def _walk_dictionaries(nodes: Iterable[DictionaryId]) -> Iterator[DictionaryId]:
     for node in nodes:
         yield node
-        yield from _walk_dictionaries(node.inside)
+        yield from _walk_dictionaries(node.nested)
 
 
 def _field(field: Field, nodes: Iterator[DictionaryId]) -> FieldReport:
@@ -198,7 +207,7 @@ def _field(field: Field, nodes: Iterator[DictionaryId]) -> FieldReport:
     if isinstance(stored, Dictionary):
         node = next(nodes)
         use = DictionaryUse(node.id, str(stored.index_type), stored.ordered)
-        stored, nodes = stored.value_type, iter(node.inside)
+        stored, nodes = stored.value_type, iter(node.nested)
         head = f"dictionary<{use.index_type} to {type_head(stored)}{', ordered' if use.ordered else ''}>"
     children = tuple(_field(child, nodes) for child in stored.fields)
     return FieldReport(field.name, str(field.type), head, field.nullable, use, extension, field.pairs, children)

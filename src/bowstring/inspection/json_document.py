@@ -1,44 +1,26 @@
-"""Inspections as plain values for JSON. Keys are documented in docs/info.md and stable; new keys may be added."""
+"""Inspections as JSON-compatible values. The keys are documented in docs/info.md and stable; new ones may be added."""
 
 from __future__ import annotations
 
 from base64 import b64encode
+from dataclasses import asdict
 from typing import Any
 
 from bowstring.datatypes.field import Metadata
 from bowstring.inspection.report import ColumnReport, DictionaryReport, FieldReport, Inspection
 
-FORMAT_VERSION = 1
-
 
 def to_document(inspection: Inspection) -> dict[str, Any]:
     """Return the inspection as dictionaries, lists, strings and numbers; sizes are in bytes."""
-    batches, encoding, sizes = inspection.batches, inspection.encoding, inspection.bytes
+    encoding = inspection.encoding
     return {
-        "format_version": FORMAT_VERSION,
         "source": inspection.source,
         "format": inspection.format,
         "media_type": inspection.media_type,
         "rows": inspection.rows,
-        "record_batches": {
-            "count": batches.count,
-            "rows_min": batches.rows_min,
-            "rows_median": batches.rows_median,
-            "rows_max": batches.rows_max,
-            "with_metadata": batches.with_metadata,
-        },
+        "record_batches": asdict(inspection.batches),
         "dictionary_batches": {"count": inspection.dictionary_batches, "deltas": inspection.delta_batches},
-        "bytes": {
-            "total": sizes.total,
-            "buffers": sizes.buffers,
-            "padding": sizes.padding,
-            "metadata": sizes.metadata,
-            "schema": sizes.schema,
-            "headers": sizes.headers,
-            "footer": sizes.footer,
-            "framing": sizes.framing,
-            "other": sizes.other,
-        },
+        "bytes": {**asdict(inspection.bytes), "metadata": inspection.bytes.metadata},
         "compression": {"codecs": list(encoding.codecs), "batches": encoding.compressed_batches},
         "alignment": encoding.alignment_bytes,
         "endianness": encoding.endianness,
@@ -70,25 +52,17 @@ def _column(column: ColumnReport) -> dict[str, Any]:
 
 
 def _dictionary(dictionary: DictionaryReport) -> dict[str, Any]:
-    return {
-        "id": dictionary.id,
-        "value_type": dictionary.value_type,
-        "batches": dictionary.batches,
-        "deltas": dictionary.deltas,
-        "values": dictionary.values,
-        "bytes": dictionary.total_bytes,
-        "columns": list(dictionary.columns),
-    }
+    report = asdict(dictionary)
+    report["bytes"] = report.pop("total_bytes")
+    return report
 
 
 def _field(field: FieldReport) -> dict[str, Any]:
-    use = field.dictionary
-    encoding = None if use is None else {"id": use.id, "index_type": use.index_type, "ordered": use.ordered}
     return {
         "name": field.name,
         "type": field.type,
         "nullable": field.nullable,
-        "dictionary": encoding,
+        "dictionary": None if field.dictionary is None else asdict(field.dictionary),
         "extension": field.extension,
         "metadata": _metadata(field.metadata),
         "children": [_field(child) for child in field.children],

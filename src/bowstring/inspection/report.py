@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from bowstring.datatypes.field import Metadata
+from bowstring.errors import format_count
 from bowstring.ipc.message import MEDIA_TYPES
 
 
@@ -138,7 +140,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The return value of `bowstring.inspect`. `columns` are in schema order. Names and metadata are not escaped."""
+    """The return value of `inspect`. `columns` are in schema order. Names and metadata are not escaped."""
 
     source: str
     format: Literal["file", "stream"]
@@ -169,3 +171,28 @@ class Inspection:
     def delta_batches(self) -> int:
         """The number of dictionary batches that are deltas."""
         return sum(dictionary.deltas for dictionary in self.dictionaries)
+
+    def properties(self) -> Iterator[tuple[str, str]]:
+        """Yield names and values of rows, batches and encoding, as text for people; absent ones are left out."""
+        batches, encoding = self.batches, self.encoding
+        yield "rows", f"{self.rows:,} in {format_count(batches.count, 'record batch')}"
+        if batches.count > 1:
+            yield "rows per batch", f"{batches.rows_min:,} to {batches.rows_max:,}, median {batches.rows_median:,.10g}"
+        if batches.with_metadata:
+            yield "batch metadata", f"on {format_count(batches.with_metadata, 'record batch')}"
+        if self.dictionaries:
+            deltas = f", {format_count(self.delta_batches, 'delta')} among them" if self.delta_batches else ""
+            count = format_count(self.dictionary_batches, "dictionary batch")
+            yield "dictionaries", f"{len(self.dictionaries):,}, in {count}{deltas}"
+        batch_count = batches.count + self.dictionary_batches
+        codecs = ", ".join(encoding.codecs)
+        compressed = f"{codecs} ({encoding.compressed_batches:,} of {batch_count:,} batches)"
+        yield "compression", compressed if codecs else "none"
+        yield "alignment", "–" if encoding.alignment_bytes is None else format_count(encoding.alignment_bytes, "byte")
+        yield "endianness", encoding.endianness
+        framing = ", legacy framing (before 0.15)" if encoding.legacy_framing else ""
+        yield "metadata version", encoding.metadata_version + framing
+        if encoding.end_marker is False:
+            yield "end of stream", "no end marker"
+        if encoding.features:
+            yield "features", ", ".join(encoding.features)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.datatypes.field import Field, Schema
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader
 from bowstring.ipc.metadata.schema import V4, DictionaryId, WireSchema
@@ -31,7 +32,7 @@ class DictionaryTally:
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
+class _ColumnStarts:
     """The first node, buffer and variadic count of each column of a plan; the last entry is the end."""
 
     plan: SchemaPlan
@@ -40,7 +41,7 @@ class _Columns:
     variadic: _Counts
 
     @classmethod
-    def of(cls, wire: WireSchema, version: int) -> _Columns:
+    def from_schema(cls, wire: WireSchema, version: int) -> _ColumnStarts:
         plan = SchemaPlan(wire, version == V4)
         starts = [(c.first_node, c.first_buffer, c.first_variadic) for c in plan]
         table = np.array([*starts, (plan.node_count, plan.buffer_count, plan.variadic_count)], np.int64)
@@ -69,7 +70,7 @@ class Tally:
     has_legacy: bool = False
     _total_rows: int = 0
     _offset_bits: int = 0
-    _columns_cache: dict[tuple[int | None, bool], _Columns] = field(default_factory=dict)
+    _column_starts: dict[tuple[int | None, bool], _ColumnStarts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.column_bytes = np.zeros(len(self.wire.schema), np.int64)
@@ -139,14 +140,14 @@ class Tally:
         totals.values += span.header.length
         totals.total_bytes += int(sizes[0])
 
-    def _columns(self, id: int | None, wire: WireSchema, header: BatchHeader) -> _Columns:
+    def _columns(self, id: int | None, wire: WireSchema, header: BatchHeader) -> _ColumnStarts:
         key = (id, header.template.version == V4)
-        columns = self._columns_cache.get(key)
+        columns = self._column_starts.get(key)
         if columns is None:
-            columns = self._columns_cache[key] = _Columns.of(wire, header.template.version)
+            columns = self._column_starts[key] = _ColumnStarts.from_schema(wire, header.template.version)
         return columns
 
-    def _column_sizes(self, columns: _Columns, span: BatchSpan) -> _Counts:
+    def _column_sizes(self, columns: _ColumnStarts, span: BatchSpan) -> _Counts:
         """Return the size of the buffers of each column, and record their offsets for the alignment."""
         header, template, plan = span.header, span.header.template, columns.plan
         bounds = columns.buffers
@@ -168,7 +169,7 @@ class Tally:
         self._check(span, offsets, sizes)
         starts = offsets[sizes > 0]
         if len(starts):
-            self._offset_bits |= int(np.bitwise_or.reduce(starts + span.body_at))
+            self._offset_bits |= int(np.bitwise_or.reduce(starts + span.body_offset))
         return np.diff(_cumulative(sizes)[bounds])
 
     def _check(self, span: BatchSpan, offsets: _Counts, sizes: _Counts) -> None:
@@ -194,4 +195,4 @@ def _cumulative(counts: npt.NDArray[Any]) -> _Counts:
 
 
 def _values(node: DictionaryId) -> WireSchema:
-    return WireSchema(Schema((Field("values", node.value_type),)), (node.inside,))
+    return WireSchema(Schema((Field("values", node.value_type),)), (node.nested,))

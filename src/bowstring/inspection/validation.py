@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.errors import InvalidDataError, UnsupportedError
-from bowstring.flatbuf.tables import VERSIONS
+from bowstring.errors import InvalidDataError
+from bowstring.inspection.inspector import check_version
 from bowstring.ipc.dictionaries import reader as reading
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, make_file_reader, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.metadata.schema import V4, V5, DictionaryId
+from bowstring.ipc.metadata.schema import DictionaryId
 from bowstring.ipc.statistics import FileStatistics, check_batch
 from bowstring.ipc.stream import StreamReader
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import error_context
 from bowstring.layouts.validation import find_faults
 from bowstring.memory.closable import close_on_error
@@ -61,10 +61,10 @@ class _ResilientReader(StreamReader):
     @property
     def nodes(self) -> list[DictionaryId]:
         """The dictionaries of the schema."""
-        schema = self._decoder._cached_schema
-        return [] if schema is None else list(schema.wire.by_id.values())
+        selection = self._decoder._selection
+        return [] if selection is None else list(selection.cached.wire.by_id.values())
 
-    def dictionary(self, node: DictionaryId) -> Array | None:
+    def dictionary(self, node: DictionaryId) -> ArrayData | None:
         """Return the current values of a dictionary, or None if it is not defined."""
         return self._decoder._dictionaries(node)
 
@@ -74,7 +74,7 @@ class _ResilientReader(StreamReader):
         while True:
             messages, batches = decoder.messages, decoder.batches
             try:
-                decoded = self._message()
+                decoded = self._read_message()
             except InvalidDataError as error:
                 is_over = decoder.messages == messages  # the error is before a body
                 yield batches if is_over or decoder.batches > batches else None, error
@@ -90,7 +90,7 @@ class _ResilientReader(StreamReader):
 class Validator:
     """Validates a source, batch by batch and column by column, and continues after each error.
 
-    `source` is anything that `bowstring.inspect` accepts. With `full` all values are checked, else only the structure.
+    `source` is anything that `inspect` accepts. With `full` all values are checked, else only the structure.
     Nested columns are checked down to their leaves; for each array the first invalid value is reported. A dictionary
     is reported once: in a file before all batches, in a stream at its first use, or at the end if it is not used. The
     statistics in a footer are compared with the batches. In a stream nothing is read after broken framing.
@@ -113,7 +113,7 @@ class Validator:
         self._limits = limits
         self._max_piped_bytes = max_piped_bytes
         self._advance = advance
-        self._validated: dict[int, Array] = {}
+        self._validated: dict[int, ArrayData] = {}
         self._messages: set[str] = set()
         self._statistics: FileStatistics | None = None
 
@@ -184,10 +184,7 @@ class Validator:
     def _footer(self, reader: FileReader) -> Iterator[Fault]:
         """Check the parts of the footer that readers don't need: version, custom metadata and statistics."""
         try:
-            version: int = reader.footer["version"]
-            if version not in (V4, V5):
-                name = VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
-                raise UnsupportedError(f"footer: metadata version {name} is not supported: expected V4 or V5")
+            check_version(reader.footer["version"], "footer")
         except InvalidDataError as error:
             yield _make_fault(error)
         try:
@@ -250,7 +247,7 @@ def validate_batches(batches: Iterable[RecordBatch], hint: str) -> Iterator[Reco
 
     Raises `InvalidDataError` for the first error, with record batch, column, path and index. `hint` is added as a note.
     """
-    validated: dict[int, Array] = {}
+    validated: dict[int, ArrayData] = {}
     for number, batch in enumerate(batches):
         if len(validated) > _MAX_VALIDATED:  # each is kept in memory
             validated.clear()

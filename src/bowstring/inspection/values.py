@@ -15,16 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datatypes.canonical.timestamp_with_offset import OffsetMoment
+from bowstring.datatypes.canonical.timestamp_with_offset import OffsetTimestamp
+from bowstring.errors import UsageError
 from bowstring.layouts import gather
-from bowstring.layouts.array import Array
 from bowstring.layouts.base import error_context
 
 _MAX_CHUNK_ROWS, _MAX_CHUNK_CELLS, _MAX_CHUNK_BYTES = 1024, 1 << 16, 4 << 20
 _MAX_JOINED_LINES, _MAX_JOINED_CHARACTERS = 1000, 1 << 20
 _TICKS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-_MUST_BE_QUOTED = frozenset('",\r\n')
+_QUOTED_CHARACTERS = frozenset('",\r\n')
 _JSON_TYPES = frozenset((NoneType, bool, int, str))
 _ENCODE = {
     ascii_only: json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, separators=(", ", ": ")).encode
@@ -39,9 +40,9 @@ def iterate_rows(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...
     of `check_rows`.
     """
     check_rows(batch, where)
-    at_once = _chunk_rows(batch)
-    for start in range(0, batch.num_rows, at_once):
-        part = batch.slice(start, at_once)
+    chunk_rows = _chunk_rows(batch)
+    for start in range(0, batch.num_rows, chunk_rows):
+        part = batch.slice(start, chunk_rows)
         if part.num_columns == 0:
             yield from (() for _ in range(part.num_rows))
         else:
@@ -54,9 +55,9 @@ def iterate_rows(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...
 
 
 def _chunk_rows(batch: RecordBatch) -> int:
-    held_bytes = max(1, sum(map(_buffer_bytes, batch.columns)))
-    few = min(_MAX_CHUNK_CELLS // max(1, batch.num_columns), _MAX_CHUNK_BYTES * batch.num_rows // held_bytes)
-    return max(1, min(few, _MAX_CHUNK_ROWS))
+    total_bytes = max(1, sum(map(_buffer_bytes, batch.columns)))
+    rows = min(_MAX_CHUNK_CELLS // max(1, batch.num_columns), _MAX_CHUNK_BYTES * batch.num_rows // total_bytes)
+    return max(1, min(rows, _MAX_CHUNK_ROWS))
 
 
 def _buffer_bytes(array: Array) -> int:
@@ -64,14 +65,16 @@ def _buffer_bytes(array: Array) -> int:
     return sum(b.size for b in array.buffers if b is not None) + sum(map(_buffer_bytes, array.children))
 
 
-def join_lines(lines: Iterable[str]) -> Iterator[bytes]:
-    """Yield lines with line ends in UTF-8, several in one chunk of limited size."""
+def join_lines(
+    lines: Iterable[str], max_lines: int = _MAX_JOINED_LINES, max_characters: int = _MAX_JOINED_CHARACTERS
+) -> Iterator[bytes]:
+    """Yield lines with line ends in UTF-8, several in one chunk, which ends with the line that reaches a limit."""
     pending: list[str] = []
     characters = 0
     for line in lines:
         pending.append(line)
         characters += len(line)
-        if len(pending) == _MAX_JOINED_LINES or characters >= _MAX_JOINED_CHARACTERS:
+        if len(pending) == max_lines or characters >= max_characters:
             yield "\n".join((*pending, "")).encode()
             pending, characters = [], 0
     if pending:
@@ -83,6 +86,13 @@ def check_rows(batch: RecordBatch, where: str = "") -> None:
     if batch.num_rows > gather.MAX_VALUES:
         with error_context(f"{where}{batch.num_rows} rows"):
             gather.check_values(batch.num_rows, 8 * sum(map(gather.total_buffer_size, batch.columns)))
+
+
+def check_unique_names(names: Sequence[str], hint: str) -> None:
+    """Raise `UsageError` with `hint` for duplicate column names, which JSON objects cannot have."""
+    if len(set(names)) < len(names):
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"two columns have the name {duplicate!r}, but the keys of a JSON object are unique: {hint}")
 
 
 def json_value(value: Any) -> Any:
@@ -100,7 +110,7 @@ def json_value(value: Any) -> Any:
         return format(value, "f")
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
-    if isinstance(value, OffsetMoment):
+    if isinstance(value, OffsetTimestamp):
         return _format_offset_timestamp(value)
     if isinstance(value, datetime | date | time):
         return value.isoformat()
@@ -133,7 +143,7 @@ def _duration(ticks: int, decimals: int) -> str:
     return f"{'-' if ticks < 0 else ''}PT{text}S"
 
 
-def _format_offset_timestamp(value: OffsetMoment) -> str:
+def _format_offset_timestamp(value: OffsetTimestamp) -> str:
     """Format a local time and its offset."""
     minutes = int(value.offset_minutes)
     hours, rest = divmod(abs(minutes), 60)
@@ -165,12 +175,12 @@ def csv_line(cells: Sequence[str | None]) -> str:
     >>> csv_line(["a", None, "", "b, c"])
     'a,,"","b, c"'
     """
-    return ",".join(map(_quoted, cells))
+    return ",".join(map(_quote_cell, cells))
 
 
-def _quoted(cell: str | None) -> str:
+def _quote_cell(cell: str | None) -> str:
     if cell is None:
         return ""
-    if not cell or not _MUST_BE_QUOTED.isdisjoint(cell) or cell != cell.strip():
+    if not cell or not _QUOTED_CHARACTERS.isdisjoint(cell) or cell != cell.strip():
         return '"' + cell.replace('"', '""') + '"'
     return cell

@@ -13,10 +13,11 @@ import numpy as np
 
 from bowstring.datatypes import types as t
 from bowstring.errors import InvalidDataError
-from bowstring.integration_json.dataset import convert_values, expect, member
+from bowstring.integration_json.document import convert_values, expect, member
 from bowstring.layouts.base import Values
-from bowstring.layouts.binary_view import INLINE_BYTES, VIEW
+from bowstring.layouts.binary_view import VIEW
 from bowstring.layouts.gather import check_bytes
+from bowstring.layouts.view_validation import INLINE_BYTES
 from bowstring.memory.bitmap import Mask
 
 Validity = list[bool] | None

@@ -25,11 +25,11 @@ from bowstring.integration_json.buffer_values import (
     write_slots,
     write_views,
 )
-from bowstring.integration_json.dataset import Json, convert_values, expect, member, read_count
-from bowstring.integration_json.schema import Node
-from bowstring.layouts.array import Array
+from bowstring.integration_json.document import Json, convert_values, expect, member, read_count
+from bowstring.integration_json.schema import JsonField
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferSpec, Layout, Role, error_context, pack_validity
-from bowstring.layouts.binary import BinaryLayout, offsets_from_lengths
+from bowstring.layouts.binary import BinaryLayout
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import bitmap
@@ -45,14 +45,14 @@ MEMBER_NAMES = {
 }
 """The name of the member for each buffer role."""
 
-DictionaryLookup = Callable[[int], Array]
+DictionaryLookup = Callable[[int], ArrayData]
 """Returns the dictionary with an ID."""
 
 
 # Reading
 
 
-def read_column(node: Node, column: Any, dictionaries: DictionaryLookup, check_name: bool = True) -> Array:
+def read_column(node: JsonField, column: Any, dictionaries: DictionaryLookup, check_name: bool = True) -> ArrayData:
     """Read the array of a «FieldData» object and check its structure, but not its values.
 
     Raises `InvalidDataError` naming the column, the child and the element.
@@ -63,15 +63,17 @@ def read_column(node: Node, column: Any, dictionaries: DictionaryLookup, check_n
         return array
 
 
-def read_values(node: Node, type_layout: Layout, column: Any, dictionaries: DictionaryLookup) -> Array:
+def read_values(node: JsonField, type_layout: Layout, column: Any, dictionaries: DictionaryLookup) -> ArrayData:
     """Read the array of the «FieldData» in a «DictionaryBatch», ignoring its name. Raises as `read_column`."""
-    values = Node(Field(node.field.name, type_layout.type), None, node.children)
+    values = JsonField(Field(node.field.name, type_layout.type), None, node.children)
     array = _read(values, type_layout, column, dictionaries, False)
     array.validate()
     return array
 
 
-def _read(node: Node, layout: Layout, value: Any, dictionaries: DictionaryLookup, check_name: bool = True) -> Array:
+def _read(
+    node: JsonField, layout: Layout, value: Any, dictionaries: DictionaryLookup, check_name: bool = True
+) -> ArrayData:
     column = expect(value, dict, "a column")
     name = member(column, "name", str, "")
     if check_name and name != node.field.name:
@@ -90,13 +92,15 @@ def _read(node: Node, layout: Layout, value: Any, dictionaries: DictionaryLookup
         buffers += [Buffer.of(data) for data in convert_values(variadic, None, from_hex, b"", "VARIADIC_DATA_BUFFERS")]
     if storage.dictionary is not None:
         assert node.id is not None
-        return Array(storage, length, tuple(buffers), (), dictionaries(node.id)).with_layout(layout)
-    return Array(storage, length, tuple(buffers), _read_children(node, storage, column, dictionaries)).with_layout(
+        return ArrayData(storage, length, tuple(buffers), (), dictionaries(node.id)).with_layout(layout)
+    return ArrayData(storage, length, tuple(buffers), _read_children(node, storage, column, dictionaries)).with_layout(
         layout
     )
 
 
-def _read_children(node: Node, storage: Layout, column: Json, dictionaries: DictionaryLookup) -> tuple[Array, ...]:
+def _read_children(
+    node: JsonField, storage: Layout, column: Json, dictionaries: DictionaryLookup
+) -> tuple[ArrayData, ...]:
     child_columns = member(column, "children", list, [])
     if len(child_columns) != len(node.children):
         raise InvalidDataError(f"{storage.type} has {len(node.children)} children, found {len(child_columns)}")
@@ -156,20 +160,20 @@ def _read_binary(storage: BinaryLayout, column: Json, length: int, valid: Validi
             f"OFFSET[{index}] and OFFSET[{index + 1}] do not match the {lengths[index]} bytes of DATA[{index}]"
         )
     mask = None if valid is None else np.array(valid, np.bool_)
-    offsets = offsets_from_lengths(lengths, storage.offset_type, storage.type)
-    return [pack_validity(mask), Buffer.of(offsets), Buffer.of(b"".join(strings))]
+    data = np.frombuffer(b"".join(strings), np.uint8)
+    return [*storage.of(lengths, data, pack_validity(mask)).buffers]
 
 
 # Writing
 
 
-def write_column(field: Field, array: Array) -> Json:
+def write_column(field: Field, array: ArrayData) -> Json:
     """Build the «FieldData» object of an array. Raises `InvalidDataError` for values that are invalid for its type."""
     with error_context(f"column {field.name!r}"):
         return _write(field.name, array.storage.compact())
 
 
-def _write(name: str, array: Array) -> Json:
+def _write(name: str, array: ArrayData) -> Json:
     """Build the «FieldData» object of a compact array."""
     storage = array.layout
     column: Json = {"name": name, "count": array.length}
@@ -191,12 +195,14 @@ def _write(name: str, array: Array) -> Json:
     return column
 
 
-def _write_validity(array: Array) -> list[int]:
+def _write_validity(array: ArrayData) -> list[int]:
     mask = array.mask()
     return [1] * array.length if mask is None else mask.view(np.uint8).tolist()
 
 
-def _write_buffer(storage: Layout, spec: BufferSpec, array: Array, index: int, mask: bitmap.Mask | None) -> list[Any]:
+def _write_buffer(
+    storage: Layout, spec: BufferSpec, array: ArrayData, index: int, mask: bitmap.Mask | None
+) -> list[Any]:
     if spec.role is Role.VALIDITY:
         return _write_validity(array)
     if spec.dtype is None:
@@ -210,12 +216,9 @@ def _write_buffer(storage: Layout, spec: BufferSpec, array: Array, index: int, m
     return write_integers(array.values(index))
 
 
-def _write_binary(storage: BinaryLayout, array: Array, column: Json) -> None:
+def _write_binary(storage: BinaryLayout, array: ArrayData, column: Json) -> None:
     values = array.to_pylist()
     strings = [b"" if value is None else value.encode() if storage.is_text else value for value in values]
-    offsets = offsets_from_lengths(
-        np.fromiter(map(len, strings), np.int64, array.length), storage.offset_type, storage.type
-    )
     column["VALIDITY"] = _write_validity(array)
-    column["OFFSET"] = write_integers(offsets)
+    column["OFFSET"] = write_integers(storage.build(values).values(1))
     column["DATA"] = [data.decode() if storage.is_text else to_hex(data) for data in strings]

@@ -1,4 +1,4 @@
-"""Compare two datasets: the schemas, then the batches.
+"""Compare two data files: the schemas, then the batches.
 
 The field names inside a map are ignored: the format only recommends names, and some writers replace others by these
 («Map» in Schema.fbs).
@@ -12,10 +12,12 @@ from itertools import zip_longest
 from typing import Any
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datatypes.field import Field, Schema
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import DataType, Map, Struct
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout
+from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.registry import layout_of
 
 
@@ -24,8 +26,9 @@ def find_differences(
 ) -> Iterator[str]:
     """Yield a sentence for each difference of fields, nullability and custom metadata at every level, batches, columns.
 
-    NaN equals NaN, and values under nulls are ignored. Batches are compared only if the types are equal. Raises
-    `InvalidDataError` for arrays with values that are invalid for their type.
+    NaN equals NaN. Values under nulls, the order of custom metadata and field names inside maps are ignored. Batches
+    are compared only if the types are equal. Raises `InvalidDataError` for arrays with values that are invalid for
+    their type.
     """
     comparable = True
     if len(expected_schema) != len(schema):
@@ -68,7 +71,7 @@ def _with_canonical_map_names(part: Any) -> Any:
     return part if attributes == changed else dataclasses.replace(part, **changed)
 
 
-def _with_layout(array: Array, layout: Layout) -> Array:
+def _with_layout(array: ArrayData, layout: Layout) -> ArrayData:
     """Return the same array, at every level, with a layout that differs only in field names."""
     if array.layout is layout:
         return array
@@ -76,7 +79,7 @@ def _with_layout(array: Array, layout: Layout) -> Array:
     dictionary = array.dictionary
     if dictionary is not None and layout.dictionary is not None:
         dictionary = _with_layout(dictionary, layout.dictionary)
-    return Array(layout, array.length, array.buffers, children, dictionary, array._null_count, array.offset)
+    return ArrayData(layout, array.length, array.buffers, children, dictionary, array._null_count, array.offset)
 
 
 def _compare_fields(expected: Field, actual: Field) -> str | None:
@@ -102,17 +105,17 @@ def _compare_batches(number: int, expected: RecordBatch, actual: RecordBatch) ->
         layout = layout_of(_with_canonical_map_names(field.type))
         expected_column = _with_layout(expected.column(index), layout)
         actual_column = _with_layout(actual.column(index), layout)
-        if not expected_column.equals(actual_column, nans_equal=True):
+        if not arrays_equal(expected_column, actual_column, nans_equal=True):
             row = _first_difference(expected_column, actual_column)
             yield f"record batch {number}: column {index} ({field.name!r}) differs from row {row} on"
 
 
-def _first_difference(expected: Array, actual: Array) -> int:
+def _first_difference(expected: ArrayData, actual: ArrayData) -> int:
     """Return the index of the first row that differs, by binary search."""
     low, high = 0, expected.length
     while high - low > 1:
         middle = (low + high) // 2
-        if expected.slice(low, middle - low).equals(actual.slice(low, middle - low), nans_equal=True):
+        if arrays_equal(expected.slice(low, middle - low), actual.slice(low, middle - low), nans_equal=True):
             low = middle
         else:
             high = middle

@@ -5,36 +5,42 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
 import zlib
+from contextlib import closing
 from typing import Any
 
+from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datatypes.field import Schema
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import (
     FormatMismatchError,
     InvalidDataError,
-    IsDirectoryError,
     LimitError,
-    MissingFileError,
-    UsageError,
-    translate_os_error,
 )
 from bowstring.integration_json.columns import read_column, read_values
-from bowstring.integration_json.dataset import DEFAULT_LIMITS, Dataset, DocumentLimits, Json, expect, member, read_count
-from bowstring.integration_json.schema import Node, read_schema
-from bowstring.layouts.array import Array
+from bowstring.integration_json.document import (
+    DEFAULT_LIMITS,
+    DataFile,
+    DocumentLimits,
+    Json,
+    expect,
+    member,
+    read_count,
+)
+from bowstring.integration_json.schema import JsonField, read_schema
+from bowstring.io.sources import open_sequential
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import error_context
 from bowstring.layouts.registry import layout_of
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> Dataset:
+def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> DataFile:
     """Read an integration JSON document.
 
-    `source` is a path, bytes, or a binary file object, which is read entirely; the document may be compressed with
-    gzip. The structure is checked, but not the values: decimals may exceed their precision, for example, which
+    `source` is a path, a URL, bytes or a binary file object, which is read entirely; the document may be compressed
+    with gzip. The structure is checked, but not the values: decimals may exceed their precision, for example, which
     `validate(full=True)` detects. Raises `InvalidDataError` naming the batch, the column and the element, `LimitError`
     if a limit is exceeded, `NotFoundError` if the file does not exist, `UsageError` for a directory, `ResourceError` if
     the file can't be read.
@@ -48,31 +54,13 @@ def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> Dataset:
         for index, batch in enumerate(member(document, "batches", list)):
             with error_context(f"batch {index}"):
                 batches.append(_read_batch(schema, nodes, batch, dictionaries))
-        return Dataset(schema, tuple(batches))
+        return DataFile(schema, tuple(batches))
 
 
 def _read_document(source: Any, limits: DocumentLimits) -> tuple[str, bytes]:
-    name = "integration JSON"
     max_bytes = limits.max_bytes + 1
-    if isinstance(source, (str, os.PathLike)):
-        name = os.fspath(source)
-        try:
-            with open(source, "rb") as file:
-                content = file.read(max_bytes)
-        except FileNotFoundError as error:
-            raise MissingFileError(f"{name}: the file does not exist", error) from None
-        except IsADirectoryError as error:
-            raise IsDirectoryError(f"{name}: is a directory", error) from None
-        except OSError as error:
-            raise translate_os_error(error, f"{name}: can't be read: {error.strerror}") from None
-    elif hasattr(source, "read"):
-        name = str(getattr(source, "name", name))
-        content = getattr(source, "buffer", source).read(max_bytes)  # a text stream such as standard input
-    else:
-        content = source
-    if not isinstance(content, (bytes, bytearray, memoryview)):
-        raise UsageError(f"expected a path, bytes or a binary file, found {type(content).__name__}")
-    content = bytes(content)
+    with closing(open_sequential(source)) as opened:
+        name, content = opened.name, opened.read(max_bytes)
     if content[:2] == _GZIP_MAGIC:
         try:
             with gzip.GzipFile(fileobj=io.BytesIO(content)) as gzip_file:
@@ -96,10 +84,10 @@ def _parse(content: bytes) -> Any:
 class _DictionaryReader:
     """Reads the dictionaries of a document on first use, because dictionaries can refer to other dictionaries."""
 
-    def __init__(self, dictionary_nodes: dict[int, Node], entries: list[Any]) -> None:
+    def __init__(self, dictionary_nodes: dict[int, JsonField], entries: list[Any]) -> None:
         self._nodes = dictionary_nodes
         self._entries: dict[int, Json] = {}
-        self._arrays: dict[int, Array] = {}
+        self._arrays: dict[int, ArrayData] = {}
         for value in entries:
             entry = expect(value, dict, "a dictionary")
             dictionary_id = member(entry, "id", int)
@@ -107,7 +95,7 @@ class _DictionaryReader:
                 raise InvalidDataError(f"duplicate dictionary ID {dictionary_id}")
             self._entries[dictionary_id] = entry
 
-    def __call__(self, id: int) -> Array:
+    def __call__(self, id: int) -> ArrayData:
         """Return the dictionary with this ID. Raises `InvalidDataError` if it does not exist."""
         dictionary = self._arrays.get(id)
         if dictionary is None:
@@ -117,7 +105,7 @@ class _DictionaryReader:
                 dictionary = self._arrays[id] = self._read_dictionary(id)
         return dictionary
 
-    def _read_dictionary(self, id: int) -> Array:
+    def _read_dictionary(self, id: int) -> ArrayData:
         node, data = self._nodes[id], self._entries[id].get("data")
         layout = layout_of(node.field.type).dictionary
         assert layout is not None
@@ -132,7 +120,9 @@ class _DictionaryReader:
         return arrays[0] if len(arrays) == 1 else layout.concat(arrays)
 
 
-def _read_batch(schema: Schema, nodes: tuple[Node, ...], value: Any, dictionaries: _DictionaryReader) -> RecordBatch:
+def _read_batch(
+    schema: Schema, nodes: tuple[JsonField, ...], value: Any, dictionaries: _DictionaryReader
+) -> RecordBatch:
     batch = expect(value, dict, "a batch")
     count = read_count(batch)
     columns = member(batch, "columns", list)
@@ -142,4 +132,4 @@ def _read_batch(schema: Schema, nodes: tuple[Node, ...], value: Any, dictionarie
     for field, array in zip(schema, arrays, strict=True):
         if array.length != count:
             raise InvalidDataError(f"column {field.name!r} has {array.length} values, the batch {count}")
-    return RecordBatch(schema, count, tuple(arrays))
+    return RecordBatch(schema, count, tuple(map(Array.from_data, arrays)))

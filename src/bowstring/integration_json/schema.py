@@ -1,7 +1,7 @@
 """«Schema», «Field», «Metadata» and «Type» of the JSON test data format: reading and writing.
 
 A dictionary-encoded field has the type of its values and the ID of its dictionary. IDs are not part of a `Schema`; they
-are kept in a parallel tree of `Node`s.
+are kept in a parallel tree of `JsonField`s.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bowstring.datatypes import extension, types as t
-from bowstring.datatypes.field import Field, Metadata, Schema
+from bowstring.datatypes.field import Field, Metadata
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError, LimitError, UnsupportedTypeError, UsageError
-from bowstring.integration_json.dataset import DocumentLimits, Json, expect, member
+from bowstring.integration_json.document import DocumentLimits, Json, expect, member
 from bowstring.layouts.base import error_context
 
 _UNITS: dict[str, t.TimeUnit] = {"SECOND": "s", "MILLISECOND": "ms", "MICROSECOND": "us", "NANOSECOND": "ns"}
@@ -26,26 +27,11 @@ _INTERVALS: dict[str, t.IntervalUnit] = {
 }
 _MODES: dict[str, Any] = {"SPARSE": "sparse", "DENSE": "dense"}
 
-_SIMPLE_TYPES: dict[str, t.DataType] = {
-    "null": t.Null(),
-    "bool": t.Bool(),
-    "binary": t.Binary(),
-    "largebinary": t.LargeBinary(),
-    "binaryview": t.BinaryView(),
-    "utf8": t.Utf8(),
-    "largeutf8": t.LargeUtf8(),
-    "utf8view": t.Utf8View(),
-}
-_LIST_TYPES: dict[str, type[t.ListLike]] = {
-    "list": t.List,
-    "largelist": t.LargeList,
-    "listview": t.ListView,
-    "largelistview": t.LargeListView,
-}
+_REQUIRED: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class JsonField:
     """A field with its dictionary ID, if any, and the nodes of its children.
 
     The children of a dictionary-encoded field are those of its value type.
@@ -53,93 +39,131 @@ class Node:
 
     field: Field
     id: int | None
-    children: tuple[Node, ...]
+    children: tuple[JsonField, ...]
 
 
-def _read_enum(parameters: Json, key: str, names: dict[str, Any]) -> Any:
-    name = member(parameters, key, str)
-    if name not in names:
-        raise InvalidDataError(f"expected {key!r} to be one of {', '.join(names)}, found {name[:40]!r}")
-    return names[name]
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """A member of a «Type» object: its key, the attribute of the data type, and its JSON type or names of values."""
+
+    key: str
+    attribute: str
+    form: type | dict[str, Any]
+    default: Any = _REQUIRED
+
+    def read(self, json_object: Json) -> Any:
+        """Return the attribute. Raises `InvalidDataError`."""
+        if not isinstance(self.form, dict):
+            arguments = () if self.default is _REQUIRED else (self.default,)
+            return member(json_object, self.key, self.form, *arguments)
+        name = member(json_object, self.key, str)
+        if name not in self.form:
+            raise InvalidDataError(f"expected {self.key!r} to be one of {', '.join(self.form)}, found {name[:40]!r}")
+        return self.form[name]
+
+    def write(self, type_: t.DataType) -> Any:
+        """Return the JSON value of the attribute."""
+        value = getattr(type_, self.attribute)
+        if isinstance(self.form, dict):
+            return next(name for name, candidate in self.form.items() if candidate == value)
+        return list(value) if self.form is list else value
 
 
-def _enum_name(value: Any, names: dict[str, Any]) -> str:
-    return next(name for name, candidate in names.items() if candidate == value)
+@dataclass(frozen=True, slots=True)
+class _TypeForm:
+    """The name and the parameters of a data type in JSON, and its number of children (None: any).
+
+    `build` makes the type from its children and the values of the parameters; by default they are its arguments.
+    """
+
+    name: str
+    type: type[t.DataType]
+    parameters: tuple[_Parameter, ...] = ()
+    num_children: int | None = 0
+    build: Callable[..., t.DataType] | None = None
+
+    def read(self, json_object: Json, children: tuple[Field, ...]) -> t.DataType:
+        """Return the data type. Raises `InvalidDataError`."""
+        if self.num_children is not None and len(children) != self.num_children:
+            raise InvalidDataError(f"type {self.name!r}: expected {self.num_children} children, found {len(children)}")
+        values = [parameter.read(json_object) for parameter in self.parameters]
+        if self.build is not None:
+            return self.build(children, *values)
+        return self.type(*children, *values)
+
+
+def _build_time(_: object, unit: t.TimeUnit, bit_width: int | None) -> t.DataType:
+    type_ = t.Time(unit)
+    if bit_width not in (None, type_.bit_width):
+        raise InvalidDataError(f"expected a bit width of {type_.bit_width} for {type_}, found {bit_width}")
+    return type_
+
+
+def _build_union(children: tuple[Field, ...], mode: Any, ids: list[Any] | None) -> t.DataType:
+    type_ids = range(len(children)) if ids is None else (expect(number, int, "a type id") for number in ids)
+    return t.Union(mode, children, tuple(type_ids))
+
+
+def _decimal_form(name: str, default_bits: int) -> _TypeForm:
+    bit_width = _Parameter("bitWidth", "bit_width", int, default_bits)
+    return _TypeForm(
+        name, t.Decimal, (_Parameter("precision", "precision", int), _Parameter("scale", "scale", int), bit_width)
+    )
+
+
+_UNIT = _Parameter("unit", "unit", _UNITS)
+_TYPE_FORMS = (
+    _TypeForm("null", t.Null),
+    _TypeForm("bool", t.Bool),
+    _TypeForm("binary", t.Binary),
+    _TypeForm("largebinary", t.LargeBinary),
+    _TypeForm("binaryview", t.BinaryView),
+    _TypeForm("utf8", t.Utf8),
+    _TypeForm("largeutf8", t.LargeUtf8),
+    _TypeForm("utf8view", t.Utf8View),
+    _TypeForm("int", t.Int, (_Parameter("bitWidth", "bit_width", int), _Parameter("isSigned", "is_signed", bool))),
+    _TypeForm("floatingpoint", t.FloatingPoint, (_Parameter("precision", "bit_width", _PRECISIONS),)),
+    _TypeForm("fixedsizebinary", t.FixedSizeBinary, (_Parameter("byteWidth", "byte_width", int),)),
+    *(_decimal_form(f"decimal{bits}", bits) for bits in (32, 64, 128, 256)),
+    _decimal_form("decimal", 128),
+    _TypeForm("date", t.Date, (_Parameter("unit", "unit", _DATE_UNITS),)),
+    _TypeForm("time", t.Time, (_UNIT, _Parameter("bitWidth", "bit_width", int, None)), build=_build_time),
+    _TypeForm(
+        "timestamp",
+        t.Timestamp,
+        (_UNIT, _Parameter("timezone", "timezone", str, None)),
+        build=lambda _, unit, timezone: t.Timestamp(unit, timezone or None),
+    ),
+    _TypeForm("duration", t.Duration, (_UNIT,)),
+    _TypeForm("interval", t.Interval, (_Parameter("unit", "unit", _INTERVALS),)),
+    _TypeForm("list", t.List, num_children=1),
+    _TypeForm("largelist", t.LargeList, num_children=1),
+    _TypeForm("listview", t.ListView, num_children=1),
+    _TypeForm("largelistview", t.LargeListView, num_children=1),
+    _TypeForm("fixedsizelist", t.FixedSizeList, (_Parameter("listSize", "list_size", int),), 1),
+    _TypeForm("struct", t.Struct, num_children=None, build=t.Struct),
+    _TypeForm("map", t.Map, (_Parameter("keysSorted", "keys_sorted", bool, False),), 1),
+    _TypeForm(
+        "union",
+        t.Union,
+        (_Parameter("mode", "mode", _MODES), _Parameter("typeIds", "type_ids", list, None)),
+        None,
+        _build_union,
+    ),
+    _TypeForm("runendencoded", t.RunEndEncoded, num_children=2),
+)
+_FORMS_BY_NAME = {form.name: form for form in _TYPE_FORMS}
+_FORMS_BY_TYPE = {form.type: form for form in _TYPE_FORMS}  # of decimals the last form, "decimal"
 
 
 # Reading
 
 
-def _read_time(parameters: Json) -> t.DataType:
-    type_ = t.Time(_read_enum(parameters, "unit", _UNITS))
-    bit_width = member(parameters, "bitWidth", int, type_.bit_width)
-    if bit_width != type_.bit_width:
-        raise InvalidDataError(f"expected a bit width of {type_.bit_width} for {type_}, found {bit_width}")
-    return type_
-
-
-def _read_decimal(default_bits: int) -> Callable[[Json], t.DataType]:
-    return lambda p: t.Decimal(
-        member(p, "precision", int), member(p, "scale", int), member(p, "bitWidth", int, default_bits)
-    )
-
-
-def _read_int(parameters: Json) -> t.Int:
-    return t.Int(member(parameters, "bitWidth", int), member(parameters, "isSigned", bool))
-
-
-_PARAMETRIC_TYPES: dict[str, Callable[[Json], t.DataType]] = {
-    "int": _read_int,
-    "floatingpoint": lambda p: t.FloatingPoint(_read_enum(p, "precision", _PRECISIONS)),
-    "fixedsizebinary": lambda p: t.FixedSizeBinary(member(p, "byteWidth", int)),
-    "decimal": _read_decimal(128),
-    "decimal32": _read_decimal(32),
-    "decimal64": _read_decimal(64),
-    "decimal128": _read_decimal(128),
-    "decimal256": _read_decimal(256),
-    "date": lambda p: t.Date(_read_enum(p, "unit", _DATE_UNITS)),
-    "time": _read_time,
-    "timestamp": lambda p: t.Timestamp(_read_enum(p, "unit", _UNITS), member(p, "timezone", str, "") or None),
-    "duration": lambda p: t.Duration(_read_enum(p, "unit", _UNITS)),
-    "interval": lambda p: t.Interval(_read_enum(p, "unit", _INTERVALS)),
-}
-"""Readers of types with parameters and without children."""
-
-
-def _read_union(parameters: Json, children: tuple[Field, ...]) -> t.DataType:
-    ids = member(parameters, "typeIds", list, list(range(len(children))))
-    return t.Union(
-        _read_enum(parameters, "mode", _MODES), children, tuple(expect(number, int, "a type id") for number in ids)
-    )
-
-
-_NESTED_TYPES: dict[str, tuple[int | None, Callable[[Json, tuple[Field, ...]], t.DataType]]] = {
-    "fixedsizelist": (1, lambda p, c: t.FixedSizeList(c[0], member(p, "listSize", int))),
-    "struct": (None, lambda _, c: t.Struct(c)),
-    "map": (1, lambda p, c: t.Map(c[0], member(p, "keysSorted", bool, False))),
-    "union": (None, _read_union),
-    "runendencoded": (2, lambda _, c: t.RunEndEncoded(*c)),
-}
-"""The number of children (None: any) and the reader of nested types with parameters."""
-
-
-def _read_type(parameters: Json, children: tuple[Field, ...]) -> t.DataType:
-    name = member(parameters, "name", str)
-    if name in _LIST_TYPES:
-        num_children: int | None = 1
-    elif name in _NESTED_TYPES:
-        num_children = _NESTED_TYPES[name][0]
-    elif name in _SIMPLE_TYPES or name in _PARAMETRIC_TYPES:
-        num_children = 0
-    else:
+def _read_type(json_object: Json, children: tuple[Field, ...]) -> t.DataType:
+    name = member(json_object, "name", str)
+    if name not in _FORMS_BY_NAME:
         raise InvalidDataError(f"unknown type {name[:40]!r}")
-    if num_children is not None and len(children) != num_children:
-        raise InvalidDataError(f"type {name!r}: expected {num_children} children, found {len(children)}")
-    if name in _LIST_TYPES:
-        return _LIST_TYPES[name](children[0])
-    if name in _NESTED_TYPES:
-        return _NESTED_TYPES[name][1](parameters, children)
-    return _SIMPLE_TYPES[name] if name in _SIMPLE_TYPES else _PARAMETRIC_TYPES[name](parameters)
+    return _FORMS_BY_NAME[name].read(json_object, children)
 
 
 def _read_pairs(json_object: Json) -> Metadata:
@@ -153,14 +177,16 @@ def _read_pairs(json_object: Json) -> Metadata:
     return tuple(pairs)
 
 
-def read_schema(json_object: Json, limits: DocumentLimits) -> tuple[Schema, tuple[Node, ...], dict[int, Node]]:
+def read_schema(
+    json_object: Json, limits: DocumentLimits
+) -> tuple[Schema, tuple[JsonField, ...], dict[int, JsonField]]:
     """Read a «Schema» object. Return the schema, the node of each field, and a node for each dictionary ID.
 
     Registered extension types are resolved. Raises `InvalidDataError` naming the field, `LimitError` for types nested
     too deeply.
     """
     nodes = tuple(_read_node(field, limits.max_nesting, limits) for field in member(json_object, "fields", list))
-    dictionary_nodes: dict[int, Node] = {}
+    dictionary_nodes: dict[int, JsonField] = {}
     for node in _iter_nodes(nodes):
         if node.id is None:
             continue
@@ -171,7 +197,7 @@ def read_schema(json_object: Json, limits: DocumentLimits) -> tuple[Schema, tupl
     return Schema(tuple(node.field for node in nodes), _read_pairs(json_object)), nodes, dictionary_nodes
 
 
-def _iter_nodes(nodes: tuple[Node, ...]) -> Iterator[Node]:
+def _iter_nodes(nodes: tuple[JsonField, ...]) -> Iterator[JsonField]:
     for node in nodes:
         yield node
         yield from _iter_nodes(node.children)
@@ -181,13 +207,13 @@ def _storage_type(type: t.DataType) -> t.DataType:
     return type.storage_type if isinstance(type, extension.ExtensionType) else type
 
 
-def _value_type(node: Node) -> t.DataType:
+def _value_type(node: JsonField) -> t.DataType:
     encoded = _storage_type(node.field.type)
     assert isinstance(encoded, t.Dictionary)
     return encoded.value_type
 
 
-def _read_node(value: Any, depth: int, limits: DocumentLimits) -> Node:
+def _read_node(value: Any, depth: int, limits: DocumentLimits) -> JsonField:
     json_object = expect(value, dict, "a field")
     name = member(json_object, "name", str, "")
     with error_context(f"field {name!r}"):
@@ -209,7 +235,7 @@ def _read_node(value: Any, depth: int, limits: DocumentLimits) -> Node:
         except (UsageError, UnicodeEncodeError) as error:  # raised by the constructors of types
             raise InvalidDataError(str(error)) from None
         field = Field(name, type_, member(json_object, "nullable", bool, True), _read_pairs(json_object))
-        return Node(_resolve_extension(field), dictionary_id, children)
+        return JsonField(_resolve_extension(field), dictionary_id, children)
 
 
 def _resolve_extension(field: Field) -> Field:
@@ -224,34 +250,13 @@ def _resolve_extension(field: Field) -> Field:
 
 # Writing
 
-_WRITERS: dict[type[t.DataType], tuple[str, Callable[[Any], Json]]] = {
-    **{type(simple_type): (name, lambda _: {}) for name, simple_type in _SIMPLE_TYPES.items()},
-    **{list_type: (name, lambda _: {}) for name, list_type in _LIST_TYPES.items()},
-    t.Int: ("int", lambda x: {"bitWidth": x.bit_width, "isSigned": x.is_signed}),
-    t.FloatingPoint: ("floatingpoint", lambda x: {"precision": _enum_name(x.bit_width, _PRECISIONS)}),
-    t.FixedSizeBinary: ("fixedsizebinary", lambda x: {"byteWidth": x.byte_width}),
-    t.Decimal: ("decimal", lambda x: {"precision": x.precision, "scale": x.scale, "bitWidth": x.bit_width}),
-    t.Date: ("date", lambda x: {"unit": _enum_name(x.unit, _DATE_UNITS)}),
-    t.Time: ("time", lambda x: {"unit": _enum_name(x.unit, _UNITS), "bitWidth": x.bit_width}),
-    t.Timestamp: (
-        "timestamp",
-        lambda x: {"unit": _enum_name(x.unit, _UNITS)} | ({} if x.timezone is None else {"timezone": x.timezone}),
-    ),
-    t.Duration: ("duration", lambda x: {"unit": _enum_name(x.unit, _UNITS)}),
-    t.Interval: ("interval", lambda x: {"unit": _enum_name(x.unit, _INTERVALS)}),
-    t.FixedSizeList: ("fixedsizelist", lambda x: {"listSize": x.list_size}),
-    t.Struct: ("struct", lambda _: {}),
-    t.Map: ("map", lambda x: {"keysSorted": x.keys_sorted}),
-    t.Union: ("union", lambda x: {"mode": _enum_name(x.mode, _MODES), "typeIds": list(x.type_ids)}),
-    t.RunEndEncoded: ("runendencoded", lambda _: {}),
-}
-
 
 def _write_type(type: t.DataType) -> Json:
-    if type.__class__ not in _WRITERS:
+    form = _FORMS_BY_TYPE.get(type.__class__)
+    if form is None:
         raise UnsupportedTypeError(f"integration JSON has no type for {type}")
-    name, write_parameters = _WRITERS[type.__class__]
-    return {"name": name, **write_parameters(type)}
+    values = {parameter.key: parameter.write(type) for parameter in form.parameters}
+    return {"name": form.name, **{key: value for key, value in values.items() if value is not None}}
 
 
 def write_schema(schema: Schema, ids: Iterator[int]) -> Json:

@@ -6,19 +6,19 @@ The format has one dictionary per ID for all batches, so dictionaries that diffe
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.compute.unify_dictionaries import has_dictionary
-from bowstring.datatypes.field import Field, Schema
-from bowstring.errors import ResourceError, translate_os_error
+from bowstring.compute.unify_dictionaries import has_dictionary, unify_dictionaries
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema
 from bowstring.integration_json.columns import write_column
-from bowstring.integration_json.dataset import Json
-from bowstring.integration_json.dictionaries import unify_columns
+from bowstring.integration_json.document import Json
 from bowstring.integration_json.schema import write_schema
-from bowstring.layouts.array import Array
+from bowstring.io.sinks import open_sink
+from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
 
@@ -31,14 +31,14 @@ def build_document(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
     """
     batches = list(batches)
     id_of_object: dict[int, int] = {}
-    dictionaries: list[Array] = []
+    dictionaries: list[ArrayData] = []
     ids: list[int] = []
-    columns: list[list[Array]] = []
+    columns: list[list[ArrayData]] = []
     for index, field in enumerate(schema):
         layout = layout_of(field.type)
-        chunks = [batch.column(index) for batch in batches]
+        chunks: list[ArrayData] = [batch.column(index) for batch in batches]
         if has_dictionary(layout):
-            chunks, column_dictionaries = unify_columns(layout, chunks)
+            chunks, column_dictionaries = _unify_columns(layout, chunks)
             for dictionary in column_dictionaries:
                 if id_of_object.setdefault(id(dictionary), len(dictionaries)) == len(dictionaries):
                     dictionaries.append(dictionary)
@@ -54,27 +54,39 @@ def build_document(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
 
 
 def write(sink: Any, document: Json) -> None:
-    """Write a document as text to a path or a binary file object.
+    """Write a document as text to a path, which gets the complete file or none, a URL or a binary file object.
 
     NaN and infinities, which JSON doesn't have, are written as `NaN`, `Infinity` and `-Infinity`. Raises
-    `ResourceError` if the path or object can't be written.
+    `ResourceError` if the sink can't be written.
     """
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-    if not isinstance(sink, (str, os.PathLike)):
-        remaining = memoryview(text)
-        while remaining.nbytes:  # unbuffered files may write only a part
-            num_written = sink.write(remaining)
-            if num_written == 0:
-                raise ResourceError(f"{type(sink).__name__}: write returned 0 with {remaining.nbytes} bytes remaining")
-            remaining = remaining[num_written:] if isinstance(num_written, int) else remaining[:0]
-        return
+    opened = open_sink(sink)
     try:
-        with open(sink, "wb") as file:
-            file.write(text)
-    except OSError as error:
-        raise translate_os_error(error, f"{os.fspath(sink)}: can't be written: {error.strerror}") from None
+        opened.write([text], len(text))
+        opened.finish()
+    except BaseException:
+        opened.abandon()
+        raise
 
 
-def _write_dictionary(id: int, array: Array) -> Json:
+def _write_dictionary(id: int, array: ArrayData) -> Json:
     column = write_column(Field(f"DICT{id}", array.type), array)
     return {"id": id, "data": {"count": array.length, "columns": [column]}}
+
+
+def _unify_columns(layout: Layout, columns: Sequence[ArrayData]) -> tuple[list[ArrayData], list[ArrayData]]:
+    """Return the columns with unified dictionaries, and these dictionaries in depth-first order."""
+    unified = unify_dictionaries(columns) or [layout.build([])]
+    return unified[: len(columns)], list(_iter_dictionaries(unified[0]))
+
+
+def _iter_dictionaries(array: ArrayData) -> Iterator[ArrayData]:
+    """Yield the dictionaries of an array in depth-first order, nested ones before the dictionary that contains them."""
+    dictionary_layout = array.layout.dictionary
+    if dictionary_layout is None:
+        for child in array.children:
+            yield from _iter_dictionaries(child)
+        return
+    dictionary = dictionary_layout.build([]) if array.dictionary is None else array.dictionary
+    yield from _iter_dictionaries(dictionary)
+    yield dictionary

@@ -10,18 +10,19 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError, UsageError
-from bowstring.interop import c_abi, c_device
-from bowstring.interop.c_callbacks import make_immortal
-from bowstring.layouts.array import Array
+from bowstring.interop import c_device
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferSpec, Layout, Role, error_context
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.list_ import MapLayout
+from bowstring.memory import c_abi
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, Memory
+from bowstring.memory.c_callbacks import make_immortal
 
 _MAX_LENGTH = (1 << 63) - 1
 _MAX_BUFFER_BYTES = 1 << 56
@@ -32,10 +33,29 @@ _ZEROS_ADDRESS: int = _zeros.__array_interface__["data"][0]
 """Where the offsets of an empty array without buffers point: some consumers read the first offset anyway."""
 
 
+class Batch(Protocol):
+    """Columns of equal length: a record batch or `BatchData`."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+
+    @property
+    def columns(self) -> Sequence[ArrayData]:
+        """The columns."""
+
+
+class BatchData(NamedTuple):
+    """The number of rows and the columns of a record batch."""
+
+    num_rows: int
+    columns: Sequence[ArrayData]
+
+
 # Export
 
 
-def build_array_block(array: Array) -> c_abi.Block:
+def build_array_block(array: ArrayData) -> c_abi.Block:
     """Return a block with the ArrowArray structure of an array. The array's memory stays alive until the structure is
     released.
 
@@ -47,7 +67,7 @@ def build_array_block(array: Array) -> c_abi.Block:
     return block
 
 
-def build_batch_block(num_rows: int, columns: list[Array]) -> c_abi.Block:
+def build_batch_block(num_rows: int, columns: Sequence[ArrayData]) -> c_abi.Block:
     """Return a block with a record batch as a struct array without nulls («Record batches»).
 
     Raises as `build_array_block`.
@@ -59,7 +79,7 @@ def build_batch_block(num_rows: int, columns: list[Array]) -> c_abi.Block:
     return block
 
 
-def _write(block: c_abi.Block, array: Array) -> int:
+def _write(block: c_abi.Block, array: ArrayData) -> int:
     if _needs_compacting(array):
         array = array.compact()
     layout, buffers, children, dictionary = array.layout, array.buffers, array.children, array.dictionary
@@ -87,7 +107,7 @@ def _write(block: c_abi.Block, array: Array) -> int:
     return node
 
 
-def _needs_compacting(array: Array) -> bool:
+def _needs_compacting(array: ArrayData) -> bool:
     """Whether some consumer rejects the array in its current layout, or reads it wrong."""
     layout = array.layout.storage
     if isinstance(layout, FixedSizeListLayout):
@@ -105,7 +125,7 @@ def _write_children(block: c_abi.Block, node: int, children: Any) -> None:
             block.set_pointer(pointers + i, _write(block, child))
 
 
-def _null_count(array: Array) -> int:
+def _null_count(array: ArrayData) -> int:
     """Return the null count if it is cached or implied by the layout, else -1 (not computed)."""
     if array.layout.has_validity:
         return 0 if array.buffers[0] is None else array._null_count
@@ -142,7 +162,7 @@ class ArrayImporter:
 
     def __init__(self) -> None:
         self._buffers: list[Buffer] = []
-        self._nested: list[Array] = []
+        self._nested: list[ArrayData] = []
 
     def bind_memory(self, struct: ImportedStruct) -> None:
         """Bind all buffers to one memory that keeps the structure alive, then check the lengths of the children."""
@@ -160,7 +180,7 @@ class ArrayImporter:
             if array.length or array.offset:
                 array.layout.check(array)
 
-    def read(self, address: int, layout: Layout) -> Array:
+    def read(self, address: int, layout: Layout) -> ArrayData:
         """Return the array of an ArrowArray structure. Its buffers can be read only after `bind_memory`."""
         fields = c_abi.ArrayStruct.from_address(address)[:]
         length, null_count, offset, n_buffers, n_children, buffer_pointers, _, dictionary, release, _ = fields
@@ -185,12 +205,12 @@ class ArrayImporter:
                 raise InvalidDataError(f"{null_count} of {length} slots are null, but there is no validity bitmap")
             null_count = 0
         if not n_children and not dictionary and layout.dictionary is None:
-            return Array(layout, length, buffers, (), None, null_count, offset)
+            return ArrayData(layout, length, buffers, (), None, null_count, offset)
         return self._read_nested(fields, layout, buffers, null_count)
 
     def _read_nested(
         self, fields: list[int], layout: Layout, buffers: tuple[Buffer | None, ...], null_count: int
-    ) -> Array:
+    ) -> ArrayData:
         dictionary = fields[c_abi.DICTIONARY]
         if (dictionary == 0) != (layout.dictionary is None):
             raise InvalidDataError(f"{layout.type} has {'an unexpected' if dictionary else 'no'} dictionary")
@@ -206,7 +226,9 @@ class ArrayImporter:
             c_abi.check_pointer(dictionary, "a dictionary")
             with error_context("dictionary"):
                 values = self.read(dictionary, layout.dictionary)
-        array = Array(layout, fields[c_abi.LENGTH], buffers, tuple(children), values, null_count, fields[c_abi.OFFSET])
+        array = ArrayData(
+            layout, fields[c_abi.LENGTH], buffers, tuple(children), values, null_count, fields[c_abi.OFFSET]
+        )
         self._nested.append(array)
         return array
 
@@ -322,7 +344,7 @@ class ImportedStruct:
             self._release(_addressof(fields))
 
 
-def move_array(address: int, layout: Layout, on_device: bool = False) -> Array:
+def move_array(address: int, layout: Layout, on_device: bool = False) -> ArrayData:
     """Move a structure and return its array, over the same memory. The structure is released with the last view.
 
     With `on_device` it is an ArrowDeviceArray, which begins with an ArrowArray. Raises `InvalidDataError` or a subclass

@@ -17,138 +17,108 @@ A requested schema asks for another representation of the same data (`bowstring.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from bowstring.arrays.chunked_array import ChunkedArray
-from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table
-from bowstring.datatypes.field import Field, Schema
-from bowstring.datatypes.types import DataType
+from bowstring.compute.chunked_data import ChunkedData
+from bowstring.datatypes.c_schema import read_field
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema, field_from_schema, schema_from_field
 from bowstring.errors import DataTypeError, InvalidDataError
-from bowstring.interop import c_abi, c_device, requested_schema
-from bowstring.interop.c_array import build_array_block, build_batch_block, move_array
-from bowstring.interop.c_schema import build_field_block, field_from_schema, read_field, schema_from_field
+from bowstring.interop import c_device, requested_schema
+from bowstring.interop.c_array import Batch, BatchData, build_array_block, build_batch_block, move_array
 from bowstring.interop.c_stream import ArrayStream, build_stream_block
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.registry import layout_of
+from bowstring.memory import c_abi
 
-Options: TypeAlias = Mapping[str, object]
-NO_OPTIONS: Options = MappingProxyType({})
+DeviceOptions: TypeAlias = Mapping[str, object] | None
+"""The keyword arguments of a method of the C device interface; None for the C data interface."""
 
 # Export
 
 
-def export_type(type: DataType) -> object:
-    """Return an "arrow_schema" capsule of a data type.
-
-    Raises `UnsupportedTypeError` if the C data interface has no such type.
-    """
-    return export_field(Field("", type))
-
-
-def export_field(field: Field) -> object:
-    """Return an "arrow_schema" capsule of a field, with its name, nullability and custom metadata."""
-    return c_abi.new_capsule(c_abi.SCHEMA_CAPSULE, build_field_block(field))
-
-
-def export_schema(schema: Schema) -> object:
-    """Return an "arrow_schema" capsule of a schema: a struct of its fields, with the schema's custom metadata."""
-    return export_field(field_from_schema(schema))
-
-
-def export_array(array: Array, requested: object = None) -> tuple[object, object]:
-    """Return the "arrow_schema" and "arrow_array" capsules of an array. Copies only to convert to a requested type.
-
-    Raises `DataTypeError` if a struct with other fields is requested.
-    """
-    array = requested_schema.convert_array(array, requested)
-    return export_type(array.type), c_abi.new_capsule(c_abi.ARRAY_CAPSULE, build_array_block(array))
-
-
-def export_device_array(array: Array, requested: object = None, options: Options = NO_OPTIONS) -> tuple[object, object]:
-    """Return the "arrow_schema" and "arrow_device_array" capsules of an array, as `export_array`.
-
-    Raises `NotImplementedError` for any option that is not None: the protocol defines none yet.
-    """
-    _check_options(options)
-    array = requested_schema.convert_array(array, requested)
-    return export_type(array.type), _new_device_capsule(build_array_block(array))
-
-
-def export_batch(batch: RecordBatch, requested: object = None) -> tuple[object, object]:
-    """Return the "arrow_schema" and "arrow_array" capsules of a record batch as a struct array, as `export_array`."""
-    schema, batch = _convert_batch(batch, requested)
-    return export_schema(schema), c_abi.new_capsule(c_abi.ARRAY_CAPSULE, _build_batch_block(batch, schema))
-
-
-def export_device_batch(
-    batch: RecordBatch, requested: object = None, options: Options = NO_OPTIONS
+def export_array(
+    array: ArrayData, requested: object = None, device_options: DeviceOptions = None
 ) -> tuple[object, object]:
-    """Return the "arrow_schema" and "arrow_device_array" capsules of a record batch, as `export_device_array`."""
-    _check_options(options)
-    schema, batch = _convert_batch(batch, requested)
-    return export_schema(schema), _new_device_capsule(_build_batch_block(batch, schema))
+    """Return the "arrow_schema" and "arrow_array" capsules of an array, or with `device_options` an
+    "arrow_device_array" capsule. Copies only to convert to a requested type.
+
+    Raises `DataTypeError` if a struct with other fields is requested, and `NotImplementedError` for any device option
+    that is not None: the protocol defines none yet.
+    """
+    _check_options(device_options)
+    array = requested_schema.convert_array(array, requested)
+    return array.type.__arrow_c_schema__(), _new_array_capsule(build_array_block(array), device_options)
 
 
-def export_stream(schema: Schema, batches: Iterable[RecordBatch], requested: object = None) -> object:
-    """Return an "arrow_array_stream" capsule of record batches, pulled one at a time. Nothing is copied.
+def export_batch(
+    schema: Schema, batch: Batch, requested: object = None, device_options: DeviceOptions = None
+) -> tuple[object, object]:
+    """Return the capsules of a record batch as a struct array, as `export_array`."""
+    _check_options(device_options)
+    schema, batches = requested_schema.convert_batches(schema, [batch], requested)
+    block = _build_batch_block(next(iter(batches)), schema)
+    return schema.__arrow_c_schema__(), _new_array_capsule(block, device_options)
+
+
+def export_stream(
+    schema: Schema, batches: Iterable[Batch], requested: object = None, device_options: DeviceOptions = None
+) -> object:
+    """Return an "arrow_array_stream" capsule of record batches, pulled one at a time, or with `device_options` an
+    "arrow_device_array_stream" capsule. Nothing is copied.
 
     An exception raised by `batches`, or a batch with another schema, becomes the stream's last error. If a schema is
-    requested, all batches are read at once, to find out whether they can be converted.
+    requested, all batches are read at once, to find out whether they can be converted. Raises as `export_array`.
     """
+    _check_options(device_options)
     schema, batches = requested_schema.convert_batches(schema, batches, requested)
     blocks = (_build_batch_block(batch, schema) for batch in batches)
-    return c_abi.new_capsule(c_abi.STREAM_CAPSULE, build_stream_block(field_from_schema(schema), blocks))
+    return _new_stream_capsule(field_from_schema(schema), blocks, device_options)
 
 
-def export_device_stream(
-    schema: Schema, batches: Iterable[RecordBatch], requested: object = None, options: Options = NO_OPTIONS
-) -> object:
-    """Return an "arrow_device_array_stream" capsule of batches, as `export_stream` and `export_device_array`."""
-    _check_options(options)
-    schema, batches = requested_schema.convert_batches(schema, batches, requested)
-    blocks = (_build_batch_block(batch, schema) for batch in batches)
-    return c_abi.new_capsule(
-        c_abi.DEVICE_STREAM_CAPSULE, build_stream_block(field_from_schema(schema), blocks, on_device=True)
-    )
-
-
-def export_chunked(chunked: ChunkedArray, requested: object = None) -> object:
-    """Return an "arrow_array_stream" capsule of the chunks of a chunked array, as `export_array`."""
+def export_chunked(chunked: ChunkedData, requested: object = None, device_options: DeviceOptions = None) -> object:
+    """Return the capsule of a stream of the chunks of a chunked array, as `export_stream`."""
+    _check_options(device_options)
     chunks, type_ = requested_schema.convert_chunks(chunked.chunks, chunked.type, requested)
-    return c_abi.new_capsule(c_abi.STREAM_CAPSULE, build_stream_block(Field("", type_), map(build_array_block, chunks)))
+    return _new_stream_capsule(Field("", type_), map(build_array_block, chunks), device_options)
 
 
-def export_device_chunked(chunked: ChunkedArray, requested: object = None, options: Options = NO_OPTIONS) -> object:
-    """Return an "arrow_device_array_stream" capsule of the chunks of a chunked array, as `export_device_array`."""
-    _check_options(options)
-    chunks, type_ = requested_schema.convert_chunks(chunked.chunks, chunked.type, requested)
-    block = build_stream_block(Field("", type_), map(build_array_block, chunks), on_device=True)
-    return c_abi.new_capsule(c_abi.DEVICE_STREAM_CAPSULE, block)
+class StreamExporter:
+    """A column for libraries that import only objects with `__arrow_c_stream__`, not capsules."""
+
+    __slots__ = ("_column",)
+
+    def __init__(self, column: ChunkedData) -> None:
+        self._column = column
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return export_chunked(self._column, requested_schema)
 
 
-def _check_options(options: Options) -> None:
+def _new_array_capsule(block: c_abi.Block, device_options: DeviceOptions) -> object:
+    if device_options is None:
+        return c_abi.new_capsule(c_abi.ARRAY_CAPSULE, block)
+    return c_abi.new_capsule(c_abi.DEVICE_ARRAY_CAPSULE, c_device.to_device_array(block))
+
+
+def _new_stream_capsule(field: Field, blocks: Iterable[c_abi.Block], device_options: DeviceOptions) -> object:
+    if device_options is None:
+        return c_abi.new_capsule(c_abi.STREAM_CAPSULE, build_stream_block(field, blocks))
+    return c_abi.new_capsule(c_abi.DEVICE_STREAM_CAPSULE, build_stream_block(field, blocks, on_device=True))
+
+
+def _check_options(options: DeviceOptions) -> None:
     """«Device Support»: options of later versions are accepted if they are None."""
-    unsupported = sorted(name for name, value in options.items() if value is not None)
+    unsupported = sorted(name for name, value in (options or {}).items() if value is not None)
     if unsupported:
         raise NotImplementedError(f"options of the device interface that are not supported: {unsupported}")
 
 
-def _new_device_capsule(block: c_abi.Block) -> object:
-    return c_abi.new_capsule(c_abi.DEVICE_ARRAY_CAPSULE, c_device.to_device_array(block))
-
-
-def _convert_batch(batch: RecordBatch, requested: object) -> tuple[Schema, RecordBatch]:
-    schema, batches = requested_schema.convert_batches(batch.schema, [batch], requested)
-    return schema, next(iter(batches))
-
-
-def _build_batch_block(batch: RecordBatch, schema: Schema) -> c_abi.Block:
+def _build_batch_block(batch: Batch, schema: Schema) -> c_abi.Block:
     """Return the block of a batch after checking it against the schema of its stream, which consumers rely on."""
-    if batch.num_columns != len(schema):
-        raise InvalidDataError(f"a record batch has {batch.num_columns} columns, the schema has {len(schema)}")
     columns = batch.columns
+    if len(columns) != len(schema):
+        raise InvalidDataError(f"a record batch has {len(columns)} columns, the schema has {len(schema)}")
     for field, column in zip(schema.fields, columns, strict=True):
         if column.length != batch.num_rows or (column.type is not field.type and column.type != field.type):
             expected, actual = f"{field.type}[{batch.num_rows}]", f"{column.type}[{column.length}]"
@@ -159,26 +129,7 @@ def _build_batch_block(batch: RecordBatch, schema: Schema) -> c_abi.Block:
 # Import
 
 
-def import_field(source: object) -> Field:
-    """Import a field from an object with `__arrow_c_schema__` or an "arrow_schema" capsule.
-
-    Raises `DataTypeError` for any other object, `InvalidDataError` or a subclass for a malformed structure.
-    """
-    capsule = source.__arrow_c_schema__() if hasattr(source, "__arrow_c_schema__") else source
-    return read_field(c_abi.capsule_pointer(capsule, c_abi.SCHEMA_CAPSULE))
-
-
-def import_type(source: object) -> DataType:
-    """Import a data type from an object with `__arrow_c_schema__` or a capsule. Raises as `import_field`."""
-    return import_field(source).type
-
-
-def import_schema(source: object) -> Schema:
-    """Import a schema from an object with `__arrow_c_schema__` or a capsule. Raises as `import_field`."""
-    return schema_from_field(import_field(source))
-
-
-def import_array(source: object) -> Array:
+def import_array(source: object) -> ArrayData:
     """Import an array from an object with `__arrow_c_array__` or `__arrow_c_device_array__`, or a pair of their
     capsules, without copying.
 
@@ -191,16 +142,17 @@ def import_array(source: object) -> Array:
     return import_chunked(source).combine_chunks()
 
 
-def import_batch(source: object) -> RecordBatch:
-    """Import a record batch from a struct array, without copying. Accepts the sources of `import_array` except streams.
+def import_batch(source: object) -> tuple[Schema, BatchData]:
+    """Import a schema and a record batch from a struct array, without copying.
 
-    Raises `InvalidDataError` if the array is not a struct or has null rows; otherwise as `import_array`.
+    Accepts the sources of `import_array` except streams. Raises `InvalidDataError` if the array is not a struct or has
+    null rows; otherwise as `import_array`.
     """
     field, array = _import_array(source)
-    return _as_batch(schema_from_field(field), array)
+    return schema_from_field(field), _to_batch(array)
 
 
-def import_stream(source: object) -> tuple[Schema, Iterator[RecordBatch]]:
+def import_stream(source: object) -> tuple[Schema, Iterator[BatchData]]:
     """Import the schema and record batches of an object with `__arrow_c_stream__` or `__arrow_c_device_stream__`, or of
     their capsule, without copying.
 
@@ -213,22 +165,13 @@ def import_stream(source: object) -> tuple[Schema, Iterator[RecordBatch]]:
     except InvalidDataError:
         stream.close()
         raise
-    return schema, (_as_batch(schema, array) for array in stream)
+    return schema, map(_to_batch, stream)
 
 
-def import_table(source: object) -> Table:
-    """Import a table from an object that exports a stream or a struct array, or from a capsule, without copying."""
-    if has_c_array(source) and not has_c_stream(source):
-        batch = import_batch(source)
-        return Table(batch.schema, [batch])
-    schema, batches = import_stream(source)
-    return Table(schema, list(batches))
-
-
-def import_chunked(source: object) -> ChunkedArray:
+def import_chunked(source: object) -> ChunkedData:
     """Import a chunked array from an object that exports a stream, or from its capsule, without copying."""
     with _open_stream(source) as stream:
-        return ChunkedArray(list(stream), stream.field.type)
+        return ChunkedData(list(stream), stream.field.type)
 
 
 def has_c_array(source: object) -> bool:
@@ -241,7 +184,7 @@ def has_c_stream(source: object) -> bool:
     return hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_device_stream__")
 
 
-def _import_array(source: Any) -> tuple[Field, Array]:
+def _import_array(source: Any) -> tuple[Field, ArrayData]:
     pair = source
     if hasattr(source, "__arrow_c_array__"):
         pair = source.__arrow_c_array__()
@@ -269,7 +212,7 @@ def _open_stream(source: Any) -> ArrayStream:
     return ArrayStream(c_abi.capsule_pointer(capsule, c_abi.STREAM_CAPSULE))
 
 
-def _as_batch(schema: Schema, array: Array) -> RecordBatch:
+def _to_batch(array: ArrayData) -> BatchData:
     if array.null_count:
         raise InvalidDataError(
             f"{array.null_count} of {array.length} rows of a record batch are null: record batches have no validity"
@@ -277,4 +220,4 @@ def _as_batch(schema: Schema, array: Array) -> RecordBatch:
     columns = array.children
     if any(column.length != array.length for column in columns):
         columns = tuple(column.slice(array.offset, array.length) for column in columns)
-    return RecordBatch(schema, array.length, columns)
+    return BatchData(array.length, columns)

@@ -10,7 +10,7 @@ import ctypes
 import struct
 
 from bowstring.errors import UnsupportedError
-from bowstring.interop import c_abi
+from bowstring.memory import c_abi
 
 CPU = 1
 """ARROW_DEVICE_CPU, the same value as kDLCPU of DLPack."""

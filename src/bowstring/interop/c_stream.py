@@ -9,15 +9,17 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
+from bowstring.datatypes.c_schema import read_field
+from bowstring.datatypes.c_schema_export import build_field_block
 from bowstring.datatypes.field import Field
 from bowstring.errors import BowstringError, InvalidDataError, ResourceError, UsageError
-from bowstring.interop import c_abi, c_device
+from bowstring.interop import c_device
 from bowstring.interop.c_array import move_array
-from bowstring.interop.c_callbacks import make_immortal
-from bowstring.interop.c_schema import build_field_block, read_field
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import error_context
 from bowstring.layouts.registry import layout_of
+from bowstring.memory import c_abi
+from bowstring.memory.c_callbacks import make_immortal
 
 _GetFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 """int (*)(struct ArrowArrayStream *, struct ArrowSchema or ArrowArray *out)"""
@@ -180,10 +182,10 @@ class ArrayStream:
                 raise ResourceError(message)
             raise InvalidDataError(message)
 
-    def __iter__(self) -> Iterator[Array]:
+    def __iter__(self) -> Iterator[ArrayData]:
         return self
 
-    def __next__(self) -> Array:
+    def __next__(self) -> ArrayData:
         """Return the next array. Blocks until the producer returns it.
 
         Raises `InvalidDataError` or `ResourceError` if the producer fails or an array does not match the schema.

@@ -14,16 +14,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bowstring.arrays.chunked_array import combine_chunks_widened
-from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table
+from bowstring.compute.cast import cast
+from bowstring.compute.chunked_data import ChunkedData, combine_widened
 from bowstring.compute.encode import run_end_decode
 from bowstring.datatypes import types as t
 from bowstring.errors import DataTypeError, UsageError, WouldCopyError
-from bowstring.interop import c_data
 from bowstring.interop.c_device import CPU
-from bowstring.interop.c_format import format_string
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import EMPTY, Buffer
@@ -87,13 +84,13 @@ class InterchangeColumn:
 
     __slots__ = ("_allow_copy", "_array", "dtype", "metadata")
 
-    def __init__(self, array: Array, allow_copy: bool = True) -> None:
+    def __init__(self, array: ArrayData, allow_copy: bool = True) -> None:
         if isinstance(array.type, t.Utf8View | t.RunEndEncoded):
             if not allow_copy:
                 raise WouldCopyError(f"the interchange protocol has no {array.type}: set allow_copy=True to convert it")
             decoded = run_end_decode(array)
-            array = decoded.cast(t.LargeUtf8()) if isinstance(decoded.type, t.Utf8View) else decoded
-        self.dtype: Dtype = _dtype(array.type)
+            array = cast(decoded, t.LargeUtf8()) if isinstance(decoded.type, t.Utf8View) else decoded
+        self.dtype: Dtype = _protocol_dtype(array.type)
         self.metadata: dict[str, Any] = {}
         self._array = array.compact()
         self._allow_copy = allow_copy
@@ -135,30 +132,29 @@ class InterchangeColumn:
 
     def get_chunks(self, n_chunks: int | None = None) -> Iterator[InterchangeColumn]:
         """The column split into `n_chunks` chunks, or as one."""
-        return (InterchangeColumn(chunk, self._allow_copy) for chunk in _split(self._array, n_chunks))
+        spans = _split(self._array.length, n_chunks)
+        return (InterchangeColumn(self._array.slice(*span), self._allow_copy) for span in spans)
 
     def get_buffers(self) -> dict[str, tuple[InterchangeBuffer, Dtype] | None]:
         """The buffers "data", "validity" and "offsets", each with its dtype; None for a missing buffer."""
-        array = self._array
-        validity = array.buffers[0] if array.null_count else None
-        offsets = None
-        if self.dtype[0] is DtypeKind.STRING:
-            layout = array.layout
+        array, layout = self._array, self._array.layout
+        validity = array.validity
+        data: Buffer | None = array.buffers[1]
+        dtype, offsets = self.dtype, None
+        if dtype[0] is DtypeKind.STRING:
             bits = layout.buffers[1].size_bytes(1) * 4  # two offsets
-            offsets = _with_dtype(array.buffers[1], (DtypeKind.INT, bits, "i" if bits == 32 else "l", "="))
-            data = _with_dtype(array.buffers[2], (DtypeKind.UINT, 8, "C", "="))
-        elif isinstance(array.layout, BooleanLayout):
+            offsets = _with_dtype(data, (DtypeKind.INT, bits, "i" if bits == 32 else "l", "="))
+            data, dtype = array.buffers[2], (DtypeKind.UINT, 8, "C", "=")
+        elif isinstance(layout, BooleanLayout):
             if not self._allow_copy:
                 raise WouldCopyError(
                     "the interchange protocol stores booleans as bytes, Arrow as bits: set allow_copy=True"
                 )
-            data = _with_dtype(Buffer.of(array.layout.bits(array).view(np.uint8)), self.dtype)
+            data = Buffer.of(layout.bits(array).view(np.uint8))
         elif isinstance(array.type, t.Dictionary):
-            data = _with_dtype(array.buffers[1], _dtype(array.type.index_type))
-        else:
-            data = _with_dtype(array.buffers[1], self.dtype)
+            dtype = _protocol_dtype(array.type.index_type)
         return {
-            "data": data,
+            "data": _with_dtype(data, dtype),
             "validity": None if validity is None else _with_dtype(validity, _BITMASK_DTYPE),
             "offsets": offsets,
         }
@@ -168,9 +164,9 @@ def _with_dtype(buffer: Buffer | None, dtype: Dtype) -> tuple[InterchangeBuffer,
     return InterchangeBuffer(EMPTY if buffer is None else buffer), dtype
 
 
-def _dtype(type_: t.DataType) -> Dtype:
+def _protocol_dtype(type_: t.DataType) -> Dtype:
     if isinstance(type_, t.Dictionary):
-        codes = _dtype(type_.index_type)
+        codes = _protocol_dtype(type_.index_type)
         return (DtypeKind.CATEGORICAL, *codes[1:])
     kind = _DTYPE_KINDS.get(type(type_))
     if kind is None:
@@ -178,7 +174,7 @@ def _dtype(type_: t.DataType) -> Dtype:
     if isinstance(type_, t.Int) and not type_.is_signed:
         kind = DtypeKind.UINT
     bits = 8 if kind in (DtypeKind.BOOL, DtypeKind.STRING) else layout_of(type_).buffers[1].size_bytes(1) * 8
-    return kind, bits, format_string(type_).decode(), "="
+    return kind, bits, type_.c_format().decode(), "="
 
 
 _DTYPE_KINDS: dict[type[t.DataType], DtypeKind] = {
@@ -192,37 +188,40 @@ _DTYPE_KINDS: dict[type[t.DataType], DtypeKind] = {
 }
 
 
-def _split(values: Any, num_chunks: int | None) -> list[Any]:
-    if num_chunks is not None and num_chunks < 1:
-        raise UsageError(f"n_chunks must be at least 1, found {num_chunks}")
-    length = max(-(-len(values) // (num_chunks or 1)), 1)
-    return [values.slice(start, length) for start in range(0, max(len(values), 1), length)]
+def _split(length: int, num_parts: int | None) -> list[tuple[int, int]]:
+    """Return the start and the length of each of `num_parts` parts (by default one) of a sequence."""
+    if num_parts is not None and num_parts < 1:
+        raise UsageError(f"n_chunks must be at least 1, found {num_parts}")
+    size = max(-(-length // (num_parts or 1)), 1)
+    return [(start, min(size, length - start)) for start in range(0, max(length, 1), size)]
 
 
 class InterchangeFrame:
-    """A table for `__dataframe__`. Its chunks are the record batches."""
+    """A record batch or a table for `__dataframe__`. Its chunks are the record batches."""
 
-    __slots__ = ("_allow_copy", "_table")
+    __slots__ = ("_allow_copy", "_batch_lengths", "_frame")
 
     version = 0
     """The version of the protocol."""
 
-    def __init__(self, table: Table | RecordBatch, allow_copy: bool = True) -> None:
-        self._table = Table(table.schema, [table]) if isinstance(table, RecordBatch) else table
+    def __init__(self, frame: Any, batch_lengths: Sequence[int], allow_copy: bool = True) -> None:
+        """`frame` is a record batch or a table, `batch_lengths` has the number of rows of each of its batches."""
+        self._frame = frame
+        self._batch_lengths = batch_lengths
         self._allow_copy = allow_copy
 
     def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> InterchangeFrame:
         if nan_as_null:
             raise UsageError("nan_as_null=True is not supported: NaN is a value")
-        return InterchangeFrame(self._table, allow_copy)
+        return InterchangeFrame(self._frame, self._batch_lengths, allow_copy)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return c_data.export_stream(self._table.schema, self._table.to_batches(), requested_schema)
+        return self._frame.__arrow_c_stream__(requested_schema)
 
     @property
-    def _df(self) -> Table:
-        """The table. narwhals reads this attribute after selecting columns."""
-        return self._table
+    def _df(self) -> Any:
+        """The frame. narwhals reads this attribute after selecting columns."""
+        return self._frame
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -231,35 +230,34 @@ class InterchangeFrame:
 
     def num_columns(self) -> int:
         """The number of columns."""
-        return self._table.num_columns
+        return int(self._frame.num_columns)
 
     def num_rows(self) -> int:
         """The number of rows."""
-        return self._table.num_rows
+        return int(self._frame.num_rows)
 
     def num_chunks(self) -> int:
         """The number of record batches."""
-        return len(self._table.to_batches())
+        return len(self._batch_lengths)
 
     def column_names(self) -> list[str]:
         """The names of the columns."""
-        return self._table.column_names
+        return list(self._frame.column_names)
 
     def get_column(self, i: int) -> InterchangeColumn:
         """The column with this index, in one chunk."""
-        return self._column(i)
+        return self.get_column_by_name(i)
 
-    def get_column_by_name(self, name: str) -> InterchangeColumn:
+    def get_column_by_name(self, name: int | str) -> InterchangeColumn:
         """The column with this name, in one chunk."""
-        return self._column(name)
-
-    def _column(self, key: int | str) -> InterchangeColumn:
-        column = self._table.column(key)
+        column: ArrayData | ChunkedData = self._frame.column(name)
+        if isinstance(column, ArrayData):
+            return InterchangeColumn(column, self._allow_copy)
         if column.num_chunks > 1 and not self._allow_copy:
             raise WouldCopyError(
-                f"column {key!r} has {column.num_chunks} chunks: use get_chunks, or set allow_copy=True"
+                f"column {name!r} has {column.num_chunks} chunks: use get_chunks, or set allow_copy=True"
             )
-        return InterchangeColumn(combine_chunks_widened(column), self._allow_copy)
+        return InterchangeColumn(combine_widened(column), self._allow_copy)
 
     def get_columns(self) -> list[InterchangeColumn]:
         """All columns."""
@@ -267,20 +265,24 @@ class InterchangeFrame:
 
     def select_columns(self, indices: Sequence[int]) -> InterchangeFrame:
         """The columns with these indices."""
-        return InterchangeFrame(self._table.select(indices), self._allow_copy)
+        return self.select_columns_by_name(indices)
 
-    def select_columns_by_name(self, names: Sequence[str]) -> InterchangeFrame:
+    def select_columns_by_name(self, names: Sequence[int] | Sequence[str]) -> InterchangeFrame:
         """The columns with these names."""
-        return InterchangeFrame(self._table.select(names), self._allow_copy)
+        return InterchangeFrame(self._frame.select(names), self._batch_lengths, self._allow_copy)
 
     def get_chunks(self, n_chunks: int | None = None) -> Iterator[InterchangeFrame]:
         """The record batches, split evenly into `n_chunks` chunks in total, a multiple of the number of batches."""
-        batches = self._table.to_batches()
-        chunks_per_batch = None
-        if n_chunks is not None and batches:
-            chunks_per_batch, remainder = divmod(n_chunks, len(batches))
+        num_batches, chunks_per_batch = len(self._batch_lengths), None
+        if n_chunks is not None and num_batches:
+            chunks_per_batch, remainder = divmod(n_chunks, num_batches)
             if remainder or not chunks_per_batch:
-                raise UsageError(f"n_chunks must be a multiple of the {len(batches)} record batches, found {n_chunks}")
-        return (
-            InterchangeFrame(chunk, self._allow_copy) for batch in batches for chunk in _split(batch, chunks_per_batch)
-        )
+                raise UsageError(f"n_chunks must be a multiple of the {num_batches} record batches, found {n_chunks}")
+        return self._iter_chunks(chunks_per_batch)
+
+    def _iter_chunks(self, chunks_per_batch: int | None) -> Iterator[InterchangeFrame]:
+        first_row = 0
+        for batch_length in self._batch_lengths:
+            for start, length in _split(batch_length, chunks_per_batch):
+                yield InterchangeFrame(self._frame.slice(first_row + start, length), [length], self._allow_copy)
+            first_row += batch_length

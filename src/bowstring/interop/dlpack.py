@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.arrays import construction
 from bowstring.errors import NotShareableError, WouldCopyError
 from bowstring.interop.c_device import CPU, check_device
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values
 from bowstring.layouts.boolean import BooleanLayout
 
@@ -51,20 +50,20 @@ def dlpack_capsule(values: Values, options: dict[str, Any]) -> Any:
         ) from None
 
 
-def array_capsule(array: Array, options: dict[str, Any]) -> Any:
+def array_capsule(array: ArrayData, options: dict[str, Any]) -> Any:
     """Return a DLPack capsule of an array: one dimension, or more for fixed-size lists and tensors of numbers.
 
     Raises as `dlpack_capsule`, and `NotShareableError` for nulls and for layouts without fixed-width elements.
     """
     if isinstance(array.layout, BooleanLayout):
-        _refuse_nulls(array, "DLPack")
+        _check_no_nulls(array, "DLPack")
         if options.get("copy") is False:
             raise NotShareableError("DLPack: booleans can't be shared with copy=False: Arrow stores bits, DLPack bytes")
         return dlpack_capsule(array.layout.bits(array), options)
-    return dlpack_capsule(_to_plain_numpy(array, "DLPack"), options)
+    return dlpack_capsule(_to_numpy_without_copy(array, "DLPack"), options)
 
 
-def _refuse_nulls(array: Array, protocol: str) -> None:
+def _check_no_nulls(array: ArrayData, protocol: str) -> None:
     if array.null_count:
         raise NotShareableError(
             f"{protocol} does not support nulls, but {array.null_count} of {array.length} values are null: call "
@@ -72,8 +71,8 @@ def _refuse_nulls(array: Array, protocol: str) -> None:
         )
 
 
-def _to_plain_numpy(array: Array, protocol: str) -> Values:
-    _refuse_nulls(array, protocol)
+def _to_numpy_without_copy(array: ArrayData, protocol: str) -> Values:
+    _check_no_nulls(array, protocol)
     try:
         return array.to_numpy()
     except WouldCopyError as error:
@@ -83,24 +82,9 @@ def _to_plain_numpy(array: Array, protocol: str) -> Values:
 # DLPack import
 
 
-def from_dlpack(source: Any, copy: bool | None = None) -> Array:
-    """Import any object with `__dlpack__` (NumPy, PyTorch, JAX, …) whose memory the CPU can read as an array.
-
-    More than one dimension becomes fixed-size lists. Shares the memory if the producer does and the elements are
-    contiguous in C order and not booleans, else copies. `copy=True` always copies, `copy=False` raises `WouldCopyError`
-    instead of copying. Writes to shared memory by others change the array. Raises `UnsupportedError` for memory of
-    another device, `DataTypeError` for elements without an Arrow type or zero dimensions, `NotShareableError` for what
-    DLPack doesn't support.
-    """
-    values = numpy_from_dlpack(source, copy)
-    if copy is False and not (values.flags.c_contiguous and values.dtype.kind != "b"):
-        raise WouldCopyError("booleans and elements that are not contiguous can't become an array without a copy")
-    return construction.array(values.copy() if copy else values)
-
-
 def numpy_from_dlpack(source: Any, copy: bool | None = None) -> Values:
     """Convert an object with `__dlpack__` to a NumPy array. The producer shares or copies its memory; `copy=False`
-    requests sharing. Raises as `from_dlpack`.
+    requests sharing. Raises as `bowstring.from_dlpack`.
     """
     if not hasattr(source, "__dlpack__"):
         raise NotShareableError(f"expected an object with __dlpack__, found {type(source).__name__}")
@@ -119,13 +103,13 @@ def numpy_from_dlpack(source: Any, copy: bool | None = None) -> Values:
 # The buffer protocol
 
 
-def array_buffer(array: Array) -> memoryview:
+def array_buffer(array: ArrayData) -> memoryview:
     """Return the values of an array as a read-only `memoryview`, without copying.
 
     Raises `NotShareableError` for nulls, for layouts that `to_numpy` can't share, and for temporal types and
     fixed-size binary, for which the buffer protocol has no format.
     """
-    values = _to_plain_numpy(array, "the buffer protocol")
+    values = _to_numpy_without_copy(array, "the buffer protocol")
     if values.dtype.kind not in "iuf" and values.dtype.names is None:
         raise NotShareableError(
             f"the buffer protocol has no format for {array.type}: use `array.values(1)` or `array.to_numpy()`"

@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from bowstring.arrays.record_batch import RecordBatch
+from bowstring.compute.cast import cast
 from bowstring.datatypes import types as t
+from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.datatypes.field import Field, Schema
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema, schema_from_field
 from bowstring.errors import DataTypeError, InvalidDataError
-from bowstring.interop import c_abi
-from bowstring.interop.c_schema import read_field, schema_from_field
-from bowstring.layouts.array import Array
+from bowstring.interop.c_array import Batch, BatchData
+from bowstring.layouts.array_data import ArrayData
+from bowstring.memory import c_abi
 
 
-def convert_array(array: Array, requested: object) -> Array:
+def convert_array(array: ArrayData, requested: object) -> ArrayData:
     """Convert the array to the requested type if possible without loss, else return the array itself.
 
     Raises `DataTypeError` if a struct with other fields is requested, or `requested` is not a schema capsule.
@@ -30,7 +32,9 @@ def convert_array(array: Array, requested: object) -> Array:
     return _convert_chunks([array], _read_requested(requested).type)[0]
 
 
-def convert_chunks(chunks: Sequence[Array], type_: t.DataType, requested: object) -> tuple[Sequence[Array], t.DataType]:
+def convert_chunks(
+    chunks: Sequence[ArrayData], type_: t.DataType, requested: object
+) -> tuple[Sequence[ArrayData], t.DataType]:
     """Convert all chunks of one column, or none, as `convert_array`. Return the chunks and their type."""
     if requested is None:
         return chunks, type_
@@ -41,9 +45,7 @@ def convert_chunks(chunks: Sequence[Array], type_: t.DataType, requested: object
     return converted, converted[0].type
 
 
-def convert_batches(
-    schema: Schema, batches: Iterable[RecordBatch], requested: object
-) -> tuple[Schema, Iterable[RecordBatch]]:
+def convert_batches(schema: Schema, batches: Iterable[Batch], requested: object) -> tuple[Schema, Iterable[Batch]]:
     """Convert the columns of the batches one by one, as `convert_chunks`. Return the converted schema and batches.
 
     Without a request, batches are passed through lazily. With a request, all batches are read first: a column is
@@ -59,9 +61,10 @@ def convert_batches(
     batches = list(batches)
     columns, fields = [], []
     for index, (field, requested_field) in enumerate(zip(schema, requested_schema, strict=True)):
-        chunks, type_ = [batch.column(index) for batch in batches], field.type
+        chunks: Sequence[ArrayData] = [batch.columns[index] for batch in batches]
+        type_ = field.type
         if chunks:
-            chunks = list(_convert_chunks(chunks, requested_field.type))
+            chunks = _convert_chunks(chunks, requested_field.type)
             type_ = chunks[0].type
         elif _is_convertible(type_, requested_field.type):
             type_ = requested_field.type
@@ -69,8 +72,7 @@ def convert_batches(
         fields.append(Field(field.name, type_, field.nullable, field.pairs))
     converted_schema = Schema(tuple(fields), schema.pairs)
     return converted_schema, [
-        RecordBatch(converted_schema, batch.num_rows, [chunks[i] for chunks in columns])
-        for i, batch in enumerate(batches)
+        BatchData(batch.num_rows, [chunks[i] for chunks in columns]) for i, batch in enumerate(batches)
     ]
 
 
@@ -78,11 +80,11 @@ def _read_requested(requested: object) -> Field:
     return read_field(c_abi.capsule_pointer(requested, c_abi.SCHEMA_CAPSULE))
 
 
-def _convert_chunks(chunks: Sequence[Array], requested_type: t.DataType) -> Sequence[Array]:
+def _convert_chunks(chunks: Sequence[ArrayData], requested_type: t.DataType) -> Sequence[ArrayData]:
     if chunks[0].type == requested_type or not _is_convertible(chunks[0].type, requested_type):
         return chunks
     try:
-        return [chunk.cast(requested_type) for chunk in chunks]
+        return [cast(chunk, requested_type) for chunk in chunks]
     except (DataTypeError, InvalidDataError):
         return chunks
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -30,6 +31,11 @@ def is_url(source: object) -> bool:
     return isinstance(source, str) and _URL.match(source) is not None
 
 
+def is_path(source: object) -> bool:
+    """Whether `source` is a path of the operating system: a string that is not a URL, or an `os.PathLike`."""
+    return _URL.match(source) is None if isinstance(source, str) else isinstance(source, os.PathLike)
+
+
 def resolve_url(url: str) -> tuple[Any, str]:
     """The file system of a URL and the path in it. Raises `MissingExtraError` if a package is missing for it."""
     if url.startswith("unix:"):
@@ -48,7 +54,7 @@ def resolve_url(url: str) -> tuple[Any, str]:
 
 
 def is_fsspec_open_file(source: object) -> bool:
-    """Whether `source` is a result of `fsspec.open`, which has to be opened before reading."""
+    """Whether `source` is an unopened file, as `fsspec.open` returns it."""
     core = sys.modules.get("fsspec.core")
     return core is not None and isinstance(source, core.OpenFile)
 
@@ -158,7 +164,7 @@ class Upload:
 
 
 class UnknownSizeError(ResourceError):
-    """The store does not give the size of a file, as web servers that make it on the fly: it can be read in order."""
+    """The store does not report the size of a file, like web servers that generate it: it can only be read in order."""
 
 
 class FsspecStore:

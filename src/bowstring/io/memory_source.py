@@ -49,7 +49,8 @@ class MemorySource:
             chunk = self._pread(descriptor, offset, size_bytes)
             if chunk is not None:
                 return chunk
-        return bytes(self.memory.bytes[offset : offset + size_bytes].data)
+        view = self.memory.bytes.data if self._view is None else self._view
+        return bytes(view[offset : offset + size_bytes])
 
     def _pread(self, descriptor: int, offset: int, size_bytes: int) -> bytes | None:
         """The bytes, read through the descriptor; None if another thread closed it, as it may be reused by now."""

@@ -1,7 +1,7 @@
 """Sources read by byte ranges: seekable file objects and object stores.
 
-Ranges requested together are fetched together: ranges with small gaps are merged, large ranges are split into parallel
-requests, and very large amounts are fetched in several rounds.
+Ranges requested together are fetched together: ranges with gaps of at most 64 KiB are merged, large ranges are split
+into parallel requests of at most 8 MiB, and more than 64 MiB are fetched in several rounds.
 """
 
 from __future__ import annotations

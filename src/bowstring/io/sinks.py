@@ -8,15 +8,16 @@ import select
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
-from bowstring.errors import ClosedError, IsDirectoryError, UsageError
+from bowstring.errors import ClosedError, IsDirectoryError, ResourceError, UsageError
 from bowstring.io import fsspec_store
 from bowstring.io.atomic_file import AtomicFile
 from bowstring.io.os_errors import name_of, translate_io_error
-from bowstring.memory.descriptors import IOV_MAX, reserve
-from bowstring.memory.iovec import Parts, remaining_vectors, write_vectors
+from bowstring.memory.descriptors import pwrite_all, reserve
+from bowstring.memory.iovec import PaddedBuffers, remaining_buffers, remaining_iovecs, write_all, write_iovecs
 
 _MAX_GATHERED_BYTES = 1 << 15
 _FLUSH_BYTES = 1 << 20
@@ -85,16 +86,14 @@ class VectorSink:
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
         """Write a message; to a regular file without creating a Python object for each buffer of the body."""
         file = self._file
-        if file is None or body_bytes <= _MAX_GATHERED_BYTES or not isinstance(body, Parts):
+        if file is None or body_bytes <= _MAX_GATHERED_BYTES or not isinstance(body, PaddedBuffers):
             self.write([head, *body], len(head) + body_bytes)
             return
         self.position += len(head) + body_bytes
         self._pending += head
         self._flush()
-        vectors = body.vectors()
-        while len(vectors):
-            sent = self._write_once(lambda some: write_vectors(file, some), vectors[:IOV_MAX])
-            vectors = remaining_vectors(vectors, sent)
+        with self._translate_errors():
+            write_all(lambda iovecs: write_iovecs(file, iovecs), body.iovecs(), remaining_iovecs)
 
     def _flush(self) -> None:
         pending, self._pending = self._pending, bytearray()
@@ -102,18 +101,13 @@ class VectorSink:
             self._send_all([pending])
 
     def _send_all(self, parts: Sequence[Any]) -> None:
-        for start in range(0, len(parts), IOV_MAX):
-            batch = parts[start : start + IOV_MAX] if len(parts) > IOV_MAX else parts
-            remaining_bytes = sum(map(len, batch))
-            while remaining_bytes:
-                sent = self._write_once(self._send, batch)
-                remaining_bytes -= sent
-                if remaining_bytes:
-                    batch = _remaining(batch, sent)
+        with self._translate_errors():
+            write_all(self._send, parts, remaining_buffers)
 
-    def _write_once(self, send: Callable[[Any], int], parts: Any) -> int:
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
         try:
-            return send(parts)
+            yield
         except OSError as error:
             raise translate_io_error(error, self.name, "written") from None
 
@@ -124,15 +118,6 @@ class VectorSink:
     def abandon(self) -> None:
         """Drop the gathered bytes; written bytes stay."""
         self._pending.clear()
-
-
-def _remaining(parts: Sequence[Any], sent: int) -> list[Any]:
-    """The rest of parts after `sent` bytes."""
-    for index, part in enumerate(parts):
-        if sent < len(part):
-            return [memoryview(part)[sent:], *parts[index + 1 :]]
-        sent -= len(part)
-    return []
 
 
 class PathSink(VectorSink):
@@ -161,11 +146,8 @@ class PathSink(VectorSink):
     def overwrite(self, offset: int, data: bytes) -> None:
         """Overwrite bytes at `offset`, relative to the beginning of the sink."""
         self._flush()
-        sent = 0
-        while sent < len(data):
-            sent += self._write_once(
-                lambda start: os.pwrite(self._atomic_file.descriptor, data[start:], offset + start), sent
-            )
+        with self._translate_errors():
+            pwrite_all(self._atomic_file.descriptor, data, offset)
 
     def skip(self, size_bytes: int) -> tuple[int, int]:
         """Skip bytes that the caller writes itself; return the file's descriptor and their offset."""
@@ -176,7 +158,7 @@ class PathSink(VectorSink):
         return self._atomic_file.descriptor, offset
 
     def reserve_space(self, size_bytes: int) -> None:
-        """Reserve disk space for the next bytes of a large file, in large steps. `finish` releases the rest.
+        """Reserve disk space for the next bytes of a large file, in steps of 32 MiB. `finish` releases the rest.
 
         File systems in memory, whose device numbers have major number 0, do not benefit.
         """
@@ -244,6 +226,8 @@ class ObjectSink:
                 raise translate_io_error(error, self.name, "written") from error
             if written is None or not isinstance(written, int) or written >= len(view):
                 return
+            if written <= 0:
+                raise ResourceError(f"{self.name}: write() returned {written} with {len(view)} bytes remaining")
             view = view[written:]
 
     def finish(self) -> None:
@@ -348,7 +332,7 @@ def reject_same_file(sources: Iterable[Any], sink: Any) -> None:
 
 
 def _identity(place: Any) -> tuple[Any, ...] | None:
-    """What distinguishes the file behind a source or a sink from others; None if there is no regular file."""
+    """The identity of the file of a source or sink, such as device and inode; None if it is not a regular file."""
     place = getattr(place, "buffer", place)
     stored = fsspec_store.find_location(place) or fsspec_store.find_location_of_file(place)
     if stored is not None:
@@ -362,7 +346,7 @@ def _identity(place: Any) -> tuple[Any, ...] | None:
             status = os.stat(place)
         else:
             status = os.fstat(place if isinstance(place, int) else place.fileno())
-    except (OSError, ValueError, AttributeError, TypeError):  # not there, or not a file: opening it says what is wrong
+    except (OSError, ValueError, AttributeError, TypeError):  # missing or not a file: opening it raises the error
         return None
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 

@@ -30,25 +30,70 @@ _MAX_READ_BYTES = 1 << 20
 _DECOMPRESSORS = ("gzip", "bz2", "lzma", "_compression")
 
 
-def open_mapped(source: Any) -> MemorySource | StreamSource:
-    """Open a source for the file format: paths and file objects of regular files are mapped, other objects are used as
-    memory. What has no random access becomes a sequential source.
+def open_random_access(source: Any) -> MemorySource | StreamSource | RangeSource:
+    """Open a source for the file format: map a path or the file object of a regular file, use memory in place, read
+    URLs and other seekable file objects by ranges.
 
-    Raises `NotFoundError` if a path does not exist, `UsageError` for an unsupported object, `ResourceError` for errors
-    of the operating system.
+    Sources without random access become sequential sources: pipes, sockets, URLs of unknown size, and file objects that
+    decompress, as seeking back restarts decompression. Raises `NotFoundError` if a path does not exist, `UsageError`
+    for an unsupported object, `ResourceError` for errors of the operating system.
     """
-    if isinstance(source, MemorySource):
+    if isinstance(source, MemorySource | RangeSource):
         return source
-    if isinstance(source, str | os.PathLike) or fsspec_store.is_fsspec_open_file(source):
-        return open_sequential(source)
-    memory = _memory_source(source)
-    if memory is not None:
-        return memory
-    descriptor = _descriptor_of(source)
+    if fsspec_store.is_path(source):
+        return open_path(source)
+    return _open_store_ranges(source) or _memory_source(source) or _open_file_object(source)
+
+
+def open_sequential(source: Any) -> MemorySource | StreamSource:
+    """Open a source for the streaming format: map a path, use memory in place, read others as data arrives."""
+    if isinstance(source, MemorySource | StreamSource):
+        return source
+    if fsspec_store.is_path(source):
+        return open_path(source)
+    return _open_store_stream(source) or _memory_source(source) or _read_file_object(source)
+
+
+def _open_store_ranges(source: Any) -> MemorySource | StreamSource | RangeSource | None:
+    """A file of an fsspec file system; None if the source is neither a URL nor an object of fsspec."""
+    location = fsspec_store.find_location(source)
+    local = fsspec_store.local_path(*location) if location else None
+    if local:
+        return open_path(local)
+    location = location or fsspec_store.find_location_of_file(source)
+    if location is None:
+        return None
     try:
-        descriptor_copy = (
-            os.dup(descriptor) if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-        )
+        return RangeSource(fsspec_store.FsspecStore(*location, source if isinstance(source, str) else location[1]))
+    except fsspec_store.UnknownSizeError:
+        return open_sequential(source)
+
+
+def _open_store_stream(source: Any) -> MemorySource | StreamSource | None:
+    """A file of an fsspec file system, to be read in order; None if the source is neither a URL nor a result of
+    `fsspec.open`.
+    """
+    location = fsspec_store.find_location(source)
+    if location is None and not fsspec_store.is_fsspec_open_file(source):
+        return None
+    local = fsspec_store.local_path(*location) if location else None
+    if local:
+        return open_path(local)
+    name = source if isinstance(source, str) else source.path
+    files = (fsspec_store.open_store_file(*location),) if location else fsspec_store.open_decompressed(source)
+    return StreamSource(
+        _translate_errors(lambda view: _read_into(files[0], view), name, name), name, lambda: _close_all(files)
+    )
+
+
+def _open_file_object(source: Any) -> MemorySource | StreamSource | RangeSource:
+    """A file object or a descriptor, from its beginning if it can seek."""
+    descriptor, file = _descriptor_of(source), _binary_file(source)
+    if descriptor is None and _is_seekable(file):
+        return RangeSource(FileObjectStore(file, name_of(file)))
+    try:
+        is_regular = descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode)
+        descriptor_copy = os.dup(descriptor) if descriptor is not None and is_regular else None
     except OSError as error:
         raise translate_io_error(error, name_of(source)) from None
     if descriptor_copy is not None:
@@ -56,35 +101,6 @@ def open_mapped(source: Any) -> MemorySource | StreamSource:
     if callable(getattr(source, "seekable", None)) and source.seekable():
         source.seek(0)
     return open_sequential(source)
-
-
-def open_random_access(source: Any) -> MemorySource | StreamSource | RangeSource:
-    """Open a source for the file format as `open_mapped` does, but read URLs and seekable file objects that are not
-    regular files by ranges.
-
-    File objects that decompress are read sequentially, as seeking back restarts decompression, and so are URLs of
-    unknown size.
-    """
-    if isinstance(source, RangeSource):
-        return source
-    if isinstance(source, MemorySource | os.PathLike | int | socket.socket):
-        return open_mapped(source)
-    location = fsspec_store.find_location(source)
-    local = fsspec_store.local_path(*location) if location else None
-    if local:
-        return open_mapped(local)
-    location = location or fsspec_store.find_location_of_file(source)
-    if location:
-        try:
-            return RangeSource(fsspec_store.FsspecStore(*location, source if isinstance(source, str) else location[1]))
-        except fsspec_store.UnknownSizeError:
-            return open_sequential(source)
-    if isinstance(source, str) or _memory_source(source) is not None or _descriptor_of(source) is not None:
-        return open_mapped(source)
-    file = _binary_file(source)
-    if _is_seekable(file):
-        return RangeSource(FileObjectStore(file, name_of(file)))
-    return open_mapped(source)
 
 
 def _is_seekable(source: Any) -> bool:
@@ -100,38 +116,17 @@ def _is_seekable(source: Any) -> bool:
         raise translate_io_error(error, name_of(source)) from error
 
 
-def open_sequential(source: Any) -> MemorySource | StreamSource:
-    """Open a source for the streaming format: map a path, use memory in place, read others as data arrives."""
-    if isinstance(source, MemorySource | StreamSource):
-        return source
-    location = fsspec_store.find_location(source)
-    if location is not None or fsspec_store.is_fsspec_open_file(source):
-        local = fsspec_store.local_path(*location) if location is not None else None
-        if local:
-            return _map_path(local)
-        name = source if isinstance(source, str) else source.path
-        files = (
-            (fsspec_store.open_store_file(*location),)
-            if location is not None
-            else fsspec_store.open_decompressed(source)
-        )
-        return StreamSource(
-            _translate_errors(lambda view: _read_into(files[0], view), name, name), name, lambda: _close_all(files)
-        )
-    if isinstance(source, str | os.PathLike):
-        return _map_path(source)
-    memory = _memory_source(source)
-    if memory is not None:
-        return memory
+def _read_file_object(source: Any) -> StreamSource:
+    """A file object, a descriptor or a socket, to be read from its position."""
     if isinstance(source, socket.socket):
         return StreamSource(_translate_errors(source.recv_into, "socket"), "socket")
     if _is_descriptor(source):
-        return StreamSource(
-            _translate_errors(lambda view: os.readv(source, [view]), f"descriptor {source}"), f"descriptor {source}"
-        )
-    name = name_of(_binary_file(source))
-    if callable(getattr(_binary_file(source), "readinto", None)):
-        return StreamSource(_translate_errors(lambda view: _fill(_binary_file(source), view), name), name)
+        name = f"descriptor {source}"
+        return StreamSource(_translate_errors(lambda view: os.readv(source, [view]), name), name)
+    file = _binary_file(source)
+    name = name_of(file)
+    if callable(getattr(file, "readinto", None)):
+        return StreamSource(_translate_errors(lambda view: _fill(file, view), name), name)
     if callable(getattr(source, "read", None)):
         return StreamSource(_translate_errors(lambda view: _read_into(source, view), name), name)
     raise UsageError(
@@ -139,21 +134,8 @@ def open_sequential(source: Any) -> MemorySource | StreamSource:
     )
 
 
-def map_descriptor(descriptor: int, name: str) -> MemorySource:
-    """Map the regular file of a descriptor. The source owns the descriptor."""
-    try:
-        size_bytes = os.fstat(descriptor).st_size
-        owner: Any = map_file(descriptor, size_bytes) if size_bytes else b""
-        return MemorySource(Memory(owner), name, descriptor)
-    except OSError as error:
-        os.close(descriptor)
-        raise translate_io_error(error, name, "mapped") from None
-    except BaseException:
-        os.close(descriptor)
-        raise
-
-
-def _map_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
+def open_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
+    """Map the regular file at a path; open another, such as a named pipe, for sequential reading."""
     name = os.fspath(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
@@ -170,6 +152,20 @@ def _map_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
     return StreamSource(
         _translate_errors(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor)
     )
+
+
+def map_descriptor(descriptor: int, name: str) -> MemorySource:
+    """Map the regular file of a descriptor. The source owns the descriptor."""
+    try:
+        size_bytes = os.fstat(descriptor).st_size
+        owner: Any = map_file(descriptor, size_bytes) if size_bytes else b""
+        return MemorySource(Memory(owner), name, descriptor)
+    except OSError as error:
+        os.close(descriptor)
+        raise translate_io_error(error, name, "mapped") from None
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def _memory_source(source: Any) -> MemorySource | None:

@@ -1,4 +1,4 @@
-"""Opening and creating streams and files."""
+"""Open and create streams and files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from bowstring.datatypes.field import MetadataLike, SchemaLike
+from bowstring.datatypes.field import MetadataLike
+from bowstring.datatypes.schema import SchemaLike
 from bowstring.io.sinks import open_sink
 from bowstring.io.sources import open_random_access, open_sequential
 from bowstring.io.stream_source import StreamSource
@@ -17,6 +18,7 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.writers import FileWriter, StreamWriter
+from bowstring.memory.closable import close_on_error
 
 
 def open_file(
@@ -28,23 +30,21 @@ def open_file(
     """Open an Arrow file («IPC File Format») for random access.
 
     `source` is a path (mapped), bytes or anything with the buffer protocol (used as it is), a URL or what `fsspec.open`
-    gives (read by ranges), a binary file object or a descriptor (mapped where it is a regular file, else read by ranges
-    if it can seek, else whole: `LimitError` for more than `max_piped_bytes`). `columns` are names or positions of the
-    columns to read, in that order. Reads the footer only. Raises `FormatMismatchError` for a stream or a foreign
+    returns (read by ranges), a binary file object or a descriptor (mapped if it is a regular file, else read by ranges
+    if it can seek, else read whole: `LimitError` for more than `max_piped_bytes`). `columns` are names or indices of
+    the columns to read, in that order. Reads the footer only. Raises `FormatMismatchError` for a stream or a foreign
     format, `TruncatedError` for a file that is cut off, `MissingFileError` for a path or URL that does not exist,
     `AccessDeniedError`, `IsDirectoryError` and other errors that are also an `OSError`, `NotFoundError` for an unknown
-    column; for URLs `MissingExtraError` if fsspec or the store's package is missing, `ConnectionLostError` and
-    `DeadlineError`.
+    column; for URLs `MissingExtraError` if fsspec or the store's package is missing, `AccessDeniedError` for status 401
+    and 403, `ConnectionLostError` for a refused connection or an unknown host, `DeadlineError` for a timeout (the
+    store's, or five minutes), and `TruncatedError` for a short reply.
     """
     opened = open_random_access(source)
     if isinstance(opened, StreamSource):
         with closing(opened):
             opened = read_whole_file(opened, max_piped_bytes)
-    try:
+    with close_on_error(opened):
         return make_file_reader(opened, columns, limits)
-    except BaseException:
-        opened.close()
-        raise
 
 
 def open_stream(
@@ -61,7 +61,7 @@ def open_stream(
     return StreamReader(open_sequential(source), columns, limits)
 
 
-def new_file(  # noqa: PLR0913 -- the two frequent ways of writing are said without a form
+def new_file(  # noqa: PLR0913 -- compression is frequent enough for parameters of its own
     sink: Any,
     schema: SchemaLike,
     metadata: MetadataLike = None,
@@ -70,14 +70,14 @@ def new_file(  # noqa: PLR0913 -- the two frequent ways of writing are said with
     compression_level: int | None = None,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
 ) -> FileWriter:
-    """Begin an Arrow file; use it in a `with` block.
+    """Create an Arrow file («IPC File Format»); use it in a `with` block.
 
-    `sink` is a path (the file appears under its name when the block ends without an error, and not at all otherwise), a
-    URL or what `fsspec.open` gives (the same, as far as the store can do that), a binary file object, a descriptor or a
-    socket; what is not a path or URL stays open. `metadata` is the footer's custom metadata, `alignment` the multiple
-    of bytes, 8 to 64, at which buffers begin in the file. `compression` is "lz4" or "zstd", optionally with a level,
-    and `options` has the rarer settings (`IpcWriteOptions`). Raises `UnsupportedTypeError` for a schema that can't be
-    written, `MissingExtraError` if the codec is not installed.
+    `sink` is a path (the file appears there when the block ends without an error), a URL or an `fsspec.open` object
+    (the same, if the store supports it), a binary file object, a file descriptor or a socket; only paths and URLs are
+    closed. `metadata` is the footer's custom metadata. Buffers begin at multiples of `alignment` bytes: 8, 16, 32 or
+    64. `compression` is "lz4" or "zstd", `options` has further settings. Raises `UnsupportedTypeError` for a schema
+    that can't be written, `MissingExtraError` if the codec is not installed. A writer that is garbage-collected
+    unclosed emits a `ResourceWarning`.
     """
     encoder = Encoder(schema, alignment, False, _options(options, compression, compression_level))
     return FileWriter(open_sink(sink), encoder, metadata)
@@ -91,7 +91,7 @@ def new_stream(
     compression_level: int | None = None,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
 ) -> StreamWriter:
-    """Begin an Arrow stream; use it in a `with` block. `sink`, `alignment`, `compression`, `options` and errors as in
+    """Create an Arrow stream («IPC Streaming Format»); use it in a `with` block. Parameters and errors as in
     `new_file`.
     """
     encoder = Encoder(schema, alignment, options=_options(options, compression, compression_level))

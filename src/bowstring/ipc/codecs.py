@@ -1,8 +1,8 @@
-"""The codecs («Compression»): their packages, which are optional and imported here and nowhere else, compression, and
-decompression into memory that is there already.
+"""Codecs («Compression»): compression, and decompression into existing memory. The codecs' packages are optional and
+imported only here.
 
-Fresh memory costs more than decompressing into it, page by page. So what is to come out of many buffers shares large
-stretches, which are used again (`memory.pool`), and every buffer is decompressed to where it will stay.
+Allocating a page of new memory takes longer than decompressing into it. So the buffers of a body share large
+allocations, which are reused (`memory.pool`), and each is decompressed to its final place.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from bowstring.errors import InvalidDataError, MissingExtraError, UsageError
 EXTRA = "compression"
 
 
-class Compress(Protocol):
+class CompressFunction(Protocol):
     """Compresses bytes; several threads may call it."""
 
     def __call__(self, data: memoryview | bytes, out: memoryview | None = None) -> bytes | memoryview:
-        """A frame of `data`: bytes, or the beginning of `out` where the frame is shorter than that. Where it is longer,
-        all of `out` may be returned instead, and no frame is in it.
+        """Return a frame of `data`: as bytes, or as the beginning of `out` if it is shorter. Otherwise all of `out` may
+        be returned, and its content is undefined.
         """
 
 
@@ -36,13 +36,12 @@ _VERSION, _LINKED, _SIZED = 0b0100_0000, 0b0010_0000, 0b0000_1000
 _BLOCK = struct.Struct("<I")
 _UNCOMPRESSED = 1 << 31
 _BLOCK_BYTES = 1 << 20
-_BLOCKS_AT_ONCE = 64
 _WINDOW_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 18
 
 
 def lz4_frame() -> Any:
-    """The module for LZ4 frames; raises `MissingExtraError` where it is not installed."""
+    """Return the module for LZ4 frames. Raises `MissingExtraError` if it is not installed."""
     try:
         import lz4.frame
     except ImportError:
@@ -57,7 +56,7 @@ def _lz4_block() -> Any:
 
 
 def zstandard() -> Any:
-    """The module for Zstandard; raises `MissingExtraError` where it is not installed."""
+    """Return the module for Zstandard. Raises `MissingExtraError` if it is not installed."""
     try:
         import zstandard as module
     except ImportError:
@@ -65,11 +64,11 @@ def zstandard() -> Any:
     return module
 
 
-def compressor(codec: str, level: int | None = None) -> Compress:
-    """What compresses bytes by a codec.
+def compressor(codec: str, level: int | None = None) -> CompressFunction:
+    """Return a function that compresses with a codec.
 
-    `level` is -1000 to 16 for "lz4" (from 3 on it searches longer) and -131072 to 22 for "zstd"; None for the quick
-    default. Raises `UsageError` for another codec or level, `MissingExtraError` where its package is not installed.
+    `level` is -1000 to 16 for "lz4" (from 3 on it searches longer) and -131072 to 22 for "zstd"; None is the fast
+    default. Raises `UsageError` for another codec or level, `MissingExtraError` if its package is not installed.
     """
     if codec not in _LEVELS:
         raise UsageError(f"compression is None, 'lz4' or 'zstd', not {codec!r}")
@@ -92,8 +91,8 @@ def compressor(codec: str, level: int | None = None) -> Compress:
     return compress_zstd
 
 
-def _lz4_compressor(level: int) -> Compress:
-    lz4 = lz4_frame()  # in blocks of 64 KiB it takes up to four times as long
+def _lz4_compressor(level: int) -> CompressFunction:
+    lz4 = lz4_frame()  # blocks of 64 KiB take up to four times as long
     options = {"compression_level": level, "block_size": lz4.BLOCKSIZE_MAX1MB}
 
     def compress_lz4(data: memoryview | bytes, out: memoryview | None = None) -> bytes | memoryview:
@@ -112,7 +111,7 @@ def _lz4_compressor(level: int) -> Compress:
 
 
 def _lz4_frame_pieces(lz4: Any, context: Any, data: memoryview | bytes, options: dict[str, int]) -> Iterator[bytes]:
-    """A frame block by block: so much memory at a time is at hand again, where a whole frame would take fresh."""
+    """Yield the blocks of a frame; memory of this size is reused, while a whole frame would take new memory."""
     yield lz4.compress_begin(context, **options, auto_flush=True, block_linked=False)
     for start in range(0, len(data), _BLOCK_BYTES):
         yield lz4.compress_chunk(context, data[start : start + _BLOCK_BYTES])
@@ -120,14 +119,14 @@ def _lz4_frame_pieces(lz4: Any, context: Any, data: memoryview | bytes, options:
 
 
 def decompress_lz4(data: memoryview, out: memoryview) -> None:
-    """Fill `out` with what an LZ4 frame holds; raises `InvalidDataError` where that is not just as much."""
+    """Decompress an LZ4 frame. Raises `InvalidDataError` unless its content has exactly the size of `out`."""
     if not _lz4_blocks(data, out):
         _lz4_pieces(data, out)
 
 
 def _lz4_blocks(data: memoryview, out: memoryview) -> bool:
-    """Fill `out` block by block, each to its place. False where anything is out of the ordinary (checksums, many small
-    blocks, errors): that is for the package to judge.
+    """Decompress block by block into `out`. Return False for checksums, many small blocks and errors, which are left to
+    the package.
     """
     if len(data) < 15 or data[:4] != _LZ4_MAGIC or data[4] & ~(_LINKED | _SIZED) != _VERSION:
         return False
@@ -147,14 +146,6 @@ def _lz4_blocks(data: memoryview, out: memoryview) -> bool:
         block, capacity = data[first:offset], min(max_block_bytes, len(out) - filled)
         if offset > len(data) or not capacity:
             return False
-        if word == max_block_bytes | _UNCOMPRESSED and (
-            count := _copy_uncompressed_blocks(data[first - _BLOCK.size :], out[filled:], max_block_bytes)
-        ):
-            offset, filled = (
-                first + (max_block_bytes + _BLOCK.size) * count - _BLOCK.size,
-                filled + max_block_bytes * count,
-            )
-            continue
         if not word & _UNCOMPRESSED:
             window = out[max(filled - _WINDOW_BYTES, 0) : filled] if is_linked else b""
             try:
@@ -168,20 +159,8 @@ def _lz4_blocks(data: memoryview, out: memoryview) -> bool:
     return False
 
 
-def _copy_uncompressed_blocks(data: memoryview, out: memoryview, block_bytes: int) -> int:
-    """Copy the blocks at the beginning of `data` that are whole and as they were, some of them at once; how many."""
-    stride = _BLOCK.size + block_bytes
-    max_blocks = min(len(data) // stride, len(out) // block_bytes, _BLOCKS_AT_ONCE)
-    is_uncompressed = np.ndarray(max_blocks, "<u4", data, 0, stride) == block_bytes | _UNCOMPRESSED
-    count = max_blocks if is_uncompressed.all() else int(is_uncompressed.argmin())
-    if count:
-        blocks = np.ndarray((count, block_bytes), np.uint8, data, _BLOCK.size, (stride, 1))
-        np.frombuffer(out, np.uint8, count * block_bytes).reshape(blocks.shape)[:] = blocks
-    return count
-
-
 def _lz4_pieces(data: memoryview, out: memoryview) -> None:
-    """Fill `out` by the package, with pieces so small that they stay in the processor's cache on the way."""
+    """Decompress with the package, in pieces that fit in the processor's cache."""
     lz4, filled, at_end = lz4_frame(), 0, False
     try:
         context = lz4.create_decompression_context()
@@ -196,36 +175,36 @@ def _lz4_pieces(data: memoryview, out: memoryview) -> None:
                 break
             out[filled - len(piece) : filled] = piece
     except RuntimeError as error:
-        raise InvalidDataError(f"a buffer is no LZ4 frame: {error}") from None
+        raise InvalidDataError(f"a buffer is not an LZ4 frame: {error}") from None
     if not at_end or filled != len(out):
-        raise InvalidDataError(f"an LZ4 frame does not end with the {len(out)} bytes that its buffer claims to hold")
+        raise InvalidDataError(f"an LZ4 frame does not contain exactly the {len(out)} bytes that its buffer declares")
 
 
 _contexts = threading.local()
 _HAS_CHECKSUM = 4
-"""The bit of a Zstandard frame's header that says that a checksum follows."""
+"""The bit of a Zstandard frame's header for a checksum at its end."""
 
 
 def decompress_zstd(data: memoryview, out: memoryview) -> None:
-    """Fill `out` with what a Zstandard frame holds; raises `InvalidDataError` where that is not just as much."""
+    """Decompress a Zstandard frame. Raises `InvalidDataError` unless its content has exactly the size of `out`."""
     module = zstandard()
     if not hasattr(_contexts, "zstd"):
         _contexts.zstd = module.ZstdDecompressor()
     try:
         content_bytes = module.frame_content_size(data)
-        if content_bytes not in (-1, len(out)):  # it would be allocated whatever we claim
-            raise InvalidDataError(f"a buffer claims to hold {len(out)} bytes, its Zstandard frame {content_bytes}")
+        if content_bytes not in (-1, len(out)):  # the package allocates this size in any case
+            raise InvalidDataError(f"a buffer declares {len(out)} bytes, its Zstandard frame {content_bytes}")
         if (
             content_bytes < 0 or data[4] & _HAS_CHECKSUM
-        ):  # reading stops where the room is full, before a checksum that is cut off
+        ):  # `stream_reader` would stop at the end of `out`, before a truncated checksum
             content = _contexts.zstd.decompress(data, max_output_size=len(out))
             filled = len(content)
             if filled == len(out):
                 out[:] = content
-        else:  # all there is at once, input and room: so the frame is decompressed and checked as a whole
+        else:  # input and output are complete, so the frame is checked as a whole
             with _contexts.zstd.stream_reader(data) as reader:
                 filled = reader.readinto(out)
     except module.ZstdError as error:
-        raise InvalidDataError(f"a buffer is no Zstandard frame of {len(out)} bytes: {error}") from None
+        raise InvalidDataError(f"a buffer is not a Zstandard frame of {len(out)} bytes: {error}") from None
     if filled != len(out):
-        raise InvalidDataError(f"a buffer claims to hold {len(out)} bytes, but its Zstandard frame gives {filled}")
+        raise InvalidDataError(f"a buffer declares {len(out)} bytes, but its Zstandard frame contains {filled}")

@@ -1,4 +1,4 @@
-"""Encoded schemas («Schema message»), cached for files written with the same schema object."""
+"""Encoded schemas («Schema message»), cached because many files are often written with one schema object."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.datatypes.field import Schema
+from bowstring.datatypes.schema import Schema
 from bowstring.flatbuf.tables import SPECS
 from bowstring.flatbuf.writer import SerializedTable, serialize_table
 from bowstring.ipc.dictionaries.writer import can_share_dictionaries
@@ -25,15 +25,15 @@ DICTIONARY_REPLACEMENT, COMPRESSED_BODY = 1, 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedSchema:
-    """What an encoder needs of a schema: its flatbuffer table, the dictionary ids given out, the fields' layouts, and
-    whether fields could share a dictionary.
+    """A schema prepared for writing: its flatbuffer table, dictionary ids, the layouts of its fields, the plan for
+    passing batches through unchanged, if possible, and whether fields can share a dictionary.
     """
 
     schema: Schema
     table: SerializedTable
     wire: WireSchema
     layouts: list[Layout]
-    relay: PassthroughPlan | None
+    passthrough: PassthroughPlan | None
     can_share_dictionaries: bool
 
 
@@ -43,14 +43,16 @@ _cache: dict[tuple[object, ...], EncodedSchema] = {}
 def encode_schema(
     schema: Schema, options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS, ids: tuple[int, ...] | None = None
 ) -> EncodedSchema:
-    """The schema, compiled; kept for the same object, as many files are often written with one. `ids` are those of its
-    dictionaries, as `write_schema` takes them.
+    """Encode a schema, or return it from the cache. `ids` are the ids of its dictionaries, as in `write_schema`.
 
-    Raises `UnsupportedTypeError` naming the column path for a type that the format has no words for.
+    The cache compares schemas by identity, because equality ignores custom metadata. Without it, writing a small stream
+    takes 1.7 times as long for 5 columns and 7 times as long for 1,000.
+
+    Raises `UnsupportedTypeError` with the column path for a type that the format can't represent.
     """
     properties = _body_properties(options)
     key = (id(schema), ids, *properties)
-    encoded = _cache.get(key)  # kept with its schema, so that the id belongs to no other object
+    encoded = _cache.get(key)  # it references the schema, so no other object has the id
     if encoded is None or encoded.schema is not schema:
         record, wire = write_schema(schema, ids)
         record |= properties
@@ -64,6 +66,6 @@ def encode_schema(
 
 
 def _body_properties(options: IpcWriteOptions) -> dict[str, Any]:
-    """What a `Schema` table says of bodies: their byte order, and that readers have to decompress."""
+    """Return the slots of a `Schema` table that concern bodies: byte order, and the feature of compression."""
     properties: dict[str, Any] = {"endianness": BIG} if options.is_big_endian else {}
     return properties | ({"features": np.array([COMPRESSED_BODY], np.int64)} if options.compression else {})

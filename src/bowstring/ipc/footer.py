@@ -10,43 +10,44 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import InvalidDataError, TruncatedError
-from bowstring.flatbuf.reader import Message, Table
-from bowstring.flatbuf.tables import BLOCK, SPECS
+from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.tables import BLOCK, read_root
 from bowstring.io.sources import RandomAccess
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     FILE_START,
     MAGIC,
+    Block,
+    check_metadata_size,
     detect_foreign_format,
     format_mismatch,
     is_file_start,
     is_stream_start,
-    parse_prefix,
 )
 from bowstring.memory.buffer import UINT8, Bytes
 
 TRAILER = struct.Struct("<i6s")
 """The last bytes of a file: the length of the footer in bytes, and the magic."""
-_LENGTH = struct.Struct("<i")
+_BLOCK = struct.Struct("<qi4xq")
 _MAX_OVERLAP_FACTOR = 16
 
 
 @dataclass(frozen=True, slots=True)
 class BlockList:
-    """The blocks of one kind that a footer lists: the first byte of the first one in the footer, and their number."""
+    """A list of blocks in a footer: the byte offset of the first block in the footer, and their number."""
 
     offset: int
     count: int
 
     @property
     def stop(self) -> int:
-        """The byte of the footer after the last block."""
+        """The byte offset after the last block."""
         return self.offset + self.count * BLOCK.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """A footer: the byte of the file at which it begins, its bytes, its table, and what it lists."""
+    """A footer: its byte offset in the file, its bytes, its table, and its lists of blocks."""
 
     offset: int
     raw: bytes
@@ -54,12 +55,16 @@ class Footer:
     batches: BlockList
     dictionaries: BlockList
 
+    def block(self, listing: BlockList, index: int) -> Block:
+        """The position of the message at `index` of a list, unchecked."""
+        return _BLOCK.unpack_from(self.raw, listing.offset + _BLOCK.size * index)
+
     def blocks(self, listing: BlockList) -> npt.NDArray[Any]:
-        """Where messages are: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
+        """The positions of messages: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
         return np.frombuffer(self.raw, BLOCK, listing.count, listing.offset)
 
     def bytes_around_blocks(self) -> tuple[Bytes, ...]:
-        """The stretches of bytes that files of one schema mostly have in common, without copying."""
+        """Return the bytes outside the lists, usually equal in all files of one schema, without copying."""
         stretches, start, raw = [], 0, np.frombuffer(self.raw, UINT8)
         for listing in sorted((self.batches, self.dictionaries), key=lambda listing: (listing.offset, listing.stop)):
             stretches.append(raw[start : listing.offset])
@@ -68,13 +73,13 @@ class Footer:
 
 
 def read_footer(source: RandomAccess, limits: ReadLimits) -> Footer:
-    """The footer of a file, found from its end.
+    """Read the footer of a file, located from the end of the file.
 
     Raises `FormatMismatchError` for another format, `TruncatedError` for a file that is cut off, other
     `InvalidDataError`s for a malformed footer and for blocks that overlap.
     """
     raw, at = _footer_bytes(source, limits)
-    table = Message(raw, SPECS, f"{source.name}: footer", limits.max_tables).root("Footer")
+    table = read_root("Footer", raw, f"{source.name}: footer", limits.max_tables)
     footer = Footer(at, raw, table, BlockList(*table.span("recordBatches")), BlockList(*table.span("dictionaries")))
     if footer.batches.count + footer.dictionaries.count > 1:
         _check_blocks(footer, source.name)
@@ -82,15 +87,15 @@ def read_footer(source: RandomAccess, limits: ReadLimits) -> Footer:
 
 
 def _check_blocks(footer: Footer, name: str) -> None:
-    """Raise `InvalidDataError` where blocks overlap so far that they are many times as long as the file, taken
-    together: what reads them all would do so out of proportion.
+    """Raise `InvalidDataError` if blocks overlap so much that their total size is many times that of the file: reading
+    them would take time out of proportion to the file.
     """
     total_bytes = 0.0
     for listing in (footer.batches, footer.dictionaries):
-        if listing.count:
-            fields = np.frombuffer(footer.raw, "<u8", 3 * listing.count, listing.offset)
-            fields = fields.reshape(listing.count, 3)  # what is negative is huge
-            total_bytes += float(fields[:, 2].sum(dtype=np.float64)) + float((fields[:, 1] & 0xFFFFFFFF).sum())
+        # As unsigned numbers, negative sizes are huge.
+        metadata_sizes = np.frombuffer(footer.raw, "<u4", 6 * listing.count, listing.offset)[2::6]
+        body_sizes = np.frombuffer(footer.raw, "<u8", 3 * listing.count, listing.offset)[2::3]
+        total_bytes += np.add.reduce(metadata_sizes, dtype=np.float64) + np.add.reduce(body_sizes, dtype=np.float64)
     if total_bytes > _MAX_OVERLAP_FACTOR * footer.offset:
         raise InvalidDataError(
             f"{name}: footer: blocks of {total_bytes:.0f} bytes before byte {footer.offset}: they overlap"
@@ -98,7 +103,7 @@ def _check_blocks(footer: Footer, name: str) -> None:
 
 
 def _footer_bytes(source: RandomAccess, limits: ReadLimits) -> tuple[bytes, int]:
-    """The footer's flatbuffer, and the byte where it begins."""
+    """Read the footer's flatbuffer; return it and its byte offset."""
     name, size = source.name, source.size
     start = source.read_at(0, min(size, 16))
     if not is_file_start(start):
@@ -115,8 +120,8 @@ def _footer_bytes(source: RandomAccess, limits: ReadLimits) -> tuple[bytes, int]
         raise TruncatedError(
             f"{name}: expected {MAGIC!r} at byte {size - 6}, the end, found {magic!r}: the file is cut off"
         )
-    footer_at = size - TRAILER.size - length_bytes
-    if length_bytes <= 0 or footer_at < len(FILE_START):
+    footer_offset = size - TRAILER.size - length_bytes
+    if length_bytes <= 0 or footer_offset < len(FILE_START):
         raise InvalidDataError(f"{name}: a footer of {length_bytes} bytes in a file of {size}")
-    parse_prefix(_LENGTH.pack(length_bytes), f"{name}: footer", limits.max_metadata_bytes)
-    return source.read_at(footer_at, length_bytes), footer_at
+    check_metadata_size(length_bytes, (f"{name}: footer",), limits)
+    return source.read_at(footer_offset, length_bytes), footer_offset

@@ -19,6 +19,7 @@ from bowstring.ipc.message import CONTINUATION, MAGIC, detect_foreign_format, is
 from bowstring.ipc.range_reader import RemoteFileReader
 from bowstring.ipc.stream import StreamReader
 from bowstring.memory.buffer import Memory
+from bowstring.memory.closable import close_on_error
 
 MAX_PIPED_BYTES = 1 << 30
 _READ_BYTES = 1 << 20
@@ -26,7 +27,7 @@ _HEAD_BYTES = 16
 
 
 def open_from_position(source: Any) -> MemorySource | StreamSource:
-    """A source to be read from where it stands; what is a regular file is mapped."""
+    """Open a source for reading from its current position; a regular file is mapped."""
     source = getattr(source, "buffer", source) if hasattr(source, "encoding") else source
     if isinstance(source, int) or (hasattr(source, "fileno") and hasattr(source, "read")):
         try:
@@ -44,7 +45,7 @@ def open_from_position(source: Any) -> MemorySource | StreamSource:
 
 
 def open_source(source: Any) -> MemorySource | StreamSource | RangeSource:
-    """A source as of `open_from_position`; but a URL, and what `fsspec.open` gives, to be read by ranges."""
+    """Open a source as `open_from_position` does, but URLs and results of `fsspec.open` by ranges."""
     return open_random_access(source) if fsspec_store.find_location(source) else open_from_position(source)
 
 
@@ -61,10 +62,10 @@ def detect_format(
 def detect_format(
     source: MemorySource | StreamSource | RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES
 ) -> tuple[bool, MemorySource | StreamSource | RangeSource | PeekedSource]:
-    """Whether a source is a file, by its first bytes, and what to read it from: of a file all of its bytes, or ranges.
+    """Return whether a source is a file, by its first bytes, and the source to read it from.
 
-    Raises `FormatMismatchError` for anything but Arrow, `LimitError` for a file that can't be rewound and is larger
-    than `max_piped_bytes`.
+    A file from a pipe is read into memory. Raises `FormatMismatchError` for other formats, `LimitError` for a piped
+    file larger than `max_piped_bytes`.
     """
     if isinstance(source, MemorySource | RangeSource):
         head = source.read_at(source.position, max(0, min(_HEAD_BYTES, source.size - source.position)))
@@ -82,26 +83,23 @@ def open_any(
     limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
 ) -> FileReader | StreamReader:
-    """Open an Arrow file or stream, told apart by its first bytes; sources and errors as of `bowstring.inspect`, and
+    """Open an Arrow file or stream, detected by its first bytes; sources and errors as in `inspection.inspect`, and
     URLs, which are read by ranges.
     """
     opened = open_source(source)
-    try:
+    with close_on_error(opened):
         is_file, ready = detect_format(opened, max_piped_bytes)
         if not is_file:
             return StreamReader(ready, columns, limits)
         if isinstance(opened, StreamSource):
-            opened.close()  # all of it is here
+            opened.close()  # it was read into memory
         return make_file_reader(ready, columns, limits)
-    except BaseException:
-        opened.close()
-        raise
 
 
 def make_file_reader(
     source: Any, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS
 ) -> FileReader:
-    """A reader of a source that was recognised as a file."""
+    """Return a reader of a source that contains a file."""
     if isinstance(source, RangeSource):
         return RemoteFileReader(source, columns, limits)
     assert isinstance(source, MemorySource)
@@ -117,7 +115,7 @@ def check_format(name: str, head: bytes) -> None:
 
 
 def _is_stream_prefix(head: bytes) -> bool:
-    """Whether the bytes are a stream that is cut off at once, or only an end marker."""
+    """Whether the bytes are the beginning of a marker, or only an end marker."""
     return bool(head) and (CONTINUATION.startswith(head) or head == bytes(4))
 
 
@@ -139,13 +137,13 @@ def _format_error(name: str, head: bytes) -> FormatMismatchError | TruncatedErro
 
 
 def read_whole_file(source: StreamSource, max_bytes: int) -> MemorySource:
-    """A file that comes through a pipe, as `read_whole`; of what is no file only the beginning."""
+    """Read a piped file into memory as `read_whole` does; of other formats read only the beginning."""
     head = source.read(_HEAD_BYTES)
     return read_whole(source, max_bytes, head) if is_file_start(head) else MemorySource(Memory(head), source.name)
 
 
 def read_whole(source: StreamSource | PeekedSource, max_bytes: int, head: bytes = b"") -> MemorySource:
-    """All that still comes through a pipe, behind `head`, kept in memory: to be read in any order.
+    """Read the rest of a pipe into memory, after `head`, for random access.
 
     Raises `LimitError` for more than `max_bytes`.
     """
@@ -154,8 +152,8 @@ def read_whole(source: StreamSource | PeekedSource, max_bytes: int, head: bytes 
         content += part
         if len(content) > max_bytes:
             raise LimitError(
-                f"{source.name}: what comes through a pipe, or from a store, has to be kept in memory here, and this "
-                f"is larger than the limit of {max_bytes} bytes: give the path of a file on this machine, or raise "
-                "max_piped_bytes (--max-piped-bytes)"
+                f"{source.name}: a pipe or a store without ranges has to be read into memory here, and this one is "
+                f"larger than the limit of {max_bytes} bytes: use the path of a local file, or raise max_piped_bytes "
+                "(--max-piped-bytes)"
             )
     return MemorySource(Memory(content), source.name)

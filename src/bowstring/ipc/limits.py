@@ -14,11 +14,11 @@ class ReadLimits:
     """Resource limits for reading; the defaults fit all ordinary data.
 
     - `max_metadata_bytes`: the flatbuffer of one message, or a footer
-    - `max_body_bytes`: the body of one message where it has to be received into fresh memory
-    - `max_decompressed_bytes`: what may come out of one compressed body
-    - `max_decompression_ratio`: how many times its own bytes may come out of a compressed body, beyond 256 MiB
-    - `max_nesting`: how deep types may be nested (at most 200)
-    - `max_tables`: how many flatbuffer tables one message may hold
+    - `max_body_bytes`: the body of one message that is read into new memory
+    - `max_decompressed_bytes`: the decompressed size of one body
+    - `max_decompression_ratio`: the ratio of the decompressed size to the size of a body, beyond 256 MiB
+    - `max_nesting`: the nesting depth of types (at most 200)
+    - `max_tables`: the number of flatbuffer tables in one message
     """
 
     max_metadata_bytes: int = 256 << 20

@@ -1,19 +1,21 @@
-"""Encapsulated messages («Encapsulated message format»): where one begins and how long its metadata is. No input or
-output.
+"""Encapsulated messages («Encapsulated message format»), current and legacy framing, without I/O.
 
-Since format version 0.15 a message begins with the marker 0xFFFFFFFF; before, it began with the length itself. Both are
-read; the current one is written, and the older one by option.
+A message begins with the marker 0xFFFFFFFF and the size of its metadata. Before format version 0.15 it began with the
+size. `MessageReader` reads both; `frame_message` writes the current framing, or the legacy one by option.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError
+from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, TruncatedError
+from bowstring.ipc.limits import ReadLimits
 
 MAGIC = b"ARROW1"
 MEDIA_TYPES = {"file": "application/vnd.apache.arrow.file", "stream": "application/vnd.apache.arrow.stream"}
-"""What the formats are called where they are sent, as registered with IANA."""
+"""Media types of the formats, as registered with IANA."""
 FILE_START = MAGIC + b"\0\0"
 CONTINUATION = b"\xff\xff\xff\xff"
 END_OF_STREAM = CONTINUATION + bytes(4)
@@ -22,6 +24,9 @@ PREFIX_BYTES = 8
 LEGACY_PREFIX_BYTES = 4
 
 _LENGTH = struct.Struct("<i")
+_PREFIX = struct.Struct("<ii")
+_MARKER = -1
+"""The marker as a signed number."""
 
 _FOREIGN = (
     (b"PAR1", "a Parquet file"),
@@ -40,43 +45,302 @@ _FOREIGN = (
 )
 
 
-def parse_prefix(prefix: bytes, where: str, max_bytes: int) -> tuple[int, int]:
-    """The length in bytes of the metadata after `prefix`, and the length of the prefix itself (8, or 4 in the legacy
-    form).
+Header = TypeVar("Header")
+Where: TypeAlias = tuple[object, ...]
+"""The words that name a message in errors; they are joined with spaces only if there is an error."""
 
-    `prefix` is the first 8 bytes of a message, or the first 4 where they are zero: a length of 0 ends the stream.
-    Raises `InvalidDataError` for a negative length, `LimitError` for one above `max_bytes`.
+
+class Message(NamedTuple, Generic[Header]):
+    """A message without its body: the decoded header and the positions of its parts.
+
+    `offset` is the first byte, `metadata_bytes` the size up to the body, which includes the prefix of `prefix_bytes`
+    (8, or 4 in the legacy framing) and padding.
     """
-    if prefix[:4] == CONTINUATION:
-        length_bytes, prefix_bytes = _LENGTH.unpack_from(prefix, 4)[0], PREFIX_BYTES
-    else:
-        length_bytes, prefix_bytes = _LENGTH.unpack_from(prefix, 0)[0], LEGACY_PREFIX_BYTES
-    if length_bytes < 0:
-        raise InvalidDataError(f"{where}: expected a metadata length of 0 or more, found {length_bytes}")
-    if length_bytes > max_bytes:
-        raise LimitError(
-            f"{where}: {length_bytes} bytes of metadata are more than the limit of {max_bytes} (max_metadata_bytes)"
+
+    header: Header
+    offset: int
+    prefix_bytes: int
+    metadata_bytes: int
+    body_bytes: int
+
+    @property
+    def body_offset(self) -> int:
+        """The first byte of the body."""
+        return self.offset + self.metadata_bytes
+
+    @property
+    def block(self) -> Block:
+        """The message's position, as in a footer."""
+        return self.offset, self.metadata_bytes, self.body_bytes
+
+    @property
+    def stop(self) -> int:
+        """The byte after the body."""
+        return self.offset + self.metadata_bytes + self.body_bytes
+
+
+class EndOfStream(NamedTuple):
+    """The end of a stream: the marker at `offset` has 8 bytes, 4 in the legacy framing, 0 if the source ended."""
+
+    offset: int
+    size_bytes: int
+
+    @property
+    def body_offset(self) -> int:
+        """The byte after the marker."""
+        return self.offset + self.size_bytes
+
+
+Block: TypeAlias = tuple[int, int, int]
+"""The position of a message in a file («Block» in the footer): offset, metadata_bytes as in `Message`, body_bytes."""
+
+
+class MessageReader(Generic[Header]):
+    """Reads encapsulated messages from bytes that the caller supplies, without I/O.
+
+    Pass the `bytes_needed` bytes at `offset` to `receive` until it returns a message or the end of the stream. The
+    reader then expects the next message after the body. The caller reads, maps or skips the body, which is not passed
+    to the reader. A file's messages are read by the blocks of its footer, with `read_block`.
+
+    `name` is the name of the source. `read_header` decodes the metadata in `raw[skip:]`; its result has the attribute
+    `body_bytes` unless the message has no body. With `expected_format`, bytes of
+    another format at the beginning raise `FormatMismatchError`. `is_seekable` says that bytes after a message may be
+    read; otherwise nothing after the end marker of the legacy framing, which has 4 bytes, is needed.
+    """
+
+    __slots__ = (
+        "_expected_format",
+        "_index",
+        "_is_marker_read",
+        "_limits",
+        "_min_bytes",
+        "_name",
+        "_prefix",
+        "_read_header",
+        "_start",
+        "bytes_needed",
+        "offset",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        limits: ReadLimits,
+        read_header: Callable[[Any, int, Where], Header],
+        offset: int = 0,
+        expected_format: str | None = None,
+        is_seekable: bool = False,
+    ) -> None:
+        self._name = f"{name}:"
+        self._limits = limits
+        self._read_header = read_header
+        self._expected_format = expected_format
+        self._index: int | None = 0
+        self._min_bytes = PREFIX_BYTES if is_seekable else LEGACY_PREFIX_BYTES
+        self._expect_message(offset)
+
+    def seek(self, offset: int) -> None:
+        """Expect a message at a byte offset. Errors then name messages by their offset only."""
+        self._index = None
+        self._expect_message(offset)
+
+    def _expect_message(self, offset: int) -> None:
+        self._start = self.offset = offset
+        self._prefix = b""
+        self._is_marker_read = False
+        self.bytes_needed = self._min_bytes
+
+    def receive(self, received: bytes) -> Message[Header] | EndOfStream | None:
+        """Process the `bytes_needed` bytes at `offset`, fewer only at the end of the source; None if more are needed.
+
+        Raises `TruncatedError` if the source ends
+        within a message, `LimitError` for metadata above `max_metadata_bytes`, `FormatMismatchError`, and the errors of
+        `read_header`.
+        """
+        if not self._prefix:
+            return self._receive_prefix(received)
+        size_bytes, prefix_bytes, start = self.bytes_needed, len(self._prefix), self._start
+        if len(received) < size_bytes:
+            if self._may_be_foreign(prefix_bytes) and not is_stream_start(self._prefix + received):
+                raise self._format_error(f"other bytes ({self._prefix!r})")
+            raise self._truncated("metadata", self.offset, size_bytes, len(received))
+        header = self._read_header(received, 0, self._where())
+        body_bytes: int = getattr(header, "body_bytes", 0)
+        metadata_bytes = prefix_bytes + size_bytes
+        if self._index is not None:
+            self._index += 1
+        self._expect_message(start + metadata_bytes + body_bytes)
+        return Message(header, start, prefix_bytes, metadata_bytes, body_bytes)
+
+    def _receive_prefix(self, prefix: bytes) -> EndOfStream | None:
+        start = self._start
+        if self._is_marker_read:
+            prefix = CONTINUATION + prefix
+        elif prefix == CONTINUATION and self.bytes_needed == LEGACY_PREFIX_BYTES:
+            self._is_marker_read = True
+            self.offset = start + LEGACY_PREFIX_BYTES
+            return None
+        elif not prefix:
+            return EndOfStream(start, 0)
+        prefix_bytes = PREFIX_BYTES
+        if prefix[:4] != CONTINUATION:
+            prefix_bytes, prefix = LEGACY_PREFIX_BYTES, prefix[:4]
+        if len(prefix) < prefix_bytes:
+            raise self._truncated("a message's length", start, prefix_bytes, len(prefix))
+        size_bytes = _LENGTH.unpack_from(prefix, prefix_bytes - 4)[0]
+        if self._may_be_foreign(prefix_bytes):
+            self._check_format(prefix, size_bytes)
+        if not 0 < size_bytes <= self._limits.max_metadata_bytes:
+            if not size_bytes:
+                self._expect_message(start + prefix_bytes)
+                return EndOfStream(start, prefix_bytes)
+            check_metadata_size(size_bytes, self._where(), self._limits)
+        self._prefix = prefix
+        self.offset = start + prefix_bytes
+        self.bytes_needed = size_bytes
+        return None
+
+    def check_body_limit(self, offset: int, body_bytes: int) -> None:
+        """Raise `LimitError` if a body to be read into new memory exceeds the limit; its message is at `offset`."""
+        if body_bytes > self._limits.max_body_bytes:
+            raise LimitError(
+                f"{self._name} message at byte {offset}: a body of {body_bytes} bytes exceeds "
+                f"the limit of {self._limits.max_body_bytes} (max_body_bytes)"
+            )
+
+    def check_body_size(self, message: Message[Any], size_bytes: int) -> None:
+        """Raise `TruncatedError` if the source has only `size_bytes` bytes of a message's body."""
+        if size_bytes < message.body_bytes:
+            self._start = message.offset
+            if self._index is not None:
+                self._index -= 1
+            raise self._truncated("a body", message.body_offset, message.body_bytes, size_bytes)
+
+    # Messages of a file
+
+    def is_valid_block(self, block: Block, stop: int) -> bool:
+        """Whether a block ends before byte `stop`, has no negative size and no more metadata than the limit."""
+        offset, metadata_bytes, body_bytes = block
+        return (
+            offset >= 0
+            and PREFIX_BYTES <= metadata_bytes <= self._limits.max_metadata_bytes
+            and body_bytes >= 0
+            and offset + metadata_bytes + body_bytes <= stop
         )
-    return length_bytes, prefix_bytes
+
+    def block_error(self, block: Block, stop: int, where: Where) -> InvalidDataError:
+        """Return the error for a block that is not valid."""
+        offset, metadata_bytes, body_bytes = block
+        if metadata_bytes > self._limits.max_metadata_bytes:
+            return _metadata_limit_error(metadata_bytes, (self._name, *where), self._limits)
+        return InvalidDataError(
+            f"{self._name} {join_words(where)}: expected a block before byte {stop}, found {metadata_bytes} + "
+            f"{body_bytes} bytes at byte {offset}"
+        )
+
+    def read_block(self, raw: Any, block: Block, where: Where) -> Header:
+        """Decode the metadata of a valid block: `raw` are its first `metadata_bytes` bytes, of which only those needed
+        are read. Raises `InvalidDataError` if the metadata does not fit in the block, and the errors of `read_header`.
+        """
+        marker, size_bytes = _PREFIX.unpack(raw[:PREFIX_BYTES])
+        prefix_bytes = PREFIX_BYTES
+        if marker != _MARKER:
+            prefix_bytes, size_bytes = LEGACY_PREFIX_BYTES, marker
+        if not 0 < size_bytes <= block[1] - prefix_bytes:
+            raise InvalidDataError(
+                f"{self._name} {join_words(where)} at byte {block[0]}: expected a metadata length of up to "
+                f"{block[1] - prefix_bytes}, found {size_bytes}"
+            )
+        return self._read_header(raw, prefix_bytes, where)
+
+    # Errors
+
+    def _where(self) -> Where:
+        if self._index is None:
+            return (self._name, "message", "at byte", self._start)
+        return (self._name, "message", self._index, "at byte", self._start)
+
+    def _truncated(self, part: str, offset: int, expected: int, actual: int) -> TruncatedError:
+        return TruncatedError(
+            f"{join_words(self._where())}: expected {expected} bytes of {part} at byte {offset}, found {actual}: "
+            "the stream is cut off"
+        )
+
+    def _may_be_foreign(self, prefix_bytes: int) -> bool:
+        """Whether these may be the first bytes of another format, which would be read as a legacy prefix."""
+        return prefix_bytes == LEGACY_PREFIX_BYTES and self._index == 0 and self._expected_format is not None
+
+    def _check_format(self, prefix: bytes, size_bytes: int) -> None:
+        if MAGIC.startswith(prefix):
+            raise self._format_error("an Arrow file: use open_file")
+        foreign_format = detect_foreign_format(prefix)
+        if foreign_format:
+            raise self._format_error(foreign_format)
+        if not 0 <= size_bytes <= self._limits.max_metadata_bytes:
+            raise self._format_error(f"other bytes ({prefix!r})")
+
+    def _format_error(self, actual: str) -> FormatMismatchError:
+        return format_mismatch(self._name[:-1], str(self._expected_format), actual)
 
 
-def parse_leading_prefix(start: bytes, room_bytes: int) -> tuple[int, int]:
-    """The length of the metadata of the message that a file begins with, and of its prefix; zeros where none lies
-    within so many bytes. `start` is what comes behind the magic. No reader of a file needs it: it may be damaged.
+def read_message(reader: MessageReader[Header], read: Callable[[int], bytes]) -> Message[Header] | EndOfStream:
+    """Read the next message with `read(size)`, which returns the next bytes of a sequential source."""
+    event = None
+    while event is None:
+        event = reader.receive(read(reader.bytes_needed))
+    return event
+
+
+def read_message_at(
+    reader: MessageReader[Header], read_at: Callable[[int, int], bytes], stop: int
+) -> Message[Header] | EndOfStream:
+    """Read the next message with `read_at(offset, size)`; nothing from byte `stop` on is read."""
+    event = None
+    while event is None:
+        event = reader.receive(read_at(reader.offset, min(reader.bytes_needed, stop - reader.offset)))
+    return event
+
+
+def join_words(where: Where) -> str:
+    """Join the words that name a message."""
+    return " ".join(map(str, where))
+
+
+def check_metadata_size(size_bytes: int, where: Where, limits: ReadLimits) -> None:
+    """Raise `InvalidDataError` for a negative size of metadata, `LimitError` for one above `max_metadata_bytes`."""
+    if size_bytes < 0:
+        raise InvalidDataError(f"{join_words(where)}: expected a metadata length of 0 or more, found {size_bytes}")
+    if size_bytes > limits.max_metadata_bytes:
+        raise _metadata_limit_error(size_bytes, where, limits)
+
+
+def _metadata_limit_error(size_bytes: int, where: Where, limits: ReadLimits) -> LimitError:
+    return LimitError(
+        f"{join_words(where)}: {size_bytes} bytes of metadata exceed the limit of {limits.max_metadata_bytes} "
+        "(max_metadata_bytes)"
+    )
+
+
+def get_prefix_size(start: bytes | memoryview) -> int:
+    """The size in bytes of the prefix of a message that starts with these bytes: 8, or 4 in the legacy framing."""
+    return PREFIX_BYTES if start[:4] == CONTINUATION else LEGACY_PREFIX_BYTES
+
+
+def parse_leading_prefix(start: bytes, available_bytes: int) -> tuple[int, int]:
+    """The sizes in bytes of the metadata and the prefix of the first message of a file; zeros if it is not valid or not
+    within `available_bytes`. `start` are the bytes after the magic. Readers do not need this message.
     """
     if len(start) < PREFIX_BYTES or not is_stream_start(start):
         return 0, 0
-    try:
-        length_bytes, prefix_bytes = parse_prefix(start, "schema", room_bytes)
-    except InvalidDataError:
-        return 0, 0
-    return (length_bytes, prefix_bytes) if prefix_bytes + length_bytes <= room_bytes else (0, 0)
+    prefix_bytes = get_prefix_size(start)
+    size_bytes = _LENGTH.unpack_from(start, prefix_bytes - 4)[0]
+    return (size_bytes, prefix_bytes) if 0 <= size_bytes <= available_bytes - prefix_bytes else (0, 0)
 
 
 def frame_message(metadata: bytes, position: int = 0, alignment: int = 8, is_legacy: bool = False) -> bytes:
-    """Marker, length, metadata and padding of a message that begins at byte `position`, so that its body is aligned.
+    """Return marker, length, metadata and padding of a message at byte `position`, so that its body is aligned.
 
-    The legacy form has no marker.
+    The legacy framing has no marker.
     """
     marker = b"" if is_legacy else CONTINUATION
     padding = -(position + len(marker) + LEGACY_PREFIX_BYTES + len(metadata)) % alignment
@@ -84,17 +348,17 @@ def frame_message(metadata: bytes, position: int = 0, alignment: int = 8, is_leg
 
 
 def detect_foreign_format(start: bytes) -> str | None:
-    """What the first bytes of something that is no Arrow data say it is; None where they say nothing."""
+    """Return the name of another format that these first bytes belong to, None if unknown."""
     return next((name for magic, name in _FOREIGN if start.startswith(magic)), None)
 
 
 def is_file_start(start: bytes) -> bool:
-    """Whether bytes begin as the file format does."""
+    """Whether bytes begin with the magic of the file format."""
     return start[: len(MAGIC)] == MAGIC
 
 
 def is_stream_start(start: bytes) -> bool:
-    """Whether bytes may begin a stream: the marker, or in the legacy form a plausible length and root offset."""
+    """Whether bytes may begin a stream: with the marker, or a plausible legacy length and root offset."""
     if start[:4] == CONTINUATION:
         return True
     if len(start) < 8:
@@ -103,6 +367,6 @@ def is_stream_start(start: bytes) -> bool:
     return bool(0 < length_bytes < 1 << 28 and length_bytes % 4 == 0 and 4 <= root < min(length_bytes, 1 << 12))
 
 
-def format_mismatch(where: str, expected: str, found: str) -> FormatMismatchError:
-    """The error for bytes of another format."""
-    return FormatMismatchError(f"{where}: expected {expected}, found {found}")
+def format_mismatch(where: str, expected: str, actual: str) -> FormatMismatchError:
+    """Return the error for bytes of another format."""
+    return FormatMismatchError(f"{where}: expected {expected}, found {actual}")

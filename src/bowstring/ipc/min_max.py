@@ -1,6 +1,6 @@
-"""The least and the greatest of a column's values, and how many differ: what statistics are made of.
+"""Minimum, maximum and number of distinct values of a column, for statistics.
 
-Every layout says which NumPy arrays compare as its values do (`Layout.order`), so no type is asked for.
+Each layout gives NumPy arrays that compare like its values (`Layout.sort_keys`), so nothing here depends on the type.
 """
 
 from __future__ import annotations
@@ -9,23 +9,25 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from bowstring.compute.encode import run_end_decode
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.nested import RunEndEncoded
 from bowstring.datatypes.types import Dictionary
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, Values
 from bowstring.layouts.binary import BinaryLayout
+from bowstring.layouts.dictionary import decode_dictionary
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.sort_keys import differs_from_previous
 
 MAX_BOUND_BYTES = 64
-MinMax: TypeAlias = tuple[Array, Array]
+MinMax: TypeAlias = tuple[ArrayData, ArrayData]
 """A minimum and a maximum, arrays of one value."""
 
 
 def decoded_type(type_: DataType) -> DataType:
-    """The type of the values without dictionary, run-end encoding and extension."""
+    """Return the type of the values without dictionary, run-end encoding and extension type."""
     while True:
         if isinstance(type_, ExtensionType):
             type_ = type_.storage_type
@@ -37,11 +39,11 @@ def decoded_type(type_: DataType) -> DataType:
             return type_
 
 
-def decode(array: Array) -> Array:
-    """The values without encoding and extension, copied where they are encoded."""
+def decode(array: ArrayData) -> ArrayData:
+    """Return the values without encoding and extension type; encoded values are copied."""
     decoded = decoded_type(array.type)
     while array.type != decoded:
-        array = array.storage.dictionary_decode().run_end_decode()
+        array = run_end_decode(decode_dictionary(array.storage))
     return array
 
 
@@ -50,10 +52,10 @@ def has_order(layout: Layout) -> bool:
     return layout.sort_keys(layout.build([])) is not None
 
 
-def min_max(array: Array, cuts: bool = True) -> MinMax | None:
-    """Plain bounds of the values of an array without nulls, NaN apart; None where there are none or they have no order.
+def min_max(array: ArrayData, cuts: bool = True) -> MinMax | None:
+    """Return the minimum and maximum of an array without nulls, NaN ignored; None if it is empty or has no order.
 
-    With `cuts` what is longer than 64 bytes is cut: a minimum to its beginning, a maximum to something greater.
+    With `cuts`, values of more than 64 bytes are shortened: a minimum to its beginning, a maximum to a greater value.
     """
     if not array.length or not has_order(array.layout):
         return None
@@ -63,7 +65,7 @@ def min_max(array: Array, cuts: bool = True) -> MinMax | None:
     return (_truncate(least, False), _truncate(greatest, True)) if cuts else (least, greatest)
 
 
-def _extreme(array: Array, pick: Any) -> Array | None:
+def _extreme(array: ArrayData, pick: Any) -> ArrayData | None:
     prefixes = _prefixes(array)
     if prefixes is not None:
         array = array.layout.take(array, np.flatnonzero(prefixes == pick(prefixes)))
@@ -80,8 +82,8 @@ def _extreme(array: Array, pick: Any) -> Array | None:
     return decode(array.layout.take(array, indices[:1]))
 
 
-def _prefixes(array: Array) -> Values | None:
-    """The first eight bytes of strings with offsets, as numbers: mostly they tell which few are worth comparing."""
+def _prefixes(array: ArrayData) -> Values | None:
+    """Return the first eight bytes of strings with offsets as integers, to select the few strings to compare."""
     layout = array.layout
     if not isinstance(layout, BinaryLayout):
         return None
@@ -97,7 +99,7 @@ def _prefixes(array: Array) -> Values | None:
     return prefixes
 
 
-def _truncate(array: Array, up: bool) -> Array:
+def _truncate(array: ArrayData, up: bool) -> ArrayData:
     value = array.to_pylist()[0]
     if isinstance(array.layout, PrimitiveLayout) or not isinstance(value, str | bytes):
         return array
@@ -114,7 +116,7 @@ def _truncate(array: Array, up: bool) -> Array:
 
 
 def _successor(short: str | bytes) -> str | bytes | None:
-    """Something greater than all that begins so, of at most that length; None where there is nothing."""
+    """Return a value of at most this length that is greater than all with this prefix; None if there is none."""
     if isinstance(short, bytes):
         prefix = short.rstrip(b"\xff")
         return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
@@ -125,20 +127,20 @@ def _successor(short: str | bytes) -> str | bytes | None:
     return text[:-1] + chr(0xE000 if following == 0xD800 else following)
 
 
-def distinct_count(array: Array) -> int | None:
-    """How many values of an array without nulls differ, NaN being one; None for types whose values can't be told apart
-    by numbers.
+def distinct_count(array: ArrayData) -> int | None:
+    """Return the number of distinct values of an array without nulls, all NaN counted as one; None for types without
+    identity keys.
     """
-    parts = array.layout.identity_keys(array)
+    parts = array.layout.equality_keys(array)
     if parts is None:
         return None
-    if not array.length or not parts:  # structs without fields are all alike
+    if not array.length or not parts:  # all structs without fields are equal
         return min(array.length, 1)
     return int(_group_numbers(parts)[-1]) + 1
 
 
-def ranks(array: Array) -> Values:
-    """Numbers that compare as the values of a plain array without nulls do."""
+def ranks(array: ArrayData) -> Values:
+    """Return integers that compare like the values of a plain array without nulls."""
     parts = array.layout.sort_keys(array)
     assert parts is not None
     ranked = np.zeros(array.length, np.int64)
@@ -148,7 +150,7 @@ def ranks(array: Array) -> Values:
 
 
 def _group_numbers(parts: tuple[Values, ...]) -> Values:
-    """Of values in order, the number of each among those that differ."""
+    """Return the index of each sorted value among the distinct ones."""
     order = np.lexsort(parts[::-1])
     edges = np.zeros(len(order), np.bool_)
     for part in parts:
@@ -158,7 +160,7 @@ def _group_numbers(parts: tuple[Values, ...]) -> Values:
     return numbers
 
 
-def has_nan(array: Array) -> bool:
-    """Whether a NaN is among the values of a plain array without nulls."""
+def has_nan(array: ArrayData) -> bool:
+    """Whether a plain array without nulls contains NaN."""
     parts = array.layout.sort_keys(array)
     return parts is not None and parts[0].dtype.kind == "f" and bool(np.isnan(parts[0]).any())

@@ -1,4 +1,4 @@
-"""Options for writing messages, with the variants of the format."""
+"""Options for writing streams and files: byte order, metadata version, framing, compression, dictionaries."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ DictionaryDeltas = Literal["auto", "always", "never"]
 
 @dataclass(frozen=True, slots=True)
 class IpcWriteOptions:
-    """The form of a stream or a file. Readers recognise each of them; the defaults are what everything reads, but that
-    some readers know no deltas.
+    """How streams and files are written. Every reader of Bowstring recognizes all variants.
 
     - `byte_order`: of the numbers in bodies, "little" or "big" («Schema message», endianness)
     - `metadata_version`: "V5", or "V4", in which unions and run-end encoded arrays have a validity buffer
-    - `is_legacy_framing`: messages begin with their length, without the marker before it, as they did up to Arrow 0.14
-    - `compression`, `compression_level`: of bodies, "lz4" or "zstd" («Compression»); a level of None is a quick one
-    - `dictionary_deltas`: "auto" writes the end of a dictionary that goes on where the one before ended, not all of it
-      («Dictionary Messages»); but one with dictionaries inside only in a file, where it can't be replaced, as pyarrow
-      reads no such delta. "always" in streams, too. "never": it is replaced, and refused in a file
-    - `share_dictionaries`: fields that have one dictionary, the same memory, in the first batch share its id, and it is
-      written once; the schema then goes out with that batch
-    - `unify_dictionaries`: for readers that know neither deltas nor replacements nor shared ids: each field has one
-      dictionary for all batches, `write_table` unites those of its batches, and a value that comes later is refused
+    - `is_legacy_framing`: messages begin with their length, without a continuation marker, as up to Arrow 0.14
+    - `compression`: of bodies, "lz4" or "zstd" («Compression»), or None
+    - `compression_level`: -1000 to 16 for "lz4" (from 3 on slower and smaller), -131072 to 22 for "zstd", or None for
+      a fast one
+    - `dictionary_deltas`: "auto" writes only the new values of a dictionary that starts with the previous one
+      («Dictionary Messages»); a dictionary with nested dictionaries is written as a delta only in a file, where it
+      can't be replaced, because pyarrow does not read such deltas. "always" writes these in streams, too. "never"
+      replaces the dictionary, which is an error in a file
+    - `share_dictionaries`: fields whose dictionaries share memory in the first batch also share an id, so the
+      dictionary is written once; the schema message is then written together with that batch
+    - `unify_dictionaries`: for readers without deltas, replacements and shared ids: each field has one dictionary for
+      all batches. `write_table` unifies those of its batches; a value that is added later is an error
 
-    Raises `UsageError` for a value that is none of these, `MissingExtraError` where the codec is not installed.
+    Raises `UsageError` for another value, `MissingExtraError` if the codec is not installed.
     """
 
     byte_order: ByteOrder = "little"
@@ -51,17 +53,17 @@ class IpcWriteOptions:
             ("dictionary_deltas", self.dictionary_deltas, get_args(DictionaryDeltas)),
         ):
             if value not in choices:
-                raise UsageError(f"{name} is {' or '.join(map(repr, choices))}, not {value!r}")
+                raise UsageError(f"{name} must be {' or '.join(map(repr, choices))}, not {value!r}")
         if self.compression is not None:
             if self.metadata_version == "V4":
-                raise UsageError("bodies are compressed from metadata version V5 on: others read V4 as not compressed")
+                raise UsageError("bodies of metadata version V4 can't be compressed: other readers don't expect it")
             compressor(self.compression, self.compression_level)
         elif self.compression_level is not None:
             raise UsageError(f"compression_level {self.compression_level!r} without compression")
 
     @property
     def version(self) -> int:
-        """The number of the metadata version."""
+        """The metadata version as a number."""
         return V4 if self.metadata_version == "V4" else V5
 
     @property
@@ -74,5 +76,5 @@ DEFAULT_WRITE_OPTIONS = IpcWriteOptions()
 
 
 def has_legacy_validity(layout: Layout) -> bool:
-    """Whether metadata version 4 gives a layout a validity buffer that it does not declare: all had one but null."""
+    """Whether a layout without validity has a validity buffer in metadata version 4, as all layouts but null had."""
     return not layout.has_validity and bool(layout.buffers or layout.children)

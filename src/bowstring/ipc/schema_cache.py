@@ -8,7 +8,8 @@ from threading import Lock
 import numpy as np
 
 from bowstring.datatypes.extension import NAME_KEY
-from bowstring.datatypes.field import Field, Schema
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import UsageError
 from bowstring.flatbuf.reader import Table
 from bowstring.ipc.limits import ReadLimits
@@ -60,13 +61,43 @@ class CachedSchema:
         if indices is not None:
             return self.wire.select(indices)
         if self._schema is None:
-            self._schema = self.wire.late()
+            self._schema = self.wire.lazy_schema()
         return self._schema
 
     def column_plans(self, indices: tuple[int, ...] | None, version: int) -> Sequence[ColumnPlan]:
         """The plans of the columns at these indices."""
         plan = self.plan(version)
         return plan if indices is None else tuple(plan[index] for index in indices)
+
+
+class ColumnSelection:
+    """The columns that a reader reads: `columns` are names or indices of the columns of `cached`, None for all.
+
+    `indices` are their indices in the whole schema, None for all. Raises `NotFoundError` for an unknown column.
+    """
+
+    __slots__ = ("_plans", "_schema", "cached", "indices")
+
+    def __init__(self, cached: CachedSchema, columns: Sequence[str | int] | None) -> None:
+        self.cached = cached
+        self.indices = cached.column_indices(columns)
+        self._schema: Schema | None = None
+        self._plans: dict[int, tuple[SchemaPlan, Sequence[ColumnPlan]]] = {}
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the selected columns; fields are decoded on access."""
+        schema = self._schema
+        if schema is None:
+            schema = self._schema = self.cached.schema(self.indices)
+        return schema
+
+    def plans(self, version: int) -> tuple[SchemaPlan, Sequence[ColumnPlan]]:
+        """The plan for batches of a metadata version, and the plans of the selected columns."""
+        plans = self._plans.get(version)
+        if plans is None:
+            plans = self._plans[version] = self.cached.plan(version), self.cached.column_plans(self.indices, version)
+        return plans
 
 
 _cache: dict[tuple[object, ...], CachedSchema] = {}
@@ -79,7 +110,7 @@ def load_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = (
 
     A schema with extension types is always decoded, as its types depend on the current registry.
     """
-    data = table.message.data
+    data = table.flatbuffer.raw
     key_parts = key_parts or (np.frombuffer(data, UINT8),)
     if len(data) > _MAX_CACHED_BYTES or sum(map(len, key_parts)) > _MAX_KEY_BYTES or NAME_KEY in data:
         return CachedSchema(LazySchema(table, limits), 0)

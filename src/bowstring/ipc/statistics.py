@@ -1,10 +1,11 @@
 """Statistics of a file's record batches, in the footer's custom metadata («Custom Application Metadata»).
 
 The value of the key `bowstring:statistics` is an Arrow stream in base64, as other readers expect text there. It has one
-record batch with a row for each record batch of the file. Its columns are `rows`, `offset` and `length` (the number of
-rows, and the bytes of the message in the file), and a struct for each column with statistics, named by its index "0",
-"1" and so on, with the fields `nulls` and optionally `min` and `max`, of the column's type without encoding, and
-`distinct`.
+record batch with a row for each record batch of the file. Its columns are `rows`, `offset` and `length` (int64: the
+number of rows, and the bytes of the message by the footer's `Block`, with `length` = `metaDataLength` + `bodyLength`),
+and a struct for each column with statistics, named by its index "0", "1" and so on, with the fields `nulls` (int64),
+`min` and `max` (of the decoded type, null if no value has an order; absent for types without order), and if counted
+`distinct` (int64; the values of `unique`).
 
 Statistics whose offsets and lengths differ from the footer's belong to another file and are ignored. Minima and maxima
 are not verified on reading; `FileReader.check_statistics` compares them with the values.
@@ -21,9 +22,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.base import DataType
-from bowstring.datatypes.field import Field, Metadata, Schema
+from bowstring.datatypes.field import Field, Metadata
+from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import Int, Struct
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.io.memory_source import MemorySource
@@ -32,7 +35,7 @@ from bowstring.ipc.message import END_OF_STREAM, frame_message
 from bowstring.ipc.min_max import MinMax, decoded_type, distinct_count, has_nan, has_order, min_max, ranks
 from bowstring.ipc.record_batch.plan import ReadSchema
 from bowstring.ipc.stream import Encoder, StreamReader
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.memory.buffer import Memory
@@ -179,16 +182,16 @@ def check_batch(statistics: FileStatistics, index: int, columns: Sequence[Array]
         array = columns[position]
         array.validate(full=True)
         valid_values = _without_nulls(array)
-        where = f"record batch {index}, column {position}: the statistics say"
+        where = f"record batch {index}, column {position}: by the statistics, expected"
         claimed_nulls = int(column.null_counts[index])
         if claimed_nulls != array.length - valid_values.length:
-            raise InvalidDataError(f"{where} {claimed_nulls} nulls, but there are {array.length - valid_values.length}")
+            raise InvalidDataError(f"{where} {claimed_nulls} nulls, found {array.length - valid_values.length}")
         if column.distinct_counts is not None and distinct_count(valid_values) not in (
             None,
             column.distinct_counts[index],
         ):
             raise InvalidDataError(
-                f"{where} {column.distinct_counts[index]} distinct values, but there are {distinct_count(valid_values)}"
+                f"{where} {column.distinct_counts[index]} distinct values, found {distinct_count(valid_values)}"
             )
         actual = min_max(valid_values, cuts=False)
         if column.minima is None or column.maxima is None or actual is None:
@@ -202,11 +205,11 @@ def check_batch(statistics: FileStatistics, index: int, columns: Sequence[Array]
             )
             raise InvalidDataError(
                 f"{where} values from {claimed_values[0]!r} to {claimed_values[1]!r}, "
-                f"but they are {actual_values[0]!r} to {actual_values[1]!r}"
+                f"found {actual_values[0]!r} to {actual_values[1]!r}"
             )
 
 
-def _without_nulls(array: Array) -> Array:
+def _without_nulls(array: ArrayData) -> ArrayData:
     check_length(array)
     valid = array.layout.valid_mask(array)
     return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
@@ -244,7 +247,14 @@ class StatisticsCollector:
 
     def compute(self, batch: RecordBatch) -> BatchStatistics:
         """Compute the statistics of a batch. Raises `InvalidDataError` for invalid values."""
-        return compute_batch_statistics(batch.columns, batch.num_rows, self._positions, self._distinct)
+        columns = []
+        for position in self._positions:
+            array = batch.column(position)
+            array.validate(full=True)
+            valid_values = _without_nulls(array)
+            count = distinct_count(valid_values) if self._distinct else None
+            columns.append((array.length - valid_values.length, min_max(valid_values), count))
+        return BatchStatistics(batch.num_rows, tuple(columns))
 
     def add(self, batch: BatchStatistics) -> None:
         """Add the statistics of a batch after it was written."""
@@ -252,43 +262,22 @@ class StatisticsCollector:
 
     def statistics(self) -> FileStatistics:
         """The statistics of all batches."""
-        collected = collect_file_statistics(self._schema, self._positions, self._distinct, self._batches)
+        columns = {position: self._column(index, position) for index, position in enumerate(self._positions)}
+        collected = FileStatistics(np.array([batch.rows for batch in self._batches], np.int64), columns)
         return collected if self._earlier is None else concat_statistics(self._schema, [self._earlier, collected])
 
-
-def compute_batch_statistics(
-    columns: Sequence[Array], rows: int, positions: Sequence[int], distinct: bool
-) -> BatchStatistics:
-    """Compute the statistics of the columns of a batch at these positions."""
-    columns_statistics = []
-    for position in positions:
-        array = columns[position]
-        array.validate(full=True)
-        valid_values = _without_nulls(array)
-        count = distinct_count(valid_values) if distinct else None
-        columns_statistics.append((array.length - valid_values.length, min_max(valid_values), count))
-    return BatchStatistics(rows, tuple(columns_statistics))
-
-
-def collect_file_statistics(
-    schema: Schema, positions: Sequence[int], distinct: bool, batches: Sequence[BatchStatistics]
-) -> FileStatistics:
-    """Combine the statistics of batches."""
-    columns = {}
-    for index, position in enumerate(positions):
-        column_batches = [batch.columns[index] for batch in batches]
-        statistics = ColumnStatistics(np.array([nulls for nulls, _, _ in column_batches], np.int64))
-        layout = layout_of(decoded_type(schema.fields[position].type))
-        if has_order(layout):
-            null = layout.build([None])
-            sides = [[null if bounds is None else bounds[side] for _, bounds, _ in column_batches] for side in (0, 1)]
-            minima, maxima = (layout.concat(side) if side else layout.build([]) for side in sides)
-            statistics = replace(statistics, minima=minima, maxima=maxima)
-        counts = [count for _, _, count in column_batches if count is not None]
-        if distinct and len(counts) == len(column_batches):
-            statistics = replace(statistics, distinct_counts=np.array(counts, np.int64))
-        columns[position] = statistics
-    return FileStatistics(np.array([batch.rows for batch in batches], np.int64), columns)
+    def _column(self, index: int, position: int) -> ColumnStatistics:
+        batches = [batch.columns[index] for batch in self._batches]
+        null_counts = np.array([nulls for nulls, _, _ in batches], np.int64)
+        counts = [count for _, _, count in batches if count is not None]
+        distinct_counts = np.array(counts, np.int64) if self._distinct and len(counts) == len(batches) else None
+        layout = layout_of(decoded_type(self._schema.fields[position].type))
+        if not has_order(layout):
+            return ColumnStatistics(null_counts, distinct_counts=distinct_counts)
+        null = layout.build([None])
+        sides = [[null if bounds is None else bounds[side] for _, bounds, _ in batches] for side in (0, 1)]
+        minima, maxima = (Array.from_data(layout.concat(side) if side else layout.build([])) for side in sides)
+        return ColumnStatistics(null_counts, minima, maxima, distinct_counts)
 
 
 def concat_statistics(schema: Schema, parts: Sequence[FileStatistics]) -> FileStatistics:
@@ -301,7 +290,8 @@ def concat_statistics(schema: Schema, parts: Sequence[FileStatistics]) -> FileSt
         maxima = [one.maxima for one in column_parts if one.maxima is not None]
         if len(minima) == len(maxima) == len(column_parts):
             layout = layout_of(decoded_type(schema.fields[position].type))
-            statistics = replace(statistics, minima=layout.concat(minima), maxima=layout.concat(maxima))
+            bounds = [Array.from_data(layout.concat(arrays)) for arrays in (minima, maxima)]
+            statistics = replace(statistics, minima=bounds[0], maxima=bounds[1])
         counts = [one.distinct_counts for one in column_parts if one.distinct_counts is not None]
         if len(counts) == len(column_parts):
             statistics = replace(statistics, distinct_counts=np.concatenate(counts))
@@ -322,7 +312,7 @@ def with_statistics(
 def _encode(statistics: FileStatistics, blocks: Counts) -> bytes:
     integers = primitive_layout(_INT64)
     rows = statistics.row_counts
-    columns = [integers.of(values) for values in (rows, blocks[:, 0], blocks[:, 1] + blocks[:, 3])]
+    columns = [Array.from_data(integers.of(values)) for values in (rows, blocks[:, 0], blocks[:, 1] + blocks[:, 3])]
     fields = [Field(name, _INT64, False) for name in _COUNTS]
     for position, column in statistics.columns.items():
         parts = {"nulls": integers.of(column.null_counts)}

@@ -1,4 +1,4 @@
-"""Writing streams and files («IPC Streaming Format», «IPC File Format»): messages as they come, and a file's footer."""
+"""Write streams and files («IPC Streaming Format», «IPC File Format»): framed messages and the footer of a file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bowstring.arrays.construction import as_batch, as_table
-from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table, unify_batches
-from bowstring.datatypes.field import Metadata, MetadataLike, Schema, as_metadata
-from bowstring.errors import ClosedError, UsageError
+from bowstring.arrays.record_batch import RecordBatch, as_batch
+from bowstring.arrays.table import Table, as_table, unify_batches
+from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
+from bowstring.datatypes.schema import Schema
+from bowstring.errors import ClosedError, UsageError, format_count
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.flatbuf.writer import SerializedTable, build
 from bowstring.io.sinks import PathSink, Sink, StoreSink
@@ -26,15 +26,15 @@ from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.memory.closable import Transactional, warn_unclosed
 
 Block: TypeAlias = tuple[int, int, int, int]
-"""Where a message is in a file: its offset, the length of its framed metadata, 0, and the length of its body."""
+"""The position of a message in a file: its offset, the size of its framed metadata, 0, and the size of its body."""
 
 
 def encode_footer(
     schema: SerializedTable, version: int, blocks: Mapping[str, Sequence[Block]], pairs: Metadata
 ) -> list[bytes]:
-    """The end of a file after the end of its stream: the footer, its length and the magic.
+    """Return the end of a file, after the end-of-stream marker: the footer, its size and the magic.
 
-    `schema` is the `Schema` table; `blocks` are those of dictionary batches and record batches, by their kind.
+    `schema` is the `Schema` table; `blocks` are those of dictionary batches and record batches by kind.
     """
     footer = build(
         SPECS,
@@ -51,18 +51,21 @@ def encode_footer(
 
 
 class BatchWriter(Transactional):
-    """Takes record batches and tables. A context manager: what is written is whole when no error is raised inside."""
+    """Writes record batches and tables; a context manager that abandons them if the block raises an error."""
 
     def write(self, data: RecordBatch | Table) -> None:
-        """Write a batch, or the batches of a table, also another library's. Raises `UsageError` for another schema."""
+        """Write a batch or the batches of a table, of Bowstring or another library.
+
+        Raises `UsageError` for another schema.
+        """
         if isinstance(data, RecordBatch):
             self.write_batch(data)
         else:
-            self.write_table(as_table(data))
+            self.write_table(data)
 
     def write_table(self, table: Table) -> None:
-        """Write the batches of a table."""
-        for batch in batches_of(table):
+        """Write the batches of a table, of Bowstring or another library. Raises `UsageError` for another schema."""
+        for batch in as_table(table).to_batches():
             self.write_batch(batch)
 
     @abstractmethod
@@ -70,40 +73,32 @@ class BatchWriter(Transactional):
         """Write one batch."""
 
 
-def batches_of(table: Table) -> list[RecordBatch]:
-    """The batches of a table, also of another library's; raises `UsageError` for anything else."""
-    return as_table(table).to_batches()
+class _MessageWriter(BatchWriter):
+    """Writes the encoded messages of batches to a sink: the common part of streams and files.
 
-
-class _Writer(BatchWriter):
-    """What writing a stream and a file have in common. Several threads may write: a batch after the other goes out."""
+    Several threads may write; batches are written one after the other.
+    """
 
     def __init__(self, sink: Sink, encoder: Encoder) -> None:
         self._sink = sink
         self._encoder = encoder
         self._lock = RLock()
-        self._closed = False
+        self._is_closed = False
         self._is_schema_written = False
-        self._rows = -1  # until the writer is ready
-
-    def _begin(self) -> None:
-        """Write the schema, if it is not out: where fields may share dictionaries, it waits for the first batch."""
-        if not self._is_schema_written:
-            self._is_schema_written = True
-            self._write_message(self._encoder.schema_message())
+        self._row_count: int | None = None  # until construction has succeeded
 
     @property
     def schema(self) -> Schema:
-        """The schema of what is written."""
+        """The schema of the batches."""
         return self._encoder.schema
 
     @property
     def name(self) -> str:
-        """The path of what is written, or what errors call it."""
+        """The path or URL, or the name of the sink in errors."""
         return self._sink.name
 
     def write_table(self, table: Table) -> None:
-        """Write the batches of a table; with `unify_dictionaries` their dictionaries are united first."""
+        """Write the batches of a table; with `unify_dictionaries` they get common dictionaries first."""
         table = as_table(table)
         batches: Iterable[RecordBatch] = table.to_batches()
         if self._encoder.options.unify_dictionaries and table.schema == self.schema:
@@ -112,32 +107,41 @@ class _Writer(BatchWriter):
             self.write_batch(batch)
 
     def write_batch(self, batch: RecordBatch) -> None:
-        """Write one batch, and before it the dictionaries that are new, or what they have grown by.
+        """Write a batch, after its dictionaries or their deltas if they are new.
 
-        Raises `UsageError`, and writes nothing of the batch, where a dictionary would have to change in a way that the
-        format or the form has no room for; it names the column.
+        Raises `UsageError` with the column, and writes nothing of the batch, if a dictionary would change in a way that
+        the format or the options do not allow.
         """
         batch = as_batch(batch)
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 raise ClosedError("the writer is closed")
             if not self._is_schema_written:
                 self._encoder.share_dictionaries(batch)
             messages = self._encoder.encode_batch(batch)
-            self._begin()
+            self._write_schema()
             for message in messages:
                 self._write_message(message)
-            self._rows += batch.num_rows
+            self._row_count = (self._row_count or 0) + batch.num_rows
+
+    def _write_schema(self) -> None:
+        """Write the schema message unless it has been written.
+
+        If fields may share dictionaries, the message depends on the first batch and is written with it.
+        """
+        if not self._is_schema_written:
+            self._is_schema_written = True
+            self._write_message(self._encoder.schema_message())
 
     def _write_message(self, message: EncodedMessage) -> tuple[int, int]:
-        """Write a message; where it begins, and the length of its framed metadata."""
+        """Write a message; return its offset and the size of its framed metadata."""
         start = self._sink.position
         framed = frame_message(
             message.metadata, start, self._encoder.alignment, self._encoder.options.is_legacy_framing
         )
         try:
             self._sink.write_message(framed, message.parts, message.body_bytes)
-        except BaseException:  # an unknown part of the message is out: nothing sound can follow
+        except BaseException:  # an unknown part of the message has been written, so no other one can follow
             self.abandon()
             raise
         return start, len(framed)
@@ -146,59 +150,73 @@ class _Writer(BatchWriter):
     def _end_of_stream(self) -> bytes:
         return LEGACY_END_OF_STREAM if self._encoder.options.is_legacy_framing else END_OF_STREAM
 
-    def _end(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _write_end(self) -> None:
+        """Write the bytes after the last message."""
 
     def close(self) -> None:
-        """Write the end; a file appears under its name now."""
+        """Write the end and close the sink. A file appears at its path now."""
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 return
-            self._begin()
-            self._closed = True
+            self._write_schema()
+            self._is_closed = True
             try:
-                self._end()
+                self._write_end()
                 self._sink.finish()
             except BaseException:
                 self._sink.abandon()
                 raise
 
     def abandon(self) -> None:
-        """Stop writing; a path is left as it was before."""
+        """Stop writing and discard the output; a path is left unchanged."""
         with self._lock:
-            if not self._closed:
-                self._closed = True
+            if not self._is_closed:
+                self._is_closed = True
                 self._sink.abandon()
 
+    def abandon_unclosed(self, owner: object, gathered_rows: int = 0) -> None:
+        """Abandon the writer and emit a `ResourceWarning`, because `owner` was not closed.
+
+        `gathered_rows` is the number of rows that `owner` has not passed on.
+        """
+        row_count = self._row_count
+        self.abandon()
+        if row_count is None:
+            return
+        if isinstance(self._sink, PathSink | StoreSink):
+            state = f"{format_count(row_count + gathered_rows, 'row')} not written"
+        elif gathered_rows:
+            state = f"{format_count(gathered_rows, 'row')} not written"
+        else:
+            state = f"{format_count(row_count, 'row')} written without an end"
+        warn_unclosed(owner, f"{self.name}: unclosed {type(owner).__name__}: {state}")
+
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{len(self.schema)} columns"
-        return f"<bowstring.{type(self).__name__}: {state}>"
+        state = "closed" if self._is_closed else f"{len(self.schema)} columns"
+        return f"<bowstring.ipc.{type(self).__name__}: {state}>"
 
     def __del__(self) -> None:
-        if getattr(self, "_closed", True):
-            return
-        self.abandon()
-        if self._rows >= 0:
-            state = "were not written" if isinstance(self._sink, PathSink | StoreSink) else "have no end behind them"
-            warn_unclosed(self, f"{self.name}: unclosed {type(self).__name__}: {self._rows} rows {state}")
+        if not getattr(self, "_is_closed", True):
+            self.abandon_unclosed(self)
 
 
-class StreamWriter(_Writer):
-    """Writes a stream; a context manager that writes the end marker when no error is raised inside."""
+class StreamWriter(_MessageWriter):
+    """Writes a stream; a context manager that writes the end-of-stream marker if the block raises no error."""
 
     def __init__(self, sink: Sink, encoder: Encoder) -> None:
         super().__init__(sink, encoder)
         if not encoder.may_share_dictionaries:
-            self._begin()
-        self._rows = 0
+            self._write_schema()
+        self._row_count = 0
 
-    def _end(self) -> None:
+    def _write_end(self) -> None:
         end = self._end_of_stream
         self._sink.write([end], len(end))
 
 
-class FileWriter(_Writer):
-    """Writes a file; a context manager that writes the footer when no error is raised inside."""
+class FileWriter(_MessageWriter):
+    """Writes a file; a context manager that writes the footer if the block raises no error."""
 
     _collector: StatisticsCollector | None = None
 
@@ -212,33 +230,34 @@ class FileWriter(_Writer):
         }
         sink.write([FILE_START], len(FILE_START))
         if not encoder.may_share_dictionaries:
-            self._begin()
-        self._rows = 0
+            self._write_schema()
+        self._row_count = 0
 
     def _resume(self, sink: Sink, encoder: Encoder, pairs: Metadata, blocks: dict[str, list[Block]]) -> None:
-        """Begin behind the messages of a file that has these blocks."""
+        """Continue after the messages of a file with these blocks."""
         super().__init__(sink, encoder)
         self._is_schema_written = True
         self._pairs, self._blocks = pairs, blocks
-        self._rows = 0
+        self._row_count = 0
 
     def collect_statistics(self, columns: Sequence[str | int] | None = None, distinct: bool = False) -> None:
-        """Have the footer say how many rows each batch has, where it lies, and of columns nulls, minimum and maximum.
+        """Store statistics in the footer: the rows and position of each batch, and for each column the null count,
+        minimum and maximum.
 
-        Of all columns, or of those named; `distinct` counts the values that differ, too. Only before the first batch.
-        The values are validated and looked at as they are written, which takes time in proportion to them. Readers use
-        it to skip batches (`FileReader.find_batches`). Raises `UsageError` where batches are there already,
-        `NotFoundError` for a column that is not.
+        `columns` are names or indices, by default all; `distinct` also counts distinct values. Values are validated
+        when they are written, which takes time in proportion to their number. `FileReader.find_batches` uses the
+        statistics to skip batches. Raises `UsageError` if a batch has been written, `NotFoundError` for an unknown
+        column.
         """
         if self._blocks[headers.RECORD_BATCH]:
-            raise UsageError("statistics are collected from the first batch on, and there are batches already")
+            raise UsageError("collect_statistics must be called before the first batch is written")
         if isinstance(columns, str | int):
-            raise UsageError(f"columns is a list of names or positions, not {columns!r}: write [{columns!r}]")
+            raise UsageError(f"columns must be a list of names or indices, not {columns!r}: write [{columns!r}]")
         indices = range(len(self.schema)) if columns is None else [self.schema.index(key) for key in columns]
         self._collector = StatisticsCollector(self.schema, indices, distinct)
 
     def write_batch(self, batch: RecordBatch) -> None:
-        """As `StreamWriter.write_batch`; raises `InvalidDataError` where statistics are collected of invalid values."""
+        """As `StreamWriter.write_batch`; with statistics, raises `InvalidDataError` for invalid values, too."""
         collector, statistics = self._collector, None
         if collector is None:
             super().write_batch(batch)
@@ -255,7 +274,7 @@ class FileWriter(_Writer):
         self._blocks[message.kind].append((start, framed_bytes, 0, message.body_bytes))
         return start, framed_bytes
 
-    def _end(self) -> None:
+    def _write_end(self) -> None:
         pairs = self._pairs
         if self._collector is not None:
             pairs = with_statistics(pairs, self._collector.statistics(), self._blocks[headers.RECORD_BATCH])

@@ -1,3 +1,1 @@
-"""How data lies («Physical Memory Layout»): one module a heading of the columnar format, and the arrays that they
-describe.
-"""
+"""Array data, and one module per layout of the columnar format («Physical Memory Layout»)."""

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
-from bowstring.layouts.python_conversion import fill_nulls_in_place, list_to_object_array
+from bowstring.layouts.value_codecs.base import non_null_mask
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
-    from bowstring.layouts.array import Array
+    from bowstring.layouts.array_data import ArrayData
     from bowstring.layouts.interleave import SlotSelection
 
 Indices: TypeAlias = npt.NDArray[np.int64]
@@ -80,8 +81,6 @@ class Layout(ABC):
 
     VARIADIC: ClassVar[bool] = False
     """Whether a variable number of data buffers follows the declared ones."""
-    HAS_CHEAP_SLICES: ClassVar[bool] = False
-    """Whether the cost of a slice is proportional to its length, apart from the children (`has_cheap_slices`)."""
     CHECKS_CHILD_VALUES: ClassVar[bool] = False
     """Whether `check_full` reads the children's values, which must be valid for that."""
     CHILD_NAMES: ClassVar[tuple[str, ...]] = ()
@@ -91,11 +90,6 @@ class Layout(ABC):
         self.type = type
         self.buffers = tuple(buffers)
         self.children = tuple(children)
-
-    @property
-    def has_cheap_slices(self) -> bool:
-        """Whether the cost of a slice is proportional to its length, so that an array can be processed in slices."""
-        return self.HAS_CHEAP_SLICES and all(child.has_cheap_slices for child in self.children)
 
     @property
     def dictionary(self) -> Layout | None:
@@ -116,27 +110,27 @@ class Layout(ABC):
         """Whether arrays have a validity bitmap of their own."""
         return bool(self.buffers) and self.buffers[0].role is Role.VALIDITY
 
-    def null_count(self, array: Array) -> int:
+    def null_count(self, array: ArrayData) -> int:
         """Count the null slots by the validity bitmap."""
         validity = array.buffers[0] if self.has_validity else None
         return 0 if validity is None else array.length - bitmap.count(validity, array.offset, array.length)
 
-    def valid_mask(self, array: Array) -> Mask | None:
+    def valid_mask(self, array: ArrayData) -> Mask | None:
         """Return which slots are logically valid, shape (length,); None if all are.
 
         Nulls in dictionaries, runs and union children count as null.
         """
         return array.mask()
 
-    def identity_mask(self, array: Array) -> Mask | None:
-        """Return which slots `identity_keys` distinguishes, shape (length,); None for all.
+    def identity_mask(self, array: ArrayData) -> Mask | None:
+        """Return which slots `equality_keys` distinguishes, shape (length,); None for all.
 
         These are the valid slots, and the nulls of a union, which belong to one of its children. All other nulls are
         one value.
         """
         return self.valid_mask(array)
 
-    def fill(self, array: Array, valid: Mask, filler: Array) -> Array:
+    def fill(self, array: ArrayData, valid: Mask, filler: ArrayData) -> ArrayData:
         """Replace the slots that are not `valid` by the single slot of `filler`; copies."""
         candidates = self.concat([array, filler])
         return self.take(candidates, np.where(valid, np.arange(array.length), array.length))
@@ -144,77 +138,70 @@ class Layout(ABC):
     # Values
 
     @abstractmethod
-    def build(self, values: Sequence[Any]) -> Array:
+    def build(self, values: Sequence[Any]) -> ArrayData:
         """Create an array of Python values, None for null.
 
         Raises `DataTypeError` naming the first value that does not fit the type.
         """
 
-    def build_fast(self, values: Sequence[Any]) -> Array | None:
-        """Create an array with the fast path of `build`.
-
-        Returns None for values of Python types other than the usual ones of the layout, and for values that do not fit.
-        """
-        return None
+    def build_of_types(self, values: Sequence[Any], kinds: set[type]) -> ArrayData:
+        """As `build`, for values whose Python types, including NoneType, are `kinds`."""
+        return self.build(values)
 
     @abstractmethod
-    def to_pylist(self, array: Array) -> list[Any]:
+    def to_pylist(self, array: ArrayData) -> list[Any]:
         """Return the values as Python objects, None for null."""
 
-    def value_at(self, array: Array, index: int) -> Any:
+    def value_at(self, array: ArrayData, index: int) -> Any:
         """Return the value at a non-negative index as a Python object, None for null."""
         return self.to_pylist(array.slice(index, 1))[0]
 
-    def numbers(self, array: Array) -> Values | None:
-        """Return the slots as NumPy numbers or booleans, shape (length,), with arbitrary values in null slots.
-
-        Returns None if the values are not numbers or booleans.
-        """
-        return None
-
-    def to_numpy(self, array: Array, allow_copy: bool) -> Values:
+    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         """Return the values as a NumPy array of shape (length,), of objects if NumPy has no such type."""
         if not allow_copy:
             raise WouldCopyError(
                 f"{self.type} cannot be converted to NumPy without copying; allow the copy with zero_copy_only=False"
             )
-        return list_to_object_array(self.to_pylist(array))
+        return object_array(self.to_pylist(array))
 
     # Structure
 
     @abstractmethod
-    def compact(self, array: Array) -> Array:
+    def compact(self, array: ArrayData) -> ArrayData:
         """Return an equal array with offset 0 and no elements outside its slots; copies only if necessary."""
 
     @abstractmethod
-    def take(self, array: Array, indices: Indices) -> Array:
+    def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         """Return the slots at `indices`, which are within range, copied."""
 
-    def interleave(self, slots: SlotSelection) -> Array | None:
+    def interleave(self, slots: SlotSelection) -> ArrayData | None:
         """Return the selected slots, copied; None if the layout does not support this in one step."""
         return None
 
     @abstractmethod
-    def concat(self, arrays: Sequence[Array]) -> Array:
+    def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         """Concatenate one or more arrays of this layout; copies."""
 
     @abstractmethod
-    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         """Return whether two arrays of this type, of equal length and without nulls, have equal values."""
 
-    def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        """Return whether two arrays of this type, of equal length and with the same nulls (not all), are equal."""
+    def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+        """Return whether two arrays of this type, of equal length and with the same nulls (not all), are equal.
+
+        `equal`, which also compares memory under nulls, has returned False.
+        """
         indices = np.flatnonzero(bitmap.unpack(left.buffers[0] or EMPTY, left.offset, left.length))
         return self.equal(self.take(left, indices), self.take(right, indices), nans_equal)
 
-    def sort_keys(self, array: Array) -> tuple[Values, ...] | None:
+    def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
         """Return NumPy arrays of shape (length,) that order the slots of an array without nulls.
 
         The most significant key is first. Returns None if the type has no order.
         """
         return None
 
-    def identity_keys(self, array: Array) -> tuple[Values, ...]:
+    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
         """Return NumPy arrays of shape (length,) that are all equal at two slots if and only if these are identical.
 
         By default these are the `sort_keys`. NaN is identical to NaN; 0.0 and -0.0 differ. `identity_mask` must select
@@ -226,10 +213,10 @@ class Layout(ABC):
 
     # Validation; `bowstring.layouts.validation` checks the declared structure
 
-    def check(self, array: Array) -> None:
+    def check(self, array: ArrayData) -> None:
         """Check what does not require reading every value; raises `InvalidDataError`."""
 
-    def check_full(self, array: Array) -> None:
+    def check_full(self, array: ArrayData) -> None:
         """Check every value after `check` has passed; raises `InvalidDataError`."""
 
 
@@ -243,94 +230,16 @@ def pack_validity(mask: npt.NDArray[np.bool_] | None) -> Buffer | None:
 
 def fill_nulls(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Mask | None]:
     """Replace None by `fill`; return the values, and the mask of those that are not None (None if all are valid)."""
-    return fill_nulls_in_place(list(values), fill)
+    if NoneType not in map(type, values):
+        return values, None
+    return [fill if value is None else value for value in values], non_null_mask(values)
 
 
-def is_null_at(array: Array, index: int) -> bool:
-    """Return whether a slot is null by the validity bitmap, if any."""
-    validity = array.buffers[0]
-    return validity is not None and array._null_count != 0 and not bitmap.get(validity, array.offset + index)
-
-
-def compact_validity(array: Array) -> Buffer | None:
-    """Return the validity bitmap with the first slot at bit 0; None if nothing is null."""
-    validity = array.buffers[0]
-    if validity is None or array.null_count == 0:
-        return None
-    return bitmap.realign(validity, array.offset, array.length)
-
-
-def take_validity(array: Array, indices: Indices) -> Buffer | None:
-    """Return the validity bitmap of the slots at `indices`; None if none is null."""
-    mask = array.mask()
-    return None if mask is None else pack_validity(mask[indices])
-
-
-def decode_with_nulls(array: Array, decode: Callable[[Array], list[Any]]) -> list[Any]:
-    """Decode an array to a list with None at the null slots. If most slots are null, decode only the valid ones."""
-    mask = array.mask()
-    if mask is None:
-        return decode(array)
-    indices = np.flatnonzero(mask)
-    if 2 * len(indices) >= len(mask):
-        return set_nulls(decode(array), mask)
-    try:
-        return scatter_to_list(decode(array.layout.take(array, indices)), indices, len(mask))
-    except InvalidDataError:
-        array.validate(full=True)  # raises with the index in `array`
-        raise
-
-
-def set_nulls(values: list[Any], mask: Mask) -> list[Any]:
+def set_nulls(values: list[Any], mask: Mask | None) -> list[Any]:
     """Set the elements of a list to None where the mask is False, in place; return the list."""
-    for index in np.flatnonzero(~mask).tolist():
-        values[index] = None
-    return values
-
-
-def scatter_to_list(values: list[Any], indices: Indices, length: int) -> list[Any]:
-    """Return a list of `length` elements with the values at `indices`, and None elsewhere."""
-    if _SPARSE * len(values) < length:
-        out: list[Any] = [None] * length
-        for index, value in zip(indices.tolist(), values, strict=True):
-            out[index] = value
-        return out
-    objects = np.empty(length, np.dtype(object))
-    objects[indices] = list_to_object_array(values)
-    return objects.tolist()  # type: ignore[no-any-return]
-
-
-_SPARSE = 8
-_MANY_NULLS = 4
-_BLOCK_NUMBERS = 1 << 13
-
-
-def numbers_to_pylist(numbers: Values, mask: Mask | None) -> list[Any]:
-    """Convert NumPy numbers or booleans to a list, with None where the mask is False."""
-    if mask is None:
-        return numbers.tolist()  # type: ignore[no-any-return]
-    return decode_in_blocks(len(mask), mask, lambda selection: numbers[selection].tolist(), _BLOCK_NUMBERS)
-
-
-def decode_in_blocks(
-    length: int, mask: Mask | None, decode: Callable[[slice | Indices], list[Any]], size: int
-) -> list[Any]:
-    """Decode `length` values in blocks of `size` that fit the processor's cache, None where the mask is False.
-
-    `decode` receives the slots of a block, or if many are null the indices of the valid ones (at least one).
-    """
-    values: list[Any] = []
-    for first in range(0, length, size):
-        block = slice(first, min(first + size, length))
-        if mask is None:
-            values += decode(block)
-            continue
-        valid = mask[block]
-        if _MANY_NULLS * np.count_nonzero(valid) >= (_MANY_NULLS - 1) * len(valid):
-            values += set_nulls(decode(block), valid)
-        else:
-            indices = valid.nonzero()[0]
-            values += scatter_to_list(decode(first + indices) if indices.size else [], indices, len(valid))
+    if mask is not None:
+        for index in np.flatnonzero(~mask).tolist():
+            values[index] = None
     return values
 
 

@@ -8,13 +8,13 @@ b'\t'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import NoneType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bowstring.errors import DataTypeError, WouldCopyError
-from bowstring.layouts.array import Array
-from bowstring.layouts.array_batcher import batch_arrays
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
     BufferSpec,
@@ -22,16 +22,12 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
-    compact_validity,
-    fill_nulls,
-    is_null_at,
-    numbers_to_pylist,
     pack_validity,
+    set_nulls,
     short_repr,
-    take_validity,
 )
 from bowstring.layouts.concatenation import concat_bits, concat_validity
-from bowstring.layouts.python_conversion import FEW_VALUES, fill_few_nulls, iter_blocks, parse_booleans
+from bowstring.layouts.value_codecs.base import non_null_mask
 from bowstring.memory import bitmap
 
 if TYPE_CHECKING:
@@ -44,82 +40,67 @@ class BooleanLayout(Layout):
 
     __slots__ = ()
 
-    HAS_CHEAP_SLICES: ClassVar[bool] = True
-
     def __init__(self, type: DataType) -> None:
         super().__init__(type, (VALIDITY, BufferSpec(Role.DATA)))
 
-    def of(self, values: Values, mask: Values | None = None) -> Array:
+    def of(self, values: Values, mask: Values | None = None) -> ArrayData:
         """Create an array of NumPy booleans, packed."""
-        return Array(self, len(values), (pack_validity(mask), bitmap.pack(values)))
+        return ArrayData(self, len(values), (pack_validity(mask), bitmap.pack(values)))
 
-    def bits(self, array: Array) -> Values:
+    def bits(self, array: ArrayData) -> Values:
         """Return the values as NumPy booleans, copied."""
         data = array.buffers[1]
         return np.zeros(array.length, np.bool_) if data is None else bitmap.unpack(data, array.offset, array.length)
 
-    def build_fast(self, values: Sequence[Any]) -> Array | None:
-        if len(values) <= FEW_VALUES:
-            filled, validity = fill_few_nulls(values, False)
-            if {bool}.issuperset(map(type, filled)):
-                return Array(self, len(values), (validity, bitmap.pack_bools(filled)))
-        bits, mask = np.empty(len(values), np.bool_), np.empty(len(values), np.bool_)
-        for selection, block in iter_blocks(values):
-            parsed = parse_booleans(block)
-            if parsed is None:
-                return None
-            bits[selection], mask[selection] = parsed
-        return self.of(bits, mask)
+    def build(self, values: Sequence[Any]) -> ArrayData:
+        return self.build_of_types(values, set(map(type, values)))
 
-    def build(self, values: Sequence[Any]) -> Array:
-        array = self.build_fast(values)
-        if array is not None:
-            return array
-        filled, mask = fill_nulls(values, False)
-        if not {bool, np.bool_}.issuperset(map(type, filled)):
-            index, value = next((i, v) for i, v in enumerate(filled) if not isinstance(v, (bool, np.bool_)))
-            raise DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to bool")
-        return self.of(np.fromiter(filled, np.bool_, len(filled)), mask)
+    def build_of_types(self, values: Sequence[Any], kinds: set[type]) -> ArrayData:
+        if not {bool, np.bool_, NoneType}.issuperset(kinds):
+            index = next(i for i, v in enumerate(values) if type(v) not in (bool, np.bool_, NoneType))
+            raise DataTypeError(f"value {index}: {short_repr(values[index])} cannot be converted to bool")
+        mask = non_null_mask(values) if NoneType in kinds else None
+        return self.of(np.fromiter(values, np.bool_, len(values)), mask)
 
-    def numbers(self, array: Array) -> Values:
-        return self.bits(array)
-
-    def value_at(self, array: Array, index: int) -> Any:
+    def value_at(self, array: ArrayData, index: int) -> Any:
         data = array.buffers[1]
         if data is None:
             return super().value_at(array, index)
-        return None if is_null_at(array, index) else bitmap.get(data, array.offset + index)
+        return None if array.is_null_at(index) else bitmap.get(data, array.offset + index)
 
-    def to_pylist(self, array: Array) -> list[Any]:
-        return numbers_to_pylist(self.bits(array), array.mask())
+    def to_pylist(self, array: ArrayData) -> list[Any]:
+        return set_nulls(self.bits(array).tolist(), array.mask())
 
-    def to_numpy(self, array: Array, allow_copy: bool) -> Values:
+    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
             raise WouldCopyError("booleans are bit-packed; allow the copy with zero_copy_only=False")
         return self.bits(array) if array.null_count == 0 else super().to_numpy(array, True)
 
-    def compact(self, array: Array) -> Array:
+    def compact(self, array: ArrayData) -> ArrayData:
         data = array.buffers[1]
         bits = data if data is None else bitmap.realign(data, array.offset, array.length)
-        return Array(self, array.length, (compact_validity(array), bits), null_count=array.null_count)
+        return ArrayData(self, array.length, (array.compact_validity(), bits), null_count=array.null_count)
 
-    def take(self, array: Array, indices: Indices) -> Array:
+    def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         bits = bitmap.pack(self.bits(array)[indices])
-        return Array(self, len(indices), (take_validity(array, indices), bits))
+        return ArrayData(self, len(indices), (array.take_validity(indices), bits))
 
-    def interleave(self, slots: SlotSelection) -> Array:
-        return Array(self, len(slots), (slots.validity(), bitmap.pack(slots.bits(1))))
+    def interleave(self, slots: SlotSelection) -> ArrayData:
+        return ArrayData(self, len(slots), (slots.validity(), bitmap.pack(slots.bits(1))))
 
-    def concat(self, arrays: Sequence[Array]) -> Array:
-        arrays = batch_arrays(arrays)
+    def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         values = concat_bits(arrays, 1)
-        return Array(self, len(values), (concat_validity(arrays), bitmap.pack(values)))
+        return ArrayData(self, len(values), (concat_validity(arrays), bitmap.pack(values)))
 
-    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        return bool(np.array_equal(self.bits(left), self.bits(right)))
+    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+        left_bits, right_bits = left.buffers[1], right.buffers[1]
+        if left_bits is None or right_bits is None:
+            return bool(np.array_equal(self.bits(left), self.bits(right)))
+        left_bits = bitmap.realign(left_bits, left.offset, left.length)
+        return bitmap.same(left_bits, bitmap.realign(right_bits, right.offset, right.length), left.length)
 
-    def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
+    def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return not ((self.bits(left) != self.bits(right)) & left.mask()).any()
 
-    def sort_keys(self, array: Array) -> tuple[Values, ...]:
+    def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:
         return (self.bits(array),)

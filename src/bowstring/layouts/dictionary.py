@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
-from bowstring.layouts.array import Array
-from bowstring.layouts.array_batcher import batch_arrays
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
     BufferSpec,
@@ -25,9 +24,8 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
-    decode_with_nulls,
     first_true,
-    is_null_at,
+    set_nulls,
     short_repr,
     to_buffer,
 )
@@ -68,11 +66,11 @@ class DictionaryLayout(Layout):
     def dictionary(self) -> Layout:
         return self._dictionary
 
-    def of(self, indices: Array, dictionary: Array) -> Array:
+    def of(self, indices: ArrayData, dictionary: ArrayData) -> ArrayData:
         """Create an array of indices and a dictionary."""
-        return Array(self, indices.length, indices.buffers, (), dictionary, indices._null_count, indices.offset)
+        return ArrayData(self, indices.length, indices.buffers, (), dictionary, indices._null_count, indices.offset)
 
-    def indices(self, array: Array) -> Indices:
+    def indices(self, array: ArrayData) -> Indices:
         """Return the indices as 64-bit integers, 0 for null slots, checked against the length of the dictionary."""
         if array.dictionary is None:
             raise InvalidDataError(f"the array of {self.type} has no dictionary")
@@ -86,9 +84,8 @@ class DictionaryLayout(Layout):
             raise InvalidDataError(f"indices[{at}] = {raw[at]} is not within the dictionary of {count} values")
         return raw.astype(np.int64)
 
-    def concat_indices(self, arrays: Sequence[Array]) -> tuple[Indices, Buffer | None]:
+    def concat_indices(self, arrays: Sequence[ArrayData]) -> tuple[Indices, Buffer | None]:
         """Concatenate the `indices` of arrays; also return their validity bitmap."""
-        arrays = batch_arrays(arrays)
         raw, validity = concat_values(arrays, 1), concat_validity(arrays)
         dictionaries, dictionary_indices = distinct_dictionaries(arrays)
         counts = array_lengths(dictionaries)[dictionary_indices]
@@ -102,7 +99,7 @@ class DictionaryLayout(Layout):
                 self.indices(array)  # raises
         return raw.astype(np.int64), validity
 
-    def compact_dictionary(self, array: Array) -> Array:
+    def compact_dictionary(self, array: ArrayData) -> ArrayData:
         """Drop the unused dictionary values, keeping the order; return the array itself if all are used."""
         indices, mask, dictionary = self.indices(array), array.mask(), array.dictionary
         assert dictionary is not None
@@ -114,22 +111,22 @@ class DictionaryLayout(Layout):
             new_indices = np.where(mask, indices, 0)
         return self.of(self.index_layout.of(new_indices.astype(self.index_layout.dtype), mask), dictionary.take(used))
 
-    def valid_mask(self, array: Array) -> Mask | None:
-        return self._mask(array, self._dictionary.valid_mask)
+    def valid_mask(self, array: ArrayData) -> Mask | None:
+        return self._take_mask(array, self._dictionary.valid_mask)
 
-    def identity_mask(self, array: Array) -> Mask | None:
-        return self._mask(array, self._dictionary.identity_mask)
+    def identity_mask(self, array: ArrayData) -> Mask | None:
+        return self._take_mask(array, self._dictionary.identity_mask)
 
-    def _mask(self, array: Array, mask_of: Callable[[Array], Mask | None]) -> Mask | None:
-        """Return `mask_of` the dictionary for the value of each slot; False for null slots."""
+    def _take_mask(self, array: ArrayData, mask_function: Callable[[ArrayData], Mask | None]) -> Mask | None:
+        """Apply a function to the dictionary, and return its mask for the value of each slot; False for null slots."""
         mask, dictionary = array.mask(), array.dictionary
-        dictionary_mask = None if dictionary is None or array.length == array.null_count else mask_of(dictionary)
+        dictionary_mask = None if dictionary is None or array.length == array.null_count else mask_function(dictionary)
         if dictionary_mask is None:
             return mask
         value_mask = dictionary_mask[self.indices(array)]
         return value_mask if mask is None else value_mask & mask
 
-    def build(self, values: Sequence[Any]) -> Array:
+    def build(self, values: Sequence[Any]) -> ArrayData:
         index_by_key: dict[Any, int] = {}
         distinct: list[Any] = []
         indices: list[int | None] = []
@@ -151,8 +148,8 @@ class DictionaryLayout(Layout):
             raise DataTypeError(f"{len(distinct)} distinct values are too many for the indices of {self.type}")
         return self.of(self.index_layout.build(indices), self._dictionary.build(distinct))
 
-    def value_at(self, array: Array, index: int) -> Any:
-        if is_null_at(array, index):
+    def value_at(self, array: ArrayData, index: int) -> Any:
+        if array.is_null_at(index):
             return None
         indices, dictionary = array.buffers[1], array.dictionary
         if indices is not None and dictionary is not None:
@@ -161,10 +158,7 @@ class DictionaryLayout(Layout):
                 return dictionary.layout.value_at(dictionary, key)
         return super().value_at(array, index)  # raises
 
-    def to_pylist(self, array: Array) -> list[Any]:
-        return decode_with_nulls(array, self._values)
-
-    def _values(self, array: Array) -> list[Any]:
+    def to_pylist(self, array: ArrayData) -> list[Any]:
         keys = self.indices(array)
         assert array.dictionary is not None
         if array.null_count == array.length:
@@ -174,9 +168,9 @@ class DictionaryLayout(Layout):
             used, keys = np.unique(keys, return_inverse=True)
             dictionary = dictionary.take(used)
         values = dictionary.to_pylist()
-        return [values[index] for index in keys.tolist()]
+        return set_nulls([values[index] for index in keys.tolist()], array.mask())
 
-    def to_numpy(self, array: Array, allow_copy: bool) -> Values:
+    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
             raise WouldCopyError(f"{self.type} must be decoded for NumPy; allow the copy with zero_copy_only=False")
         dictionary = array.dictionary
@@ -185,27 +179,27 @@ class DictionaryLayout(Layout):
         decoded = decode_dictionary(array)
         return decoded.layout.to_numpy(decoded, True)
 
-    def compact(self, array: Array) -> Array:
+    def compact(self, array: ArrayData) -> ArrayData:
         indices = self.index_layout.compact(array.with_layout(self.index_layout))
-        return Array(self, indices.length, indices.buffers, (), array.dictionary, indices._null_count)
+        return ArrayData(self, indices.length, indices.buffers, (), array.dictionary, indices._null_count)
 
-    def take(self, array: Array, indices: Indices) -> Array:
+    def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         selected = self.index_layout.take(array.with_layout(self.index_layout), indices)
-        return Array(self, selected.length, selected.buffers, (), array.dictionary, selected._null_count)
+        return ArrayData(self, selected.length, selected.buffers, (), array.dictionary, selected._null_count)
 
-    def interleave(self, slots: SlotSelection) -> Array | None:
+    def interleave(self, slots: SlotSelection) -> ArrayData | None:
         distinct = {id(array.dictionary): array.dictionary for array in slots.arrays}
         dictionary = max(distinct.values(), key=lambda values: -1 if values is None else values.length)
         if dictionary is None or not all(values and has_prefix(dictionary, values) for values in distinct.values()):
             return None
-        return Array(self, len(slots), (slots.validity(), to_buffer(slots.gather_elements(1))), (), dictionary)
+        return ArrayData(self, len(slots), (slots.validity(), to_buffer(slots.gather_elements(1))), (), dictionary)
 
-    def concat(self, arrays: Sequence[Array]) -> Array:
+    def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         """Concatenate the arrays. Of consecutive dictionaries, one that is a prefix of the other is dropped.
 
         The others are concatenated. Raises `DataTypeError` if the dictionary is too large for the index type.
         """
-        dictionaries: list[Array] = []
+        dictionaries: list[ArrayData] = []
         shifted_indices: list[Indices] = []
         base = length = 0
         for array in arrays:
@@ -224,9 +218,9 @@ class DictionaryLayout(Layout):
         data = joined_indices.astype(self.index_layout.dtype)
         joined = dictionaries[0] if len(dictionaries) == 1 else self._dictionary.concat(dictionaries)
         buffers = (concat_validity(arrays), self.index_layout.of(data).buffers[1])
-        return Array(self, len(data), buffers, (), joined)
+        return ArrayData(self, len(data), buffers, (), joined)
 
-    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_indices, right_indices = self.indices(left), self.indices(right)
         assert left.dictionary is not None
         assert right.dictionary is not None
@@ -236,26 +230,26 @@ class DictionaryLayout(Layout):
         left_values = left.dictionary.take(left_used[pairs // len(right_used)])
         return arrays_equal(left_values, right.dictionary.take(right_used[pairs % len(right_used)]), nans_equal)
 
-    def sort_keys(self, array: Array) -> tuple[Values, ...] | None:
+    def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
         keys, dictionary = self._used_values(array)
         sort_keys = dictionary.layout.sort_keys(dictionary)
         return sort_keys and tuple(key[keys] for key in sort_keys)
 
-    def identity_keys(self, array: Array) -> tuple[Values, ...]:
+    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
         keys, dictionary = self._used_values(array)
-        return tuple(part[keys] for part in dictionary.layout.identity_keys(dictionary))
+        return tuple(part[keys] for part in dictionary.layout.equality_keys(dictionary))
 
-    def _used_values(self, array: Array) -> tuple[Indices, Array]:
+    def _used_values(self, array: ArrayData) -> tuple[Indices, ArrayData]:
         """Return indices into the used dictionary values, and these values."""
         assert array.dictionary is not None
         used, keys = _distinct(self.indices(array), array.dictionary.length)
         return keys, array.dictionary.take(used)
 
-    def check(self, array: Array) -> None:
+    def check(self, array: ArrayData) -> None:
         if array.dictionary is None:
             raise InvalidDataError(f"the array of {self.type} has no dictionary")
 
-    def check_full(self, array: Array) -> None:
+    def check_full(self, array: ArrayData) -> None:
         self.indices(array)
 
 
@@ -268,7 +262,7 @@ def _distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
     return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[numbers]
 
 
-def decode_dictionary(array: Array) -> Array:
+def decode_dictionary(array: ArrayData) -> ArrayData:
     """Decode a dictionary-encoded array, copied; return an array of another layout as it is."""
     layout = array.layout.storage
     if not isinstance(layout, DictionaryLayout):
@@ -281,6 +275,6 @@ def decode_dictionary(array: Array) -> Array:
     return with_null.take(np.where(mask, keys, dictionary.length))
 
 
-def nulls(layout: Layout, length: int) -> Array:
+def nulls(layout: Layout, length: int) -> ArrayData:
     """Create an array of `length` nulls."""
     return layout.build([None] * length)

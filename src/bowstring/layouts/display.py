@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bowstring.errors import BowstringError
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array import Array
+    from bowstring.layouts.array_data import ArrayData
 
 EDGE_ITEMS = 5
 MAX_VALUE_CHARACTERS = 60
@@ -44,6 +44,8 @@ def format_array_values(array: Any, length: int) -> str:
     return f"[{', '.join(first)}, …, {', '.join(last)}]"
 
 
-def array_repr(array: Array) -> str:
+def array_repr(array: ArrayData) -> str:
     """Return the `repr` of an array."""
-    return f"<bowstring.Array {array.type}[{array.length}]>\n{format_array_values(array, array.length)}"
+    return (
+        f"<bowstring.{type(array).__name__} {array.type}[{array.length}]>\n{format_array_values(array, array.length)}"
+    )

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,22 +13,19 @@ import numpy as np
 from bowstring.datatypes.types import FloatingPoint
 from bowstring.layouts.factorize import factorize
 from bowstring.memory import bitmap
-from bowstring.memory.threads import map_in_threads
+from bowstring.memory.thread_pool import map_in_threads
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array import Array
+    from bowstring.layouts.array_data import ArrayData
     from bowstring.layouts.base import Layout, Values
 
 _COPIED_BYTES = 1 << 14
-"""Up to this size, copying and comparing bytes takes less time than finding their addresses."""
+"""Up to this size, comparing copies as bytes takes less time than calling NumPy."""
 _BLOCK_BYTES = 1 << 22
 _MIN_BYTES_FOR_THREADS = 1 << 24
 
-_memcmp = ctypes.CDLL(None).memcmp
-_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
-
-def arrays_equal(left: Array, right: Array, nans_equal: bool) -> bool:
+def arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
     """Return whether two arrays are equal. NaN differs from NaN unless `nans_equal`; -0.0 equals 0.0."""
     if left.length != right.length or (left.layout is not right.layout and left.type != right.type):
         return False
@@ -46,16 +42,17 @@ def arrays_equal(left: Array, right: Array, nans_equal: bool) -> bool:
             return False
         if left.null_count == left.length:
             return True
-        return left.layout.equal_where_valid(left, right, nans_equal)
+        # usually, equal arrays are equal under nulls, too
+        return left.layout.equal(left, right, nans_equal) or left.layout.equal_where_valid(left, right, nans_equal)
     return left.layout.equal(left, right, nans_equal)
 
 
-def _has_dictionary_nulls(array: Array) -> bool:
+def _has_dictionary_nulls(array: ArrayData) -> bool:
     dictionary = array.dictionary
     return dictionary is not None and dictionary.layout.identity_mask(dictionary) is not None
 
 
-def _encoded_equal(left: Array, right: Array, nans_equal: bool) -> bool:
+def _encoded_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
     """As `arrays_equal`, for dictionary-encoded arrays: a slot is null by its index or by its dictionary value."""
     masks = [array.layout.identity_mask(array) for array in (left, right)]
     left_mask, right_mask = (None if mask is None or mask.all() else mask for mask in masks)
@@ -71,19 +68,16 @@ def _encoded_equal(left: Array, right: Array, nans_equal: bool) -> bool:
 
 def bytes_equal(left: Values, right: Values) -> bool:
     """Return whether two contiguous NumPy arrays of the same shape (n,) and type have the same bytes."""
-    size_bytes = left.nbytes
-    if size_bytes <= _COPIED_BYTES:
+    if left.nbytes <= _COPIED_BYTES:
         return left.tobytes() == right.tobytes()
-    left_address, right_address = (array.__array_interface__["data"][0] for array in (left, right))
-    if left_address == right_address:
-        return True
-    if size_bytes < _MIN_BYTES_FOR_THREADS:
-        return not _memcmp(left_address, right_address, size_bytes)
+    left, right = left.view(np.uint8), right.view(np.uint8)
+    whole = left.size // 8 * 8
+    left_words, right_words = left[:whole].view(np.uint64), right[:whole].view(np.uint64)
 
     def is_equal(first: int, last: int) -> bool:
-        return not _memcmp(left_address + first, right_address + first, last - first)
+        return bool((left_words[first:last] == right_words[first:last]).all())
 
-    return all_blocks(is_equal, size_bytes, 1)
+    return left[whole:].tobytes() == right[whole:].tobytes() and all_blocks(is_equal, len(left_words), 8)
 
 
 def all_blocks(predicate: Callable[[int, int], bool], length: int, width_bytes: int) -> bool:
@@ -109,7 +103,7 @@ def all_blocks(predicate: Callable[[int, int], bool], length: int, width_bytes: 
     return not failed
 
 
-def has_prefix(array: Array, prefix: Array) -> bool:
+def has_prefix(array: ArrayData, prefix: ArrayData) -> bool:
     """Return whether an array begins with slots identical to those of `prefix`, an array of the same type.
 
     Shared memory is not compared, so that the cost is constant if `array` is a longer slice of the same memory.
@@ -121,7 +115,7 @@ def has_prefix(array: Array, prefix: Array) -> bool:
     return _shares_memory(array, prefix) or _is_identical(array.slice(0, prefix.length), prefix)
 
 
-def _shares_memory(left: Array, right: Array) -> bool:
+def _shares_memory(left: ArrayData, right: ArrayData) -> bool:
     """Return whether the slots up to the shorter length share the same memory."""
     if left is right:
         return True
@@ -137,7 +131,7 @@ def _shares_memory(left: Array, right: Array) -> bool:
     return all(_shares_memory(a, b) for a, b in zip(left.children, right.children, strict=True))
 
 
-def _is_identical(left: Array, right: Array) -> bool:
+def _is_identical(left: ArrayData, right: ArrayData) -> bool:
     if not arrays_equal(left, right, nans_equal=True):
         return False
     if not _has_floats(left.layout):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import WouldCopyError
-from bowstring.layouts.array import Array
-from bowstring.layouts.array_batcher import ArrayBatcher
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, Values, error_context
 from bowstring.memory.bitmap import Mask
 
@@ -40,31 +39,31 @@ class ExtensionLayout(Layout):
     def child_name(self, index: int) -> str:
         return self._storage.child_name(index)
 
-    def null_count(self, array: Array) -> int:
+    def null_count(self, array: ArrayData) -> int:
         return self._storage.null_count(array)
 
-    def valid_mask(self, array: Array) -> Mask | None:
+    def valid_mask(self, array: ArrayData) -> Mask | None:
         return self._storage.valid_mask(array.storage)
 
-    def identity_mask(self, array: Array) -> Mask | None:
+    def identity_mask(self, array: ArrayData) -> Mask | None:
         return self._storage.identity_mask(array.storage)
 
-    def fill(self, array: Array, valid: Mask, filler: Array) -> Array:
+    def fill(self, array: ArrayData, valid: Mask, filler: ArrayData) -> ArrayData:
         return self._storage.fill(array.storage, valid, filler.storage).with_layout(self)
 
-    def build(self, values: Sequence[Any]) -> Array:
+    def build(self, values: Sequence[Any]) -> ArrayData:
         encode = self._extension.encode
         return self._storage.build([None if v is None else encode(v) for v in values]).with_layout(self)
 
-    def value_at(self, array: Array, index: int) -> Any:
+    def value_at(self, array: ArrayData, index: int) -> Any:
         value = self._storage.value_at(array.storage, index)
         return None if value is None else self._extension.decode(value)
 
-    def to_pylist(self, array: Array) -> list[Any]:
+    def to_pylist(self, array: ArrayData) -> list[Any]:
         decode = self._extension.decode
         return [None if v is None else decode(v) for v in array.storage.to_pylist()]
 
-    def to_numpy(self, array: Array, allow_copy: bool) -> Values:
+    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         values: Values | None = self._extension.from_storage_numpy(
             self._storage.to_numpy(array.storage, allow_copy), allow_copy
         )
@@ -79,37 +78,35 @@ class ExtensionLayout(Layout):
         storage: Values | None = self._extension.to_storage_numpy(values)
         return storage
 
-    def compact(self, array: Array) -> Array:
+    def compact(self, array: ArrayData) -> ArrayData:
         return array.storage.compact().with_layout(self)
 
-    def take(self, array: Array, indices: Indices) -> Array:
+    def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         return self._storage.take(array.storage, indices).with_layout(self)
 
-    def interleave(self, slots: SlotSelection) -> Array | None:
+    def interleave(self, slots: SlotSelection) -> ArrayData | None:
         storage = self._storage.interleave(slots.storage())
         return None if storage is None else storage.with_layout(self)
 
-    def concat(self, arrays: Sequence[Array]) -> Array:
-        if isinstance(arrays, ArrayBatcher):
-            return self._storage.concat(arrays.with_layout(self._storage)).with_layout(self)
+    def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         return self._storage.concat([array.storage for array in arrays]).with_layout(self)
 
-    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return self._storage.equal(left.storage, right.storage, nans_equal)
 
-    def equal_where_valid(self, left: Array, right: Array, nans_equal: bool) -> bool:
+    def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return self._storage.equal_where_valid(left.storage, right.storage, nans_equal)
 
-    def sort_keys(self, array: Array) -> tuple[Values, ...] | None:
+    def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
         return self._storage.sort_keys(array.storage)
 
-    def identity_keys(self, array: Array) -> tuple[Values, ...]:
-        return self._storage.identity_keys(array.storage)
+    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
+        return self._storage.equality_keys(array.storage)
 
-    def check(self, array: Array) -> None:
+    def check(self, array: ArrayData) -> None:
         self._storage.check(array.storage)
 
-    def check_full(self, array: Array) -> None:
+    def check_full(self, array: ArrayData) -> None:
         self._storage.check_full(array.storage)
         if type(self._extension).check_value is ExtensionType.check_value:
             return

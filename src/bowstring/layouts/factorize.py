@@ -1,7 +1,7 @@
 """Assign integer codes to the distinct values of an array of any layout, null being one value.
 
 Two slots are equal if their values are identical: all NaNs are one value, 0.0 and -0.0 are two, and the slots of a
-union, including nulls, must belong to the same child. `Layout.identity_keys` returns NumPy arrays that distinguish the
+union, including nulls, must belong to the same child. `Layout.equality_keys` returns NumPy arrays that distinguish the
 values of a layout. Nested layouts use the codes of their children.
 """
 
@@ -19,12 +19,12 @@ from bowstring.layouts.sort_keys import differs_from_previous, stable_argsort
 from bowstring.memory.buffer import UINT8
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array import Array
+    from bowstring.layouts.array_data import ArrayData
 
-_FEW_PLACES = 1 << 16
+_MIN_TABLE_SIZE = 1 << 16
 
 
-def identity_keys(array: Array) -> list[Values]:
+def equality_keys(array: ArrayData) -> list[Values]:
     """Return NumPy arrays of shape (length,) that are all equal at two slots if and only if the slots are identical.
 
     Nulls are one value. The list is empty if all slots are identical.
@@ -32,7 +32,7 @@ def identity_keys(array: Array) -> list[Values]:
     check_length(array)
     valid = array.layout.identity_mask(array)
     values = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
-    keys = [scatter_valid(key, valid) for key in values.layout.identity_keys(values)]
+    keys = [scatter_valid(key, valid) for key in values.layout.equality_keys(values)]
     return keys if valid is None else [valid, *keys]
 
 
@@ -45,24 +45,24 @@ def scatter_valid(key: Values, valid: Values | None) -> Values:
     return out
 
 
-def factorize(array: Array) -> tuple[Indices, Indices]:
+def factorize(array: ArrayData) -> tuple[Indices, Indices]:
     """Return the code of each slot, in order of first appearance, and the index of each distinct value."""
-    return factorize_keys(identity_keys(array), array.length)
+    return factorize_keys(equality_keys(array), array.length)
 
 
-def list_identity(elements: Array, offsets: Indices) -> Values:
+def list_identity(elements: ArrayData, offsets: Indices) -> Values:
     """Return a key for each list of elements between consecutive offsets, equal for identical lists."""
     codes = factorize(elements)[0]
     return factorize_bytes(codes.view(UINT8), offsets * codes.itemsize)
 
 
 def factorize_keys(keys: Sequence[Values], length: int) -> tuple[Indices, Indices]:
-    """As `factorize`, for `length` slots with these `identity_keys`."""
+    """As `factorize`, for `length` slots with these `equality_keys`."""
     if not keys:
         return np.zeros(length, np.int64), np.zeros(min(length, 1), np.int64)
-    places = _places(keys)
-    if places is not None:
-        return _grouped_places(places)
+    integers = _combine_keys(keys)
+    if integers is not None:
+        return _factorize_integers(integers)
     order = stable_argsort(keys)
     starts = find_run_starts([key[order] for key in keys])
     firsts = order[starts]
@@ -74,28 +74,33 @@ def factorize_keys(keys: Sequence[Values], length: int) -> tuple[Indices, Indice
     return codes, firsts[appearance]
 
 
-def _places(keys: Sequence[Values]) -> Indices | None:
+def _combine_keys(keys: Sequence[Values]) -> Indices | None:
     """Combine the keys into one non-negative integer per slot for a lookup table; None if the range is too large."""
-    *marks, key = keys
-    if not key.size or key.dtype.kind not in "iu" or len(marks) > 1 or any(mark.dtype != np.bool_ for mark in marks):
+    *flag_keys, key = keys
+    if (
+        not key.size
+        or key.dtype.kind not in "iu"
+        or len(flag_keys) > 1
+        or any(flags.dtype != np.bool_ for flags in flag_keys)
+    ):
         return None
     low = int(key.min())
-    if int(key.max()) - low >= max(4 * key.size, _FEW_PLACES):
+    if int(key.max()) - low >= max(4 * key.size, _MIN_TABLE_SIZE):
         return None
-    places = (key - key.dtype.type(low)).astype(np.int64) if key.dtype.kind == "u" else key.astype(np.int64) - low
-    for mark in marks:
-        places = 2 * places + mark
-    return places
+    integers = (key - key.dtype.type(low)).astype(np.int64) if key.dtype.kind == "u" else key.astype(np.int64) - low
+    for flags in flag_keys:
+        integers = 2 * integers + flags
+    return integers
 
 
-def _grouped_places(places: Indices) -> tuple[Indices, Indices]:
-    """As `factorize_keys`, for integers that are indices into a lookup table."""
-    slots = np.arange(len(places))
-    table = np.empty(int(places.max()) + 1, np.int64)
-    table[places[::-1]] = slots[::-1]
-    firsts = np.flatnonzero(table[places] == slots)
-    table[places[firsts]] = np.arange(len(firsts))
-    return table[places], firsts
+def _factorize_integers(integers: Indices) -> tuple[Indices, Indices]:
+    """As `factorize_keys`, for non-negative integers that are indices into a lookup table."""
+    slots = np.arange(len(integers))
+    table = np.empty(int(integers.max()) + 1, np.int64)
+    table[integers[::-1]] = slots[::-1]
+    firsts = np.flatnonzero(table[integers] == slots)
+    table[integers[firsts]] = np.arange(len(firsts))
+    return table[integers], firsts
 
 
 def find_run_starts(keys: Sequence[Values]) -> Values:

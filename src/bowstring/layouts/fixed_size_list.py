@@ -1,4 +1,4 @@
-"""«Fixed-Size List Layout»: validity, and a child array in which slot j takes elements j * N to (j + 1) * N.
+"""«Fixed-Size List Layout»: validity, and a child array; slot j has its elements j * N to (j + 1) * N.
 
 >>> import bowstring as bs
 >>> array = bs.array([[192, 168, 0, 12], None, [192, 168, 0, 25], [192, 168, 0, 1]], bs.list_(bs.uint8(), 4))
@@ -9,24 +9,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bowstring.errors import DataTypeError, InvalidDataError
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
     Indices,
     Layout,
     Values,
-    compact_validity,
-    decode_with_nulls,
     fill_nulls,
     first_true,
-    is_null_at,
     pack_validity,
-    take_validity,
+    set_nulls,
 )
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
@@ -40,19 +37,18 @@ if TYPE_CHECKING:
 
 
 class FixedSizeListLayout(Layout):
-    """Lists of one size, end to end in the child."""
+    """Lists of one size, contiguous in the child."""
 
     __slots__ = ("size",)
 
-    HAS_CHEAP_SLICES: ClassVar[bool] = True
     CHILD_NAMES = ("item",)
 
     def __init__(self, type: FixedSizeList, values: Layout) -> None:
         super().__init__(type, (VALIDITY,), (values,))
         self.size = type.list_size
 
-    def elements(self, array: Array) -> Array:
-        """The child's elements that belong to the slots of the array."""
+    def elements(self, array: ArrayData) -> ArrayData:
+        """Return the child, limited to the slots of the array."""
         child = array.children[0]
         first, count = array.offset * self.size, array.length * self.size
         if first + count > child.length:
@@ -62,13 +58,13 @@ class FixedSizeListLayout(Layout):
             )
         return child.slice(first, count)
 
-    def list_ranges(self, array: Array) -> tuple[Indices, Indices]:
-        """Where in the child the lists begin, and their sizes."""
+    def list_ranges(self, array: ArrayData) -> tuple[Indices, Indices]:
+        """Return the lists' starts in the child, and their sizes."""
         self.elements(array)
         first = array.offset * self.size
         return first + np.arange(array.length) * self.size, np.full(array.length, self.size)
 
-    def build(self, values: Sequence[Any]) -> Array:
+    def build(self, values: Sequence[Any]) -> ArrayData:
         count = sum(value is None for value in values)
         check_values(count * self.size, len(values))
         filled, mask = fill_nulls(values, (None,) * self.size if count else ())
@@ -76,59 +72,51 @@ class FixedSizeListLayout(Layout):
         if (lengths != self.size).any():
             index = first_true(lengths != self.size)
             raise DataTypeError(f"value {index} has {lengths[index]} elements, {self.type} has {self.size}")
-        return Array(self, len(filled), (pack_validity(mask),), (self.children[0].build(elements),))
+        return ArrayData(self, len(filled), (pack_validity(mask),), (self.children[0].build(elements),))
 
-    def value_at(self, array: Array, index: int) -> Any:
-        if is_null_at(array, index):
+    def value_at(self, array: ArrayData, index: int) -> Any:
+        if array.is_null_at(index):
             return None
         self.check(array)
         return array.children[0].slice((array.offset + index) * self.size, self.size).to_pylist()
 
-    def to_pylist(self, array: Array) -> list[Any]:
-        return decode_with_nulls(array, self._lists)
+    def to_pylist(self, array: ArrayData) -> list[Any]:
+        elements = self.elements(array).to_pylist()
+        lists = [elements[i * self.size : (i + 1) * self.size] for i in range(array.length)]
+        return set_nulls(lists, array.mask())
 
-    def _lists(self, array: Array) -> list[Any]:
-        elements = self.elements(array)
-        numbers = None if elements.null_count else elements.layout.numbers(elements)
-        if numbers is not None:
-            lists: list[list[Any]] = numbers.reshape(array.length, self.size).tolist()
-            return lists
-        if not self.size:
-            return [[] for _ in range(array.length)]
-        return list(map(list, zip(*[iter(elements.to_pylist())] * self.size, strict=True))) if array.length else []
-
-    def to_numpy(self, array: Array, allow_copy: bool) -> Values:
+    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if array.null_count == 0 and (not allow_copy or self.elements(array).null_count == 0):
             elements = self.elements(array).to_numpy(zero_copy_only=not allow_copy)
             return elements.reshape(array.length, self.size, *elements.shape[1:])
         return super().to_numpy(array, allow_copy)
 
-    def compact(self, array: Array) -> Array:
+    def compact(self, array: ArrayData) -> ArrayData:
         child = self.elements(array).compact()
-        return Array(self, array.length, (compact_validity(array),), (child,), null_count=array.null_count)
+        return ArrayData(self, array.length, (array.compact_validity(),), (child,), null_count=array.null_count)
 
-    def take(self, array: Array, indices: Indices) -> Array:
+    def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         if len(indices) and (lists := self.interleave(SlotSelection.of(array, indices))) is not None:
             return lists
         elements = self.elements(array)
         child = take_ranges(elements, indices * self.size, np.full(len(indices), self.size))
-        return Array(self, len(indices), (take_validity(array, indices),), (child,))
+        return ArrayData(self, len(indices), (array.take_validity(indices),), (child,))
 
-    def interleave(self, slots: SlotSelection) -> Array | None:
+    def interleave(self, slots: SlotSelection) -> ArrayData | None:
         for array in slots.arrays:
             self.check(array)
         child = slots.take_child(0, slots.buffer_slots * self.size, np.full(len(slots), self.size))
-        return None if child is None else Array(self, len(slots), (slots.validity(),), (child,))
+        return None if child is None else ArrayData(self, len(slots), (slots.validity(),), (child,))
 
-    def concat(self, arrays: Sequence[Array]) -> Array:
+    def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         child = self.children[0].concat([self.elements(array) for array in arrays])
-        return Array(self, sum(a.length for a in arrays), (concat_validity(arrays),), (child,))
+        return ArrayData(self, sum(a.length for a in arrays), (concat_validity(arrays),), (child,))
 
-    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return arrays_equal(self.elements(left), self.elements(right), nans_equal)
 
-    def identity_keys(self, array: Array) -> tuple[Values, ...]:
+    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
         return (list_identity(self.elements(array), np.arange(array.length + 1) * self.size),)
 
-    def check(self, array: Array) -> None:
+    def check(self, array: ArrayData) -> None:
         self.elements(array)

@@ -14,7 +14,7 @@ from bowstring.errors import LimitError
 from bowstring.memory.buffer import UINT8, Bytes
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array import Array
+    from bowstring.layouts.array_data import ArrayData
     from bowstring.layouts.base import Indices, Values
 
 MAX_VALUES = 1 << 27
@@ -47,18 +47,18 @@ def check_values(count: int, available: int) -> None:
         )
 
 
-def check_length(array: Array) -> None:
+def check_length(array: ArrayData) -> None:
     """Raise `LimitError` if an array has more values than bytes, and more than the limit."""
     check_count(array, array.length)
 
 
-def check_count(array: Array, count: int) -> None:
+def check_count(array: ArrayData, count: int) -> None:
     """Raise `LimitError` if `count` values exceed both the size of an array and the limit."""
     if count > MAX_VALUES:
         check_values(count, total_buffer_size(array) * 8)
 
 
-def total_buffer_size(array: Array) -> int:
+def total_buffer_size(array: ArrayData) -> int:
     """Return the size in bytes of all buffers of an array, its children and its dictionary."""
     nested = (*array.children, array.dictionary) if array.dictionary is not None else array.children
     return sum(b.size for b in array.buffers if b is not None) + sum(map(total_buffer_size, nested))
@@ -71,7 +71,7 @@ def sum_lengths(lengths: Indices) -> int:
     return int(lengths.sum())
 
 
-def take_ranges(child: Array, starts: Indices, lengths: Indices) -> Array:
+def take_ranges(child: ArrayData, starts: Indices, lengths: Indices) -> ArrayData:
     """Concatenate ranges of slots of `child`, which must be within it, in a new array.
 
     Raises `LimitError` if there are many more slots than `child` has bytes.
@@ -89,23 +89,16 @@ def range_indices(starts: Indices, lengths: Indices) -> Indices:
 def gather(source: Bytes, starts: Indices, lengths: Indices) -> Bytes:
     """Concatenate byte ranges of `source`, which must be within it, in a new array.
 
-    Raises `LimitError` if the output is much larger than `source`.
+    Most ranges are copied with one common width; the excess bytes of each copy are overwritten by the next one. Taking
+    300,000 of a million short strings is 1.8 times (in random order) to 2.7 times (in order) faster than with
+    `copy_ranges`. Raises `LimitError` if the output is much larger than `source`.
     """
-    check_bytes(sum_lengths(lengths), source.size)
-    return gather_with_gap(source, starts, lengths, 0)[0] if len(starts) else np.empty(0, UINT8)
-
-
-def gather_with_gap(source: Bytes, starts: Indices, lengths: Indices, gap: int) -> tuple[Bytes, Indices]:
-    """Concatenate one or more byte ranges with `gap` arbitrary bytes after each; also return their new starts.
-
-    Most ranges are copied with one common width. The excess bytes of each copy are overwritten by the next one.
-    """
-    targets = lengths + gap
-    targets.cumsum(out=targets)
-    total, longest = int(targets[-1]), int(lengths.max())
-    targets -= lengths
-    targets -= gap
-    width = max(1, min(longest, max(2 * total // len(lengths), _NARROW_BYTES)))
+    total = sum_lengths(lengths)
+    check_bytes(total, source.size)
+    if not total:
+        return np.empty(0, UINT8)
+    targets, longest = lengths.cumsum() - lengths, int(lengths.max())
+    width = min(longest, max(2 * total // len(lengths), _NARROW_BYTES))
     if width > _WIDE_BYTES:
         width = 0
     out = np.empty(total + width, UINT8)
@@ -115,7 +108,7 @@ def gather_with_gap(source: Bytes, starts: Indices, lengths: Indices, gap: int) 
     if longest > width:
         long = (lengths > width).nonzero()[0]
         copy_ranges(out, targets[long], source, starts[long], lengths[long])
-    return out[:total], targets
+    return out[:total]
 
 
 def copy_ranges(out: Bytes, targets: Indices, source: Bytes, starts: Indices, lengths: Indices) -> None:
@@ -167,19 +160,6 @@ def prefixes(source: Bytes, starts: Indices, width: int) -> Values:
     elements = (tail if last < 0 else _windows(source, width))[np.minimum(starts, first)]
     elements[near_end] = tail[starts[near_end] - first]
     return elements
-
-
-def take_windows(values: Values, starts: Indices, width: int) -> Values:
-    """Return `width` values from each start, shape (starts, width); they must be within `values`, a contiguous array.
-
-    NumPy copies each row as one element, which takes a third of the time of a row of several elements.
-    """
-    shape = (len(starts), width)
-    if not width:
-        return np.empty(shape, values.dtype)
-    count, row_type = len(values) - width + 1, np.dtype((np.void, width * values.itemsize))
-    rows = np.ndarray(count, row_type, values, strides=(values.itemsize,))[starts]
-    return rows.view(values.dtype).reshape(shape)
 
 
 def scatter(out: Bytes, targets: Indices, elements: Values) -> None:

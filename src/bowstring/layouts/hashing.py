@@ -35,20 +35,20 @@ def factorize_bytes(data: Values, offsets: Indices) -> Indices:
     lengths = offsets[1:] - starts
     codes = np.arange(len(starts))
     long = lengths > _LONG_BYTES
-    own = np.flatnonzero(~long)
-    if len(own) < len(starts):
+    short = np.flatnonzero(~long)
+    if len(short) < len(starts):
         index_by_value: dict[bytes, int] = {}
         for index in np.flatnonzero(long).tolist():
             value = data[starts[index] : starts[index] + lengths[index]].tobytes()
             codes[index] = index_by_value.setdefault(value, index)
-        starts, lengths = starts[own], lengths[own]
+        starts, lengths = starts[short], lengths[short]
     if data.size < _WORD.itemsize:
         data = np.concatenate((data, np.zeros(_WORD.itemsize - data.size, data.dtype)))
     words = np.ndarray((data.size - _WORD.itemsize + 1,), _WORD, data, strides=(1,))
-    for of in (_three_words, _all_words):
-        firsts = _firsts(_hashes(of, words, starts, lengths))
+    for iter_words in (_three_words, _all_words):
+        firsts = _find_first_occurrences(_hash_strings(iter_words, words, starts, lengths))
         if _are_equal(words, starts, lengths, firsts):
-            codes[own] = own[firsts]
+            codes[short] = short[firsts]
             return codes
     return rank_bytes(data, offsets)
 
@@ -60,18 +60,18 @@ def _first_words(words: Values, starts: Indices, lengths: Indices) -> Values:
         first_words: Values = words[starts] & masks
         return first_words
     at = np.minimum(starts, len(words) - 1)
-    past = np.minimum((starts - at) * 8, 63).astype(_WORD)
-    return words[at] >> past & masks
+    excess_bits = np.minimum((starts - at) * 8, 63).astype(_WORD)
+    return words[at] >> excess_bits & masks
 
 
 def _three_words(words: Values, starts: Indices, lengths: Indices) -> _Words:
     """Yield the first words of all strings, then a middle and the last word of the longer ones, with their indices."""
     yield slice(None), _first_words(words, starts, lengths)
-    more = np.flatnonzero(lengths > _WORD.itemsize)
-    own = more if len(more) < len(starts) else slice(None)
-    begin, last = starts[own], lengths[own] - _WORD.itemsize
-    yield own, words[begin + (last >> 1)]
-    yield own, words[begin + last]
+    longer = np.flatnonzero(lengths > _WORD.itemsize)
+    indices = longer if len(longer) < len(starts) else slice(None)
+    begin, last = starts[indices], lengths[indices] - _WORD.itemsize
+    yield indices, words[begin + (last >> 1)]
+    yield indices, words[begin + last]
 
 
 def _all_words(words: Values, starts: Indices, lengths: Indices) -> _Words:
@@ -81,54 +81,54 @@ def _all_words(words: Values, starts: Indices, lengths: Indices) -> _Words:
     """
     yield slice(None), _first_words(words, starts, lengths)
     depth = _WORD.itemsize
-    own = np.flatnonzero(lengths > depth)
-    while own.size:
-        yield own, words[starts[own] + np.minimum(depth, lengths[own] - _WORD.itemsize)]
+    indices = np.flatnonzero(lengths > depth)
+    while indices.size:
+        yield indices, words[starts[indices] + np.minimum(depth, lengths[indices] - _WORD.itemsize)]
         depth += _WORD.itemsize
-        own = own[lengths[own] > depth]
+        indices = indices[lengths[indices] > depth]
 
 
-def _hashes(
-    of: Callable[[Values, Indices, Indices], _Words], words: Values, starts: Indices, lengths: Indices
+def _hash_strings(
+    iter_words: Callable[[Values, Indices, Indices], _Words], words: Values, starts: Indices, lengths: Indices
 ) -> Values:
     out = np.empty(len(starts), _WORD)
     for first in range(0, len(starts), _BLOCK_STRINGS):
         block = slice(first, first + _BLOCK_STRINGS)
         hashes = lengths[block].astype(_WORD) ^ _SEED
-        for own, word in of(words, starts[block], lengths[block]):
-            mixed = (hashes[own] ^ word) * _MULTIPLIER
+        for indices, word in iter_words(words, starts[block], lengths[block]):
+            mixed = (hashes[indices] ^ word) * _MULTIPLIER
             mixed ^= mixed >> _HALF
-            hashes[own] = mixed
+            hashes[indices] = mixed
         out[block] = hashes
     return out
 
 
-def _firsts(hashes: Values) -> Indices:
+def _find_first_occurrences(hashes: Values) -> Indices:
     """Return for each hash the index of its first occurrence.
 
     A table maps the upper bits of a hash to its first index. Hashes that collide go into a larger table, with other
     bits, in the next round.
     """
     out = np.arange(len(hashes))
-    left, keys, mixed = out.copy(), hashes, hashes
-    most = max(_FEWEST_BITS, (2 * len(hashes)).bit_length())
+    remaining, keys, mixed = out.copy(), hashes, hashes
+    max_bits = max(_FEWEST_BITS, (2 * len(hashes)).bit_length())
     sample = hashes[: 1 << _FEWEST_BITS]
-    bits = _FEWEST_BITS if len(np.unique(sample)) * 4 < len(sample) else most
+    bits = _FEWEST_BITS if len(np.unique(sample)) * 4 < len(sample) else max_bits
     for _ in range(_ROUNDS):
         mixed = mixed * _MULTIPLIER
         mixed ^= mixed >> _HALF
-        places = (mixed >> np.uint64(64 - bits)).astype(np.intp)
+        slots = (mixed >> np.uint64(64 - bits)).astype(np.intp)
         table = np.empty(1 << bits, np.int64)
-        table[places[::-1]] = left[::-1]
-        candidates = table[places]
-        apart = hashes[candidates] != keys
-        out[left] = candidates
-        if not apart.any():
+        table[slots[::-1]] = remaining[::-1]
+        candidates = table[slots]
+        collides = hashes[candidates] != keys
+        out[remaining] = candidates
+        if not collides.any():
             return out
-        left, keys, mixed = left[apart], keys[apart], mixed[apart]
-        bits = min(bits + 4, most)
+        remaining, keys, mixed = remaining[collides], keys[collides], mixed[collides]
+        bits = min(bits + 4, max_bits)
     _, firsts, numbers = np.unique(keys, return_index=True, return_inverse=True)
-    out[left] = left[firsts[numbers]]
+    out[remaining] = remaining[firsts[numbers]]
     return out
 
 
@@ -136,13 +136,14 @@ def _are_equal(words: Values, starts: Indices, lengths: Indices, firsts: Indices
     """Return whether each string equals the string at its index in `firsts`."""
     if (lengths != lengths[firsts]).any():
         return False
-    others = firsts != np.arange(len(firsts))
-    short = lengths <= 3 * _WORD.itemsize
-    for of, own in ((_three_words, np.flatnonzero(others & short)), (_all_words, np.flatnonzero(others & ~short))):
-        for first in range(0, len(own), _BLOCK_STRINGS):
-            block = own[first : first + _BLOCK_STRINGS]
-            block_words = of(words, starts[block], lengths[block])
-            first_words = of(words, starts[firsts[block]], lengths[block])
+    is_repeated = firsts != np.arange(len(firsts))
+    is_short = lengths <= 3 * _WORD.itemsize
+    for iter_words, mask in ((_three_words, is_repeated & is_short), (_all_words, is_repeated & ~is_short)):
+        indices = np.flatnonzero(mask)
+        for first in range(0, len(indices), _BLOCK_STRINGS):
+            block = indices[first : first + _BLOCK_STRINGS]
+            block_words = iter_words(words, starts[block], lengths[block])
+            first_words = iter_words(words, starts[firsts[block]], lengths[block])
             if any((word != other).any() for (_, word), (_, other) in zip(block_words, first_words, strict=True)):
                 return False
     return True

@@ -14,7 +14,7 @@ from bowstring.errors import UsageError
 from bowstring.layouts.base import Indices, Values
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array import Array
+    from bowstring.layouts.array_data import ArrayData
 
 
 def to_integer(name: str, value: Any) -> int:
@@ -86,7 +86,7 @@ def chunk_starts(lengths: Iterable[int]) -> list[int]:
     return starts
 
 
-def check_indices(indices: Sequence[int] | Values | Array, length: int) -> Indices:
+def check_indices(indices: Sequence[int] | Values | ArrayData, length: int) -> Indices:
     """Convert indices to 64-bit integers; raises `UsageError` if one is out of range or not an integer."""
     try:
         values = np.asarray(indices)

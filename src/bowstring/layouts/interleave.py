@@ -1,4 +1,4 @@
-"""Slots of several arrays of one layout in a new array, in any order, as arrow-rs' `interleave` has it.
+"""Copy slots of several arrays of one layout to a new array, in any order, like arrow-rs' `interleave`.
 
 The elements of all arrays are read by their addresses in one step, instead of a step for each array.
 """
@@ -16,10 +16,10 @@ from bowstring.errors import InvalidDataError
 from bowstring.layouts import gather
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
-from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, allocate, memory_between
+from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, allocate, view_together
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array import Array
+    from bowstring.layouts.array_data import ArrayData
     from bowstring.layouts.base import Indices, Values
 
 
@@ -32,19 +32,19 @@ class SlotSelection:
     There is at least one run, and every run lies within its array.
     """
 
-    def __init__(self, arrays: Sequence[Array], array_indices: Indices, indices: Indices, run: int = 1) -> None:
+    def __init__(self, arrays: Sequence[ArrayData], array_indices: Indices, indices: Indices, run: int = 1) -> None:
         self.arrays = arrays
         self._runs = array_indices, indices, run
 
     def __len__(self) -> int:
-        numbers, _, run = self._runs
-        return len(numbers) * run
+        array_indices, _, run = self._runs
+        return len(array_indices) * run
 
     @cached_property
     def array_indices(self) -> Indices:
-        """The number of the array of each slot."""
-        numbers, _, run = self._runs
-        return numbers if run == 1 else np.repeat(numbers, run)
+        """The index of each slot's array."""
+        array_indices, _, run = self._runs
+        return array_indices if run == 1 else np.repeat(array_indices, run)
 
     @cached_property
     def indices(self) -> Indices:
@@ -53,17 +53,17 @@ class SlotSelection:
         return indices if run == 1 else (indices[:, None] + np.arange(run)).reshape(-1)
 
     @classmethod
-    def of(cls, array: Array, indices: Indices) -> SlotSelection:
+    def of(cls, array: ArrayData, indices: Indices) -> SlotSelection:
         """Slots of one array, at least one."""
         return cls([array], np.zeros_like(indices), indices)
 
     def per_slot(self, values: Indices) -> Indices:
-        """For each slot the value of its array, of shape (slots,) or where there is one array (1,)."""
+        """Return each slot's value of its array, of shape (slots,), or (1,) for a single array."""
         return values if len(self.arrays) == 1 else values[self.array_indices]
 
     @property
     def buffer_slots(self) -> Indices:
-        """Where the slots are in the buffers or children of their arrays."""
+        """Return the indices of the slots in the buffers or children of their arrays."""
         return self.per_slot(np.array([array.offset for array in self.arrays], np.int64)) + self.indices
 
     def storage(self) -> SlotSelection:
@@ -71,9 +71,9 @@ class SlotSelection:
         return SlotSelection([array.storage for array in self.arrays], *self._runs)
 
     def gather_elements(self, buffer: int, count: int = 1) -> Values:
-        """The `count` elements of a buffer from each slot on, end to end; copied.
+        """Return `count` elements of a buffer from each slot on, concatenated; copied.
 
-        Raises `InvalidDataError` where a buffer is shorter than its array says.
+        Raises `InvalidDataError` if a buffer is shorter than its array requires.
         """
         spec = self.arrays[0].layout.buffers[buffer]
         assert spec.dtype is not None
@@ -81,47 +81,48 @@ class SlotSelection:
         if not width:
             return np.empty(len(self) * count, spec.dtype)
         for array in self.arrays:
-            own, start, size = array.buffers[buffer], array.offset * width, (array.length + spec.extra) * width
-            if own is None or start + size > own.size:
-                own, start = Buffer.of(np.ascontiguousarray(array.values(buffer))), 0
-            buffers.append(Buffer(own.memory, own.offset + start, size))
-        starts, around = _around(buffers)
+            source, start, size = array.buffers[buffer], array.offset * width, (array.length + spec.extra) * width
+            if source is None or start + size > source.size:
+                source, start = Buffer.of(np.ascontiguousarray(array.values(buffer))), 0
+            buffers.append(Buffer(source.memory, source.offset + start, size))
+        starts, memory = view_together(buffers)
         slots = self if count == 1 else SlotSelection(self.arrays, self.array_indices, self.indices, count)
-        numbers, indices, run = slots._runs
+        array_indices, indices, run = slots._runs
         if run == 1 and not (starts % width).any():
-            typed: Values = around[: around.size // width * width].view(spec.dtype)
+            typed: Values = memory[: memory.size // width * width].view(spec.dtype)
             return typed[self.per_slot(starts // width) + indices]  # type: ignore[no-any-return]
-        bases = starts if len(self.arrays) == 1 else starts[numbers]
-        places, run_bytes = bases + indices * width, run * width
-        windows = np.ndarray(around.size - run_bytes + 1, np.dtype((np.void, run_bytes)), around, strides=(1,))
-        return windows[places].view(spec.dtype)  # type: ignore[no-any-return]
+        bases = starts if len(self.arrays) == 1 else starts[array_indices]
+        byte_offsets, run_bytes = bases + indices * width, run * width
+        windows = np.ndarray(memory.size - run_bytes + 1, np.dtype((np.void, run_bytes)), memory, strides=(1,))
+        return windows[byte_offsets].view(spec.dtype)  # type: ignore[no-any-return]
 
     def bits(self, buffer: int, has_bits: Sequence[bool] | None = None) -> Mask:
-        """The bits of a buffer that belong to the slots; True for slots of arrays that have none, by `has_bits`."""
+        """Return the slots' bits of a buffer; True for slots of arrays without one, by `has_bits`."""
         if has_bits is not None and not all(has_bits):
             bits = np.ones(len(self), np.bool_)
-            chosen = np.array(has_bits)[self.array_indices].nonzero()[0]
-            if chosen.size:
+            with_bits = np.array(has_bits)[self.array_indices].nonzero()[0]
+            if with_bits.size:
                 renumbered = np.cumsum(has_bits) - 1
                 arrays = list(compress(self.arrays, has_bits))
-                bits[chosen] = SlotSelection(arrays, renumbered[self.array_indices[chosen]], self.indices[chosen]).bits(
-                    buffer
-                )
+                bits[with_bits] = SlotSelection(
+                    arrays, renumbered[self.array_indices[with_bits]], self.indices[with_bits]
+                ).bits(buffer)
             return bits
         buffers = []
         for array in self.arrays:
-            own = array.buffers[buffer]
-            if own is None or own.size < bitmap.size_bytes(array.offset + array.length):
+            source = array.buffers[buffer]
+            if source is None or source.size < bitmap.size_bytes(array.offset + array.length):
                 raise InvalidDataError(
-                    f"an array of {array.length} slots has a bitmap of {own.size if own else 0} bytes"
+                    f"an array of {array.length} slots has a bitmap of {source.size if source else 0} bytes"
                 )
-            buffers.append(own)
-        starts, around = _around(buffers)
-        places = self.buffer_slots
-        return (around[self.per_slot(starts) + (places >> 3)] >> (places & 7).astype(UINT8) & 1).view(np.bool_)
+            buffers.append(source)
+        starts, memory = view_together(buffers)
+        bit_indices = self.buffer_slots
+        source_bytes = memory[self.per_slot(starts) + (bit_indices >> 3)]
+        return (source_bytes >> (bit_indices & 7).astype(UINT8) & 1).view(np.bool_)
 
     def validity(self) -> Buffer | None:
-        """The validity bitmap of the slots; None where none is null."""
+        """Return the validity bitmap of the slots; None if none is null."""
         has_bits = [array.buffers[0] is not None and array._null_count != 0 for array in self.arrays]
         if not any(has_bits):
             return None
@@ -129,24 +130,24 @@ class SlotSelection:
         return None if mask.all() else bitmap.pack(mask)
 
     def gather_bytes(self, buffer: int, starts: Indices, lengths: Indices) -> Bytes:
-        """Of each slot's array `lengths[i]` bytes of a buffer from byte `starts[i]` on, end to end; copied.
+        """Return `lengths[i]` bytes from byte `starts[i]` on of a buffer of each slot's array, concatenated; copied.
 
-        They have to lie within the buffers. Raises `LimitError` for many more bytes than these have.
+        They must be within the buffers. Raises `LimitError` for many more bytes than these have.
         """
         buffers = [array.buffers[buffer] or EMPTY for array in self.arrays]
         total = gather.sum_lengths(lengths)
-        gather.check_bytes(total, sum(own.size for own in buffers))
-        firsts, around = _around(buffers)
-        if around is buffers[0].memory.bytes:
-            return gather.gather(around, self.per_slot(firsts) + starts, lengths)
+        gather.check_bytes(total, sum(source.size for source in buffers))
+        firsts, memory = view_together(buffers)
+        if memory is buffers[0].memory.bytes:
+            return gather.gather(memory, self.per_slot(firsts) + starts, lengths)
         out = allocate(total, is_zeroed=False)
-        gather.copy_ranges(out, np.cumsum(lengths) - lengths, around, self.per_slot(firsts) + starts, lengths)
+        gather.copy_ranges(out, np.cumsum(lengths) - lengths, memory, self.per_slot(firsts) + starts, lengths)
         return out
 
-    def take_child(self, child: int, starts: Indices, lengths: Indices) -> Array | None:
-        """Of each slot's array `lengths[i]` slots of a child from slot `starts[i]` on, end to end, as `interleave`.
+    def take_child(self, child: int, starts: Indices, lengths: Indices) -> ArrayData | None:
+        """Return `lengths[i]` slots from slot `starts[i]` on of a child of each slot's array, as `interleave`.
 
-        They have to lie within the children. Raises `LimitError` for many more slots than these have bytes.
+        They must be within the children. Raises `LimitError` for many more slots than these have bytes.
         """
         arrays = [array.children[child] for array in self.arrays]
         total = gather.sum_lengths(lengths)
@@ -160,18 +161,3 @@ class SlotSelection:
         else:
             slots = SlotSelection(arrays, np.repeat(self.array_indices, lengths), gather.range_indices(starts, lengths))
         return arrays[0].layout.interleave(slots)
-
-
-def _around(buffers: Sequence[Buffer]) -> tuple[Indices, Bytes]:
-    """The bytes of the memory that all buffers are in, and where they begin in it.
-
-    Where they are in several memories, these bytes are those between the first and the last of them, and no others than
-    those of the buffers may be read: by indexing only, as what NumPy has to copy before it takes from it, as in
-    `ndarray.take`, ends the process.
-    """
-    memory = buffers[0].memory
-    if all(own.memory is memory for own in buffers):
-        return np.array([own.offset for own in buffers], np.int64), memory.bytes
-    first = min(own.address for own in buffers)
-    end = max(own.address + own.size for own in buffers)
-    return np.array([own.address - first for own in buffers], np.int64), memory_between(first, end)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
     BufferSpec,
@@ -24,20 +24,17 @@ from bowstring.layouts.base import (
     Layout,
     Role,
     Values,
-    compact_validity,
-    decode_with_nulls,
     first_true,
-    is_null_at,
     pack_validity,
-    take_validity,
+    set_nulls,
     to_buffer,
 )
-from bowstring.layouts.binary import offsets_from_lengths
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.factorize import list_identity
 from bowstring.layouts.gather import check_values, sum_lengths, take_ranges
-from bowstring.layouts.list_ import flatten_lists, numbers_to_lists
+from bowstring.layouts.list_ import flatten_lists
+from bowstring.layouts.variable_size import offsets_from_lengths
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class ListViewLayout(Layout):
-    """Lists that are each an offset into the child and a size."""
+    """Lists with an offset into the child and a size each."""
 
     __slots__ = ("offset_type",)
 
@@ -56,8 +53,8 @@ class ListViewLayout(Layout):
         specs = (VALIDITY, BufferSpec(Role.OFFSETS, self.offset_type), BufferSpec(Role.SIZES, self.offset_type))
         super().__init__(type, specs, (values,))
 
-    def list_ranges(self, array: Array) -> tuple[Indices, Indices]:
-        """Offsets and sizes as 64-bit integers, every one checked to lie within the child, null slots too."""
+    def list_ranges(self, array: ArrayData) -> tuple[Indices, Indices]:
+        """Return offsets and sizes as int64, checked to be within the child, including those of null slots."""
         starts, sizes = array.values(1).astype(np.int64), array.values(2).astype(np.int64)
         count = array.children[0].length
         bad = (starts < 0) | (sizes < 0) | (sizes > count - starts)
@@ -68,20 +65,20 @@ class ListViewLayout(Layout):
             )
         return starts, sizes
 
-    def of(self, lengths: Values, child: Array, validity: Buffer | None) -> Array:
-        """An array of lists of so many elements each, which lie end to end in the child."""
+    def of(self, lengths: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
+        """Create an array of lists of these sizes, which are contiguous in the child."""
         return self._of(offsets_from_lengths(lengths, self.offset_type, self.type)[:-1], lengths, child, validity)
 
-    def _of(self, starts: Values, sizes: Values, child: Array, validity: Buffer | None) -> Array:
-        held = [to_buffer(np.asarray(part, self.offset_type)) for part in (starts, sizes)]
-        return Array(self, len(sizes), (validity, *held), (child,))
+    def _of(self, starts: Values, sizes: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
+        windows = [to_buffer(np.asarray(part, self.offset_type)) for part in (starts, sizes)]
+        return ArrayData(self, len(sizes), (validity, *windows), (child,))
 
-    def build(self, values: Sequence[Any]) -> Array:
+    def build(self, values: Sequence[Any]) -> ArrayData:
         elements, lengths, mask = flatten_lists(values, self.type)
         return self.of(lengths, self.children[0].build(elements), pack_validity(mask))
 
-    def value_at(self, array: Array, index: int) -> Any:
-        if is_null_at(array, index):
+    def value_at(self, array: ArrayData, index: int) -> Any:
+        if array.is_null_at(index):
             return None
         at, child = array.offset + index, array.children[0]
         start, size = (part.element(self.offset_type, at) if part else 0 for part in array.buffers[1:])
@@ -89,23 +86,18 @@ class ListViewLayout(Layout):
             return child.slice(start, size).to_pylist()
         return super().value_at(array, index)  # raises
 
-    def to_pylist(self, array: Array) -> list[Any]:
-        return decode_with_nulls(array, self._lists)
-
-    def _lists(self, array: Array) -> list[Any]:
+    def to_pylist(self, array: ArrayData) -> list[Any]:
         starts, sizes = self.list_ranges(array)
         if not sizes.size:
             return []
         check_values(sum_lengths(sizes), array.children[0].length)
         first, last = int(starts.min()), int((starts + sizes).max())
         elements = array.children[0].slice(first, last - first)
-        found = numbers_to_lists(elements, starts - first, sizes)
-        if found is not None:
-            return found
         values = elements.to_pylist()
-        return [values[at : at + size] for at, size in zip((starts - first).tolist(), sizes.tolist(), strict=True)]
+        ranges = zip((starts - first).tolist(), sizes.tolist(), strict=True)
+        return set_nulls([values[start : start + size] for start, size in ranges], array.mask())
 
-    def compact(self, array: Array) -> Array:
+    def compact(self, array: ArrayData) -> ArrayData:
         starts, sizes = self.list_ranges(array)
         child = array.children[0]
         first, last = (int(starts.min()), int((starts + sizes).max())) if sizes.size else (0, 0)
@@ -114,14 +106,14 @@ class ListViewLayout(Layout):
         if first:
             offsets = to_buffer((starts - first).astype(self.offset_type))
         child = child.slice(first, last - first).compact()
-        buffers = (compact_validity(array), offsets, lengths)
-        return Array(self, array.length, buffers, (child,), null_count=array.null_count)
+        buffers = (array.compact_validity(), offsets, lengths)
+        return ArrayData(self, array.length, buffers, (child,), null_count=array.null_count)
 
-    def take(self, array: Array, indices: Indices) -> Array:
+    def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         starts, sizes = (part[indices] for part in self.list_ranges(array))
-        return self.of(sizes, take_ranges(array.children[0], starts, sizes), take_validity(array, indices))
+        return self.of(sizes, take_ranges(array.children[0], starts, sizes), array.take_validity(indices))
 
-    def concat(self, arrays: Sequence[Array]) -> Array:
+    def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         views = [self.list_ranges(array) for array in arrays]
         bases = np.cumsum([0] + [array.children[0].length for array in arrays])
         offsets_from_lengths(np.diff(bases), self.offset_type, self.type)
@@ -129,17 +121,23 @@ class ListViewLayout(Layout):
         child = self.children[0].concat([array.children[0] for array in arrays])
         return self._of(starts, np.concatenate([view[1] for view in views]), child, concat_validity(arrays))
 
-    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         (starts, sizes), (other_starts, other_sizes) = self.list_ranges(left), self.list_ranges(right)
+        mask = left.mask()
+        if mask is not None:
+            sizes, other_sizes = sizes * mask, other_sizes * mask
         if not np.array_equal(sizes, other_sizes):
             return False
         elements = take_ranges(left.children[0], starts, sizes)
         return arrays_equal(elements, take_ranges(right.children[0], other_starts, sizes), nans_equal)
 
-    def identity_keys(self, array: Array) -> tuple[Values, ...]:
+    def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+        return False  # `equal` ignores nulls
+
+    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
         starts, sizes = self.list_ranges(array)
         elements = take_ranges(array.children[0], starts, sizes)
         return (list_identity(elements, np.append(0, np.cumsum(sizes))),)
 
-    def check_full(self, array: Array) -> None:
+    def check_full(self, array: ArrayData) -> None:
         self.list_ranges(array)

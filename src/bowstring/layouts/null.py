@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import DataTypeError
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, Values, short_repr
 from bowstring.layouts.gather import check_length
 from bowstring.memory.bitmap import Mask
@@ -30,37 +30,37 @@ class NullLayout(Layout):
     def __init__(self, type: DataType) -> None:
         super().__init__(type, ())
 
-    def of(self, length: int) -> Array:
+    def of(self, length: int) -> ArrayData:
         """Create an array of `length` nulls."""
-        return Array(self, length, (), null_count=length)
+        return ArrayData(self, length, (), null_count=length)
 
-    def null_count(self, array: Array) -> int:
+    def null_count(self, array: ArrayData) -> int:
         return array.length
 
-    def valid_mask(self, array: Array) -> Mask | None:
+    def valid_mask(self, array: ArrayData) -> Mask | None:
         check_length(array)
         return np.zeros(array.length, np.bool_) if array.length else None
 
-    def build(self, values: Sequence[Any]) -> Array:
+    def build(self, values: Sequence[Any]) -> ArrayData:
         for index, value in enumerate(values):
             if value is not None:
                 raise DataTypeError(f"value {index}: {short_repr(value)} is not null")
         return self.of(len(values))
 
-    def to_pylist(self, array: Array) -> list[Any]:
+    def to_pylist(self, array: ArrayData) -> list[Any]:
         return [None] * array.length
 
-    def compact(self, array: Array) -> Array:
+    def compact(self, array: ArrayData) -> ArrayData:
         return self.of(array.length)
 
-    def take(self, array: Array, indices: Indices) -> Array:
+    def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         return self.of(len(indices))
 
-    def concat(self, arrays: Sequence[Array]) -> Array:
+    def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         return self.of(sum(array.length for array in arrays))
 
-    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
+    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return True
 
-    def sort_keys(self, array: Array) -> tuple[Values, ...]:
+    def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:
         return (np.zeros(array.length, np.int8),)

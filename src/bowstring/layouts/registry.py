@@ -62,27 +62,12 @@ _LAYOUTS: dict[type[DataType], Callable[[Any, tuple[Layout, ...]], Layout]] = {
 
 def layout_of(type: DataType) -> Layout:
     """Return the layout of a data type, including its children's layouts; raises `UsageError` for any other object."""
-    entry = _cache.get(id(type))
-    if entry is not None:
-        return entry[1]
     if not isinstance(type, DataType):
         raise UsageError(f"expected a Bowstring type such as bs.int32(), found {type!r}")
-    layout = _layout_of(type, type.nested_metadata())
-    if layout.type is type:  # cache only one of several equal types
-        if len(_cache) >= _MAX_CACHE_ENTRIES:
-            _cache.clear()
-        _cache[id(type)] = type, layout
-    return layout
+    return _layout_of(type, type.nested_metadata())
 
 
-_MAX_CACHE_ENTRIES = 4096
-_cache: dict[int, tuple[DataType, Layout]] = {}
-"""Types and layouts by the `id` of the type, which saves hashing the type. The reference to the type keeps its `id`
-from being reused.
-"""
-
-
-@lru_cache(maxsize=_MAX_CACHE_ENTRIES)
+@lru_cache(maxsize=4096)
 def _layout_of(type: DataType, metadata: object) -> Layout:  # noqa: ARG001 -- part of the cache key
     if isinstance(type, ExtensionType):
         return ExtensionLayout(type, layout_of(type.storage_type))

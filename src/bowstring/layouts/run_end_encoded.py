@@ -1,4 +1,4 @@
-"""«Run-End Encoded Layout»: no buffers; a child of run ends, strictly rising, and a child of the runs' values.
+"""«Run-End Encoded Layout»: no buffers; a child of strictly increasing run ends, and a child of the runs' values.
 
 >>> import bowstring as bs
 >>> array = bs.array([1.0, 1.0, 1.0, 1.0, None, None, 2.0], bs.run_end_encoded(bs.int32(), bs.float32()))
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError, UsageError, WouldCopyError
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, Values, first_true, to_buffer
 from bowstring.layouts.dictionary import hashable_key
 from bowstring.layouts.equality import arrays_equal
@@ -41,9 +41,9 @@ class RunEndEncodedLayout(Layout):
         assert dtype is not None
         self._end_type = dtype
 
-    def run_bounds(self, array: Array) -> tuple[Indices, int, int]:
-        """The run ends as 64-bit integers, checked, and the numbers of the first and past the last run of the slots."""
-        if not (array.length or array.offset):  # as validation has it: what an empty array's buffers say does not count
+    def run_bounds(self, array: ArrayData) -> tuple[Indices, int, int]:
+        """Return the checked run ends as int64, the index of the slots' first run and that after their last run."""
+        if not (array.length or array.offset):  # the buffers of an empty array are ignored, as in validation
             return np.empty(0, np.int64), 0, 0
         ends_array = array.children[0]
         if ends_array.null_count:
@@ -51,119 +51,118 @@ class RunEndEncodedLayout(Layout):
         ends = ends_array.values(1).astype(np.int64)
         if ends.size and ends[0] < 1:
             raise InvalidDataError(f"run_ends[0] = {ends[0]} is not positive")
-        level = ends[1:] <= ends[:-1]
-        if level.any():
-            at = first_true(level)
+        not_ascending = ends[1:] <= ends[:-1]
+        if not_ascending.any():
+            at = first_true(not_ascending)
             raise InvalidDataError(
                 f"run_ends[{at + 1}] = {ends[at + 1]} is not greater than run_ends[{at}] = {ends[at]}"
             )
-        stop = array.offset + array.length
+        end = array.offset + array.length
         if array.length == 0:
             return ends, 0, 0
-        if not ends.size or ends[-1] < stop:
-            raise InvalidDataError(f"the last run ends at {ends[-1] if ends.size else 0}, before slot {stop}")
+        if not ends.size or ends[-1] < end:
+            raise InvalidDataError(f"the last run ends at {ends[-1] if ends.size else 0}, before slot {end}")
         first = int(np.searchsorted(ends, array.offset, "right"))
-        past = int(np.searchsorted(ends, stop - 1, "right")) + 1
-        if past > array.children[1].length:
-            raise InvalidDataError(f"there are {array.children[1].length} values for at least {past} runs")
-        return ends, first, past
+        stop = int(np.searchsorted(ends, end - 1, "right")) + 1
+        if stop > array.children[1].length:
+            raise InvalidDataError(f"there are {array.children[1].length} values for at least {stop} runs")
+        return ends, first, stop
 
-    def of(self, ends: Indices, values: Array, length: int) -> Array:
-        """An array of runs that end before the slots `ends`, and their values."""
+    def of(self, ends: Indices, values: ArrayData, length: int) -> ArrayData:
+        """Create an array of runs, which end before the slots `ends`, with their values."""
         if length > np.iinfo(self._end_type).max:
             raise UsageError(f"{length} slots are too many for the run ends of {self.type}")
-        stored = Array(self.children[0], len(ends), (None, to_buffer(ends.astype(self._end_type))))
-        return Array(self, length, (), (stored, values))
+        run_ends = ArrayData(self.children[0], len(ends), (None, to_buffer(ends.astype(self._end_type))))
+        return ArrayData(self, length, (), (run_ends, values))
 
-    def valid_mask(self, array: Array) -> Mask | None:
-        return self._mask(array, self.children[1].valid_mask)
+    def valid_mask(self, array: ArrayData) -> Mask | None:
+        return self._repeat_mask(array, self.children[1].valid_mask)
 
-    def identity_mask(self, array: Array) -> Mask | None:
-        return self._mask(array, self.children[1].identity_mask)
+    def identity_mask(self, array: ArrayData) -> Mask | None:
+        return self._repeat_mask(array, self.children[1].identity_mask)
 
-    def _mask(self, array: Array, mask_of: Callable[[Array], Mask | None]) -> Mask | None:
-        """What `mask_of` says of the runs' values, for each slot."""
+    def _repeat_mask(self, array: ArrayData, mask_function: Callable[[ArrayData], Mask | None]) -> Mask | None:
+        """Apply a function to the runs' values, and repeat its mask for each slot."""
         lengths, values = self.run_lengths(array)
-        held = mask_of(values)
-        if held is None:
+        value_mask = mask_function(values)
+        if value_mask is None:
             return None
         check_length(array)
-        return np.repeat(held, lengths)
+        return np.repeat(value_mask, lengths)
 
-    def build(self, values: Sequence[Any]) -> Array:
+    def build(self, values: Sequence[Any]) -> ArrayData:
         runs = [list(run) for _, run in groupby(values, key=hashable_key)]
         ends = np.cumsum([len(run) for run in runs], dtype=np.int64)
         return self.of(ends, self.children[1].build([run[0] for run in runs]), len(values))
 
-    def run_lengths(self, array: Array) -> tuple[Indices, Array]:
-        """How many of the array's slots each run takes up, and the runs' values."""
-        ends, first, past = self.run_bounds(array)
-        cut = np.minimum(ends[first:past] - array.offset, array.length)
-        return np.diff(cut, prepend=0), array.children[1].slice(first, past - first)
+    def run_lengths(self, array: ArrayData) -> tuple[Indices, ArrayData]:
+        """Return the number of the array's slots in each run, and the runs' values."""
+        ends, first, stop = self.run_bounds(array)
+        clipped_ends = np.minimum(ends[first:stop] - array.offset, array.length)
+        return np.diff(clipped_ends, prepend=0), array.children[1].slice(first, stop - first)
 
-    def value_at(self, array: Array, index: int) -> Any:
+    def value_at(self, array: ArrayData, index: int) -> Any:
         (ends_array, values), slot = array.children, array.offset + index
         ends = ends_array.values(1)
         run = bisect_right(ends, slot)
-        is_there = run < min(len(ends), values.length) and (ends[run - 1] if run else 0) <= slot < ends[run]
-        if not is_there or ends_array.null_count:
+        is_valid_run = run < min(len(ends), values.length) and (ends[run - 1] if run else 0) <= slot < ends[run]
+        if not is_valid_run or ends_array.null_count:
             return super().value_at(array, index)  # raises
         return values.layout.value_at(values, run)
 
-    def to_pylist(self, array: Array) -> list[Any]:
+    def to_pylist(self, array: ArrayData) -> list[Any]:
         lengths, values = self.run_lengths(array)
         out: list[Any] = []
         for length, value in zip(lengths.tolist(), values.to_pylist(), strict=True):
             out.extend([value] * length)
         return out
 
-    def to_numpy(self, array: Array, allow_copy: bool) -> Values:
+    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
             raise WouldCopyError(f"{self.type} has to be decoded for NumPy: allow the copy with zero_copy_only=False")
         lengths, values = self.run_lengths(array)
         return np.repeat(values.layout.to_numpy(values, True), lengths, axis=0)
 
-    def compact(self, array: Array) -> Array:
-        ends, first, past = self.run_bounds(array)
-        if array.offset == 0 and first == 0 and past == len(ends) and (past == 0 or ends[-1] == array.length):
-            return Array(self, array.length, (), tuple(child.compact() for child in array.children))
+    def compact(self, array: ArrayData) -> ArrayData:
+        ends, first, stop = self.run_bounds(array)
+        if array.offset == 0 and first == 0 and stop == len(ends) and (stop == 0 or ends[-1] == array.length):
+            return ArrayData(self, array.length, (), tuple(child.compact() for child in array.children))
         lengths, values = self.run_lengths(array)
         return self.of(np.cumsum(lengths), values.compact(), array.length)
 
-    def take(self, array: Array, indices: Indices) -> Array:
+    def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         ends, _, _ = self.run_bounds(array)
         runs = np.searchsorted(ends, indices + array.offset, "right")
         last = np.append(np.flatnonzero(runs[1:] != runs[:-1]), len(runs) - 1) if runs.size else runs
         values = array.children[1]
         return self.of(last + 1, values.layout.take(values, runs[last]), len(indices))
 
-    def concat(self, arrays: Sequence[Array]) -> Array:
+    def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         parts = [self.run_lengths(array) for array in arrays]
         ends = np.cumsum(np.concatenate([lengths for lengths, _ in parts]))
         values = self.children[1].concat([values for _, values in parts])
         return self.of(ends, values, sum(array.length for array in arrays))
 
-    def equal(self, left: Array, right: Array, nans_equal: bool) -> bool:
-        (mine, my_values), (theirs, their_values) = self.run_lengths(left), self.run_lengths(right)
-        mine, theirs = np.cumsum(mine), np.cumsum(theirs)
-        edges = np.union1d(mine, theirs)
-        a = my_values.take(np.searchsorted(mine, edges, "left"))
-        b = their_values.take(np.searchsorted(theirs, edges, "left"))
-        return arrays_equal(a, b, nans_equal)
+    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+        (left_ends, left_values), (right_ends, right_values) = self.run_lengths(left), self.run_lengths(right)
+        left_ends, right_ends = np.cumsum(left_ends), np.cumsum(right_ends)
+        ends = np.union1d(left_ends, right_ends)
+        left_runs, right_runs = np.searchsorted(left_ends, ends), np.searchsorted(right_ends, ends)
+        return arrays_equal(left_values.take(left_runs), right_values.take(right_runs), nans_equal)
 
-    def sort_keys(self, array: Array) -> tuple[Values, ...] | None:
+    def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
         lengths, values = self.run_lengths(array)
-        found = values.layout.sort_keys(values)
-        return found and tuple(np.repeat(part, lengths) for part in found)
+        value_keys = values.layout.sort_keys(values)
+        return value_keys and tuple(np.repeat(part, lengths) for part in value_keys)
 
-    def identity_keys(self, array: Array) -> tuple[Values, ...]:
+    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
         lengths, values = self.run_lengths(array)
-        return tuple(np.repeat(part, lengths) for part in values.layout.identity_keys(values))
+        return tuple(np.repeat(part, lengths) for part in values.layout.equality_keys(values))
 
-    def check(self, array: Array) -> None:
+    def check(self, array: ArrayData) -> None:
         ends, values = array.children
         if ends.length > values.length:
             raise InvalidDataError(f"{ends.length} run ends have only {values.length} values")
 
-    def check_full(self, array: Array) -> None:
+    def check_full(self, array: ArrayData) -> None:
         self.run_bounds(array)

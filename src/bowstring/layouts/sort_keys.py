@@ -24,38 +24,40 @@ def rank_bytes(data: Values, offsets: Indices) -> Indices:
     padded[: len(data)] = data
     words = np.ndarray((len(data) + 1,), np.dtype(">u8"), padded.data, 0, (1,))
     ranks = np.zeros(len(starts), np.int64)
-    tied = np.arange(len(starts))
+    ties = np.arange(len(starts))
     for depth in range(0, _ROUNDS * _WORD, _WORD):
-        if not tied.size:
+        if not ties.size:
             return ranks
-        left = np.clip(lengths[tied] - depth, 0, _WORD + 1)
+        left = np.clip(lengths[ties] - depth, 0, _WORD + 1)
         shift = ((_WORD - np.minimum(left, _WORD)) * 8).astype(np.uint64)
-        own = words[np.minimum(starts[tied] + depth, len(data))].astype(np.uint64)
-        own = np.where(
-            left > 0, own >> np.minimum(shift, np.uint64(63)) << np.minimum(shift, np.uint64(63)), np.uint64(0)
+        prefixes = words[np.minimum(starts[ties] + depth, len(data))].astype(np.uint64)
+        prefixes = np.where(
+            left > 0, prefixes >> np.minimum(shift, np.uint64(63)) << np.minimum(shift, np.uint64(63)), np.uint64(0)
         )
-        tied = _refine(ranks, tied, (own, left), left > _WORD)
-    if tied.size:
-        tails = [data[starts[i] + _ROUNDS * _WORD : starts[i] + lengths[i]].tobytes() for i in tied.tolist()]
+        ties = _refine(ranks, ties, (prefixes, left), left > _WORD)
+    if ties.size:
+        tails = [data[starts[i] + _ROUNDS * _WORD : starts[i] + lengths[i]].tobytes() for i in ties.tolist()]
         numbers = {tail: number for number, tail in enumerate(sorted(set(tails)))}
         codes = np.fromiter((numbers[tail] for tail in tails), np.int64, len(tails))
-        _refine(ranks, tied, (codes,), np.zeros(len(tied), np.bool_))
+        _refine(ranks, ties, (codes,), np.zeros(len(ties), np.bool_))
     return ranks
 
 
-def _refine(ranks: Indices, members: Indices, keys: tuple[Values, ...], goes_on: Values) -> Indices:
+def _refine(ranks: Indices, members: Indices, keys: tuple[Values, ...], has_more_bytes: Values) -> Indices:
     """Refine the ranks of members of equal rank by `keys`; return those that are still equal and have more bytes."""
     before = ranks[members]
     order = np.lexsort((*reversed(keys), before))
-    apart = differs_from_previous(before[order])
-    finer = apart.copy()
+    is_group_start = differs_from_previous(before[order])
+    is_subgroup_start = is_group_start.copy()
     for key in keys:
-        finer |= differs_from_previous(key[order])
-    places = np.arange(len(order))
-    group, subgroup = (np.maximum.accumulate(np.where(edge, places, 0)) for edge in (apart, finer))
+        is_subgroup_start |= differs_from_previous(key[order])
+    indices = np.arange(len(order))
+    group, subgroup = (
+        np.maximum.accumulate(np.where(edge, indices, 0)) for edge in (is_group_start, is_subgroup_start)
+    )
     ranks[members[order]] = before[order] + subgroup - group
-    single = finer & np.append(finer[1:], True)
-    remaining: Indices = members[order[~single & goes_on[order]]]
+    single = is_subgroup_start & np.append(is_subgroup_start[1:], True)
+    remaining: Indices = members[order[~single & has_more_bytes[order]]]
     return remaining
 
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts import string_pickling
-from bowstring.layouts.base import decode_in_blocks
-from bowstring.layouts.gather import gather_with_gap, prefixes
-from bowstring.layouts.utf8_validation import is_utf8
-from bowstring.memory.buffer import UINT8, Bytes
+from bowstring.layouts.base import set_nulls
+from bowstring.memory.buffer import Bytes
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Indices, Values
@@ -22,13 +18,6 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 1 << 18
 _BLOCK_VALUES = 1 << 15
-BLOCK_STRINGS = 1 << 14
-_MANY_BYTES = 1 << 15
-_SAMPLES = 1 << 10
-_SHORT_BYTES = 128
-_LONG_BYTES = 1 << 17
-_SEPARATORS = (0, 1, 0x1F)
-"""Characters that are rare in text."""
 
 
 def is_ascii(data: Values) -> bool:
@@ -43,122 +32,23 @@ def is_ascii(data: Values) -> bool:
     return not data.size > aligned_size or int(data[aligned_size:].max()) < 128
 
 
-def decode_strings(data: Bytes, offsets: Values, mask: Mask | None) -> list[str | None]:
-    """Return the strings between consecutive, checked offsets, with None where the mask is False.
+def decode_values(data: Bytes, offsets: Values, mask: Mask | None, is_text: bool) -> list[Any]:
+    """Return the strings or byte strings between consecutive, checked offsets, with None where the mask is False.
 
-    Raises `InvalidDataError` naming the first value that is not valid UTF-8.
+    Raises `InvalidDataError` naming the first string that is not valid UTF-8.
     """
-
-    def decode(selection: slice | Indices) -> list[str]:
-        starts, lengths = _ranges(offsets, selection)
-        if mask is not None:
-            lengths *= mask[selection]
-        return _strings(data, starts, lengths)
-
+    read = BytesIO(data[int(offsets[0]) : int(offsets[-1])].data).read
+    encoded = map(read, np.diff(offsets).tolist())
+    if not is_text:
+        return set_nulls(list(encoded), mask)
     try:
-        values = _decode_short_values(data, offsets, mask, decode, is_text=True)
-        return decode_in_blocks(len(offsets) - 1, mask, decode, BLOCK_STRINGS) if values is None else values
+        if mask is None:
+            return list(map(bytes.decode, encoded))
+        values = zip(encoded, mask.tolist(), strict=True)
+        return [value.decode() if is_valid else None for value, is_valid in values]
     except UnicodeDecodeError:
         check_utf8(data, offsets, mask)
         raise
-
-
-def decode_binary(data: Bytes, offsets: Values, mask: Mask | None) -> list[bytes | None]:
-    """Return the byte strings between consecutive, checked offsets, with None where the mask is False."""
-
-    def decode(selection: slice | Indices) -> list[bytes]:
-        return slice_byte_strings(data, *_ranges(offsets, selection))
-
-    values = _decode_short_values(data, offsets, mask, decode, is_text=False)
-    return decode_in_blocks(len(offsets) - 1, mask, decode, BLOCK_STRINGS) if values is None else values
-
-
-def _decode_short_values(
-    data: Bytes, offsets: Values, mask: Mask | None, decode: Callable[[Indices], list[Any]], is_text: bool
-) -> list[Any] | None:
-    """Decode values by unpickling if they are many, short and ASCII, long ones by `decode`; None otherwise."""
-    count, size_bytes = len(offsets) - 1, int(offsets[-1]) - int(offsets[0])
-    if not string_pickling.is_worthwhile(count, size_bytes, mask):
-        return None
-    return string_pickling.decode_strings(_pickle_blocks(data, offsets, mask), decode, (count, size_bytes), is_text)
-
-
-def _pickle_blocks(data: Bytes, offsets: Values, mask: Mask | None) -> Iterator[tuple[Values, Indices, Mask | None]]:
-    """Yield blocks of values for `string_pickling.decode_strings`."""
-    for block in string_pickling.iter_blocks(len(offsets) - 1, int(offsets[-1]) - int(offsets[0])):
-        starts, lengths = _ranges(offsets, block)
-        source = data
-        if starts[0] < string_pickling.HEADER_BYTES:
-            source = np.concatenate((np.zeros(string_pickling.HEADER_BYTES, UINT8), data[: starts[-1] + lengths[-1]]))
-            starts += string_pickling.HEADER_BYTES
-        starts -= string_pickling.HEADER_BYTES
-        elements = prefixes(source, starts, string_pickling.HEADER_BYTES + string_pickling.width_for(lengths))
-        yield elements, lengths, None if mask is None else mask[block]
-
-
-def _ranges(offsets: Values, selection: slice | Indices) -> tuple[Indices, Indices]:
-    """Return the starts and lengths of values."""
-    starts = offsets[:-1][selection].astype(np.int64)
-    return starts, offsets[1:][selection] - starts
-
-
-def _strings(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
-    """Decode the strings at rising starts, of these lengths in bytes. Raises UnicodeDecodeError."""
-    if int(lengths.sum()) > _SHORT_BYTES * len(lengths):
-        return decode_long_strings(data, starts, lengths)
-    return split_strings(*gather_with_gap(data, starts, lengths, 1), lengths)
-
-
-def split_strings(joined: Bytes, starts: Indices, lengths: Indices) -> list[str]:
-    """Decode consecutive strings in `joined` with one arbitrary byte after each. Raises UnicodeDecodeError.
-
-    That byte is overwritten by a separator, because `str.split` is faster than slicing. A character that continues in
-    the next value is invalid, because the separator interrupts it.
-    """
-    if len(joined) > (_SHORT_BYTES + 1) * len(starts):
-        return decode_long_strings(joined, starts, lengths)
-    for separator in _SEPARATORS:
-        joined[starts[1:] - 1] = separator
-        strings = str(joined[:-1].data, "utf-8").split(chr(separator))
-        if len(strings) == len(starts):
-            return strings
-    return decode_long_strings(joined, starts, lengths)
-
-
-def decode_long_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[str]:
-    """Decode the strings at rising starts, of these lengths in bytes, one by one. Raises UnicodeDecodeError."""
-    strings: list[str] = []
-    for joined, stops in _join_ranges(data, starts, lengths):
-        start = 0
-        try:
-            text = str(joined.data, "ascii")
-        except UnicodeDecodeError:
-            encoded = joined.tobytes()
-            strings += [encoded[start : (start := stop)].decode() for stop in stops.tolist()]
-        else:
-            strings += [text[start : (start := stop)] for stop in stops.tolist()]
-    return strings
-
-
-def _join_ranges(data: Bytes, starts: Indices, lengths: Indices) -> Iterator[tuple[Bytes, Indices]]:
-    """Concatenate the values at rising starts in groups; yield the bytes of a group and the ends of its values."""
-    step = 1 + _LONG_BYTES * len(starts) // (1 + int(lengths.sum()))
-    for first in range(0, len(starts), step):
-        group_starts, sizes = starts[first : first + step], lengths[first : first + step]
-        stops = sizes.cumsum()
-        start = group_starts[0]
-        if group_starts[-1] + sizes[-1] - start == stops[-1]:
-            yield data[start : start + stops[-1]], stops
-        else:
-            yield gather_with_gap(data, group_starts, sizes, 0)[0], stops
-
-
-def slice_byte_strings(data: Bytes, starts: Indices, lengths: Indices) -> list[bytes]:
-    """Return the byte strings at rising starts, of these lengths, one by one."""
-    values: list[bytes] = []
-    for joined, stops in _join_ranges(data, starts, lengths):
-        values += map(BytesIO(joined.data).read, np.diff(stops, prepend=0).tolist())
-    return values
 
 
 def check_utf8(data: Values, offsets: Values, mask: Mask | None) -> None:
@@ -215,19 +105,8 @@ def is_continuation(data: Values) -> Mask:
     return mask
 
 
-def _is_mostly_ascii(data: Values) -> bool:
-    """Return whether most bytes of a sample are ASCII."""
-    sample = data[:: data.size // _SAMPLES]
-    return bool(2 * np.count_nonzero(sample & 0x80) < len(sample))
-
-
 def find_invalid_byte(data: Values) -> int | None:
-    """Return the offset of the first byte that is not valid UTF-8, or None.
-
-    Decodes small or mostly ASCII data block by block, and first tests other data as a whole, because that is faster.
-    """
-    if data.size >= _MANY_BYTES and not _is_mostly_ascii(data) and is_utf8(data):
-        return None
+    """Return the offset of the first byte that is not valid UTF-8, or None. Decodes block by block."""
     at = 0
     while at < data.size:
         block = data[at : at + _BLOCK_BYTES]

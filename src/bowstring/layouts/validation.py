@@ -9,7 +9,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.layouts.base import Role
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array import Array
+    from bowstring.layouts.array_data import ArrayData
 
 
 class Fault(NamedTuple):
@@ -22,13 +22,13 @@ class Fault(NamedTuple):
         return f"{' → '.join(self.path)}: {self.error}" if self.path else str(self.error)
 
 
-def validate(array: Array, full: bool) -> None:
+def validate(array: ArrayData, full: bool) -> None:
     """Check the structure, and with `full` every value; raises `InvalidDataError` naming the location."""
     for fault in find_faults(array, full):
         raise type(fault.error)(str(fault)) from None
 
 
-def find_faults(array: Array, full: bool, visited: dict[int, Array] | None = None) -> Iterator[Fault]:
+def find_faults(array: ArrayData, full: bool, visited: dict[int, ArrayData] | None = None) -> Iterator[Fault]:
     """Yield all faults of an array, its children and its dictionaries, but only the first invalid value of each.
 
     Dictionaries in `visited`, by their `id`, are skipped, and others are added to it, so that a dictionary that several
@@ -54,7 +54,7 @@ def find_faults(array: Array, full: bool, visited: dict[int, Array] | None = Non
         yield Fault((), error)
 
 
-def _check_buffers(array: Array) -> Iterator[InvalidDataError]:
+def _check_buffers(array: ArrayData) -> Iterator[InvalidDataError]:
     layout = array.layout
     count, declared = len(array.buffers), len(layout.buffers)
     if count < declared or (count > declared and not layout.VARIADIC):
@@ -72,7 +72,7 @@ def _check_buffers(array: Array) -> Iterator[InvalidDataError]:
             )
 
 
-def _check_null_count(array: Array, full: bool) -> Iterator[InvalidDataError]:
+def _check_null_count(array: ArrayData, full: bool) -> Iterator[InvalidDataError]:
     stated = array._null_count
     if stated > array.length:
         yield InvalidDataError(f"the null count of {stated} exceeds the length of {array.length}")
@@ -86,7 +86,7 @@ def _check_null_count(array: Array, full: bool) -> Iterator[InvalidDataError]:
             yield InvalidDataError(f"the null count is {stated}, but the validity bitmap has {count} nulls")
 
 
-def _check_children(array: Array, full: bool, visited: dict[int, Array] | None) -> Iterator[Fault]:
+def _check_children(array: ArrayData, full: bool, visited: dict[int, ArrayData] | None) -> Iterator[Fault]:
     layout = array.layout
     if len(array.children) != len(layout.children):
         message = f"{layout.type} requires {len(layout.children)} children, found {len(array.children)}"

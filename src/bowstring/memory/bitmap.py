@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import count as count_up
-from operator import lshift
-
 import numpy as np
 import numpy.typing as npt
 
@@ -39,11 +35,6 @@ def unpack(bitmap: Buffer, offset: int, length: int) -> Mask:
 def pack(mask: npt.NDArray[np.bool_]) -> Buffer:
     """Pack booleans of shape (length,) into a new bitmap; trailing bits are zero."""
     return Buffer.of(np.packbits(mask, bitorder="little"))
-
-
-def pack_bools(booleans: Sequence[bool]) -> Buffer:
-    """Like `pack`, faster for a few Python booleans."""
-    return Buffer.of(sum(map(lshift, booleans, count_up())).to_bytes(size_bytes(len(booleans)), "little"))
 
 
 def get(bitmap: Buffer, index: int) -> bool:

@@ -8,7 +8,7 @@ over the whole file.
 from __future__ import annotations
 
 import builtins
-import ctypes
+from collections.abc import Sequence
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ class Memory:
         array = _array_over(owner)
         self.size: int = array.nbytes
         """The length in bytes."""
-        self.address: int = _address_of(array)
+        self.address: int = array.__array_interface__["data"][0]
         """The address of the first byte."""
         self.owner = owner
         self.device = device
@@ -76,20 +76,6 @@ def _array_over(owner: Any) -> npt.NDArray[Any]:
     if not array.flags.c_contiguous or array.dtype.hasobject:
         raise UsageError("expected C-contiguous memory without Python objects: copy the array first")
     return array
-
-
-def _address_of(array: npt.NDArray[Any]) -> int:
-    """Return the address of an array's first element; for writable arrays several times faster than with NumPy."""
-    if array.flags.writeable:
-        try:
-            return ctypes.addressof(_Byte.from_buffer(array))  # type: ignore[arg-type]  # it is a buffer
-        except ValueError:  # no element, or a type without the buffer protocol
-            pass
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
-_Byte = ctypes.c_ubyte
 
 
 class Buffer:
@@ -233,7 +219,7 @@ class Buffer:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<bowstring.Buffer {self.size} bytes at {self.address:#x} on {self.device}>"
+        return f"<bowstring.memory.Buffer {self.size} bytes at {self.address:#x} on {self.device}>"
 
 
 def _empty(dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
@@ -245,7 +231,7 @@ def _empty(dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
 def allocate(size_bytes: int, is_zeroed: bool = True) -> Bytes:
     """Allocate `size_bytes` bytes of writable memory, aligned to 64 bytes."""
     raw = (np.zeros if is_zeroed else np.empty)(size_bytes + ALIGNMENT_BYTES, UINT8)
-    skip = -_address_of(raw) % ALIGNMENT_BYTES
+    skip = -raw.__array_interface__["data"][0] % ALIGNMENT_BYTES
     return raw[skip : skip + size_bytes]
 
 
@@ -258,12 +244,21 @@ class _ArrayInterface:
         self.__array_interface__ = {"data": (first, True), "shape": (size_bytes,), "typestr": "|u1", "version": 3}
 
 
-def memory_between(first: int, end: int) -> Bytes:
-    """View memory from address `first` to before `end`, read-only, for one call.
+def view_together(buffers: Sequence[Buffer]) -> tuple[npt.NDArray[np.int64], Bytes]:
+    """View the memory from the first to the last byte of buffers as one array; return their offsets and the array.
 
-    The caller must read only those parts whose buffers it references: reading any other address can crash the process.
+    This lets one NumPy call read from many buffers. Taking 1,000 slots from 10 chunks is 5 to 10 times faster than
+    taking them chunk by chunk, and concatenating 1,000 arrays of 10 slots 2 to 4 times faster than creating a view of
+    each. The caller must read only bytes of the buffers, and by indexing: any other address can crash the process, as
+    can functions that copy the array first, such as `ndarray.take`. The array does not keep the buffers alive.
     """
-    return np.asarray(_ArrayInterface(first, end - first))
+    memory = buffers[0].memory
+    if all(buffer.memory is memory for buffer in buffers):
+        return np.array([buffer.offset for buffer in buffers], np.int64), memory.bytes
+    first = min(buffer.address for buffer in buffers)
+    end = max(buffer.address + buffer.size for buffer in buffers)
+    offsets = np.array([buffer.address - first for buffer in buffers], np.int64)
+    return offsets, np.asarray(_ArrayInterface(first, end - first))
 
 
 EMPTY = Buffer.of(b"")

@@ -36,8 +36,6 @@ _SHORTAGES = {
     errno.ENOSYS,
     errno.EPERM,
 }
-IOV_MAX = 1024
-"""Maximum number of buffers in one vectored call."""
 CHECK_AVAILABLE_BYTES = 64 << 20
 """Number of bytes after which available memory is checked."""
 _BLOCK_BYTES = 512
@@ -54,7 +52,7 @@ def new_memfd(name: str) -> int:
     with translate_shortage("create", name):
         try:
             return os.memfd_create(label, _MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
-        except OSError as error:  # kernels before 6.3 don't know that flag
+        except OSError as error:  # kernels before 6.3 reject the flag
             if error.errno != errno.EINVAL:
                 raise
             return os.memfd_create(label, _MFD_CLOEXEC | _MFD_ALLOW_SEALING)
@@ -152,7 +150,7 @@ def map_file(descriptor: int, size_bytes: int) -> mmap.mmap:
         return mmap.mmap(descriptor, size_bytes, mmap.MAP_PRIVATE, mmap.PROT_READ, trackfd=False)
     # mmap.mmap duplicates a file's descriptor. So create an anonymous mapping and replace its pages with the file's.
     mapping = mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
-    address = np.frombuffer(mapping, np.uint8).ctypes.data
+    address = np.frombuffer(mapping, np.uint8).__array_interface__["data"][0]
     if _mmap()(address, size_bytes, mmap.PROT_READ, mmap.MAP_PRIVATE | _MAP_FIXED, descriptor, 0) != address:
         number = ctypes.get_errno()
         _UNUSABLE.append(mapping)  # its addresses may be reused by other mappings: never unmap them
@@ -177,6 +175,13 @@ def check_available(size_bytes: int, name: str) -> None:
     if available is not None and size_bytes > available:
         cause = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         raise ResourceError(f"region {name!r}: {size_bytes} bytes requested, {available} available", cause)
+
+
+def pwrite_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:
+    """Write all bytes at an offset of a file. Raises `OSError`."""
+    while len(data):
+        written_bytes = os.pwrite(descriptor, data, offset)
+        data, offset = data[written_bytes:], offset + written_bytes
 
 
 def reserve(descriptor: int, offset_bytes: int, length_bytes: int) -> bool:

@@ -1,4 +1,4 @@
-"""Vectored writes of buffers with padding between them («Record Batch Body»), without copying."""
+"""Buffers with padding between them («RecordBatch message»), written by `writev` without copying."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,38 +14,42 @@ import numpy.typing as npt
 from bowstring.errors import UsageError
 from bowstring.memory.buffer import Buffer, Memory
 
-Vectors: TypeAlias = npt.NDArray[np.intp]
-Numbers: TypeAlias = npt.NDArray[np.int64]
+IovecArray: TypeAlias = npt.NDArray[np.intp]
+"""Address and length in bytes of memory ranges, shape (n, 2): C's `struct iovec`."""
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+_Parts = TypeVar("_Parts", Sequence[Any], IovecArray)
+IOV_MAX = 1024
+"""Maximum number of buffers in one vectored call."""
 _ZEROS = Memory(bytes(64))
 _PADDINGS = [bytes(length_bytes) for length_bytes in range(64)]
 
 
-class Parts(Sequence[Any]):
-    """Ranges of memory, each followed by less than 64 zero bytes of padding; empty ranges are left out.
+class PaddedBuffers(Sequence[Any]):
+    """Buffers, each followed by less than 64 zero bytes of padding; empty buffers are left out.
 
-    A sequence of objects with the buffer protocol, created on first access. `vectors` returns the same as addresses,
-    without creating a Python object per range. Created by `of_memory` or `of_buffers`.
+    A sequence of objects with the buffer protocol, which are created on first access. `iovecs` returns their addresses
+    without creating these objects. Create it with `of_memory` or `of_buffers`.
     """
 
-    __slots__ = ("_addresses", "_listed", "_paddings", "_ranges", "_sizes")
+    __slots__ = ("_addresses", "_list", "_paddings", "_ranges", "_sizes")
 
     def __init__(
-        self, ranges: Callable[[], Iterable[Any]], addresses: Numbers, sizes: Numbers, paddings: Numbers
+        self, ranges: Callable[[], Iterable[Any]], addresses: Int64Array, sizes: Int64Array, paddings: Int64Array
     ) -> None:
         self._ranges = ranges
         self._addresses = addresses
         self._sizes = sizes
         self._paddings = paddings
-        self._listed: list[Any] | None = None
+        self._list: list[Any] | None = None
 
     @classmethod
-    def of_memory(cls, memory: Memory, offsets: Numbers, sizes: Numbers, paddings: Numbers) -> Parts:
-        """Ranges of one memory. Offsets, sizes and paddings are in bytes, shape (n,).
+    def of_memory(cls, memory: Memory, offsets: Int64Array, sizes: Int64Array, paddings: Int64Array) -> PaddedBuffers:
+        """Return ranges of one memory. Offsets, sizes and paddings are in bytes, shape (n,).
 
-        Raises `UsageError` if a range is not within the memory.
+        Raises `UsageError` for a range outside the memory.
         """
         if ((offsets < 0) | (sizes < 0) | (offsets > memory.size - sizes)).any():
-            raise UsageError("a range is not within its memory")
+            raise UsageError("a range is outside its memory")
 
         def ranges() -> Iterator[Any]:
             whole = memory.bytes.data
@@ -56,64 +60,75 @@ class Parts(Sequence[Any]):
         return cls(ranges, memory.address + offsets, sizes, paddings)
 
     @classmethod
-    def of_buffers(cls, buffers: Sequence[Buffer | None], sizes: Numbers, paddings: Numbers) -> Parts:
-        """Whole buffers. Sizes and paddings are in bytes, shape (n,); a size of 0 leaves a buffer out."""
+    def of_buffers(cls, buffers: Sequence[Buffer | None], sizes: Int64Array, paddings: Int64Array) -> PaddedBuffers:
+        """Return whole buffers. Sizes and paddings are in bytes, shape (n,); a size of 0 leaves a buffer out."""
         addresses = np.fromiter([0 if b is None else b.address for b in buffers], np.int64, len(buffers))
         return cls(lambda: (b"" if b is None else b.bytes for b in buffers), addresses, sizes, paddings)
 
-    def _list(self) -> list[Any]:
-        if self._listed is None:
-            listed: list[Any] = []
+    def _as_list(self) -> list[Any]:
+        if self._list is None:
+            parts: list[Any] = []
             spans = zip(self._ranges(), self._sizes.tolist(), self._paddings.tolist(), strict=True)
             for view, size, padding in spans:
                 if size:
-                    listed.append(view)
+                    parts.append(view)
                     if padding:
-                        listed.append(_PADDINGS[padding])
-            self._listed = listed
-        return self._listed
+                        parts.append(_PADDINGS[padding])
+            self._list = parts
+        return self._list
 
     def __len__(self) -> int:
-        return len(self._list())
+        return len(self._as_list())
 
     @overload
     def __getitem__(self, index: int) -> Any: ...
     @overload
     def __getitem__(self, index: slice) -> list[Any]: ...
     def __getitem__(self, index: int | slice) -> Any:
-        return self._list()[index]
+        return self._as_list()[index]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._list())
+        return iter(self._as_list())
 
-    def vectors(self) -> Vectors:
-        """Return address and length in bytes of each range, shape (n, 2): an array of C's `struct iovec`.
-
-        Adjacent ranges are merged. Valid as long as this object exists.
-        """
+    def iovecs(self) -> IovecArray:
+        """Return the addresses and lengths of the buffers and their padding; valid while this object exists."""
         out = np.empty((len(self._sizes), 2, 2), np.intp)
         out[:, 0, 0] = self._addresses
         out[:, 0, 1] = self._sizes
         out[:, 1, 0] = _ZEROS.address
         out[:, 1, 1] = np.where(self._sizes > 0, self._paddings, 0)
-        vectors = out.reshape(-1, 2)
-        vectors = vectors[vectors[:, 1] > 0]
-        is_first = np.ones(len(vectors), bool)
-        is_first[1:] = vectors[1:, 0] != vectors[:-1, 0] + vectors[:-1, 1]
-        firsts = np.flatnonzero(is_first)
-        if len(firsts) == len(vectors):
-            return vectors
-        return np.stack((vectors[firsts, 0], np.add.reduceat(vectors[:, 1], firsts)), 1)
+        iovecs = out.reshape(-1, 2)
+        return iovecs[iovecs[:, 1] > 0]
 
 
-def remaining_vectors(vectors: Vectors, sent_bytes: int) -> Vectors:
-    """Return the vectors that remain after `sent_bytes` bytes; modifies the first remaining one in place."""
-    ends = np.cumsum(vectors[:, 1])
-    num_sent = int(np.searchsorted(ends, sent_bytes, "right"))
-    if num_sent < len(vectors):
-        partial_bytes = sent_bytes - (int(ends[num_sent - 1]) if num_sent else 0)
-        vectors[num_sent] += (partial_bytes, -partial_bytes)
-    return vectors[num_sent:]
+def write_all(send: Callable[[_Parts], int], parts: _Parts, remaining: Callable[[_Parts, int], _Parts]) -> None:
+    """Write parts with `send`, which may write only some of their bytes and returns the number, as `os.writev` does.
+
+    `remaining` returns the rest of parts after a number of bytes. At most `IOV_MAX` parts are passed at a time.
+    """
+    for start in range(0, len(parts), IOV_MAX):
+        rest = parts[start : start + IOV_MAX]
+        while len(rest):
+            rest = remaining(rest, send(rest))
+
+
+def remaining_buffers(buffers: Sequence[Any], sent_bytes: int) -> Sequence[Any]:
+    """Return the rest of buffers of bytes after the first `sent_bytes` bytes, without empty ones at its beginning."""
+    for index, buffer in enumerate(buffers):
+        if sent_bytes < len(buffer):
+            return [memoryview(buffer)[sent_bytes:], *buffers[index + 1 :]]
+        sent_bytes -= len(buffer)
+    return []
+
+
+def remaining_iovecs(iovecs: IovecArray, sent_bytes: int) -> IovecArray:
+    """Return the ranges after the first `sent_bytes` bytes; modifies the first remaining one in place."""
+    stops = np.cumsum(iovecs[:, 1])
+    num_sent = int(np.searchsorted(stops, sent_bytes, "right"))
+    if num_sent < len(iovecs):
+        partial_bytes = sent_bytes - (int(stops[num_sent - 1]) if num_sent else 0)
+        iovecs[num_sent] += (partial_bytes, -partial_bytes)
+    return iovecs[num_sent:]
 
 
 _writev = ctypes.CDLL(None, use_errno=True).writev
@@ -121,10 +136,10 @@ _writev.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
 _writev.restype = ctypes.c_ssize_t
 
 
-def write_vectors(descriptor: int, vectors: Vectors) -> int:
-    """Like `os.writev`, for addresses and lengths; returns the number of bytes written. Raises `OSError`."""
+def write_iovecs(descriptor: int, iovecs: IovecArray) -> int:
+    """Write memory ranges as `os.writev` does; return the number of bytes written. Raises `OSError`."""
     while True:
-        sent: int = _writev(descriptor, vectors.ctypes.data, len(vectors))
+        sent: int = _writev(descriptor, iovecs.ctypes.data, len(iovecs))
         if sent >= 0:
             return sent
         code = ctypes.get_errno()

@@ -2,18 +2,18 @@
 
 A `Region` is a range of bytes behind a descriptor, either
 
-* a **sealed memfd**: anonymous memory that nobody can write, grow or shrink any more, its maker included. It has no
-  name in the file system: the last holder's end, killed or not, gives the memory back; or
-* an **ordinary file**, such as an uncompressed Arrow file: nothing is copied, but its owner can still change or
-  truncate it. A page beyond a file's end kills the reader (SIGBUS), and no system call of Linux prevents truncation by
-  the owner. So a receiver takes an ordinary file only where the caller allows it (`accept_files`), its size is compared
-  with what was promised at the beginning, and `Region.check` compares again, as cheaply as one fstat, before each use.
-  Whoever replaces a file by renaming (as this library does) is safe: mapped files keep their old content.
+* a **sealed memfd**: anonymous memory that no process can write, grow or shrink any more. It has no name in the file
+  system; the kernel frees it when its last holder closes it or dies; or
+* an **ordinary file**, such as an uncompressed Arrow file. Nothing is copied, but the file's owner can still change or
+  truncate it, and reading a mapped page beyond the end of a file raises SIGBUS, which no system call can prevent.
+  Receivers therefore accept files only with `accept_files`, compare the size with the announced one, and `Region.check`
+  compares it again, with one fstat, before each use. Replacing a file by renaming, as this library does, is safe:
+  mappings keep the old content.
 
-A received memfd is refused unless it is sealed against writing and shrinking, and unless all its pages exist: reading a
-hole would need new memory, and a shortage in that moment is a SIGBUS too.
+A received memfd is rejected unless it is sealed against writing and shrinking, with all pages allocated: reading a
+hole allocates memory, and a shortage at that moment is also a SIGBUS.
 
-Where the platform has no memfd_create (anything but Linux), making a region is a `ResourceError`; mapping files works.
+Without memfd_create (anything but Linux) creating a region raises `ResourceError`; mapping files works.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -33,12 +34,12 @@ from bowstring.errors import (
     MissingFileError,
     TruncatedError,
     UsageError,
+    format_count,
     translate_os_error,
 )
 from bowstring.memory.closable import Closable, warn_unclosed
 from bowstring.memory.descriptors import (
     CHECK_AVAILABLE_BYTES,
-    IOV_MAX,
     check_available,
     check_received,
     describe_file_type,
@@ -48,27 +49,28 @@ from bowstring.memory.descriptors import (
     seal,
     translate_shortage,
 )
+from bowstring.memory.iovec import remaining_buffers, write_all
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """Where a file was, and what tells it from any other that may have its name later."""
+    """The path of a file, and the numbers that distinguish it from later files at that path."""
 
     path: str
     device: int
     inode: int
 
     def status(self) -> os.stat_result:
-        """That of the file which has the path now."""
+        """Return the status of the file that is at the path now."""
         try:
             return os.stat(self.path)
         except OSError as error:
             raise translate_os_error(error, f"{self.path}: cannot be opened again: {error.strerror}") from None
 
     def open(self) -> int:
-        """A new descriptor of the same file. Raises `InvalidDataError`, or `OSError` if descriptors are short."""
+        """Open the same file again. Raises `InvalidDataError` for another file, or `OSError`."""
         self.check(self.status())  # before it is opened: opening a pipe or a device could have effects
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -88,9 +90,8 @@ class _Path:
 class Region(Closable):
     """Read-only bytes behind a descriptor, mapped on first use.
 
-    Made by `RegionWriter.seal`, `Region.from_file` or `Region.attach`. `view` gives memoryviews without copying; they
-    keep the mapping alive after `close`, so memory goes with its last holder, whichever that is. The descriptor is this
-    object's own.
+    Created by `RegionWriter.seal`, `Region.from_file` or `Region.attach`. `view` returns memoryviews without copying;
+    they keep the mapping alive after `close`. The region owns its descriptor.
     """
 
     __slots__ = ("__weakref__", "_descriptor", "_memory", "_path", "is_sealed", "name", "size_bytes")
@@ -105,30 +106,30 @@ class Region(Closable):
 
     @staticmethod
     def create(size_bytes: int, name: str = "region") -> RegionBuilder:
-        """Memory of exactly `size_bytes`, all of it reserved now, to be written in place and then sealed.
+        """Allocate `size_bytes` bytes of memory, to be written in place and then sealed.
 
-        Raises `ResourceError` if memory or descriptors are short.
+        Raises `ResourceError` if memory or descriptors are exhausted.
         """
         return RegionBuilder(size_bytes, name)
 
     @staticmethod
     def writer(name: str = "region") -> RegionWriter:
-        """A file-like object that grows as it is written, to be sealed afterwards; the fastest way to copy data in."""
+        """Return a file object in memory that can be sealed; the fastest way to copy data into a region."""
         return RegionWriter(name)
 
     @classmethod
     def copy_of(cls, parts: Iterable[BytesLike], name: str = "region") -> Region:
-        """A sealed region with the bytes of `parts`, one after the other."""
+        """Return a sealed region with the concatenated bytes of `parts`."""
         with cls.writer(name) as writer:
             writer.writelines(parts)
             return writer.seal()
 
     @classmethod
     def from_file(cls, source: str | os.PathLike[str] | int) -> Region:
-        """A read-only region of an ordinary file, by path or by descriptor (which is duplicated, not taken).
+        """Return a read-only region of an ordinary file, given its path or a descriptor, which is duplicated.
 
-        Raises `NotFoundError` if there is none, `UsageError` for anything that is not a regular file, and
-        `ResourceError` where it can't be opened.
+        Raises `NotFoundError` if the file does not exist, `UsageError` if it is not a regular file, and `ResourceError`
+        if it can't be opened.
         """
         try:
             if isinstance(source, int):
@@ -140,7 +141,7 @@ class Region(Closable):
         except OSError as error:
             raise translate_os_error(error, f"{source}: cannot be opened: {error.strerror}") from error
         except ValueError as error:
-            raise UsageError(f"{source!r} is no path: {error}") from None
+            raise UsageError(f"{source!r} is not a valid path: {error}") from None
         try:
             status = os.fstat(descriptor)
             if stat.S_ISDIR(status.st_mode):
@@ -159,10 +160,10 @@ class Region(Closable):
     def attach(
         cls, descriptor: int, size_bytes: int | None = None, *, accept_files: bool = False, name: str = "received"
     ) -> Region:
-        """A region of a descriptor that came from another process; takes the descriptor, and closes it on any error.
+        """Return a region of a descriptor from another process. It owns the descriptor, which is closed on any error.
 
-        `size_bytes` is what was promised. Raises `InvalidDataError` if the descriptor is not a sealed memfd (or,
-        with `accept_files`, a regular file), and `TruncatedError` where its size is another one.
+        `size_bytes` is the announced size. Raises `InvalidDataError` if the descriptor is not a sealed memfd (or, with
+        `accept_files`, a regular file), and `TruncatedError` if its size differs.
         """
         try:
             checked_bytes = check_received(descriptor, size_bytes, accept_files, name)
@@ -173,26 +174,26 @@ class Region(Closable):
 
     @property
     def descriptor(self) -> int:
-        """The descriptor, to be passed on. Raises `ClosedError` if it was let go."""
+        """The descriptor. Raises `ClosedError` if it was closed."""
         if self._descriptor < 0:
             raise ClosedError(f"region {self.name!r}: its descriptor is closed")
         return self._descriptor
 
     def fileno(self) -> int:
-        """As `descriptor`."""
+        """Return the descriptor."""
         return self.descriptor
 
     @property
     def memory(self) -> memoryview:
-        """All bytes, read-only, not copied. Raises `ClosedError`, `ResourceError` where memory is short, and
-        `InvalidDataError` for a file that can't be mapped, as those of /sys can't.
+        """All bytes, read-only, not copied. Raises `ClosedError`, `ResourceError` if memory is exhausted, and
+        `InvalidDataError` for a file that can't be mapped, such as those in /sys.
         """
         if self._memory is None:
             self._memory = map_read_only(self.descriptor, self.size_bytes, self.name)
         return self._memory
 
     def view(self, offset_bytes: int, length_bytes: int) -> memoryview:
-        """`length_bytes` from `offset_bytes` on, read-only, not copied. Raises `LimitError` outside the region."""
+        """Return bytes of the region, read-only and not copied. Raises `LimitError` if they are outside the region."""
         if offset_bytes < 0 or length_bytes < 0 or offset_bytes + length_bytes > self.size_bytes:
             raise LimitError(
                 f"region {self.name!r}: bytes {offset_bytes} to {offset_bytes + length_bytes} "
@@ -201,10 +202,10 @@ class Region(Closable):
         return self.memory[offset_bytes : offset_bytes + length_bytes]
 
     def check(self) -> None:
-        """Raise `TruncatedError` if an ordinary file became shorter than it was; a sealed region can't.
+        """Raise `TruncatedError` if an ordinary file became shorter; a sealed region can't.
 
-        Without a descriptor, raise `InvalidDataError` if another file has its path now, and `MissingFileError` if
-        none has.
+        After `release_descriptor`, raise `InvalidDataError` if another file is at the path now, and `MissingFileError`
+        if none is.
         """
         if not self.is_sealed:
             if self._descriptor < 0 and self._path is not None:
@@ -213,14 +214,14 @@ class Region(Closable):
                 size_now = os.fstat(self.descriptor).st_size
             if size_now < self.size_bytes:
                 raise TruncatedError(
-                    f"region {self.name!r}: expected {self.size_bytes} bytes, its file has {size_now} now"
+                    f"region {self.name!r}: expected {self.size_bytes} bytes, its file now has {size_now}"
                 )
 
     def duplicate(self) -> Region:
-        """Another holder of the same memory, with a descriptor of its own.
+        """Return another region of the same memory, with its own descriptor.
 
-        A file whose descriptor was released is opened again. Raises `InvalidDataError` if another file has its path
-        now, `MissingFileError` if none has, and `ResourceError`.
+        A file whose descriptor was released is opened again. Raises `InvalidDataError` if another file is at the path
+        now, `MissingFileError` if none is, and `ResourceError`.
         """
         with translate_shortage("duplicate the descriptor of", self.name):
             if self._descriptor < 0 and self._path is not None:
@@ -230,14 +231,19 @@ class Region(Closable):
         return Region(descriptor, self.size_bytes, self.name, is_sealed=self.is_sealed)
 
     def release_descriptor(self) -> None:
-        """Map now and let the descriptor go, for consumers who don't pass it on.
+        """Map the region and close the descriptor, if the region will not be passed on.
 
-        A file that was opened by its path is opened again when it is needed; another one keeps the descriptor, for
-        `check`.
+        A file that was opened by its path is opened again when needed; a file that was opened by its descriptor keeps
+        it for `check`.
         """
         _ = self.memory
         if self.is_sealed or self._path is not None:
             self._close_descriptor()
+
+    @property
+    def has_descriptor(self) -> bool:
+        """Whether the descriptor is open."""
+        return self._descriptor >= 0
 
     @property
     def is_released(self) -> bool:
@@ -246,11 +252,11 @@ class Region(Closable):
 
     @property
     def is_closed(self) -> bool:
-        """Whether this holder let both descriptor and mapping go."""
+        """Whether the descriptor and the mapping were released."""
         return self._descriptor < 0 and self._memory is None
 
     def close(self) -> None:
-        """Let go. Views that were handed out stay valid, and the mapping ends with the last of them. Idempotent."""
+        """Close the region. Existing views stay valid; the mapping ends with the last of them. Idempotent."""
         self._memory = None
         self._path = None
         self._close_descriptor()
@@ -276,84 +282,55 @@ class Region(Closable):
         return f"<Region {self.name!r}: {self.size_bytes} bytes, {state}>"
 
 
-class RegionWriter(Closable):
-    """A memfd that grows as it is written: a file object as far as writers need one (`write`, `tell`, `fileno`, …).
+@dataclass(frozen=True, slots=True, eq=False)
+class FileRange:
+    """Bytes of a region, to be sent by the kernel (sendfile) without a mapping. The region has to stay open."""
 
-    `seal` makes the `Region`; `close`, or leaving the context before, throws it away.
-    """
+    region: Region
+    offset_bytes: int
+    nbytes: int
 
-    __slots__ = ("_descriptor", "_length_bytes", "_unchecked_bytes", "name")
+    def __len__(self) -> int:
+        return self.nbytes
 
-    def __init__(self, name: str = "region") -> None:
+    def __getitem__(self, rest: slice) -> FileRange:
+        """Return the range without its first `rest.start` bytes."""
+        start: int = rest.start
+        return FileRange(self.region, self.offset_bytes + start, self.nbytes - start)
+
+
+class _UnsealedRegion(Closable):
+    """A memfd that is written and then sealed; closing it discards the bytes."""
+
+    __slots__ = ("_descriptor", "name")
+
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._length_bytes = 0
-        self._unchecked_bytes = 0
         self._descriptor = -1
-        self._descriptor = new_memfd(name)
 
     def fileno(self) -> int:
-        """The descriptor, for writing with os.writev and the like; `seal` takes whatever size the memfd has then."""
+        """Return the descriptor, for `os.writev` and similar calls; `seal` takes the size that the memfd has then."""
         if self._descriptor < 0:
-            raise ClosedError(f"region {self.name!r} was sealed or closed: it takes no more bytes")
+            raise ClosedError(f"region {self.name!r} was sealed or closed")
         return self._descriptor
-
-    def write(self, data: BytesLike) -> int:
-        """Append all of `data`; its length. Raises `ResourceError` if memory is short."""
-        return self.writelines((data,))
-
-    def writelines(self, parts: Iterable[BytesLike]) -> int:
-        """Append all of `parts` by vectored calls, without joining them; the number of bytes."""
-        descriptor = self.fileno()
-        views = [view for part in parts if (view := memoryview(part).cast("B")).nbytes]
-        total = sum(view.nbytes for view in views)
-        self._unchecked_bytes += total
-        if self._unchecked_bytes >= CHECK_AVAILABLE_BYTES:
-            check_available(self._unchecked_bytes, self.name)
-            self._unchecked_bytes = 0
-        with translate_shortage(f"write {total} bytes to", self.name):
-            first = 0
-            while first < len(views):
-                written = os.writev(descriptor, views[first : first + IOV_MAX])
-                self._length_bytes += written
-                while first < len(views) and written >= views[first].nbytes:
-                    written -= views[first].nbytes
-                    first += 1
-                if written:
-                    views[first] = views[first][written:]
-        return total
-
-    def tell(self) -> int:
-        """The number of bytes written through this object."""
-        return self._length_bytes
-
-    def flush(self) -> None:
-        """Nothing to do: the bytes are where they belong."""
-
-    def writable(self) -> bool:
-        """Whether bytes can still be written."""
-        return not self.closed
-
-    def readable(self) -> bool:
-        """Never: seal first."""
-        return False
-
-    def seekable(self) -> bool:
-        """Never: it only grows at its end."""
-        return False
 
     @property
     def closed(self) -> bool:
         """Whether it was sealed or closed."""
         return self._descriptor < 0
 
+    @property
+    @abstractmethod
+    def _num_bytes(self) -> int: ...
+
     def seal(self) -> Region:
-        """End writing for everybody, for good: the sealed `Region`, which takes the memory over."""
+        """End writing permanently, for all processes; return the sealed `Region`, which owns the memory."""
         reader, size_bytes = seal(self.fileno(), self.name)
         self.close()
         return Region(reader, size_bytes, self.name, is_sealed=True)
 
     def close(self) -> None:
-        """Throw the memory away, unless it was sealed. Idempotent."""
+        """Discard the memory unless it was sealed. Idempotent."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -361,27 +338,84 @@ class RegionWriter(Closable):
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
             self.close()
-            warn_unclosed(self, f"region {self.name!r}: unclosed RegionWriter: {self._length_bytes} bytes are dropped")
+            discarded = format_count(self._num_bytes, "byte")
+            warn_unclosed(self, f"region {self.name!r}: unclosed {type(self).__name__}: {discarded} discarded")
 
     def __repr__(self) -> str:
-        return f"<RegionWriter {self.name!r}: {self._length_bytes} bytes, {'closed' if self.closed else 'open'}>"
+        state = "closed" if self.closed else "open"
+        return f"<{type(self).__name__} {self.name!r}: {self._num_bytes} bytes, {state}>"
 
 
-class RegionBuilder(Closable):
-    """Memory of a size known beforehand, written in place through `memory` and then sealed.
+class RegionWriter(_UnsealedRegion):
+    """A memfd that grows as it is written; a write-only file object (`write`, `tell`, `fileno`, …).
 
-    All of it is reserved at the beginning: a shortage is a `ResourceError` here and never a signal while writing.
+    `seal` returns the `Region`; `close`, or leaving the context before, discards the bytes.
     """
 
-    __slots__ = ("_descriptor", "_memory", "name", "size_bytes")
+    __slots__ = ("_length_bytes", "_unchecked_bytes")
+
+    def __init__(self, name: str = "region") -> None:
+        super().__init__(name)
+        self._length_bytes = 0
+        self._unchecked_bytes = 0
+        self._descriptor = new_memfd(name)
+
+    def write(self, data: BytesLike) -> int:
+        """Append bytes and return their number. Raises `ResourceError` if memory is exhausted."""
+        return self.writelines((data,))
+
+    def writelines(self, parts: Iterable[BytesLike]) -> int:
+        """Append all parts by vectored calls, without joining them; return the number of bytes."""
+        descriptor = self.fileno()
+        views = [memoryview(part).cast("B") for part in parts]
+        total = sum(view.nbytes for view in views)
+        self._unchecked_bytes += total
+        if self._unchecked_bytes >= CHECK_AVAILABLE_BYTES:
+            check_available(self._unchecked_bytes, self.name)
+            self._unchecked_bytes = 0
+        with translate_shortage(f"write {total} bytes to", self.name):
+            write_all(lambda rest: os.writev(descriptor, rest), views, remaining_buffers)
+        self._length_bytes += total
+        return total
+
+    def tell(self) -> int:
+        """The number of bytes written through this object."""
+        return self._length_bytes
+
+    def flush(self) -> None:
+        """Do nothing: nothing is buffered."""
+
+    def writable(self) -> bool:
+        """Whether bytes can still be written."""
+        return not self.closed
+
+    def readable(self) -> bool:
+        """Return False."""
+        return False
+
+    def seekable(self) -> bool:
+        """Return False."""
+        return False
+
+    @property
+    def _num_bytes(self) -> int:
+        return self._length_bytes
+
+
+class RegionBuilder(_UnsealedRegion):
+    """Memory of a fixed size, written in place through `memory` and then sealed.
+
+    All of it is allocated when the builder is created, so a shortage raises `ResourceError` then, not SIGBUS later.
+    """
+
+    __slots__ = ("_memory", "size_bytes")
 
     def __init__(self, size_bytes: int, name: str = "region") -> None:
-        self.name = name
+        super().__init__(name)
         self.size_bytes = size_bytes
         self._memory: memoryview | None = None
-        self._descriptor = -1
         if size_bytes < 0:
-            raise UsageError(f"region {name!r}: a size of {size_bytes} bytes makes no sense")
+            raise UsageError(f"region {name!r}: expected a size of 0 or more bytes, not {size_bytes}")
         check_available(size_bytes, name)
         self._descriptor = new_memfd(name)
         try:
@@ -396,19 +430,18 @@ class RegionBuilder(Closable):
     @property
     def memory(self) -> memoryview:
         """All bytes, writable until `seal` or `close`."""
-        if self._descriptor < 0:
-            raise ClosedError(f"region {self.name!r} was sealed or closed: it can't be written any more")
+        descriptor = self.fileno()
         if self._memory is None:
             with translate_shortage(f"map {self.size_bytes} bytes of", self.name):
-                mapping = mmap.mmap(self._descriptor, self.size_bytes) if self.size_bytes else bytearray()
+                mapping = mmap.mmap(descriptor, self.size_bytes) if self.size_bytes else bytearray()
             self._memory = memoryview(mapping)
         return self._memory
 
     def seal(self) -> Region:
-        """End writing for everybody, for good.
+        """End writing permanently, for all processes; return the sealed `Region`, which owns the memory.
 
-        Raises `UsageError` while views of `memory` are held or somebody else has it mapped for writing, `ResourceError`
-        where descriptors are short; `memory` can be written then, and sealed later.
+        Raises `UsageError` while writable views or mappings exist, `ResourceError` if descriptors are exhausted;
+        `memory` stays writable then, and can be sealed later.
         """
         memory = self.memory
         mapping = memory.obj
@@ -418,23 +451,15 @@ class RegionBuilder(Closable):
                 mapping.close()
         except BufferError:
             self._memory = memoryview(mapping)
-            raise UsageError(f"region {self.name!r} can't be sealed while writable views of it are held") from None
+            raise UsageError(f"region {self.name!r} can't be sealed while writable views of it exist") from None
         self._memory = None
-        reader, size_bytes = seal(self._descriptor, self.name)
-        self.close()
-        return Region(reader, size_bytes, self.name, is_sealed=True)
+        return super().seal()
 
     def close(self) -> None:
-        """Throw the memory away, unless it was sealed. Idempotent."""
+        """Discard the memory unless it was sealed. Idempotent."""
         self._memory = None
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        super().close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_descriptor", -1) >= 0:
-            self.close()
-            warn_unclosed(self, f"region {self.name!r}: unclosed RegionBuilder: {self.size_bytes} bytes are dropped")
-
-    def __repr__(self) -> str:
-        return f"<RegionBuilder {self.name!r}: {self.size_bytes} bytes, {'closed' if self._descriptor < 0 else 'open'}>"
+    @property
+    def _num_bytes(self) -> int:
+        return self.size_bytes

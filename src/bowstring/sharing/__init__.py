@@ -1,1 +1,23 @@
-"""Share tables between processes: `share` and `attach`, `serve` and `connect`, and the host agent."""
+"""Tables shared between processes.
+
+`share`, `attach`, `serve` and `connect` are in `bowstring` itself. This package exports the classes that they return,
+and the options of a server.
+"""
+
+from typing import TYPE_CHECKING
+
+from bowstring._lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from bowstring.sharing.client import Dataset as Dataset
+    from bowstring.sharing.server import Server as Server, ServerOptions as ServerOptions
+    from bowstring.sharing.share import Handle as Handle
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "client": ("Dataset",),
+            "server": ("Server", "ServerOptions"),
+            "share": ("Handle",),
+        },
+    )

@@ -25,7 +25,8 @@ from bowstring.memory.region import Region
 from bowstring.sharing.processes import Process, java_above
 from bowstring.sharing.uris import decode_error
 from bowstring.transports.base import Deadline, TransportOptions
-from bowstring.transports.unix import UnixTransport
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_address import socket_name
 
 DEFAULT_TTL_S = 86_400.0
@@ -65,8 +66,8 @@ class AgentKey:
 class AgentClient(Closable):
     """A connection to the host agent. A context manager."""
 
-    def __init__(self, transport: UnixTransport, *, needs_commit: bool = True) -> None:
-        self._transport = transport
+    def __init__(self, channel: BlockingChannel, *, needs_commit: bool = True) -> None:
+        self._channel = channel
         self._needs_commit = needs_commit
 
     @classmethod
@@ -79,9 +80,16 @@ class AgentClient(Closable):
         deadline = Deadline(timeout_s)
         while True:
             try:
-                client = cls(_connect(key, deadline), needs_commit=key.owner.is_local)
+                channel = BlockingChannel.dial(
+                    UNIX,
+                    key.address,
+                    timeout_s=max(deadline.remaining_s(), 0.001),
+                    options=TransportOptions(timeout_s=deadline.timeout_s),
+                )
+                client = cls(channel, needs_commit=key.owner.is_local)
                 with close_on_error(client):
-                    client._request({"op": "hello", "owner": _as_json(key.local_owner())})
+                    owner = key.local_owner()
+                    client._request({"op": "hello", "owner": [owner.pid, owner.start_time, owner.host]})
                 return client
             except ConnectionLostError:
                 if not start or not deadline.remaining_s():
@@ -97,7 +105,7 @@ class AgentClient(Closable):
 
         Raises `UsageError` if the data set is complete or dropped already.
         """
-        index = self._transport.send_region(region)
+        index = self._channel.export(region).index
         request = {"op": "put", "dataset": dataset, "attempt": attempt, "region": index, "rows": rows, "ttl_s": ttl_s}
         request["needs_commit"] = self._needs_commit
         return str(self._request(request)["uri"])
@@ -119,11 +127,11 @@ class AgentClient(Closable):
 
     def close(self) -> None:
         """Close the connection; the agent keeps its data sets."""
-        self._transport.close()
+        self._channel.close()
 
     def _request(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._transport.send((json.dumps(request).encode(),))
-        received = self._transport.receive()
+        self._channel.send((json.dumps(request).encode(),))
+        received = self._channel.receive()
         if received.tag is not None:
             raise decode_error(received.data, "host agent")
         try:
@@ -133,13 +141,6 @@ class AgentClient(Closable):
         if not isinstance(reply, dict):
             raise ProtocolError(f"host agent: expected a JSON object, found {type(reply).__name__}")
         return reply
-
-
-def _connect(key: AgentKey, deadline: Deadline) -> UnixTransport:
-    timeout_s = max(deadline.remaining_s(), 0.001)
-    return UnixTransport.connect(
-        key.address, timeout_s=timeout_s, options=TransportOptions(timeout_s=deadline.timeout_s)
-    )
 
 
 def launch(address: str) -> bool:
@@ -185,7 +186,3 @@ def _spawn_agent(descriptor: int) -> int:
         except BaseException:
             process.kill()
             raise
-
-
-def _as_json(process: Process) -> list[Any]:
-    return [process.pid, process.start_time, process.host]

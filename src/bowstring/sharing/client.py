@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
-from bowstring.datatypes.field import Schema
+from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import (
     BowstringError,
@@ -22,7 +22,8 @@ from bowstring.errors import (
 )
 from bowstring.memory.closable import Closable
 from bowstring.sharing.connection import Connection, Stream
-from bowstring.sharing.uris import Ticket, max_tickets, parse, server_of
+from bowstring.sharing.uris import Ticket, max_tickets, parse_dataset_uri, without_ticket
+from bowstring.transports.tls import TlsOptions
 
 
 class HasURIs(Protocol):
@@ -93,9 +94,16 @@ class Dataset(Closable):
     batch until the client has no array of it, and all of them until `close`.
     """
 
-    def __init__(self, requests: Iterable[Request], schema: Schema | None, timeout_s: float) -> None:
+    def __init__(
+        self,
+        requests: Iterable[Request],
+        schema: Schema | None,
+        timeout_s: float,
+        tls: TlsOptions | None = None,
+    ) -> None:
         self._requests = list(requests)
         self._timeout_s = timeout_s
+        self._tls = tls
         self._lock = threading.Lock()
         self._idle: dict[StreamURI, list[Connection]] = {}
         self._connections: set[Connection] = set()
@@ -196,7 +204,7 @@ class Dataset(Closable):
             except ConnectionError:
                 self._end(connection, None)  # the server may have restarted: try a new connection
         try:
-            connection = Connection(request.uris[0], self._timeout_s)
+            connection = Connection(request.uris[0], self._timeout_s, self._tls)
         except ConnectionLostError as error:
             raise type(error)(f"{request.ticket}: {error}") from error
         with self._lock:
@@ -233,23 +241,31 @@ class Dataset(Closable):
         count = sum(len(request.uris) for request in self._requests)
         parts = "1 part" if count == 1 else f"{count} parts"
         state = "closed" if self._is_closed else parts
-        return f"<bowstring.Dataset {state}>\n{self.schema}"
+        return f"<bowstring.sharing.Dataset {state}>\n{self.schema}"
 
 
 def _with_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
     return batch if batch.schema is schema else RecordBatch(schema, batch.num_rows, batch.source, batch.pairs)
 
 
-def connect(target: Target, ticket: str | None = None, *, copy: bool = False, timeout_s: float = 30.0) -> Dataset:
+def connect(
+    target: Target,
+    ticket: str | None = None,
+    *,
+    copy: bool = False,
+    timeout_s: float = 30.0,
+    tls: TlsOptions | None = None,
+) -> Dataset:
     """Connect to a data set of another process, and read its schema.
 
     `target` is one or more URIs, or an object with `uris`, such as a published data set. `ticket` is the name of the
     data set, by default that of the URI. With `copy`, bytes are sent through the socket into this process's memory;
-    otherwise memory is shared and nothing is copied. `timeout_s` is how long the server may be silent.
+    otherwise memory is shared and nothing is copied, if the transport can do that. `timeout_s` is how long the server
+    may be silent. `tls` has the certificates for `tcp+tls`.
 
-    Raises `NotFoundError` if the server has no such data set, `ConnectionLostError` if it does not run or disconnects,
-    `DeadlineError` if it is silent, `ProtocolError` for a malformed URI or a violation of the protocol, `UsageError`
-    for other targets and a timeout that is not positive.
+    Raises `NotFoundError` if the server has no such data set, `ConnectionLostError` if it does not run, disconnects or
+    has too many clients, `DeadlineError` if it is silent, `ProtocolError` for a malformed URI or a violation of the
+    protocol, `UsageError` for other targets and a timeout that is not positive.
     """
     uris: Any = [target] if isinstance(target, str) else getattr(target, "uris", target)
     if isinstance(uris, Mapping):
@@ -257,12 +273,12 @@ def connect(target: Target, ticket: str | None = None, *, copy: bool = False, ti
             "connect: expected one URI or several parts of one data set; choose one of a server's: server.uri(name)"
         )
     if not isinstance(uris, Iterable) or isinstance(uris, bytes):
-        raise UsageError(f"connect: expected a URI, or what has `uris`, not {type(target).__name__}")
+        raise UsageError(f"connect: expected a URI or an object with `uris`, found {type(target).__name__}")
     if not timeout_s > 0:
         raise UsageError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
     schema = getattr(target, "schema", None)
     requests = []
     for text in uris:
-        uri, name = parse(text, ticket)
-        requests.append(Request(server_of(uri), (uri,), Ticket((name,), copy or uri.free_data is None)))
-    return Dataset(group(requests), schema, timeout_s)
+        uri, name = parse_dataset_uri(text, ticket)
+        requests.append(Request(without_ticket(uri), (uri,), Ticket((name,), copy or uri.free_data is None)))
+    return Dataset(group(requests), schema, timeout_s, tls)

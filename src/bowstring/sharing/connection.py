@@ -1,14 +1,13 @@
 """One connection of a client: its streams in order, and their leases («Client Sequence»).
 
 A batch is leased until no array, view or buffer of it is left. All of them have one NumPy array over the region as
-their base; when it is garbage-collected, <free_data> is sent. That may happen in any thread and in the middle of any
-code, so a thread that does not get the lock at once leaves the addresses to the thread that has it.
+their base; when it is garbage-collected, in any thread, the lease is released, and <free_data> is sent.
 """
 
 from __future__ import annotations
 
 import os
-import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -17,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datatypes.field import Schema
+from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.client import ClientConnection
-from bowstring.dissociated.events import MessageReady
+from bowstring.dissociated.events import MessageReady, RequestRefused, StreamEnded
 from bowstring.dissociated.limits import DEFAULT_LIMITS
-from bowstring.dissociated.pairing import StreamMessage
+from bowstring.dissociated.server import Role
 from bowstring.dissociated.uri import StreamURI
 from bowstring.dissociated.wire import AddressBody, PackedBody
 from bowstring.errors import (
@@ -30,43 +29,56 @@ from bowstring.errors import (
     ConnectionLostError,
     DeadlineError,
     InvalidDataError,
-    LimitError,
     ProtocolError,
 )
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
-from bowstring.memory.buffer import EMPTY, Buffer, Memory, allocate
+from bowstring.memory.buffer import EMPTY, Buffer, Memory
 from bowstring.memory.closable import close_on_error
-from bowstring.memory.descriptors import check_available
 from bowstring.sharing.processes import close_inherited
 from bowstring.sharing.uris import Ticket, decode_error, error_tag
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.regions import OFFSET_BITS
-from bowstring.transports.unix import UnixTransport
+from bowstring.transports.blocking import BlockingSession, dial
+from bowstring.transports.registry import find_transport
+from bowstring.transports.session import Failed, Lease, MessageLocated, Session, SessionOptions
+from bowstring.transports.tls import TlsOptions
 
-_FREE_S = 1.0
-_MAX_ERROR_BYTES = 1 << 16
 _UINT8 = np.dtype(np.uint8)
 
 
 class Connection:
     """A connection to one server; `stream` may be called again after the last stream was read to its end."""
 
-    def __init__(self, uri: StreamURI, timeout_s: float) -> None:
+    def __init__(self, uri: StreamURI, timeout_s: float, tls: TlsOptions | None = None) -> None:
+        """Connect. Raises `ConnectionLostError`, `DeadlineError`, and `UsageError` for a scheme without a transport."""
+        transport = find_transport(uri.scheme, uri, tls)
+        options = TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes, tls=tls)
+        channel = dial(transport, uri.address, options)
+        with close_on_error(channel):
+            memory = transport.open_memory(channel, uri.remote_handle)
+        self._initialize(uri, Session({Role.BOTH: channel}, memory, now=time.monotonic(), options=_options(timeout_s)))
+
+    @classmethod
+    def over(cls, uri: StreamURI, session: Session) -> Connection:
+        """Return a connection over a session that is connected already."""
+        connection = cls.__new__(cls)
+        connection._initialize(uri, session)
+        return connection
+
+    def _initialize(self, uri: StreamURI, session: Session) -> None:
         self.uri = uri
-        self.timeout_s = timeout_s
-        self.transport = UnixTransport.connect(
-            uri.address,
-            timeout_s=timeout_s,
-            options=TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes),
-        )
-        self.lock = threading.Lock()
-        self._freed: deque[tuple[ClientConnection, AddressBody]] = deque()
+        self.error_data = error_tag(uri)
+        self.decoder = Decoder()
+        """Decodes one stream after the other."""
+        self.driver = BlockingSession(session)
         self._tokens: dict[int, weakref.ref[Any]] = {}
-        self._is_streaming = False
         self._is_released = False
-        self.is_closed = False
         _CONNECTIONS.add(self)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection was closed, by `close` or after an error."""
+        return self.driver.is_closed
 
     @property
     def num_leased(self) -> int:
@@ -75,98 +87,64 @@ class Connection:
 
     def stream(self, ticket: Ticket) -> Stream:
         """Request a data set, and read its schema. Raises the server's error, and errors of the connection and data."""
-        self._is_streaming = True
         stream = Stream(self, ticket)
         with close_on_error(self):
-            with self.lock:
-                self.transport.send_message(stream.protocol.request(ticket.encode()), timeout_s=self.timeout_s)
+            self.driver.request(stream.protocol, stream.protocol.request(ticket.encode()))
             stream.read_schema()
         return stream
 
     def end_stream(self) -> None:
         """Record that the stream was read to its end, so that the server receives without waiting for this client."""
-        self._is_streaming = False
-        self.flush()
+        self.driver.session.core = None
+        self.driver.flush()
 
     def check_idle(self) -> None:
         """Raise `ConnectionLostError` if the server has disconnected or sent a message without a request."""
-        with self.lock:
-            if not self.transport.has_input:
-                return
-            try:
-                self.transport.receive(timeout_s=0.0, allocate=_refuse_message)
-            except DeadlineError:
-                return
-            except ProtocolError as error:
-                raise ConnectionLostError(f"{self.uri}: {error}") from error
+        for event in self.driver.pending_events():
+            if isinstance(event, Failed):
+                raise ConnectionLostError(f"{self.uri}: {event.error}") from event.error
 
-    def lend(self, protocol: ClientConnection, body: AddressBody, memory: memoryview) -> Memory:
-        """Return the region as a `Memory` that frees the addresses when it is garbage-collected."""
-        token = np.frombuffer(memory, _UINT8) if memory.nbytes else np.empty(0, _UINT8)
+    def lend(self, lease: Lease, memory: Any) -> Memory:
+        """Return the memory as a `Memory` that frees the addresses when it is garbage-collected."""
+        token = np.frombuffer(memory, _UINT8)
         _LENDING.add(self)
         key = id(token)
 
         def free_body(_: object) -> None:
             self._tokens.pop(key, None)
-            self._freed.append((protocol, body))
-            self.flush()
+            self.driver.session.release(lease)
+            if self._is_released and not self._tokens:
+                self.close()
 
         self._tokens[key] = weakref.ref(token, free_body)
         return Memory(token)
 
-    def free(self, protocol: ClientConnection, body: AddressBody) -> None:
-        """Free the addresses of a body that was copied or is empty."""
-        self._freed.append((protocol, body))
-
-    def flush(self) -> None:
-        """Send queued <free_data> messages, unless another thread has the lock."""
-        while self._freed and not self.is_closed and self.lock.acquire(blocking=False):
-            try:
-                self._send_freed()
-            except DeadlineError:
-                return
-            except BowstringError:
-                self.close()
-            finally:
-                self.lock.release()
-        if self._is_released and not self._tokens:
-            self.close()
-
-    def _send_freed(self) -> None:
-        """Send without blocking during a stream, because the server may wait for this client to receive."""
-        while self._freed:
-            protocol, body = self._freed.popleft()
-            message = protocol.free(body)
-            if message is not None:
-                self.transport.post(message.parts, tag=message.tag)
-        if not self._is_streaming:
-            self.transport.flush(timeout_s=_FREE_S)
-
     def release(self) -> None:
         """Close when no batch is in use."""
         self._is_released = True
-        self.flush()
+        self.driver.flush()
+        if not self._tokens:
+            self.close()
 
     def close(self) -> None:
         """Close now, which ends all leases. Arrays stay valid: the mappings are this process's own. Idempotent."""
-        if not self.is_closed:
-            self.is_closed = True
-            _LENDING.discard(self)
-            self.transport.close()
-            self._freed.clear()
+        _LENDING.discard(self)
+        self.driver.close()
 
 
 class Stream:
     """A data set that is being received: iterate once."""
 
     def __init__(self, connection: Connection, ticket: Ticket) -> None:
+        uri = connection.uri
         self._connection = connection
         self._name = str(ticket)
-        self._decoder = Decoder()
+        self._decoder = connection.decoder
+        self._decoder.restart()
         self._headers: deque[BatchHeader] = deque()
-        self._ready: deque[StreamMessage] = deque()
-        self._error_tag = error_tag(connection.uri)
-        self.protocol = ClientConnection(connection.uri.want_data, connection.uri.free_data, has_body=self._has_body)
+        self.protocol = ClientConnection(
+            uri.want_data, uri.free_data, has_body=self._has_body, error_data=connection.error_data
+        )
 
     @property
     def schema(self) -> Schema:
@@ -175,74 +153,68 @@ class Stream:
 
     def read_schema(self) -> None:
         """Receive the first message."""
-        while not self._decoder.has_schema:
-            self._receive()
-        self._ready.popleft()
+        self._next_message()
 
     def __iter__(self) -> Iterator[RecordBatch]:
         try:
-            while True:
-                while not self._ready:
-                    if self.protocol.is_ended:
-                        self._connection.end_stream()
-                        return
-                    self._receive()
-                batch = self._batch(self._ready.popleft())
+            while (message := self._next_message()) is not None:
+                batch = self._batch(message)
                 if batch is not None:
                     yield batch
+            self._connection.end_stream()
         except BowstringError:
             self._connection.close()
             raise
 
     def _has_body(self, header: Any) -> bool:
-        read = self._decoder.begin(bytes(header))
+        read = self._decoder.decode_header(bytes(header))
         if read is not None:
             self._headers.append(read)
         return read is not None
 
-    def _check_length(self, tag: int | None, length_bytes: int) -> None:
-        """Raise an error for a message that must not be received."""
-        if tag is None or tag != self._error_tag:
-            self.protocol.check_length(tag, length_bytes)
-        elif length_bytes > _MAX_ERROR_BYTES:
-            raise LimitError(
-                f"{self._name}: an error message of {length_bytes} bytes; the maximum is {_MAX_ERROR_BYTES}"
-            )
-
-    def _receive(self) -> None:
+    def _next_message(self) -> MessageReady | MessageLocated | None:
+        """Wait for the next message; None at the end of the stream. Raises `ClosedError` if it was closed meanwhile."""
         connection = self._connection
         if connection.is_closed:
             raise ClosedError(f"{self._name}: the connection was closed before its end")
-        with connection.lock:
-            try:
-                received = connection.transport.receive(timeout_s=connection.timeout_s, allocate=self._check_length)
-                if received.tag is not None and received.tag == self._error_tag:
-                    raise decode_error(received.data, self._name)
-                for event in self.protocol.receive(received.tag, received.data):
-                    if isinstance(event, MessageReady):
-                        self._ready.append(event.message)
-            except DeadlineError as error:
-                raise DeadlineError(f"{self._name}: the server sends nothing: {error}") from None
-            except ConnectionLostError as error:
-                raise type(error)(f"{self._name}: the server disconnected before the end: {error}", error) from None
-        connection.flush()
+        while True:
+            event = connection.driver.next_event()
+            if isinstance(event, MessageReady | MessageLocated):
+                return event
+            if isinstance(event, StreamEnded):
+                return None
+            if isinstance(event, RequestRefused):
+                raise decode_error(event.error_data, self._name)
+            if isinstance(event, Failed):
+                raise self._translate(event.error) from event.error
 
-    def _batch(self, message: StreamMessage) -> RecordBatch | None:
-        header = self._headers.popleft()
+    def _translate(self, error: BowstringError) -> BowstringError:
+        """Add the name of the data set to an error of the session."""
+        if isinstance(error, DeadlineError):
+            return DeadlineError(f"{self._name}: the server sends nothing: {error}")
+        if isinstance(error, ConnectionLostError):
+            return type(error)(f"{self._name}: the server disconnected before the end: {error}", error)
+        if isinstance(error, ProtocolError | InvalidDataError):
+            return type(error)(f"{self._name}, {error}")
+        return error
+
+    def _batch(self, event: MessageReady | MessageLocated) -> RecordBatch | None:
+        header, message = self._headers.popleft(), event.message
         body = message.body
         try:
-            if isinstance(body, PackedBody):
-                return self._decoder.finish(header, Buffer.of(body.parts[0]) if body.length_bytes else EMPTY)
-            assert isinstance(body, AddressBody)
-            if body.addresses.size != header.template.buffer_count:
-                count = header.template.buffer_count
-                raise ProtocolError(f"expected {count} addresses, as the header's buffers, found {body.addresses.size}")
-            return self._read_addresses(header, body)
+            if isinstance(event, MessageLocated):
+                return self._read_located(header, event)
+            assert isinstance(body, PackedBody)
+            return self._decoder.decode_body(header, Buffer.of(body.parts[0]) if body.length_bytes else EMPTY)
         except (InvalidDataError, ProtocolError) as error:
             raise type(error)(f"{self._name}, message {message.sequence}: {error}") from error
 
-    def _read_addresses(self, header: BatchHeader, body: AddressBody) -> RecordBatch | None:
-        connection = self._connection
+    def _read_located(self, header: BatchHeader, event: MessageLocated) -> RecordBatch | None:
+        body = event.message.body
+        assert isinstance(body, AddressBody)
+        count = header.template.buffer_count
+        if body.addresses.size != count:
+            raise ProtocolError(f"expected {count} addresses, as the header's buffers, found {body.addresses.size}")
         lengths = header.buffers()["length"]
         is_short = lengths.astype(np.uint64) > body.lengths
         if bool(is_short.any()):
@@ -250,36 +222,16 @@ class Stream:
             raise ProtocolError(
                 f"buffer {index}: the header has {lengths[index]} bytes, the address {body.lengths[index]}"
             )
-        if not body.total_bytes:
-            connection.free(self.protocol, body)
-            return self._decoder.finish(_with_offsets(header, np.zeros(lengths.size, np.int64), 0), EMPTY)
-        try:
-            located = connection.transport.regions.locate(body.addresses, body.lengths)
-        except ProtocolError:
-            if np.unique(body.addresses[body.lengths > 0] >> np.uint64(OFFSET_BITS)).size == 1:
-                raise
-            return self._gather(header, body)
-        memory = connection.lend(self.protocol, body, located.region.memory)
-        return self._decoder.finish(_with_offsets(header, located.offsets, memory.size), Buffer(memory, 0, memory.size))
-
-    def _gather(self, header: BatchHeader, body: AddressBody) -> RecordBatch | None:
-        """Copy buffers of several regions into one body; only other implementations send such bodies."""
-        regions = self._connection.transport.regions
-        if body.total_bytes > sum(regions[index].size_bytes for index in regions):
-            raise LimitError(f"{body.total_bytes} bytes at addresses, more than all regions have")
-        padded = (body.lengths.astype(np.int64) + 63) & -64
-        ends = np.cumsum(padded)
-        check_available(int(ends[-1]), self._name)
-        gathered = allocate(int(ends[-1]))
-        starts = ends - padded
-        for start, view in zip(starts.tolist(), regions.resolve_all(body.addresses, body.lengths), strict=True):
-            gathered[start : start + view.nbytes] = view
-        self._connection.free(self.protocol, body)
-        return self._decoder.finish(_with_offsets(header, starts, gathered.size), Buffer.of(gathered))
+        if event.lease is None:
+            buffer = Buffer.of(event.memory) if len(event.memory) else EMPTY
+        else:
+            memory = self._connection.lend(event.lease, event.memory)
+            buffer = Buffer(memory, 0, memory.size)
+        return self._decoder.decode_body(_with_offsets(header, event.offsets, len(event.memory)), buffer)
 
 
-def _refuse_message(_tag: int | None, length_bytes: int) -> None:
-    raise ConnectionLostError(f"the server sent a message of {length_bytes} bytes without a request")
+def _options(timeout_s: float) -> SessionOptions:
+    return SessionOptions(input_timeout_s=timeout_s, stall_s=timeout_s)
 
 
 def _with_offsets(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:
@@ -301,8 +253,9 @@ _CONNECTIONS: weakref.WeakSet[Connection] = weakref.WeakSet()
 def _close_after_fork() -> None:
     """Close the sockets in a forked child: leases belong to the parent."""
     for connection in list(_CONNECTIONS):
-        connection.is_closed = True
-        close_inherited((connection.transport.fileno(),))
+        connection.driver.is_closed = True
+        for channel in connection.driver.session.channels.values():
+            close_inherited(channel.descriptors())
     _LENDING.clear()
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bowstring.arrays.table import Table, concat_tables
-from bowstring.datatypes.field import Schema
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import (
     AccessDeniedError,
     BowstringError,
@@ -183,7 +183,7 @@ class Handle(Closable):
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""
         size = f"{self.num_rows} rows, {self.nbytes} bytes"
-        return f"<bowstring.Handle {self._token[:8]} of process {self._process.pid}: {size}{state}>"
+        return f"<bowstring.sharing.Handle {self._token[:8]} of process {self._process.pid}: {size}{state}>"
 
 
 def _is_valid_state(state: Any) -> bool:
@@ -207,8 +207,9 @@ def _is_valid_state(state: Any) -> bool:
 def share(data: Batches) -> Handle:
     """Copy a table (of Bowstring or another library), record batches or a reader into shared memory; return a handle.
 
-    Readers and generators are written batch by batch. The batches of a large table are copied by several threads, each
-    into its own region. Raises `UsageError` for other objects, `ResourceError` if memory or descriptors are short.
+    Readers and generators are written batch by batch. The batches of a table of 64 MiB or more are copied by several
+    threads, each into its own region, unless it has a single batch or dictionaries. Raises `UsageError` for other
+    objects, `ResourceError` if memory or descriptors are short.
     """
     token = secrets.token_hex(16)
     regions, num_rows = store_in_parts(data, f"share-{token}")

@@ -1,11 +1,10 @@
-"""Batches as regions, and a region as messages: what is served always lies in memory that can be passed.
+"""Store batches in regions, and read the messages of regions, which are served from there.
 
-Whatever is given becomes a region with an uncompressed Arrow file in it, buffers at multiples of 64 bytes. A file
-that exists is such a region already. Batches whose dictionaries change on the way can't be a file; they become a
-stream, which is laid out alike.
+A region contains an uncompressed Arrow file with buffers aligned to 64 bytes; an existing file is a region already.
+Batches whose dictionaries change can't be stored as a file, and are stored as a stream.
 
-A large table becomes several regions, each a file with some of its batches: the system lets one thread at a time write
-to a memfd, so that this is how several processors copy it in.
+A large table is stored in several regions, each a file with some of its batches, because only one thread at a time can
+write to a memfd.
 """
 
 from __future__ import annotations
@@ -13,47 +12,46 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.arrays.construction import as_batch, table
-from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table, schema_has_dictionaries
-from bowstring.datatypes.field import Schema
+from bowstring.arrays.record_batch import RecordBatch, as_batch
+from bowstring.arrays.table import Table, schema_has_dictionaries, table
+from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.wire import AddressBody
-from bowstring.errors import InvalidDataError, TruncatedError, UsageError
+from bowstring.errors import InvalidDataError, UsageError
+from bowstring.flatbuf.reader import Table as FlatbufferTable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import open_sink
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.message import (
-    CONTINUATION,
     FILE_START,
-    LEGACY_PREFIX_BYTES,
-    PREFIX_BYTES,
+    EndOfStream,
+    Message,
+    MessageReader,
     is_file_start,
-    parse_prefix,
+    read_message_at,
 )
-from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
+from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, HeaderReader
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Memory
 from bowstring.memory.descriptors import check_available
 from bowstring.memory.region import Region
-from bowstring.transports.regions import addresses_of
 
 
 class SupportsArrowStream(Protocol):
     """Another library's table, by the C data interface."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """A capsule with its batches."""
+        """Return a capsule with the batches."""
 
 
 Batches: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
-"""What can be written into a region: ours, or another library's table."""
+"""Batches of Bowstring, or the table of another library."""
 
 _FIRST_MESSAGE = len(FILE_START)
 _PART_BYTES = 32 << 20
@@ -61,9 +59,9 @@ _MAX_PARTS = 8
 
 
 def store(source: Batches, name: str = "table") -> tuple[Region, int]:
-    """Copy batches once into a new sealed region: the region, and the number of rows.
+    """Copy batches once into a new sealed region. Return the region and the number of rows.
 
-    Raises `UsageError` for anything else than batches, `ResourceError` where memory is short; then nothing is left.
+    Raises `UsageError` for other objects, `ResourceError` if memory is short.
     """
     schema, batches = as_batches(source)
     if isinstance(source, RecordBatch | Table):
@@ -79,16 +77,17 @@ def store(source: Batches, name: str = "table") -> tuple[Region, int]:
 
 
 def store_in_parts(source: Batches, name: str = "table") -> tuple[tuple[Region, ...], int]:
-    """As `store`, but a large table is copied by as many threads as there are processors, each into its own region.
+    """As `store`, but a large table is copied by one thread per processor, each into its own region.
 
-    The regions, whose batches follow one another, and the number of rows. What has dictionaries is one region.
+    Return the regions, whose batches follow one another, and the number of rows. A table with dictionaries is one
+    region.
     """
     if hasattr(source, "__arrow_c_stream__") and not isinstance(source, RecordBatch | FileReader | StreamReader):
         source = table(source)
     if not isinstance(source, Table) or len(shares := _shares(source)) < 2:
         region, rows = store(source, name)
         return (region,), rows
-    from concurrent.futures import ThreadPoolExecutor  # it is only loaded where there is work for it
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and rarely needed
 
     check_available(source.nbytes, name)
     schema = source.schema
@@ -104,7 +103,7 @@ def store_in_parts(source: Batches, name: str = "table") -> tuple[tuple[Region, 
 
 
 def _shares(large_table: Table) -> list[list[RecordBatch]]:
-    """A table's batches in runs of about the same size, one for each processor where there is enough to copy."""
+    """Split the batches of a table into parts of about the same size, one per processor; fewer for small tables."""
     if schema_has_dictionaries(large_table.schema):
         return []
     batches = large_table.to_batches()
@@ -119,7 +118,7 @@ def _shares(large_table: Table) -> list[list[RecordBatch]]:
 
 
 def as_batches(source: Batches) -> tuple[Schema, Iterable[RecordBatch]]:
-    """Schema and batches of anything that has them. Raises `UsageError`."""
+    """Return the schema and batches of `source`. Raises `UsageError` for objects without batches."""
     if isinstance(source, RecordBatch):
         return source.schema, [source]
     if isinstance(source, Table):
@@ -158,7 +157,7 @@ def _write(
 
 
 def open_region(region: Region) -> FileReader | StreamReader:
-    """A reader of the file or stream in a region; nothing is copied, and its batches keep the mapping."""
+    """Open the file or stream in a region. Nothing is copied, and the batches keep the mapping."""
     source = MemorySource(Memory(region.memory), region.name)
     if is_file_start(bytes(region.memory[:_FIRST_MESSAGE])):
         return FileReader(source)
@@ -167,22 +166,20 @@ def open_region(region: Region) -> FileReader | StreamReader:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredMessage:
-    """A message that lies in a region: its flatbuffer, and where body and buffers are, in bytes from the region's
-    start.
-    """
+    """A message in a region: its flatbuffer, and the offsets of its body and buffers in the region, in bytes."""
 
     metadata: bytes
     buffers: AddressBody
     body_offset: int
     body_bytes: int
 
-    def addressed(self, index: int) -> AddressBody:
-        """The buffers' addresses where this is the region with that index of a connection."""
-        body = self.buffers  # the addresses in region 0 are the offsets
-        return AddressBody(addresses_of(index, body.addresses), body.lengths, body.total_bytes) if index else body
+    def address_body(self, address: int) -> AddressBody:
+        """Return the addresses of the buffers if the region begins at this address."""
+        body = self.buffers  # the addresses of a region that begins at 0 are the offsets
+        return AddressBody(body.addresses + np.uint64(address), body.lengths, body.total_bytes) if address else body
 
-    def shifted(self, shift_bytes: int, region_bytes: int) -> StoredMessage:
-        """The same message in a region of `region_bytes` where everything lies `shift_bytes` further on."""
+    def shift(self, shift_bytes: int, region_bytes: int) -> StoredMessage:
+        """Return the message for a region of `region_bytes` with all offsets higher by `shift_bytes`."""
         offsets = (self.buffers.addresses.astype(np.int64) + shift_bytes).astype(np.uint64)
         buffers = _address_body(offsets, self.buffers.lengths, region_bytes)
         return StoredMessage(self.metadata, buffers, self.body_offset + shift_bytes, self.body_bytes)
@@ -190,10 +187,9 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredDataset:
-    """Everything that a server says about a file or stream in a region: the schema's flatbuffer, then dictionaries and
-    batches in order.
+    """A file or stream in a region: the schema's flatbuffer, and the dictionaries and batches in order.
 
-    `offset_bytes` and `size_bytes` are where in the region it lies: a region may have several.
+    `offset_bytes` and `size_bytes` are its location, because a region may contain several.
     """
 
     region: Region
@@ -203,17 +199,17 @@ class StoredDataset:
     offset_bytes: int
     size_bytes: int
 
-    def moved(self, region: Region, offset_bytes: int) -> StoredDataset:
-        """The same bytes in another region."""
+    def move(self, region: Region, offset_bytes: int) -> StoredDataset:
+        """Return the data set for a copy of its bytes in another region."""
         shift_bytes = offset_bytes - self.offset_bytes
-        messages = tuple(message.shifted(shift_bytes, region.size_bytes) for message in self.messages)
+        messages = tuple(message.shift(shift_bytes, region.size_bytes) for message in self.messages)
         return StoredDataset(region, self.schema, messages, self.num_rows, offset_bytes, self.size_bytes)
 
 
 def pack(datasets: Sequence[StoredDataset], name: str) -> list[StoredDataset]:
-    """Copy the files and streams of several regions into a new sealed one, so that they need one descriptor together.
+    """Copy the files and streams of several regions into a new sealed one, which needs a single descriptor.
 
-    Raises `ResourceError` if memory is short; then nothing is left behind.
+    Raises `ResourceError` if memory is short.
     """
     offsets = []
     check_available(sum(dataset.size_bytes for dataset in datasets), name)
@@ -223,65 +219,53 @@ def pack(datasets: Sequence[StoredDataset], name: str) -> list[StoredDataset]:
             padding = bytes(-dataset.size_bytes % ALIGNMENT_BYTES)
             memory.writelines((dataset.region.view(dataset.offset_bytes, dataset.size_bytes), padding))
         region = memory.seal()
-    return [dataset.moved(region, offset) for dataset, offset in zip(datasets, offsets, strict=True)]
+    return [dataset.move(region, offset) for dataset, offset in zip(datasets, offsets, strict=True)]
 
 
 def read_stored_dataset(region: Region) -> StoredDataset:
-    """Read the headers of the file or stream in a region; bodies are not touched. Raises `InvalidDataError`s."""
+    """Read the headers of the file or stream in a region, but not the bodies. Raises `InvalidDataError`."""
     source = MemorySource(Memory(region.memory), region.name)
     is_file = is_file_start(source.read_at(0, min(_FIRST_MESSAGE, source.size)))
     if is_file:
-        reader = FileReader(source)
-        _ = reader.schema
-        schema, _ = _framed(source, _FIRST_MESSAGE)
-        messages = [
-            _message(header, body.offset, region.size_bytes, True)
-            for header, body, _ in reader.read_dictionary_messages()
-        ]
-        rows = 0
-        for index in range(reader.num_record_batches):
-            header, body = reader.read_batch_message(index)
-            rows += header.length
-            messages.append(_message(header, body.offset, region.size_bytes, True))
-        return StoredDataset(region, schema, tuple(messages), rows, 0, region.size_bytes)
-    StreamReader(source)  # it says in detail what is wrong with other bytes
-    schema, position = _framed(source, 0)
-    headers, messages, rows = HeaderReader(DEFAULT_LIMITS), [], 0
-    while position < source.size:
-        raw, position = _framed(source, position)
-        if not raw:
-            break
-        read = headers.read(raw, 0, ("message", len(messages) + 1))
-        if not isinstance(read, BatchHeader) or read.body_bytes > source.size - position:
-            raise InvalidDataError(
-                f"{region.name}: message {len(messages) + 1} is no batch that ends within the stream"
-            )
-        messages.append(_message(read, position, region.size_bytes, False))
-        rows += read.length if read.template.kind == "RecordBatch" else 0
-        position += read.body_bytes
-    return StoredDataset(region, schema, tuple(messages), rows, 0, region.size_bytes)
+        file_reader = FileReader(source)
+        _ = file_reader.schema
+        batches: Iterator[Message[BatchHeader]] = (message for message, _ in file_reader.messages.read_all())
+    else:
+        StreamReader(source)  # raises detailed errors for other formats
+    read_header, offset = HeaderReader(DEFAULT_LIMITS).read, _FIRST_MESSAGE if is_file else 0
+    reader = MessageReader(region.name, DEFAULT_LIMITS, read_header, offset, is_seekable=True)
+    first = read_message_at(reader, source.read_at, source.size)
+    if isinstance(first, EndOfStream):
+        raise InvalidDataError(f"{region.name}: expected a schema message at byte {first.offset}, found an end marker")
+    schema = source.read_at(first.offset + first.prefix_bytes, first.metadata_bytes - first.prefix_bytes)
+    if not is_file:
+        batches = _read_stream_batches(reader, source)
+    messages, num_rows = [], 0
+    for message in batches:
+        num_rows += message.header.length if message.header.template.kind == RECORD_BATCH else 0
+        messages.append(_stored_message(message, region.size_bytes))
+    return StoredDataset(region, schema, tuple(messages), num_rows, 0, region.size_bytes)
 
 
-def _framed(source: MemorySource, position: int) -> tuple[bytes, int]:
-    """The flatbuffer of the message that begins at `position`, and where its body begins; no bytes at an end marker."""
-    prefix = source.read_at(position, min(PREFIX_BYTES, source.size - position))
-    where = f"{source.name}: message at byte {position}"
-    if len(prefix) < PREFIX_BYTES:
-        return b"", source.size
-    length_bytes, skip = parse_prefix(prefix, where, DEFAULT_LIMITS.max_metadata_bytes)
-    raw = source.read_at(position + skip, min(length_bytes, source.size - position - skip))
-    if len(raw) < length_bytes:
-        raise TruncatedError(f"{where}: expected {length_bytes} bytes of metadata, found {len(raw)}")
-    return raw, position + skip + length_bytes
+def _read_stream_batches(
+    reader: MessageReader[BatchHeader | FlatbufferTable], source: MemorySource
+) -> Iterator[Message[BatchHeader]]:
+    """The messages of a stream after its schema message."""
+    while not isinstance(message := read_message_at(reader, source.read_at, source.size), EndOfStream):
+        if not isinstance(message.header, BatchHeader):
+            raise InvalidDataError(f"{source.name}: message at byte {message.offset}: found a second schema")
+        reader.check_body_size(message, source.size - message.body_offset)
+        yield cast("Message[BatchHeader]", message)
 
 
-def _message(header: BatchHeader, body_offset: int, region_bytes: int, is_framed: bool) -> StoredMessage:
+def _stored_message(message: Message[BatchHeader], region_bytes: int) -> StoredMessage:
+    header = message.header
     spans, metadata = header.buffers(), bytes(header.raw[:])
-    if is_framed:
-        skip = PREFIX_BYTES if metadata[:4] == CONTINUATION else LEGACY_PREFIX_BYTES
+    if len(metadata) == message.metadata_bytes:  # in a file, the header includes its prefix
+        skip = message.prefix_bytes
         metadata = metadata[skip : skip + int.from_bytes(metadata[skip - 4 : skip], "little")]
-    buffers = _address_body(spans["offset"] + body_offset, spans["length"], region_bytes)
-    return StoredMessage(metadata, buffers, body_offset, header.body_bytes)
+    buffers = _address_body(spans["offset"] + message.body_offset, spans["length"], region_bytes)
+    return StoredMessage(metadata, buffers, message.body_offset, header.body_bytes)
 
 
 def _address_body(offsets: npt.ArrayLike, lengths: npt.ArrayLike, region_bytes: int) -> AddressBody:

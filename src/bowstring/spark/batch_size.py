@@ -2,9 +2,10 @@
 
 Spark ends a batch at a number of rows (``maxRecordsPerBatch``) or of bytes (``maxBytesPerBatch``). For the second limit
 the JVM computes the size of each column's vector after each row, unless the value is exactly 2147483647. That is cheap
-for wide rows, but not for narrow ones. `publish` therefore skips the check where the row limit also limits the bytes:
-of frames with columns of fixed width, and of those with strings after `pad_wide_rows`. The sink skips it for frames
-with columns of fixed width (`skip_check_of_writes`).
+for wide rows, but not for narrow ones. `collect_map` therefore skips the check if the row limit also limits the bytes:
+for frames with columns of fixed width, and for those with strings after `pad_wide_rows`. The sink skips it for frames
+with columns of fixed width (`skip_check_of_writes`). A frame whose own plan sends batches to Python keeps the check,
+because those batches need it.
 
 In a padded frame, a row of k times the average size of a full batch's rows is followed by k - 1 padding rows, which
 Python drops. The reason for padding is the CPU time of a publish, in the JVM and Python:
@@ -19,14 +20,12 @@ Python drops. The reason for padding is the CPU time of a publish, in the JVM an
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType as SparkType
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 MAX_BATCH_BYTES = 64 << 20
 """The bytes of a batch, as Spark limits them by default; one row may exceed it."""
@@ -45,39 +44,104 @@ _FIXED_BYTES = {
     **dict.fromkeys(("LongType", "DoubleType", "TimestampType", "TimestampNTZType"), 8),
     **dict.fromkeys(("TimeType", "DayTimeIntervalType"), 8),
     "DecimalType": 16,
+    "StructType": 1,  # besides its fields
 }
+"""The bytes of a value in a vector, by the name of Spark's type."""
 _MAX_COLUMNS = 50
 """Above 100 fields (``spark.sql.codegen.maxFields``) Spark compiles no code, and padding is slower than its check."""
-_PYTHON_NODE = re.compile(r"(?m)^\W*\d*\W*(?:\w*(?:Python|Pandas|InArrow|InBatch)|Scan ExistingRDD)")
+_PYTHON_NODE = r"(?m)^[ :+*()\d-]*+(?:\w*(?:Python|Pandas|InArrow|InBatch)|Scan ExistingRDD)"
 """Nodes of a physical plan that send Arrow batches to Python, or an RDD, which may have such nodes behind it."""
+_CACHE_NODE = "InMemoryTableScan"
+
+
+def collect_map(df: DataFrame, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> list[Row]:
+    """Collect ``df.mapInArrow(function, schema)``.
+
+    No batch that `function` receives has more than `MAX_BATCH_BYTES` and one row. It may have padding rows, which
+    `drop_padding` removes. The names of its columns are "0", "1" and so on, because `mapInArrow` fails for duplicate
+    names and those with a dot; a frame without columns, whose rows it would lose, gets a column.
+    """
+    frame = df.toDF(*map(str, range(len(df.columns)))) if df.columns else df.selectExpr("null")
+    padded = pad_wide_rows(frame)
+    if padded is not None:
+        job = padded.mapInArrow(function, schema)
+        if count_python_nodes(job) == 1:
+            with without_size_check(df.sparkSession):
+                return job.collect()
+    return frame.mapInArrow(function, schema).collect()
 
 
 def pad_wide_rows(frame: DataFrame) -> DataFrame | None:
     """`frame` with padding rows, so that no more than `MAX_BATCH_BYTES` and a row are in a batch of the session's
-    ``maxRecordsPerBatch`` rows; None where only Spark's own check limits the bytes.
+    ``maxRecordsPerBatch`` rows; None if only Spark's own check limits the bytes.
 
     If the frame has strings, a column is added at its end that is true for its own rows and false for padding rows,
     whose strings are null. The names of the frame's columns are "0", "1" and so on.
     """
-    max_records = _unchecked_rows(frame)
+    from py4j.clientserver import ClientServer
+    from pyspark import SparkContext
+
+    # Spark Connect and PySpark without pinned threads have no local properties to skip the check with.
+    if not hasattr(frame, "_jdf") or not isinstance(SparkContext._gateway, ClientServer):
+        return None
+    settings: Any = frame.sparkSession.conf
+    if (settings._jconf.getAllAsJava().get(_MAX_BYTES) or _UNCHECKED) != _UNCHECKED:
+        return None  # a setting of the session takes precedence over a local property
+    max_records = int(settings.get(_MAX_RECORDS) or 0)
     if not 0 < max_records <= MAX_BATCH_BYTES // _MIN_ROW_BYTES:
         return None
-    strings = _string_columns(frame)
-    widths = [_fixed_bytes(field.dataType) for field in frame.schema.fields if field.name not in strings]
-    row_bytes = MAX_BATCH_BYTES // max_records - sum(width or 0 for width in widths)
-    if None in widths or row_bytes < _MIN_ROW_BYTES // 2 or (strings and len(widths) + len(strings) > _MAX_COLUMNS):
+
+    strings = [field.name for field in frame.schema.fields if type(field.dataType).__name__ == "StringType"]
+    if strings and len(frame.columns) > _MAX_COLUMNS:
         return None
-    return _padded(frame, strings, row_bytes, max_records) if strings else frame
+    string_bytes = MAX_BATCH_BYTES // max_records  # per row, after the columns of fixed width
+    types: list[Any] = [field.dataType for field in frame.schema.fields if field.name not in strings]
+    while types:
+        data_type = types.pop()
+        width_bytes = _FIXED_BYTES.get(type(data_type).__name__)
+        if width_bytes is None:
+            return None
+        string_bytes -= width_bytes
+        types += [field.dataType for field in getattr(data_type, "fields", ())]
+    if string_bytes < _MIN_ROW_BYTES // 2:
+        return None
+    if not strings:
+        return frame
+    size = " + ".join(["0L", *(f"coalesce(octet_length(`{name}`), 0)" for name in strings)])
+    # The literal array costs a narrow row nothing. Spark would filter the input of explode, but not of explode_outer.
+    count = f"int(least({max_records}, 1 + ({size}) div {string_bytes}))"
+    ordinals = f"if({size} <= {string_bytes}, array(1), sequence(1, {count}))"
+    columns = [f"if(ordinal = 1, `{c}`, null) AS `{c}`" if c in strings else f"`{c}`" for c in frame.columns]
+    repeated = frame.selectExpr("*", f"explode_outer({ordinals}) AS ordinal")
+    return repeated.selectExpr(*columns, f"ordinal = 1 AS {_IS_ROW}")
 
 
 def drop_padding(batch: Any) -> Any:
-    """A pyarrow batch of a frame from `pad_wide_rows`, without what that has added; no copy if there is no padding."""
+    """Remove the padding of `pad_wide_rows` from a pyarrow batch; no copy if there is none."""
     if batch.schema.names[-1:] != [_IS_ROW]:
         return batch
     is_row = batch.column(batch.num_columns - 1)
     if is_row.false_count:
         batch = batch.filter(is_row)
     return batch.select(range(batch.num_columns - 1))
+
+
+def count_python_nodes(frame: DataFrame) -> int:
+    """The number of nodes in the plan of `frame` that send batches to Python. Those behind a filled cache do not count,
+    because they do not run again.
+    """
+    context: Any = frame.sparkSession.sparkContext
+    java = context._jvm.java
+    pattern = java.util.regex.Pattern.compile(_PYTHON_NODE)
+    plan = frame._jdf.queryExecution().executedPlan()
+    if plan.nodeName() == "AdaptiveSparkPlan":
+        plan = plan.inputPlan()
+    leaves = plan.collectLeaves()
+    caches = [leaf.relation() for leaf in map(leaves.apply, range(leaves.size())) if leaf.nodeName() == _CACHE_NODE]
+    plans = [plan, *(cache.cachedPlan() for cache in caches if cache.cacheBuilder().isCachedColumnBuffersLoaded())]
+    # Counted in the JVM, because the text of a plan can take 40 ms to arrive here.
+    nodes = [len(pattern.split(java.lang.StringBuilder().append(plan), -1)) - 1 for plan in plans]
+    return nodes[0] - sum(nodes[1:])
 
 
 def skip_check_of_writes() -> None:
@@ -103,24 +167,16 @@ def skip_check_of_writes() -> None:
         if format is not None:
             self.format(format)
         is_unchecked = getattr(self, "_is_arrow", False) and _has_fixed_width(self._df)
-        with without_size_check(self._df, python_nodes=0) if is_unchecked else nullcontext():
+        with without_size_check(self._df.sparkSession) if is_unchecked else nullcontext():
             save(self, path, None, *args, **options)
 
     DataFrameWriter.format, DataFrameWriter.save = format_and_remember, save_without_check  # type: ignore[method-assign]
 
 
 @contextmanager
-def without_size_check(frame: DataFrame, *, python_nodes: int = 1) -> Iterator[None]:
-    """Skip Spark's check of each row in jobs that the current thread starts for `frame`, if its plan has no more than
-    `python_nodes` Python nodes: by default the one at its top that a publish adds.
-
-    With other Python nodes nothing changes: their batches need the check.
-    """
-    plan = frame._jdf.queryExecution().executedPlan().toString()
-    if len(_PYTHON_NODE.findall(plan)) > python_nodes:
-        yield
-        return
-    context: Any = frame.sparkSession.sparkContext
+def without_size_check(spark: SparkSession) -> Iterator[None]:
+    """Skip Spark's check of each row in the jobs that the current thread starts."""
+    context: Any = spark.sparkContext
     before = context.getLocalProperty(_MAX_BYTES)
     context.setLocalProperty(_MAX_BYTES, _UNCHECKED)
     try:
@@ -130,47 +186,5 @@ def without_size_check(frame: DataFrame, *, python_nodes: int = 1) -> Iterator[N
 
 
 def _has_fixed_width(frame: DataFrame) -> bool:
-    """Whether the row limit also limits the bytes of a batch of `frame` as it is."""
-    return not _string_columns(frame) and pad_wide_rows(frame) is not None
-
-
-def _string_columns(frame: DataFrame) -> list[str]:
-    return [field.name for field in frame.schema.fields if type(field.dataType).__name__ == "StringType"]
-
-
-def _unchecked_rows(frame: DataFrame) -> int:
-    """The row limit of batches whose size is not checked; 0 if it has to be: Spark Connect and PySpark without pinned
-    threads have no local properties, and a setting of the session counts more than they do.
-    """
-    from py4j.clientserver import ClientServer
-    from pyspark import SparkContext
-
-    settings: Any = frame.sparkSession.conf
-    if not hasattr(frame, "_jdf") or not isinstance(SparkContext._gateway, ClientServer):
-        return 0
-    if (settings._jconf.getAllAsJava().get(_MAX_BYTES) or _UNCHECKED) != _UNCHECKED:
-        return 0
-    return int(settings.get(_MAX_RECORDS) or 0)
-
-
-def _padded(frame: DataFrame, strings: list[str], row_bytes: int, max_records: int) -> DataFrame:
-    size = " + ".join(f"bigint(coalesce(octet_length(`{name}`), 0))" for name in strings)
-    count = f"int(least({max_records}, ceil(({size}) / {row_bytes})))"
-    # The literal array costs a narrow row nothing. Spark would filter the input of explode, but not of explode_outer.
-    ordinals = f"CASE WHEN {size} <= {row_bytes} THEN array(1) ELSE sequence(1, {count}) END"
-    columns = [f"if(ordinal = 1, `{c}`, null) AS `{c}`" if c in strings else f"`{c}`" for c in frame.columns]
-    repeated = frame.selectExpr("*", f"explode_outer({ordinals}) AS ordinal")
-    return repeated.selectExpr(*columns, f"ordinal = 1 AS {_IS_ROW}")
-
-
-def _fixed_bytes(data_type: SparkType) -> int | None:
-    """The bytes of each value of a type; None if they differ."""
-    if type(data_type).__name__ != "StructType":
-        return _FIXED_BYTES.get(type(data_type).__name__)
-    total_bytes = 1
-    for field in data_type.fields:  # type: ignore[attr-defined]  # a StructType, which is not imported
-        width_bytes = _fixed_bytes(field.dataType)
-        if width_bytes is None:
-            return None
-        total_bytes += width_bytes
-    return total_bytes
+    """Whether the row limit also limits the bytes of all batches that a job with `frame` sends to Python."""
+    return pad_wide_rows(frame) is frame and count_python_nodes(frame) == 0

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bowstring.datatypes.field import Schema
+from bowstring.arrays.record_batch import import_batch
+from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.errors import BowstringError, MissingFileError, translate_os_error
-from bowstring.interop.c_data import export_schema, import_batch, import_schema
 from bowstring.ipc.api import new_file, open_file, open_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.message import is_file_start, is_stream_start
 from bowstring.ipc.writers import FileWriter
-from bowstring.spark.types import spark_schema, with_utc_timestamps
+from bowstring.spark.types import field_in_utc, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """The size of a written file."""
 
     rows: int
@@ -34,7 +34,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class FileDescription:
     """The Spark schema of a file, and the lengths of its batches."""
 
     schema: StructType
@@ -42,26 +42,26 @@ class Description:
     """The length of each record batch; None for a stream, which can only be read as a whole."""
 
 
-def write_batches(path: Path, batches: Iterator[Any], *, fsync: bool) -> Written | None:
-    """Write pyarrow batches as `write_rows` does to a path, and see what is there; None, and no file, if there is not
-    a single row.
+def write_file(path: Path, batches: Iterator[Any], *, fsync: bool) -> WrittenFile | None:
+    """Write pyarrow batches to a path, as `write_batches`. Return None, and leave no file, if there is no row.
 
     Raises:
         BowstringError, also an OSError: the file can't be written. Whatever is raised, no file is left.
     """
-    rows, count = write_rows(path, batches)
+    rows, count = write_batches(path, batches)
     if not rows:
         return None
     try:
         if fsync:
-            _sync(path)
-        return Written(rows, count, path.stat().st_size)
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        return WrittenFile(rows, count, path.stat().st_size)
     except OSError as problem:
         path.unlink(missing_ok=True)
         raise translate_os_error(problem, f"{path}: cannot be written: {problem.strerror}") from problem
 
 
-def write_rows(sink: Path | int, batches: Iterator[Any], schema: Schema | None = None) -> tuple[int, int]:
+def write_batches(sink: Path | int, batches: Iterator[Any], schema: Schema | None = None) -> tuple[int, int]:
     """Write the pyarrow batches that have rows as an uncompressed, 64-byte aligned Arrow file, and return the numbers
     of rows and batches. Write nothing if there is not a single row.
 
@@ -75,10 +75,15 @@ def write_rows(sink: Path | int, batches: Iterator[Any], schema: Schema | None =
             if batch.num_rows == 0:
                 continue
             if writer is None:
-                written_schema = _written_schema(import_schema(batch.schema), schema)
-                writer = new_file(sink, written_schema, alignment=64)
+                batch_schema = import_schema(batch.schema)
+                fields = tuple(map(field_in_utc, batch_schema))
+                if schema is None:
+                    file_schema = Schema(fields, batch_schema.pairs)
+                else:
+                    file_schema = Schema(tuple(f.with_type(own.type) for f, own in zip(schema, fields, strict=True)))
+                writer = new_file(sink, file_schema, alignment=64)
             _, array = batch.__arrow_c_array__()
-            writer.write_batch(import_batch((export_schema(written_schema), array)))
+            writer.write_batch(import_batch((file_schema.__arrow_c_schema__(), array)))
             rows += batch.num_rows
             count += 1
         if writer is not None:
@@ -89,14 +94,7 @@ def write_rows(sink: Path | int, batches: Iterator[Any], schema: Schema | None =
     return rows, count
 
 
-def _written_schema(schema: Schema, names: Schema | None) -> Schema:
-    utc = with_utc_timestamps(schema)
-    if names is None:
-        return utc
-    return Schema(tuple(name.with_type(field.type) for name, field in zip(names, utc, strict=True)))
-
-
-def describe(path: Path) -> Description:
+def describe_file(path: Path) -> FileDescription:
     """The Spark schema of a file or stream, and how long a file's batches are; reads its footer or first message.
 
     Raises:
@@ -104,13 +102,13 @@ def describe(path: Path) -> Description:
         InvalidDataError: it is not an Arrow file or stream, or malformed.
         UnsupportedTypeError: a column's type has no counterpart in Spark.
     """
-    with _named(path):
+    with _locate_errors(path):
         if _is_stream(path):
             with open_stream(path) as stream:
-                return Description(spark_schema(stream.schema), None)
+                return FileDescription(spark_schema(stream.schema), None)
         with open_file(path) as reader:
             lengths_bytes = tuple(int(length) for length in reader.blocks["bodyLength"])
-            return Description(spark_schema(reader.schema), lengths_bytes)
+            return FileDescription(spark_schema(reader.schema), lengths_bytes)
 
 
 def read_batches(path: Path, batches: range | None, names: list[str]) -> Iterator[tuple[int, Any]]:
@@ -125,20 +123,20 @@ def read_batches(path: Path, batches: range | None, names: list[str]) -> Iterato
     import pyarrow as pa
 
     for index, batch in _batches(path, batches, names):
-        with _named(path, index):
+        with _locate_errors(path, index):
             batch.validate(full=True)
             pyarrow_batch = pa.record_batch(batch)
         yield index, pyarrow_batch
 
 
 def _batches(path: Path, batches: range | None, names: list[str]) -> Iterator[tuple[int, RecordBatch]]:
-    with _named(path):
+    with _locate_errors(path):
         reader = open_stream(path, names) if _is_stream(path) else open_file(path, names)
     with reader:
         remaining = map(reader.get_batch, batches or ()) if isinstance(reader, FileReader) else reader
         index = 0 if batches is None else batches.start
         while True:
-            with _named(path, index):
+            with _locate_errors(path, index):
                 batch = next(remaining, None)
             if batch is None:
                 return
@@ -158,7 +156,7 @@ def _is_stream(path: Path) -> bool:
 
 
 @contextmanager
-def _named(path: Path, index: int | None = None) -> Iterator[None]:
+def _locate_errors(path: Path, index: int | None = None) -> Iterator[None]:
     """Prefix errors with the path and the index of the record batch, unless they have the path."""
     try:
         yield
@@ -167,8 +165,3 @@ def _named(path: Path, index: int | None = None) -> Iterator[None]:
             raise
         where = "" if index is None else f", record batch {index}"
         raise type(problem)(f"{path}{where}: {problem}") from problem
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -1,7 +1,7 @@
-"""pyarrow batches with exactly the types that Spark takes, from those that lie in files.
+"""Cast batches of files to the types of Spark's schema.
 
-PySpark brings pyarrow, and pyarrow casts: large to small offsets, dictionaries to values, units of time. What pyarrow
-has no cast for, or a wrong one (list views to lists), is rebuilt first.
+pyarrow, which PySpark requires, casts large to small offsets, dictionaries to values, and units of time. Arrays that it
+can't cast, or casts wrongly (list views to lists), are rebuilt first.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from bowstring.errors import InvalidDataError, UnsupportedTypeError
 
 
 def cast_batch(batch: Any, target: Any, place: str, *, truncate: bool) -> Any:
-    """The columns of `batch` that the pyarrow schema `target` names, with its types; where they match, no copy.
+    """Return `batch` with the columns and types of the pyarrow schema `target`. Columns of equal types are not copied.
 
-    A column that `batch` lacks is null. `truncate` allows units of time to lose digits.
+    Columns that `batch` lacks are null. `truncate` allows units of time to lose digits.
 
     Raises:
-        InvalidDataError: a value does not fit the type that Spark reads; the message begins with `place` and the
-            column.
-        UnsupportedTypeError: there is no way from the column's type to it.
+        InvalidDataError: a value does not fit Spark's type; the message begins with `place` and the column.
+        UnsupportedTypeError: the column's type can't be cast to Spark's.
     """
     import pyarrow as pa
 
@@ -40,7 +39,9 @@ def cast_batch(batch: Any, target: Any, place: str, *, truncate: bool) -> Any:
             ) from problem
         nulls = _forbidden_nulls(columns[-1], field)
         if nulls:
-            raise InvalidDataError(f"{place}, column {field.name}: {nulls} nulls, and none are allowed")
+            raise InvalidDataError(
+                f"{place}, column {field.name}: found {nulls} nulls in a column that is not nullable"
+            )
     return pa.record_batch(columns, schema=target)
 
 
@@ -48,7 +49,7 @@ def _cast(column: Any, data_type: Any, truncate: bool) -> Any:
     import pyarrow.compute as pc
 
     if _has_no_cast(column.type):
-        column = _rebuilt(column)
+        column = _rebuild(column)
     for step in (_in_microseconds(data_type), data_type) if _has_nanoseconds(column.type) else (data_type,):
         if column.type != step:
             column = pc.cast(column, options=pc.CastOptions(target_type=step, allow_time_truncate=truncate))
@@ -56,7 +57,7 @@ def _cast(column: Any, data_type: Any, truncate: bool) -> Any:
 
 
 def _has_nanoseconds(data_type: Any) -> bool:
-    """Whether anything in `data_type` is a time of day in nanoseconds."""
+    """Whether `data_type` is or contains a time of day in nanoseconds."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(data_type):
@@ -67,7 +68,7 @@ def _has_nanoseconds(data_type: Any) -> bool:
 
 
 def _in_microseconds(data_type: Any) -> Any:
-    """`data_type`, a type of Spark's, with times of day in microseconds: Spark holds these as nanoseconds."""
+    """Return one of Spark's types with times of day in microseconds; Spark stores whole microseconds as nanoseconds."""
     import pyarrow as pa
 
     if data_type == pa.time64("ns"):
@@ -82,7 +83,7 @@ def _in_microseconds(data_type: Any) -> Any:
 
 
 def _forbidden_nulls(column: Any, field: Any) -> int:
-    """How many nulls `column` has where `field`, or a field in it, is not nullable."""
+    """Return the number of nulls of `column` for which `field` or one of its children is not nullable."""
     import pyarrow as pa
 
     if not field.nullable and column.null_count:
@@ -99,7 +100,7 @@ def _forbidden_nulls(column: Any, field: Any) -> int:
 
 
 def _has_required_field(data_type: Any) -> bool:
-    """Whether a field in `data_type` is not nullable, but for the keys of maps, which never are."""
+    """Whether a child of `data_type` is not nullable, except for the keys of maps, which never are."""
     import pyarrow as pa
 
     if pa.types.is_map(data_type):
@@ -127,7 +128,7 @@ def _is_list_view(data_type: Any) -> bool:
 
 
 def _has_no_cast(data_type: Any) -> bool:
-    """Whether anything in `data_type` is what pyarrow does not cast, or not rightly."""
+    """Whether `data_type` is or contains a type that pyarrow can't cast, or casts wrongly."""
     import pyarrow as pa
 
     if (
@@ -141,27 +142,27 @@ def _has_no_cast(data_type: Any) -> bool:
     return any(_has_no_cast(data_type.field(i).type) for i in range(data_type.num_fields))
 
 
-def _rebuilt(column: Any) -> Any:
-    """`column` with storage for extensions, values for runs and lists for list views, at every depth but in maps."""
+def _rebuild(column: Any) -> Any:
+    """Replace extension arrays by their storage, runs by values, list views by lists, at every depth except in maps."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not _has_no_cast(column.type):
         return column
     if isinstance(column, pa.ExtensionArray):
-        return _rebuilt(column.storage)
+        return _rebuild(column.storage)
     if pa.types.is_run_end_encoded(column.type):
-        return _rebuilt(pc.run_end_decode(column))
+        return _rebuild(pc.run_end_decode(column))
     if pa.types.is_dictionary(column.type):
-        return _rebuilt(column.dictionary).take(column.indices)
+        return _rebuild(column.dictionary).take(column.indices)
     if pa.types.is_struct(column.type):
         fields = [column.type.field(i) for i in range(column.type.num_fields)]
-        children = [_rebuilt(child) for child in column.flatten()]
+        children = [_rebuild(child) for child in column.flatten()]
         named = [field.with_type(child.type) for field, child in zip(fields, children, strict=True)]
         return pa.StructArray.from_arrays(children, fields=named, mask=pc.is_null(column))
     if _is_listlike(column.type):
         lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
         ends = pc.cumulative_sum(lengths).cast(pa.int32())
         offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-        return pa.ListArray.from_arrays(offsets, _rebuilt(pc.list_flatten(column)), mask=pc.is_null(column))
+        return pa.ListArray.from_arrays(offsets, _rebuild(pc.list_flatten(column)), mask=pc.is_null(column))
     raise pa.ArrowNotImplementedError(f"no cast in {column.type}")

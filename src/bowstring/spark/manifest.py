@@ -27,11 +27,11 @@ from urllib.parse import unquote, urlsplit
 
 from bowstring.errors import InvalidDataError, LimitError, NotFoundError, UsageError, translate_os_error
 
-MANIFESTS = "_manifest"
-STAGING = "_staging"
+MANIFEST_FOLDER = "_manifest"
+STAGING_FOLDER = "_staging"
 FORMAT = "bowstring-manifest"
 FORMAT_VERSION = 1
-KEPT_S = 3600.0
+RETENTION_S = 3600.0
 """How long a superseded manifest is kept, for running readers and writers."""
 MAX_LENGTH_BYTES = 256 << 20
 DATA_SUFFIXES = frozenset((".arrow", ".arrows", ".feather", ".ipc"))
@@ -66,7 +66,7 @@ def part_name(job: str, partition: int, attempt: int) -> str:
     return f"part-{job}-{partition:05d}-{attempt}.arrow"
 
 
-def is_part_of(name: str, job: str | None = None) -> bool:
+def is_part_name(name: str, job: str | None = None) -> bool:
     """Whether a job of Bowstring's (or `job` itself) wrote a file of this name."""
     match = _PART.fullmatch(name)
     return match is not None and job in (None, match["job"])
@@ -84,7 +84,7 @@ def local_path(path: str) -> Path:
         raise UsageError(f"{path}: neither a path nor a URI: {problem}") from None
     if not path:
         raise UsageError(
-            'no path is given: .load("/data/flights") or .save("/data/flights"); for a table of its catalog, Spark '
+            'missing path: .load("/data/flights") or .save("/data/flights"); for a table of its catalog, Spark '
             "passes none to a Python source"
         )
     if len(parts.scheme) > 1 and parts.scheme != "file":
@@ -92,11 +92,11 @@ def local_path(path: str) -> Path:
     return Path(unquote(parts.path) if parts.scheme == "file" else path).absolute()
 
 
-def latest(folder: Path) -> Manifest | None:
+def read_manifest(folder: Path) -> Manifest | None:
     """The newest manifest of `folder`, or None if Bowstring has not committed anything.
 
     Raises:
-        InvalidDataError: it is not what `place` writes.
+        InvalidDataError: it is not what `create_manifest` writes.
         BowstringError, also an OSError: it can't be read.
     """
     try:
@@ -108,14 +108,14 @@ def latest(folder: Path) -> Manifest | None:
                 return _parse(_path(folder, sequences[-1]), sequences[-1])
     except OSError as problem:
         raise translate_os_error(problem, f"{problem.filename}: cannot be read: {problem.strerror}") from problem
-    raise NotFoundError(f"{folder / MANIFESTS}: manifests go away as fast as they are listed")
+    raise NotFoundError(f"{folder / MANIFEST_FOLDER}: its manifests are removed as fast as they are listed")
 
 
-def place(folder: Path, manifest: Manifest) -> bool:
+def create_manifest(folder: Path, manifest: Manifest) -> bool:
     """Create the manifest's file, durably and atomically; False if its number exists.
 
     Raises:
-        BowstringError, also an OSError: the file system does not take it.
+        BowstringError, also an OSError: the file system can't create it.
     """
     content = json.dumps(
         {
@@ -146,18 +146,18 @@ def place(folder: Path, manifest: Manifest) -> bool:
     return True
 
 
-def forget_old(folder: Path) -> None:
-    """Remove manifests superseded more than KEPT_S ago, and temporary files of dead writers."""
+def remove_old_manifests(folder: Path) -> None:
+    """Remove manifests superseded more than RETENTION_S ago, and temporary files of dead writers."""
     newest = _sequences(folder)[-1:]
-    oldest_s = time.time() - KEPT_S
-    for path in (folder / MANIFESTS).iterdir():
+    oldest_s = time.time() - RETENTION_S
+    for path in (folder / MANIFEST_FOLDER).iterdir():
         is_ours = _MANIFEST.fullmatch(path.name) or path.name.startswith(".")
         with contextlib.suppress(OSError):
             if is_ours and path.name not in {_path(folder, n).name for n in newest} and path.stat().st_mtime < oldest_s:
                 path.unlink()
 
 
-def plain_files(folder: Path) -> list[Path]:
+def list_arrow_files(folder: Path) -> list[Path]:
     """The Arrow files of a folder without a manifest, by name; not those of jobs that have not committed.
 
     Raises:
@@ -175,28 +175,28 @@ def plain_files(folder: Path) -> list[Path]:
                 f"{folder}: partition folders such as {path.name!r} are not supported: load one of them at a time, "
                 f"and add the column {path.name.partition('=')[0]!r} with .withColumn()"
             )
-    is_written_by_jobs = (folder / MANIFESTS).exists() or (folder / STAGING).exists()
+    is_written_by_jobs = (folder / MANIFEST_FOLDER).exists() or (folder / STAGING_FOLDER).exists()
     return [
         path
         for path in paths
         if path.suffix.lower() in DATA_SUFFIXES
         and not path.name.startswith(("_", "."))
         and path.is_file()
-        and not (is_written_by_jobs and is_part_of(path.name))
+        and not (is_written_by_jobs and is_part_name(path.name))
     ]
 
 
 def expand_glob(pattern: Path) -> list[Path]:
-    """The files and folders that match `pattern`, by name; not hidden ones, nor what jobs wrote and did not commit."""
+    """The files and folders that match `pattern`, by name, except hidden and uncommitted ones."""
     committed: dict[Path, frozenset[str]] = {}
     paths = []
     for path in map(Path, sorted(glob.glob(str(pattern)))):
         folder = path.parent
-        if is_part_of(path.name) and folder not in committed:
-            manifest = latest(folder)
-            files = manifest.entries if manifest is not None else plain_files(folder)
+        if is_part_name(path.name) and folder not in committed:
+            manifest = read_manifest(folder)
+            files = manifest.entries if manifest is not None else list_arrow_files(folder)
             committed[folder] = frozenset(file.name for file in files)
-        is_data = path.name in committed[folder] if is_part_of(path.name) else not path.name.startswith(("_", "."))
+        is_data = path.name in committed[folder] if is_part_name(path.name) else not path.name.startswith(("_", "."))
         if is_data:
             paths.append(path)
     return paths
@@ -212,12 +212,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def _path(folder: Path, sequence: int) -> Path:
-    return folder / MANIFESTS / f"{sequence:020d}.json"
+    return folder / MANIFEST_FOLDER / f"{sequence:020d}.json"
 
 
 def _sequences(folder: Path) -> list[int]:
     try:
-        names = os.listdir(folder / MANIFESTS)
+        names = os.listdir(folder / MANIFEST_FOLDER)
     except FileNotFoundError:
         return []
     return sorted(int(name.removesuffix(".json")) for name in names if _MANIFEST.fullmatch(name))
@@ -233,8 +233,13 @@ def _parse(path: Path, sequence: int) -> Manifest:
         if record["format"] != FORMAT or record["version"] != FORMAT_VERSION:
             raise InvalidDataError(f"{path}: format {record['format']!r} version {record['version']!r} is not ours")
         entries = tuple(
-            Entry(_name(item["name"]), _count(item["length_bytes"]), _maybe(item["rows"]), _maybe(item["batches"]))
-            for item in record["files"]
+            Entry(
+                _file_name(entry["name"]),
+                _count(entry["length_bytes"]),
+                _optional_count(entry["rows"]),
+                _optional_count(entry["batches"]),
+            )
+            for entry in record["files"]
         )
         schema = record["schema"]
         if not isinstance(schema, dict) or schema.get("type") != "struct":
@@ -246,7 +251,7 @@ def _parse(path: Path, sequence: int) -> Manifest:
     return Manifest(sequence, schema, entries)
 
 
-def _name(value: object) -> str:
+def _file_name(value: object) -> str:
     if not isinstance(value, str) or value in ("", ".", "..") or "/" in value or "\0" in value:
         raise ValueError(f"{value!r} is not the name of a file in the folder")
     return value
@@ -258,5 +263,5 @@ def _count(value: object) -> int:
     return value
 
 
-def _maybe(value: object) -> int | None:
+def _optional_count(value: object) -> int | None:
     return None if value is None else _count(value)

@@ -1,6 +1,6 @@
-"""The options of ``format("arrow")``: their names, and values out of Spark's strings.
+"""The options of ``format("arrow")``: check their names, and parse their values.
 
-Spark passes the names in lower case, and adds `path` or `paths` from ``load`` and ``save``.
+Spark passes names in lower case, and adds `path` or `paths` for ``load`` and ``save``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ALTERNATIVES = {
         "mode": 'set the save mode with .mode("append") or .mode("overwrite")',
     },
 }
-"""What to do without an option that Spark's own sources have."""
+"""Alternatives to the options of Spark's own sources."""
 
 
 def check_read_options(options: Mapping[str, str]) -> None:
@@ -41,23 +41,23 @@ def check_write_options(options: Mapping[str, str]) -> None:
 
 
 def parse_flag(options: Mapping[str, str], name: str) -> bool:
-    """The value of a true or false option, false by default."""
+    """Parse an option that is true or false; the default is false."""
     value = options.get(name, "false").lower()
     if value not in ("true", "false"):
-        raise UsageError(f"the option {name} is true or false, not {value!r}")
+        raise UsageError(f"option {name}: expected true or false, found {value!r}")
     return value == "true"
 
 
 def parse_count(options: Mapping[str, str], name: str, default: int) -> int:
-    """The value of an option that is a positive whole number."""
+    """Parse an option that is a positive integer."""
     value = options.get(name, str(default))
     if not value.isdecimal() or int(value) == 0:
-        raise UsageError(f"the option {name} is a positive whole number, not {value!r}")
+        raise UsageError(f"option {name}: expected a positive integer, found {value!r}")
     return int(value)
 
 
 def _check(options: Mapping[str, str], supported: tuple[str, ...], action: str) -> None:
-    if "provider" in options:  # a property of every table
+    if "provider" in options:  # set for every table
         raise UsageError(
             "a table of Spark's catalog can't be read later, because Spark passes its path to no Python source: "
             "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…') instead"

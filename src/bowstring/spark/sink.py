@@ -1,6 +1,6 @@
-"""``df.write.format("arrow")``: every partition becomes one Arrow file, and a manifest says which attempts count.
+"""``df.write.format("arrow")``: each partition becomes one Arrow file, and a manifest lists the committed attempts.
 
-The files are uncompressed and 64-byte aligned, so that they can be mapped. A partition without rows has no file.
+The files are uncompressed and 64-byte aligned, so that they can be mapped. Partitions without rows have no file.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from bowstring.errors import (
     translate_os_error,
 )
 from bowstring.spark import staging
-from bowstring.spark.batches import describe, write_batches
+from bowstring.spark.batches import describe_file, write_file
 from bowstring.spark.manifest import (
-    MANIFESTS,
+    MANIFEST_FOLDER,
     Entry,
     Manifest,
-    forget_old,
-    latest,
+    create_manifest,
+    list_arrow_files,
     part_name,
-    place,
-    plain_files,
+    read_manifest,
+    remove_old_manifests,
     sync_folder,
 )
 from bowstring.spark.types import all_nullable, arrow_schema, parse_schema
@@ -41,32 +41,32 @@ from bowstring.spark.worker_errors import hide_traceback
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-MOST_CONFLICTS = 1000
+MAX_CONFLICTS = 1000
 
 
 @dataclass
 class PartMessage(WriterCommitMessage):
-    """What one attempt of one task wrote; no entry where the partition has no rows."""
+    """The file that one attempt of a task wrote; no entry if the partition has no rows."""
 
     partition: int
     entry: Entry | None
 
 
 class ArrowWriter(DataSourceArrowWriter):
-    """Writes a DataFrame to a folder: made on the driver, shared by the tasks and by the commit on the driver."""
+    """Writes a DataFrame to a folder. Created on the driver; pickled for the tasks and for the commit."""
 
     def __init__(self, folder: Path, schema: StructType, *, overwrite: bool, fsync: bool) -> None:
-        _check(folder, schema)
+        _check_frame(folder, schema)
         self._folder = folder
         self._schema = all_nullable(schema)
         self._overwrite = overwrite
         self._fsync = fsync
         self._job = uuid.uuid4().hex
         if not overwrite:
-            self._base()
+            self._entries_to_keep()
         elif folder.is_dir():
-            self._before(latest(folder))  # an error in the folder comes before the tasks
-        staging.sweep(folder)
+            self._existing_files(read_manifest(folder))  # an error in the folder comes before the tasks
+        staging.discard_orphans(folder)
         self._missing_folders = staging.missing_folders(folder)
         self._staging = staging.create(folder, self._job)
 
@@ -77,94 +77,98 @@ class ArrowWriter(DataSourceArrowWriter):
 
         context = TaskContext.get()
         if context is None:
-            raise UsageError("a partition is written by a Spark task, and there is none here")
+            raise UsageError("ArrowWriter.write: expected to run in a Spark task")
         name = part_name(self._job, context.partitionId(), context.taskAttemptId())
         if not self._staging.is_dir():
             raise EnvironmentProblemError(
-                f"{self._staging} is not there for partition {context.partitionId()} on {os.uname().nodename}: the job "
-                f"has ended already, or {self._folder} is not on a file system that every executor mounts"
+                f"{self._staging} does not exist for partition {context.partitionId()} on {os.uname().nodename}: the "
+                f"job has ended, or {self._folder} is not on a file system that every executor mounts"
             )
-        written = write_batches(self._staging / name, iterator, fsync=self._fsync)
+        written = write_file(self._staging / name, iterator, fsync=self._fsync)
         if written is None:
             return PartMessage(context.partitionId(), None)
         return PartMessage(context.partitionId(), Entry(name, written.length_bytes, written.rows, written.batches))
 
     @hide_traceback()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Make the files of exactly these attempts the folder's data (or part of it), in one step; on the driver."""
+        """Commit the files of these attempts atomically; on the driver."""
         entries = tuple(m.entry for m in messages if isinstance(m, PartMessage) and m.entry is not None)
-        self._move(entries)
-        superseded = self._place(entries)
+        self._move_files(entries)
+        superseded = self._commit_manifest(entries)
         staging.remove_folder(self._folder, self._job)
         try:
             for name in superseded:
                 (self._folder / name).unlink(missing_ok=True)
-            forget_old(self._folder)
+            remove_old_manifests(self._folder)
         except OSError:
-            pass  # the data is committed: what could not be removed is only not read any more
+            pass  # the data is committed; files that remain are not read
 
     @hide_traceback()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 -- Spark's own
-        """Remove what the job wrote, and the folders that it made, if they are empty; on the driver."""
+        """Remove the files of the job, and the folders that it created if they are empty; on the driver."""
         staging.discard(self._folder, self._job)
-        staging.remove_empty((self._folder / MANIFESTS, *self._missing_folders))
+        staging.remove_empty((self._folder / MANIFEST_FOLDER, *self._missing_folders))
 
-    def _move(self, entries: tuple[Entry, ...]) -> None:
-        """Move the staged files to the folder, where they do not count yet."""
+    def _move_files(self, entries: tuple[Entry, ...]) -> None:
+        """Move the staged files to the folder; no manifest lists them yet."""
         try:
             os.utime(self._staging)
             for entry in entries:
                 source = self._staging / entry.name
-                found_bytes = source.stat().st_size
-                if found_bytes != entry.length_bytes:
-                    raise ResourceError(f"{source}: {entry.length_bytes} bytes were written, {found_bytes} are there")
+                size_bytes = source.stat().st_size
+                if size_bytes != entry.length_bytes:
+                    raise ResourceError(f"{source}: expected {entry.length_bytes} bytes, found {size_bytes}")
                 source.rename(self._folder / entry.name)
             if self._fsync:
                 sync_folder(self._folder)
         except FileNotFoundError as problem:
             raise MissingFileError(
-                f"{problem.filename}: was written by a task, but is not there to be committed", problem
+                f"{problem.filename}: was written by a task, but does not exist at the commit", problem
             ) from problem
         except OSError as problem:
             raise translate_os_error(problem, f"{self._folder}: cannot be committed: {problem.strerror}") from problem
 
-    def _place(self, entries: tuple[Entry, ...]) -> list[str]:
-        """Put the next manifest in place; gives the names of the files that it no longer lists."""
-        for _ in range(MOST_CONFLICTS):
-            current = latest(self._folder)
-            before = self._before(current)
-            previous_entries = () if self._overwrite else self._base(current)
+    def _commit_manifest(self, entries: tuple[Entry, ...]) -> list[str]:
+        """Create the next manifest; return the names of the files that it no longer lists."""
+        for _ in range(MAX_CONFLICTS):
+            current = read_manifest(self._folder)
+            existing_files = self._existing_files(current)
+            previous_entries = () if self._overwrite else self._entries_to_keep(current)
             sequence = 1 if current is None else current.sequence + 1
-            if place(self._folder, Manifest(sequence, self._schema.jsonValue(), (*previous_entries, *entries))):
-                return before if self._overwrite else []
-        raise ResourceError(f"{self._folder}: {MOST_CONFLICTS} other jobs committed before this one could")
+            manifest = Manifest(sequence, self._schema.jsonValue(), (*previous_entries, *entries))
+            if create_manifest(self._folder, manifest):
+                return existing_files if self._overwrite else []
+        raise ResourceError(f"{self._folder}: {MAX_CONFLICTS} other jobs committed before this one could")
 
-    def _before(self, current: Manifest | None) -> list[str]:
-        return [p.name for p in plain_files(self._folder)] if current is None else [e.name for e in current.entries]
+    def _existing_files(self, current: Manifest | None) -> list[str]:
+        """Return the names of the files that are the folder's data before the commit."""
+        if current is not None:
+            return [entry.name for entry in current.entries]
+        return [path.name for path in list_arrow_files(self._folder)]
 
-    def _base(self, current: Manifest | None = None) -> tuple[Entry, ...]:
-        """The files that an append adds to.
+    def _entries_to_keep(self, current: Manifest | None = None) -> tuple[Entry, ...]:
+        """Return the files that an append keeps.
 
         Raises:
-            UsageError: they have another schema than the DataFrame.
+            UsageError: their schema differs from that of the DataFrame.
         """
-        current = current or latest(self._folder)
+        current = current or read_manifest(self._folder)
         if current is not None:
-            _compare(self._folder, parse_schema(self._folder, current.schema), self._schema)
+            _check_same_columns(self._folder, parse_schema(self._folder, current.schema), self._schema)
             return current.entries
         if not self._folder.is_dir():
             return ()
         entries = []
-        for path in plain_files(self._folder):
-            description = describe(path)
-            _compare(path, description.schema, self._schema)
+        for path in list_arrow_files(self._folder):
+            description = describe_file(path)
+            _check_same_columns(path, description.schema, self._schema)
             batches = None if description.lengths_bytes is None else len(description.lengths_bytes)
             entries.append(Entry(path.name, path.stat().st_size, None, batches))
         return tuple(entries)
 
 
-def _check(folder: Path, schema: StructType) -> None:
-    """Raise what can be known to go wrong before a task runs: unsupported types, ambiguous names, a file in the way."""
+def _check_frame(folder: Path, schema: StructType) -> None:
+    """Raise errors before a task runs: for unsupported types, ambiguous names, or a file in place of the folder."""
     arrow_schema(schema)
     names = schema.names
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
@@ -176,14 +180,14 @@ def _check(folder: Path, schema: StructType) -> None:
         raise UsageError(f"{folder}: is a file; a DataFrame is written to a folder")
 
 
-def _compare(place: Path, old: StructType, new: StructType) -> None:
+def _check_same_columns(path: Path, old: StructType, new: StructType) -> None:
     old_columns = [(field.name, field.dataType.simpleString()) for field in all_nullable(old).fields]
     new_columns = [(field.name, field.dataType.simpleString()) for field in new.fields]
     if old_columns == new_columns:
         return
     for index in range(max(len(old_columns), len(new_columns))):
-        has, gets = (" ".join(c[index]) if index < len(c) else "nothing" for c in (old_columns, new_columns))
-        if has != gets:
+        before, after = (" ".join(c[index]) if index < len(c) else "nothing" for c in (old_columns, new_columns))
+        if before != after:
             raise UsageError(
-                f"{place}: cannot be appended to: column {index} is {has} there, but {gets} in the DataFrame"
+                f"{path}: cannot be appended to: column {index} is {before} there, but {after} in the DataFrame"
             )

@@ -1,7 +1,7 @@
-"""``format("arrow")`` of Spark: the data source, and how it reads Arrow files, folders and globs.
+"""The data source ``format("arrow")``, and its reader of Arrow files, folders and globs.
 
-A folder with a manifest is read as the manifest says, any other as the Arrow files in it. Record batches are grouped to
-partitions of some 64 MB: small files together, the batches of big files apart.
+A folder is read by its manifest, or without one as the Arrow files in it. Record batches are grouped into partitions of
+some 64 MB: small files are joined, large ones split.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bowstring.errors import InvalidDataError, MissingFileError, NotFoundError, UsageError
-from bowstring.spark.batches import describe, read_batches
+from bowstring.spark.batches import describe_file, read_batches
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.compatibility import (
     check_conversions,
@@ -25,8 +25,9 @@ from bowstring.spark.compatibility import (
     merge_schemas,
     missing_columns,
 )
-from bowstring.spark.manifest import Entry, expand_glob, latest, local_path, plain_files
+from bowstring.spark.manifest import Entry, expand_glob, list_arrow_files, local_path, read_manifest
 from bowstring.spark.options import check_read_options, check_write_options, parse_count, parse_flag
+from bowstring.spark.sink import ArrowWriter
 from bowstring.spark.streaming import UnsupportedStreamReader, streaming_write_error
 from bowstring.spark.types import parse_schema
 from bowstring.spark.worker_errors import hide_traceback
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter
     from pyspark.sql.types import StructType
 
-    from bowstring.spark.sink import ArrowWriter
-
 SPLIT_BYTES = 64 << 20
 """The size of a partition. A task takes some 30 ms of CPU time, so much smaller partitions are not worth it."""
 MAX_SENT_BYTES = 128 << 20
@@ -44,22 +43,22 @@ MAX_SENT_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class BatchRange:
     """Some record batches of one file."""
 
     path: str
     first: int
-    last: int
-    """The batch behind the last one; -1 for all there are."""
+    end: int
+    """The index after the last batch; -1 for all batches."""
     missing: tuple[str, ...] = ()
     """The columns to read that the file lacks."""
 
 
 class ArrowPartition(InputPartition):
-    """What one task reads."""
+    """The record batches that one task reads."""
 
-    def __init__(self, pieces: tuple[Piece, ...]) -> None:
-        super().__init__(pieces)
+    def __init__(self, ranges: tuple[BatchRange, ...]) -> None:
+        super().__init__(ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +81,9 @@ class _FileGroup:
 class ArrowDataSource(DataSource):
     """Arrow files, as ``spark.read.format("arrow")`` and ``df.write.format("arrow")``.
 
-    Options for reading: ``splitBytes`` (of a partition), ``mergeSchema`` (read the columns of all files, with nulls
-    where a file lacks one, instead of failing), ``truncate`` (drop what is finer than Spark's microseconds, towards
-    zero, instead of failing). Option for writing: ``fsync`` (on disk before the commit). All others are a `UsageError`.
+    Options for reading: ``splitBytes`` (of a partition), ``mergeSchema`` (read the columns of all files, with nulls for
+    those that a file lacks), ``truncate`` (truncate times finer than microseconds towards zero). Option for writing:
+    ``fsync`` (write to disk before the commit). All others are a `UsageError`.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -111,9 +110,7 @@ class ArrowDataSource(DataSource):
 
     @hide_traceback()
     def reader(self, schema: StructType) -> ArrowReader:
-        """Reads the columns that `schema` names: the files' own schema, or some of it, as other types where that is
-        asked for.
-        """
+        """Return a reader of the columns of `schema`, which may have other types than the files."""
         check_read_options(self.options)
         return ArrowReader(
             self._paths(),
@@ -126,9 +123,7 @@ class ArrowDataSource(DataSource):
 
     @hide_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> ArrowWriter:
-        """Writes to the folder at the option ``path``."""
-        from bowstring.spark.sink import ArrowWriter
-
+        """Return a writer to the folder of the option ``path``."""
         check_write_options(self.options)
         folder = local_path(self.options.get("path", ""))
         return ArrowWriter(folder, schema, overwrite=overwrite, fsync=parse_flag(self.options, "fsync"))
@@ -143,11 +138,11 @@ class ArrowDataSource(DataSource):
         raise streaming_write_error()
 
     def _paths(self) -> list[Path]:
-        """The absolute paths that the options name, globs resolved.
+        """Return the absolute paths of the options, with expanded globs.
 
         Raises:
-            NotFoundError: one does not exist.
-            UsageError: they differ in the names of ``key=value`` folders, which would be lost as columns.
+            NotFoundError: a path does not exist.
+            UsageError: paths differ in ``key=value`` folders, whose columns would be lost.
         """
         path = self.options.get("path")
         named_paths = [path] if path else json.loads(self.options.get("paths", "[]")) or [""]
@@ -184,21 +179,21 @@ class ArrowReader(DataSourceReader):
 
     @hide_traceback()
     def partitions(self) -> list[InputPartition]:
-        """Pieces of the files, grouped to partitions of `split_bytes`, in the order of the files.
+        """Group the batches of the files, in order, into partitions of `split_bytes`.
 
         Raises:
-            UsageError: the columns of a file are not those to read, or can't be read as their types.
+            UsageError: a file lacks a requested column, or it can't be read as the requested type.
         """
         partitions: list[InputPartition] = []
-        pieces: list[Piece] = []
-        room_bytes = self._split_bytes
-        for piece, length_bytes in self._pieces():
-            if pieces and length_bytes > room_bytes:
-                partitions.append(ArrowPartition(tuple(pieces)))
-                pieces, room_bytes = [], self._split_bytes
-            pieces.append(piece)
-            room_bytes -= length_bytes
-        return [*partitions, ArrowPartition(tuple(pieces))]
+        ranges: list[BatchRange] = []
+        remaining_bytes = self._split_bytes
+        for batch_range, length_bytes in self._all_batch_ranges():
+            if ranges and length_bytes > remaining_bytes:
+                partitions.append(ArrowPartition(tuple(ranges)))
+                ranges, remaining_bytes = [], self._split_bytes
+            ranges.append(batch_range)
+            remaining_bytes -= length_bytes
+        return [*partitions, ArrowPartition(tuple(ranges))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the batches of a partition with Spark's types."""
@@ -206,21 +201,21 @@ class ArrowReader(DataSourceReader):
 
         target = to_arrow_schema(self._schema, timezone="UTC")
         with hide_traceback():
-            for piece in partition.value:
-                batches = None if piece.last < 0 else range(piece.first, piece.last)
-                names = [name for name in target.names if name not in piece.missing]
-                for index, batch in read_batches(Path(piece.path), batches, names):
-                    place = f"{piece.path}, record batch {index}"
+            for batch_range in partition.value:
+                batches = None if batch_range.end < 0 else range(batch_range.first, batch_range.end)
+                names = [name for name in target.names if name not in batch_range.missing]
+                for index, batch in read_batches(Path(batch_range.path), batches, names):
+                    place = f"{batch_range.path}, record batch {index}"
                     yield from _slices(cast_batch(batch, target, place, truncate=self._truncate))
 
-    def _pieces(self) -> Iterator[tuple[Piece, int]]:
+    def _all_batch_ranges(self) -> Iterator[tuple[BatchRange, int]]:
         for group in _file_groups(self._paths):
-            missing = self._check(group)
+            missing = self._check_group(group)
             for file in group.files:
-                for first, last, length_bytes in _batch_ranges(file, self._split_bytes):
-                    yield Piece(str(file.path), first, last, missing), length_bytes
+                for first, end, length_bytes in _batch_ranges(file, self._split_bytes):
+                    yield BatchRange(str(file.path), first, end, missing), length_bytes
 
-    def _check(self, group: _FileGroup) -> tuple[str, ...]:
+    def _check_group(self, group: _FileGroup) -> tuple[str, ...]:
         """The columns to read that the files of `group` lack."""
         check_names(group.path, group.schema, self._schema.names)
         missing = missing_columns(group.path, group.schema, self._schema, allow=self._merge_schema)
@@ -248,65 +243,67 @@ def _partition_folders(path: Path) -> set[str]:
 
 
 def _file_groups(paths: list[Path]) -> Iterator[_FileGroup]:
-    """The files that hold the data, by schema; reads the manifest, or the footer of each file.
+    """Yield the files of the data by schema; reads the manifest, or the footer of each file.
 
     Raises:
-        NotFoundError: no path has data, or a file that a manifest lists is missing.
+        NotFoundError: no path has data, or a file of a manifest is missing.
     """
     is_empty = True
     for path in paths:
-        manifest = latest(path) if path.is_dir() else None
+        manifest = read_manifest(path) if path.is_dir() else None
         if manifest is not None:
             is_empty = False
-            files = tuple(_listed(path, entry, manifest.sequence) for entry in manifest.entries)
+            files = tuple(_manifest_file(path, entry, manifest.sequence) for entry in manifest.entries)
             yield _FileGroup(path, parse_schema(path, manifest.schema), files)
             continue
-        for file in plain_files(path) if path.is_dir() else [path]:
+        for file in list_arrow_files(path) if path.is_dir() else [path]:
             is_empty = False
-            description = describe(file)
+            description = describe_file(file)
             yield _FileGroup(file, description.schema, (_File(file, None, description.lengths_bytes),))
     if is_empty:
-        raise NotFoundError(f"{', '.join(map(str, paths))}: no Arrow files are there, and none were committed to it")
+        raise NotFoundError(f"{', '.join(map(str, paths))}: found no Arrow files and no manifest")
 
 
-def _listed(folder: Path, entry: Entry, sequence: int) -> _File:
+def _manifest_file(folder: Path, entry: Entry, sequence: int) -> _File:
     path = folder / entry.name
     try:
-        found_bytes = path.stat().st_size
+        size_bytes = path.stat().st_size
     except FileNotFoundError as error:
         message = f"{path}: is missing, though manifest {sequence} of its folder lists it"
         raise MissingFileError(message, error) from None
-    if found_bytes != entry.length_bytes:
-        raise InvalidDataError(f"{path}: has {found_bytes} bytes, and manifest {sequence} says {entry.length_bytes}")
+    if size_bytes != entry.length_bytes:
+        raise InvalidDataError(
+            f"{path}: expected {entry.length_bytes} bytes, as in manifest {sequence}, found {size_bytes}"
+        )
     return _File(path, entry)
 
 
 def _batch_ranges(file: _File, split_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """Ranges of record batches, none above `split_bytes` unless a single batch is, each with its length in bytes.
+    """Yield ranges of record batches of up to `split_bytes` (or one batch): start, end, and length in bytes.
 
-    The end of a range is the index behind its last batch; -1 for a stream, which can only be read as a whole.
+    The end is the index after the last batch; -1 for a stream, which can only be read as a whole.
     """
     lengths_bytes = file.lengths_bytes
     if file.entry is not None:
         if file.entry.batches is not None and file.entry.length_bytes <= split_bytes:
             yield 0, file.entry.batches, file.entry.length_bytes
             return
-        lengths_bytes = describe(file.path).lengths_bytes
+        lengths_bytes = describe_file(file.path).lengths_bytes
     if lengths_bytes is None:
         yield 0, -1, file.path.stat().st_size
         return
-    first = taken_bytes = 0
+    first = range_bytes = 0
     for index, length_bytes in enumerate(lengths_bytes):
-        if index > first and taken_bytes + length_bytes > split_bytes:
-            yield first, index, taken_bytes
-            first, taken_bytes = index, 0
-        taken_bytes += length_bytes
+        if index > first and range_bytes + length_bytes > split_bytes:
+            yield first, index, range_bytes
+            first, range_bytes = index, 0
+        range_bytes += length_bytes
     if first < len(lengths_bytes):
-        yield first, len(lengths_bytes), taken_bytes
+        yield first, len(lengths_bytes), range_bytes
 
 
 def _slices(batch: Any) -> Iterator[Any]:
-    """`batch`, in slices of some MAX_SENT_BYTES."""
+    """Yield slices of `batch` of some MAX_SENT_BYTES."""
     rows = batch.num_rows
     step = max(1, rows * MAX_SENT_BYTES // max(batch.nbytes, MAX_SENT_BYTES))
     for start in range(0, rows, step):

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from bowstring.errors import translate_os_error
 from bowstring.sharing.processes import Process, java_above
-from bowstring.spark.manifest import STAGING, is_part_of, latest
+from bowstring.spark.manifest import STAGING_FOLDER, is_part_name, read_manifest
 
-STALE_S = 24 * 3600.0
-OWNER = "owner.json"
-_MAKE_ATTEMPTS = 10
+ORPHAN_AGE_S = 24 * 3600.0
+OWNER_FILE = "owner.json"
+_MKDIR_ATTEMPTS = 10
 
 
 def missing_folders(folder: Path) -> tuple[Path, ...]:
@@ -29,23 +29,23 @@ def missing_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def create(folder: Path, job: str) -> Path:
-    """Make the staging folder of `job` under `folder`, which is made as well.
+    """Create the staging folder of `job` under `folder`, and `folder` itself.
 
     Raises:
-        BowstringError, also an OSError: it can't be made (no permission, a file of that name, a full disk);
-            then nothing is left.
+        BowstringError, also an OSError: it can't be created (no permission, a file with this name, a full
+            disk); then nothing is left.
     """
-    staging = folder / STAGING / job
+    staging = folder / STAGING_FOLDER / job
     missing = missing_folders(folder)
     try:
-        for attempt in range(_MAKE_ATTEMPTS):
+        for attempt in range(_MKDIR_ATTEMPTS):
             try:
                 staging.mkdir(parents=True)
                 break
             except FileNotFoundError:  # another job has just removed an empty folder above it
-                if attempt == _MAKE_ATTEMPTS - 1:
+                if attempt == _MKDIR_ATTEMPTS - 1:
                     raise
-        (staging / OWNER).write_text(owned_by(java_above()))
+        (staging / OWNER_FILE).write_text(owner_record(java_above()))
     except OSError as problem:
         remove_folder(folder, job)
         remove_empty(missing)
@@ -63,27 +63,27 @@ def remove_empty(folders: Iterable[Path]) -> None:
 
 def discard(folder: Path, job: str) -> None:
     """Remove all files of `job`, unless a manifest lists them: then only its staging folder."""
-    manifest = latest(folder)
-    if manifest is None or not any(is_part_of(entry.name, job) for entry in manifest.entries):
+    manifest = read_manifest(folder)
+    if manifest is None or not any(is_part_name(entry.name, job) for entry in manifest.entries):
         for path in folder.iterdir():
-            if is_part_of(path.name, job):
+            if is_part_name(path.name, job):
                 path.unlink(missing_ok=True)
     remove_folder(folder, job)
 
 
 def remove_folder(folder: Path, job: str) -> None:
     """Remove the staging folder of `job`, and the folder above it if it is the last."""
-    shutil.rmtree(folder / STAGING / job, ignore_errors=True)
+    shutil.rmtree(folder / STAGING_FOLDER / job, ignore_errors=True)
     with contextlib.suppress(OSError):
-        (folder / STAGING).rmdir()
+        (folder / STAGING_FOLDER).rmdir()
 
 
-def sweep(folder: Path) -> None:
-    """Discard every job under `folder` whose owner is dead, or unknown and silent for STALE_S."""
+def discard_orphans(folder: Path) -> None:
+    """Discard every job under `folder` whose owner is dead, or unknown and silent for ORPHAN_AGE_S."""
     try:
-        jobs = list((folder / STAGING).iterdir())
+        jobs = list((folder / STAGING_FOLDER).iterdir())
     except OSError:
-        return  # there is none, or `create` tells what is in its way
+        return  # there is none, or `create` reports why it can't be read
     for staging in jobs:
         if _is_orphan(staging):
             discard(folder, staging.name)
@@ -91,7 +91,7 @@ def sweep(folder: Path) -> None:
 
 def _is_orphan(staging: Path) -> bool:
     try:
-        record = json.loads((staging / OWNER).read_text())
+        record = json.loads((staging / OWNER_FILE).read_text())
         owner = Process(int(record["pid"]), int(record["started"]), str(record["machine"]))
     except (OSError, ValueError, KeyError, TypeError):
         owner = _UNKNOWN
@@ -99,11 +99,11 @@ def _is_orphan(staging: Path) -> bool:
         return not owner.is_alive()
     with contextlib.suppress(OSError):
         changes_s = [path.stat().st_mtime for path in (staging, *staging.iterdir())]
-        return max(changes_s) < time.time() - STALE_S
+        return max(changes_s) < time.time() - ORPHAN_AGE_S
     return False
 
 
-def owned_by(owner: Process | None) -> str:
+def owner_record(owner: Process | None) -> str:
     """The JSON record of a staging folder's owner, if known."""
     process = owner or _UNKNOWN
     return json.dumps({"machine": process.host, "pid": process.pid, "started": process.start_time})

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.arrays.type_inference import type_of_numpy
 from bowstring.datatypes.base import check_text
 from bowstring.datatypes.types import DataType, Int
 from bowstring.errors import DataTypeError, InvalidDataError, LimitError, UnsupportedTypeError, UsageError
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
+from bowstring.layouts.type_inference import type_of_numpy
 from bowstring.memory.buffer import Buffer
 
 Values: TypeAlias = npt.NDArray[Any]
@@ -45,11 +44,6 @@ class ShapeMixin:
     def size(self) -> int:
         """The number of elements, zeros included."""
         return prod(self.shape)
-
-    @property
-    def is_mutable(self) -> bool:
-        """Always False: tensors are immutable."""
-        return False
 
     def dim_name(self, index: int) -> str:
         """The name of a dimension, or the empty string. Raises `UsageError` if the index is out of range."""
@@ -100,7 +94,7 @@ def to_native_byte_order(values: Values) -> Values:
 
 def index_dtype(type_: Int) -> np.dtype[Any]:
     """Return the NumPy dtype of an index type."""
-    return np.dtype(f"{'i' if type_.is_signed else 'u'}{type_.bit_width // 8}")
+    return np.dtype(str(type_))
 
 
 def as_index_array(what: str, values: Any) -> Values:
@@ -131,12 +125,7 @@ def check_shape(shape: Sequence[int], itemsize: int) -> None:
     """Raise as `check_sizes`, and `InvalidDataError` if the size in bytes overflows 63 bits."""
     check_sizes(shape)
     if not is_addressable(shape, itemsize):
-        raise InvalidDataError(f"a shape of {format_shape(shape)} overflows 63 bits in elements of {itemsize} bytes")
-
-
-def format_shape(shape: Sequence[int]) -> str:
-    """Format a shape for an error message."""
-    return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+        raise InvalidDataError(f"a shape of {tuple(shape)} overflows 63 bits in elements of {itemsize} bytes")
 
 
 def as_integers(values: Iterable[Any], what: str) -> tuple[int, ...]:
@@ -192,13 +181,12 @@ def check_strides(shape: Sequence[int], strides: Sequence[int], itemsize: int, b
     last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) + itemsize
     if last > buffer_bytes:
         raise InvalidDataError(
-            f"shape {format_shape(shape)} with strides {format_shape(strides)} needs {last} bytes, the buffer has "
-            f"{buffer_bytes}"
+            f"shape {tuple(shape)} with strides {tuple(strides)} needs {last} bytes, the buffer has {buffer_bytes}"
         )
     if prod(shape) * itemsize > buffer_bytes:
         raise InvalidDataError(
-            f"{prod(shape)} elements of {itemsize} bytes overlap in {buffer_bytes} bytes: shape {format_shape(shape)}, "
-            f"strides {format_shape(strides)}"
+            f"{prod(shape)} elements of {itemsize} bytes overlap in {buffer_bytes} bytes: shape {tuple(shape)}, "
+            f"strides {tuple(strides)}"
         )
 
 
@@ -241,22 +229,6 @@ def as_buffer(values: Values) -> Buffer:
     return Buffer.of(values.transpose(order).reshape(-1).view(np.uint8) if values.ndim else values.reshape(1))
 
 
-def first_descent(values: Values) -> int:
-    """Return the index of the first value that is less than the previous one, or -1."""
-    is_descent = values[1:] < values[:-1]
-    return int(np.argmax(is_descent)) + 1 if is_descent.any() else -1
-
-
-def first_out_of_range(values: Values, size: int) -> int:
-    """Return the flat index of the first value that is not from 0 to `size` - 1, or -1."""
-    if not values.size:
-        return -1
-    if size and int(values.min()) >= 0 and int(values.max()) < size:
-        return -1
-    out_of_range = (values < 0) | (values >= size) if size else np.ones(values.shape, np.bool_)
-    return int(np.argmax(out_of_range.reshape(-1)))
-
-
 def slice_body(body: Buffer, offset: int, length: int, what: str) -> Buffer:
     """Return a slice of a message body. Raises `InvalidDataError` if it is out of bounds."""
     if offset < 0 or length < 0 or offset + length > body.size:
@@ -269,9 +241,3 @@ def equal_prefixes(rows: Values) -> Values:
     of row i + 1 equal those of row i.
     """
     return np.logical_and.accumulate(rows[1:] == rows[:-1], axis=1)
-
-
-def is_permutation(names: Iterable[int], count: int) -> bool:
-    """Whether the values are 0 to `count` - 1, each once."""
-    ordered = sorted(names)
-    return ordered[:1] in ([], [0]) and len(ordered) == count and all(b - a == 1 for a, b in pairwise(ordered))

@@ -6,7 +6,7 @@ the values.
 
 >>> import bowstring as bs
 >>> import numpy as np
->>> tensor = bs.SparseCSFTensor.from_dense_numpy(np.array([[0, 1, 2], [0, 0, 0], [3, 0, 0]]))
+>>> tensor = bs.tensors.SparseCSFTensor.from_dense_numpy(np.array([[0, 1, 2], [0, 0, 0], [3, 0, 0]]))
 >>> [part.tolist() for part in tensor.indptr], [part.tolist() for part in tensor.indices]
 ([[0, 2, 3]], [[0, 2], [1, 2, 0]])
 """
@@ -22,17 +22,12 @@ import numpy as np
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.tensors.common import (
     Values,
-    as_dim_names,
     as_index_array,
     as_shape,
     as_unmasked_array,
-    element_type,
     equal_prefixes,
-    format_shape,
-    is_permutation,
 )
-from bowstring.tensors.dense import Tensor
-from bowstring.tensors.sparse import SparseTensor, as_value_array, check_indices, check_pointers, read_only
+from bowstring.tensors.sparse import SparseTensor, check_indices, check_pointers, read_only
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -63,13 +58,11 @@ class SparseCSFTensor(SparseTensor):
         All pointer arrays have one dtype, and so do all index arrays. Raises `InvalidDataError` if they do not match
         the shape.
         """
-        values, sizes = as_value_array(data, cls.__name__), as_shape(shape)
+        sizes = as_shape(shape)
         order = tuple(range(len(sizes))) if axis_order is None else as_shape(axis_order)
-        pointers = _levels("pointers", indptr)
-        names = as_dim_names(dim_names, len(sizes))
-        tensor = cls(element_type(values.dtype), sizes, values, names, pointers, _levels("indices", indices), order)
-        tensor.validate(full=True)
-        return tensor
+        return cls._create(
+            data, sizes, dim_names, _as_levels("pointers", indptr), _as_levels("indices", indices), order
+        )
 
     @classmethod
     def from_dense_numpy(
@@ -83,7 +76,7 @@ class SparseCSFTensor(SparseTensor):
         if not array.ndim:
             raise UsageError("CSF needs at least one dimension")
         order = tuple(np.argsort(array.shape, kind="stable").tolist()) if axis_order is None else as_shape(axis_order)
-        if not is_permutation(order, array.ndim):
+        if sorted(order) != list(range(array.ndim)):
             raise UsageError(f"axis_order must be a permutation of the {array.ndim} dimensions, found {order}")
         transposed = array.transpose(order)
         coordinates = np.argwhere(transposed)
@@ -96,11 +89,6 @@ class SparseCSFTensor(SparseTensor):
             for level in range(array.ndim - 1)
         ]
         return cls.from_numpy(transposed[tuple(coordinates.T)], indptr, indices, array.shape, order, dim_names)
-
-    @classmethod
-    def from_tensor(cls, tensor: Tensor) -> Self:
-        """Create a tensor of the non-zero elements of a dense tensor; copies."""
-        return cls.from_dense_numpy(tensor.to_numpy(), tensor.dim_names)
 
     def to_numpy(self) -> tuple[Values, tuple[Values, ...], tuple[Values, ...]]:
         """Values of shape (n,), the pointers and the indices of each level, read-only, without copying."""
@@ -123,10 +111,8 @@ class SparseCSFTensor(SparseTensor):
     def _check(self) -> None:
         if not self.ndim:
             raise InvalidDataError("CSF needs at least one dimension")
-        if not is_permutation(self.axis_order, self.ndim):
-            raise InvalidDataError(
-                f"axis order {format_shape(self.axis_order)} is not a permutation of {self.ndim} axes"
-            )
+        if sorted(self.axis_order) != list(range(self.ndim)):
+            raise InvalidDataError(f"axis order {self.axis_order} is not a permutation of {self.ndim} axes")
         if len(self.indptr) != self.ndim - 1 or len(self.indices) != self.ndim:
             raise InvalidDataError(
                 f"{self.ndim} dimensions with {len(self.indptr)} arrays of pointers and {len(self.indices)} of indices"
@@ -147,7 +133,7 @@ class SparseCSFTensor(SparseTensor):
         return self.type, self.shape, self.dim_names, self.axis_order
 
 
-def _levels(what: str, arrays: Sequence[Any]) -> tuple[Values, ...]:
+def _as_levels(what: str, arrays: Sequence[Any]) -> tuple[Values, ...]:
     levels = [as_index_array(what, level) for level in arrays]
     if any(level.ndim != 1 for level in levels):
         raise UsageError(f"{what}: expected a one-dimensional array for each level")

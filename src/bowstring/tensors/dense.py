@@ -2,7 +2,7 @@
 
 >>> import bowstring as bs
 >>> import numpy as np
->>> tensor = bs.Tensor.from_numpy(np.arange(6, dtype=np.int32).reshape(2, 3).T, dim_names=["x", "y"])
+>>> tensor = bs.tensors.Tensor.from_numpy(np.arange(6, dtype=np.int32).reshape(2, 3).T, dim_names=["x", "y"])
 >>> tensor.shape, tensor.strides, tensor.is_column_major
 ((3, 2), (4, 12), True)
 >>> tensor.to_numpy().tolist()
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.datatypes.base import TypeLike, as_type
+from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError
 from bowstring.interop import dlpack
@@ -180,4 +180,4 @@ class Tensor(ShapeMixin):
 
     def __repr__(self) -> str:
         names = f", dimensions {', '.join(map(repr, self.dim_names))}" if self.dim_names else ""
-        return f"<bowstring.Tensor {self.type} of shape {self.shape}, strides {self.strides} bytes{names}>"
+        return f"<bowstring.tensors.Tensor {self.type} of shape {self.shape}, strides {self.strides} bytes{names}>"

@@ -9,12 +9,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bowstring.datatypes.types import DataType, Int
+from bowstring.datatypes.types import Int
 from bowstring.errors import InvalidDataError, UnsupportedError, UnsupportedTypeError, UsageError
-from bowstring.flatbuf.reader import Message, Table
-from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES, VERSIONS
+from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES, VERSIONS, read_root
 from bowstring.flatbuf.writer import Record, UnionValue, build
 from bowstring.ipc.limits import ReadLimits
+from bowstring.ipc.message import Where, join_words
 from bowstring.ipc.metadata.schema import V5
 from bowstring.ipc.metadata.types import read_int, read_type, write_int, write_type
 from bowstring.memory.buffer import Buffer
@@ -37,6 +38,8 @@ from bowstring.tensors.sparse import SparseCOOTensor, SparseCSCMatrix, SparseCSR
 
 AnyTensor: TypeAlias = Tensor | SparseTensor
 TENSOR, SPARSE_TENSOR = "Tensor", "SparseTensor"
+_Index: TypeAlias = tuple[Any, tuple[Any, ...]]
+"""The class of a sparse tensor, and its fields that are the index."""
 _MATRICES: tuple[type[SparseMatrix], ...] = (SparseCSRMatrix, SparseCSCMatrix)
 """By compressed axis: Row, Column."""
 
@@ -46,16 +49,20 @@ _MATRICES: tuple[type[SparseMatrix], ...] = (SparseCSRMatrix, SparseCSCMatrix)
 
 @dataclass(frozen=True, slots=True)
 class TensorHeader:
-    """The flatbuffer of a tensor message: which kind it is, the table, and how long its body is."""
+    """The flatbuffer of a tensor message: its kind, its table, and the size of its body."""
 
     kind: str
     table: Table
     body_bytes: int
 
 
-def read_header(raw: bytes, context: str, limits: ReadLimits) -> TensorHeader:
-    """The header in a message's flatbuffer. Raises `InvalidDataError` if it is malformed or of another kind."""
-    message = Message(raw, SPECS, context, limits.max_tables).root("Message")
+def read_header(raw: bytes, offset: int, where: Where, limits: ReadLimits) -> TensorHeader:
+    """Read the header of a message, whose flatbuffer begins at byte `offset` of `raw`.
+
+    Raises `InvalidDataError` if it is malformed or of another kind.
+    """
+    context = join_words(where)
+    message = read_root("Message", raw[offset:], context, limits.max_tables)
     version = message["version"]
     if not 0 <= version < len(VERSIONS):
         raise UnsupportedError(f"{context}: metadata version {version} is not known")
@@ -63,7 +70,7 @@ def read_header(raw: bytes, context: str, limits: ReadLimits) -> TensorHeader:
     kind = HEADERS[number] if number < len(HEADERS) else f"kind {number}"
     if kind not in (TENSOR, SPARSE_TENSOR):
         raise InvalidDataError(f"{context}: expected a Tensor or a SparseTensor, found a message of {kind}")
-    table = message.union("header", kind)
+    table = message["header"]
     if table is None:
         raise InvalidDataError(f"{context}: a {kind} message without a header")
     body_bytes = message["bodyLength"]
@@ -73,7 +80,7 @@ def read_header(raw: bytes, context: str, limits: ReadLimits) -> TensorHeader:
 
 
 def read_body(header: TensorHeader, body: Buffer, context: str) -> AnyTensor:
-    """The tensor of a message, over its body without copying.
+    """Create the tensor of a message over its body, without copying.
 
     The structure is checked; raises `InvalidDataError` or `UnsupportedError` if it is not valid.
     """
@@ -84,13 +91,9 @@ def read_body(header: TensorHeader, body: Buffer, context: str) -> AnyTensor:
         kind = UnsupportedError if isinstance(error, UnsupportedTypeError) else InvalidDataError
         raise kind(f"{context}: {error}") from None
     except InvalidDataError as error:
+        if str(error).startswith(context):  # from the flatbuffer
+            raise
         raise type(error)(f"{context}: {error}") from None
-
-
-def _required(table: Table, *names: str) -> None:
-    for name in names:
-        if not table.locate(table.spec.slots[name].number, 4):
-            raise InvalidDataError(f"{table.spec.name} has no {name}")
 
 
 def _read_shape(table: Table) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -104,7 +107,7 @@ def _slice_location(body: Buffer, location: Any, what: str) -> Buffer:
 
 
 def _read_vector(body: Buffer, location: Any, dtype: np.dtype[Any], what: str, count: int) -> Values:
-    """The first `count` elements of a stretch of a body."""
+    """Return the first `count` elements of a buffer in a message body."""
     buffer = _slice_location(body, location, what)
     if count * dtype.itemsize > buffer.size:
         raise InvalidDataError(f"{what}: {buffer.size} bytes are too few for {count} elements of {dtype.itemsize}")
@@ -112,7 +115,6 @@ def _read_vector(body: Buffer, location: Any, dtype: np.dtype[Any], what: str, c
 
 
 def _read_dense(table: Table, body: Buffer) -> Tensor:
-    _required(table, "type", "shape", "data")
     type_ = read_type(table, ())
     itemsize = element_dtype(type_).itemsize
     shape, names = _read_shape(table)
@@ -124,7 +126,6 @@ def _read_dense(table: Table, body: Buffer) -> Tensor:
 
 
 def _read_sparse(table: Table, body: Buffer) -> SparseTensor:
-    _required(table, "type", "shape", "data", "sparseIndex")
     type_ = read_type(table, ())
     dtype = element_dtype(type_)
     shape, names = _read_shape(table)
@@ -133,70 +134,48 @@ def _read_sparse(table: Table, body: Buffer) -> SparseTensor:
     if count < 0:
         raise InvalidDataError(f"expected 0 or more values that are not zero, found {count}")
     values = _read_vector(body, table["data"], dtype, "data", count)
-    number = table["sparseIndex_type"]
-    kind = SPARSE_INDEXES[number] if number < len(SPARSE_INDEXES) else ""
-    if kind not in _INDEX_READERS:
-        raise InvalidDataError(f"unknown sparse index type {number}")
-    index = table.union("sparseIndex", kind)
-    assert index is not None
-    tensor = _INDEX_READERS[kind](index, body, _SparseComponents(type_, shape, values, names))
+    index = table["sparseIndex"]
+    if index is None:
+        raise InvalidDataError("a SparseTensor has no sparse index")
+    tensor_class, index_fields = _INDEX_READERS[index.spec.name](index, body, shape, count)
+    tensor: SparseTensor = tensor_class(type_, shape, values, names, *index_fields)
     tensor.validate()
     return tensor
 
 
-@dataclass(frozen=True, slots=True)
-class _SparseComponents:
-    """The components of a sparse tensor without its index."""
-
-    type: DataType
-    shape: tuple[int, ...]
-    values: Values
-    names: tuple[str, ...]
-
-
-def _read_coordinates(index: Table, body: Buffer, components: _SparseComponents) -> SparseTensor:
-    _required(index, "indicesType", "indicesBuffer")
+def _read_coordinates(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _Index:
     dtype = index_dtype(read_int(index["indicesType"]))
-    shape = (len(components.values), len(components.shape))
-    strides = tuple(index["indicesStrides"].tolist()) or row_major_strides(shape, dtype.itemsize)
+    coords_shape = (count, len(shape))
+    strides = tuple(index["indicesStrides"].tolist()) or row_major_strides(coords_shape, dtype.itemsize)
     buffer = _slice_location(body, index["indicesBuffer"], "indices")
-    check_strides(shape, strides, dtype.itemsize, buffer.size)
-    coords = strided_view(buffer, dtype, shape, strides)
-    return SparseCOOTensor(
-        components.type, components.shape, components.values, components.names, coords, index["isCanonical"]
-    )
+    check_strides(coords_shape, strides, dtype.itemsize, buffer.size)
+    return SparseCOOTensor, (strided_view(buffer, dtype, coords_shape, strides), index["isCanonical"])
 
 
-def _read_compressed(index: Table, body: Buffer, components: _SparseComponents) -> SparseTensor:
-    _required(index, "indptrType", "indptrBuffer", "indicesType", "indicesBuffer")
+def _read_compressed(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _Index:
     axis: int = index["compressedAxis"]
     if not 0 <= axis < len(_MATRICES):
         raise InvalidDataError(f"compressed axis {axis} is neither Row (0) nor Column (1)")
-    if len(components.shape) != 2:
-        raise InvalidDataError(f"a compressed matrix has two dimensions, not {len(components.shape)}")
+    if len(shape) != 2:
+        raise InvalidDataError(f"a compressed matrix has two dimensions, not {len(shape)}")
     pointers, indices = (index_dtype(read_int(index[name])) for name in ("indptrType", "indicesType"))
-    return _MATRICES[axis](
-        components.type,
-        components.shape,
-        components.values,
-        components.names,
-        _read_vector(body, index["indptrBuffer"], pointers, "indptr", components.shape[axis] + 1),
-        _read_vector(body, index["indicesBuffer"], indices, "indices", len(components.values)),
+    return _MATRICES[axis], (
+        _read_vector(body, index["indptrBuffer"], pointers, "indptr", shape[axis] + 1),
+        _read_vector(body, index["indicesBuffer"], indices, "indices", count),
     )
 
 
-def _read_fibers(index: Table, body: Buffer, components: _SparseComponents) -> SparseTensor:
+def _read_fibers(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _Index:
     """Read a CSF index. Lengths are in elements, as in Arrow C++, or in bytes, as specified for `Buffer`; the number of
     leaves and nodes determines which.
     """
-    _required(index, "indptrType", "indptrBuffers", "indicesType", "indicesBuffers", "axisOrder")
     pointer_type, node_type = (index_dtype(read_int(index[name])) for name in ("indptrType", "indicesType"))
     nodes, pointers = index["indicesBuffers"], index["indptrBuffers"]
-    if len(nodes) != len(components.shape) or len(pointers) != len(nodes) - 1:
+    if len(nodes) != len(shape) or len(pointers) != len(nodes) - 1:
         raise InvalidDataError(
-            f"{len(components.shape)} dimensions with {len(pointers)} arrays of pointers and {len(nodes)} of indices"
+            f"{len(shape)} dimensions with {len(pointers)} arrays of pointers and {len(nodes)} of indices"
         )
-    unit = _length_unit(int(nodes["length"][-1]), len(components.values), node_type, "the last indices")
+    unit = _length_unit(int(nodes["length"][-1]), count, node_type, "the last indices")
     levels = [
         _read_elements(body, location, int(location["length"]) // unit, node_type, "indices") for location in nodes
     ]
@@ -204,10 +183,7 @@ def _read_fibers(index: Table, body: Buffer, components: _SparseComponents) -> S
     for location, level in zip(pointers, levels, strict=False):
         _length_unit(int(location["length"]), len(level) + 1, pointer_type, "indptr")
         steps.append(_read_elements(body, location, len(level) + 1, pointer_type, "indptr"))
-    order = tuple(index["axisOrder"].tolist())
-    return SparseCSFTensor(
-        components.type, components.shape, components.values, components.names, tuple(steps), tuple(levels), order
-    )
+    return SparseCSFTensor, (tuple(steps), tuple(levels), tuple(index["axisOrder"].tolist()))
 
 
 def _length_unit(length: int, count: int, dtype: np.dtype[Any], what: str) -> int:
@@ -223,7 +199,7 @@ def _read_elements(body: Buffer, location: Any, count: int, dtype: np.dtype[Any]
     return slice_body(body, int(location["offset"]), count * dtype.itemsize, what).view(dtype)
 
 
-_INDEX_READERS: dict[str, Callable[[Table, Buffer, _SparseComponents], SparseTensor]] = {
+_INDEX_READERS: dict[str, Callable[[Table, Buffer, tuple[int, ...], int], _Index]] = {
     SparseCOOTensor.KIND: _read_coordinates,
     SparseMatrix.KIND: _read_compressed,
     SparseCSFTensor.KIND: _read_fibers,
@@ -243,15 +219,15 @@ class EncodedTensor:
 
 
 def encode(tensor: AnyTensor, alignment: int) -> EncodedTensor:
-    """The message of a tensor, its buffers at multiples of `alignment` bytes in the body.
+    """Encode a tensor as a message, with buffers at multiples of `alignment` bytes in the body.
 
-    A dense tensor whose elements lie with gaps is copied to C order; nothing else is copied.
+    Copies only a dense tensor with gaps between its elements, to C order.
     """
     body = _BodyBuilder(alignment)
     if isinstance(tensor, Tensor):
-        kind, record = TENSOR, _dense_record(tensor, body)
+        kind, record = TENSOR, _write_dense(tensor, body)
     elif isinstance(tensor, SparseTensor):
-        kind, record = SPARSE_TENSOR, _sparse_record(tensor, body)
+        kind, record = SPARSE_TENSOR, _write_sparse(tensor, body)
     else:
         raise UsageError(f"expected a tensor or a sparse tensor, not {type(tensor).__name__}")
     message = {
@@ -284,7 +260,7 @@ class _BodyBuilder:
         return self.add(as_buffer(np.ascontiguousarray(values)))
 
 
-def _common_record(tensor: AnyTensor) -> dict[str, Any]:
+def _write_common_fields(tensor: AnyTensor) -> dict[str, Any]:
     type_record = write_type(tensor.type)
     if type_record is None:
         raise UnsupportedTypeError(f"tensor messages do not support {tensor.type}")
@@ -296,18 +272,18 @@ def _common_record(tensor: AnyTensor) -> dict[str, Any]:
     }
 
 
-def _dense_record(tensor: Tensor, body: _BodyBuilder) -> Record:
+def _write_dense(tensor: Tensor, body: _BodyBuilder) -> Record:
     itemsize = element_dtype(tensor.type).itemsize
     if not is_packed(tensor.shape, tensor.strides, itemsize):
         tensor = Tensor.from_numpy(np.ascontiguousarray(tensor.to_numpy()), tensor.dim_names)
     data = tensor.data.slice(0, prod(tensor.shape) * itemsize)
-    return {**_common_record(tensor), "strides": list(tensor.strides), "data": body.add(data)}
+    return {**_write_common_fields(tensor), "strides": list(tensor.strides), "data": body.add(data)}
 
 
-def _sparse_record(tensor: SparseTensor, body: _BodyBuilder) -> Record:
+def _write_sparse(tensor: SparseTensor, body: _BodyBuilder) -> Record:
     index = _INDEX_WRITERS[tensor.KIND](tensor, body)
     return {
-        **_common_record(tensor),
+        **_write_common_fields(tensor),
         "non_zero_length": tensor.non_zero_length,
         "sparseIndex_type": SPARSE_INDEXES.index(tensor.KIND),
         "sparseIndex": UnionValue(tensor.KIND, index),
@@ -315,44 +291,44 @@ def _sparse_record(tensor: SparseTensor, body: _BodyBuilder) -> Record:
     }
 
 
-def _int_record(arrays: Sequence[Values]) -> Record:
+def _write_index_type(arrays: Sequence[Values]) -> Record:
     dtype = arrays[0].dtype if arrays else np.dtype(np.int64)
     return write_int(Int(dtype.itemsize * 8, dtype.kind == "i"))
 
 
-def _coordinates_record(tensor: Any, body: _BodyBuilder) -> Record:
+def _write_coordinates(tensor: Any, body: _BodyBuilder) -> Record:
     coords = np.ascontiguousarray(tensor.coords)  # Arrow C++ reads any other order wrong
     return {
-        "indicesType": _int_record([coords]),
+        "indicesType": _write_index_type([coords]),
         "indicesStrides": list(row_major_strides(coords.shape, coords.itemsize)),
         "indicesBuffer": body.add_array(coords),
         "isCanonical": bool(tensor.has_canonical_format),
     }
 
 
-def _compressed_record(matrix: Any, body: _BodyBuilder) -> Record:
+def _write_compressed(matrix: Any, body: _BodyBuilder) -> Record:
     return {
         "compressedAxis": matrix.AXIS,
-        "indptrType": _int_record([matrix.indptr]),
+        "indptrType": _write_index_type([matrix.indptr]),
         "indptrBuffer": body.add_array(matrix.indptr),
-        "indicesType": _int_record([matrix.indices]),
+        "indicesType": _write_index_type([matrix.indices]),
         "indicesBuffer": body.add_array(matrix.indices),
     }
 
 
-def _fibers_record(tensor: Any, body: _BodyBuilder) -> Record:
+def _write_fibers(tensor: Any, body: _BodyBuilder) -> Record:
     """Lengths are in elements, as in Arrow C++."""
     return {
-        "indptrType": _int_record(tensor.indptr),
+        "indptrType": _write_index_type(tensor.indptr),
         "indptrBuffers": [(body.add_array(part)[0], len(part)) for part in tensor.indptr],
-        "indicesType": _int_record(tensor.indices),
+        "indicesType": _write_index_type(tensor.indices),
         "indicesBuffers": [(body.add_array(part)[0], len(part)) for part in tensor.indices],
         "axisOrder": list(tensor.axis_order),
     }
 
 
 _INDEX_WRITERS: dict[str, Callable[[Any, _BodyBuilder], Record]] = {
-    SparseCOOTensor.KIND: _coordinates_record,
-    SparseMatrix.KIND: _compressed_record,
-    SparseCSFTensor.KIND: _fibers_record,
+    SparseCOOTensor.KIND: _write_coordinates,
+    SparseMatrix.KIND: _write_compressed,
+    SparseCSFTensor.KIND: _write_fibers,
 }

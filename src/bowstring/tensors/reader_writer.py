@@ -7,24 +7,22 @@ and ends with the end-of-stream marker or at the end of the source.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from io import BytesIO
 from threading import RLock
 from typing import Any
 
-from bowstring.errors import ClosedError, LimitError, TruncatedError, UsageError
+from bowstring.errors import ClosedError, TruncatedError, UsageError, format_count
 from bowstring.io.sinks import open_sink
 from bowstring.io.sources import open_sequential
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import (
-    CONTINUATION,
     END_OF_STREAM,
     LEGACY_PREFIX_BYTES,
-    PREFIX_BYTES,
-    detect_foreign_format,
-    format_mismatch,
+    EndOfStream,
+    MessageReader,
     frame_message,
-    is_file_start,
-    parse_prefix,
+    read_message,
 )
 from bowstring.memory.closable import Closable, Transactional, warn_unclosed
 from bowstring.tensors.messages import AnyTensor, encode, read_body, read_header
@@ -42,81 +40,52 @@ class TensorReader(Closable):
 
     def __init__(self, source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> None:
         self._source = open_sequential(source)
-        self._limits = limits
+        self._messages = MessageReader(
+            self._source.name,
+            limits,
+            partial(read_header, limits=limits),
+            self._source.position,
+            expected_format="a tensor message",
+        )
         self._lock = RLock()
         self._count = 0
-        self._ended = False
-        self._closed = False
+        self._is_at_end = False
+        self._is_closed = False
 
     def read_next_tensor(self) -> AnyTensor:
         """Return the next tensor. Raises `StopIteration` at the end."""
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 raise ClosedError(f"{self._source.name}: the reader is closed")
             try:
-                tensor = None if self._ended else self._read_tensor()
+                tensor = None if self._is_at_end else self._read_tensor()
             except BaseException:  # an interrupt, too, may leave the source in the middle of a message
                 self.close()
                 raise
             if tensor is None:
-                self._ended = True
+                self._is_at_end = True
                 raise StopIteration
             return tensor
 
-    def _read_exactly(self, size_bytes: int, what: str) -> bytes:
-        raw = self._source.read(size_bytes)
-        if len(raw) < size_bytes:
-            raise self._truncated(what, size_bytes, len(raw))
-        return raw
-
-    def _truncated(self, what: str, expected: int, found: int) -> TruncatedError:
-        return TruncatedError(
-            f"{self._source.name}: tensor {self._count}: expected {expected} bytes of {what} at byte "
-            f"{self._source.position - found}, found {found}"
-        )
-
-    def _read_prefix(self) -> bytes | None:
-        """Read the 8-byte prefix of a message, 4 bytes in the legacy format, or None at the end. Skips padding."""
-        prefix = self._source.read(LEGACY_PREFIX_BYTES)
-        while prefix == bytes(4) and (self._source.position - len(prefix)) % TENSOR_ALIGNMENT:
-            prefix = self._source.read(LEGACY_PREFIX_BYTES)
-        if not prefix or prefix == bytes(4):
-            return None
-        if len(prefix) < LEGACY_PREFIX_BYTES:
-            raise self._truncated("a message's length", LEGACY_PREFIX_BYTES, len(prefix))
-        if prefix == CONTINUATION:
-            prefix += self._read_exactly(PREFIX_BYTES - len(prefix), "a message's length")
-        elif is_file_start(prefix + b"W1") or detect_foreign_format(prefix):
-            found = detect_foreign_format(prefix) or "an Arrow file"
-            raise format_mismatch(self._source.name, "a tensor message", found)
-        return prefix
-
     def _read_tensor(self) -> AnyTensor | None:
-        source, limits = self._source, self._limits
-        prefix = self._read_prefix()
-        if prefix is None:
-            return None
-        context = f"{source.name}: tensor {self._count} at byte {source.position - len(prefix)}"
-        length_bytes, _ = parse_prefix(prefix, context, limits.max_metadata_bytes)
-        if length_bytes == 0:
-            return None
-        header = read_header(self._read_exactly(length_bytes, "metadata"), context, limits)
-        if header.body_bytes > limits.max_body_bytes:
-            raise LimitError(
-                f"{context}: a body of {header.body_bytes} bytes, more than the limit of {limits.max_body_bytes} "
-                "(max_body_bytes)"
-            )
-        body = source.read_buffer(header.body_bytes)
-        if body.size < header.body_bytes:
-            raise self._truncated("a body", header.body_bytes, body.size)
-        tensor = read_body(header, body, context)
+        source, reader = self._source, self._messages
+        message = read_message(reader, source.read)
+        while isinstance(message, EndOfStream):
+            is_padding = message.size_bytes == LEGACY_PREFIX_BYTES and message.offset % TENSOR_ALIGNMENT
+            if not is_padding:
+                return None
+            message = read_message(reader, source.read)
+        reader.check_body_limit(message.offset, message.body_bytes)
+        body = source.read_buffer(message.body_bytes)
+        reader.check_body_size(message, body.size)
+        tensor = read_body(message.header, body, f"{source.name}: tensor {self._count} at byte {message.offset}")
         self._count += 1
         return tensor
 
     def close(self) -> None:
         """Close the source. Tensors that were read stay valid."""
-        if not self._closed:
-            self._closed = True
+        if not self._is_closed:
+            self._is_closed = True
             self._source.close()
 
     def __iter__(self) -> Iterator[AnyTensor]:
@@ -139,7 +108,7 @@ class TensorWriter(Transactional):
         self._alignment = alignment
         self._lock = RLock()
         self._count = 0
-        self._closed = False
+        self._is_closed = False
 
     def write(self, tensor: AnyTensor) -> int:
         """Write a dense or sparse tensor. Return the size in bytes of its message, including body and padding.
@@ -148,7 +117,7 @@ class TensorWriter(Transactional):
         """
         message = encode(tensor, self._alignment)
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 raise ClosedError("the writer is closed")
             head = frame_message(message.metadata, self._sink.position, self._alignment)
             size_bytes = len(head) + message.body_bytes
@@ -159,28 +128,30 @@ class TensorWriter(Transactional):
     def close(self) -> None:
         """Write the end-of-stream marker and finish."""
         with self._lock:
-            if not self._closed:
+            if not self._is_closed:
                 self._sink.write([END_OF_STREAM], len(END_OF_STREAM))
                 self.finish()
 
     def finish(self) -> None:
         """Finish without an end-of-stream marker, so that more messages can follow."""
         with self._lock:
-            if not self._closed:
-                self._closed = True
+            if not self._is_closed:
+                self._is_closed = True
                 self._sink.finish()
 
     def abandon(self) -> None:
         """Discard the stream. A path is not created."""
         with self._lock:
-            if not self._closed:
-                self._closed = True
+            if not self._is_closed:
+                self._is_closed = True
                 self._sink.abandon()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if not getattr(self, "_is_closed", True):
             self.abandon()
-            warn_unclosed(self, f"{self._sink.name}: unclosed TensorWriter: {self._count} tensors were not written")
+            warn_unclosed(
+                self, f"{self._sink.name}: unclosed TensorWriter: {format_count(self._count, 'tensor')} not written"
+            )
 
 
 def open_tensors(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> TensorReader:

@@ -21,34 +21,34 @@ def _sparse() -> Any:
     return sparse
 
 
-def _expect(values: Any, format: str) -> None:
+def _check_format(values: Any, format: str) -> None:
     if not _sparse().issparse(values) or values.format != format:
         raise DataTypeError(f"expected SciPy's {format}_array, found {type(values).__name__}: call .to{format}()")
 
 
-def coordinates_of(values: Any) -> tuple[Values, Values, tuple[int, ...]]:
-    """Values, coordinates and shape of a `coo_array` or `coo_matrix`."""
-    _expect(values, "coo")
+def read_coo_array(values: Any) -> tuple[Values, Values, tuple[int, ...]]:
+    """Return values, coordinates and shape of a `coo_array` or `coo_matrix`."""
+    _check_format(values, "coo")
     components = getattr(values, "coords", None) or (values.row, values.col)
     return values.data, np.stack(components, axis=1), values.shape
 
 
-def compressed_of(values: Any, format: str) -> tuple[Values, Values, Values, tuple[int, ...]]:
-    """Values, pointers, indices and shape of a compressed array or matrix."""
-    _expect(values, format)
+def read_compressed_array(values: Any, format: str) -> tuple[Values, Values, Values, tuple[int, ...]]:
+    """Return values, pointers, indices and shape of a compressed array or matrix."""
+    _check_format(values, format)
     return values.data, values.indptr, values.indices, values.shape
 
 
-def coo_array(tensor: SparseCOOTensor) -> Any:
-    """A `coo_array` over the tensor's values."""
+def to_coo_array(tensor: SparseCOOTensor) -> Any:
+    """Return a `coo_array` over the tensor's values."""
     components = tuple(tensor.coords[:, axis] for axis in range(tensor.ndim))
     array = _create("coo", (tensor.values, components), tensor)
     array.has_canonical_format = tensor.has_canonical_format
     return array
 
 
-def compressed_array(matrix: SparseMatrix, format: str) -> Any:
-    """A `csr_array` or `csc_array` over the matrix."""
+def to_compressed_array(matrix: SparseMatrix, format: str) -> Any:
+    """Return a `csr_array` or `csc_array` over the matrix."""
     return _create(format, (matrix.values, matrix.indices, matrix.indptr), matrix)
 
 

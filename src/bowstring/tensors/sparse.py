@@ -5,7 +5,7 @@ sparse fibers (CSF, in `bowstring.tensors.csf`).
 
 >>> import bowstring as bs
 >>> import numpy as np
->>> matrix = bs.SparseCSRMatrix.from_dense_numpy(np.array([[0, 1, 2], [0, 0, 0], [3, 0, 0]]))
+>>> matrix = bs.tensors.SparseCSRMatrix.from_dense_numpy(np.array([[0, 1, 2], [0, 0, 0], [3, 0, 0]]))
 >>> [part.tolist() for part in matrix.to_numpy()]
 [[1, 2, 3], [0, 2, 2, 3], [1, 2, 0]]
 """
@@ -21,6 +21,7 @@ import numpy as np
 
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError, LimitError, UsageError
+from bowstring.layouts.base import first_true
 from bowstring.tensors.common import (
     MAX_DENSE_BYTES,
     ShapeMixin,
@@ -33,12 +34,11 @@ from bowstring.tensors.common import (
     element_dtype,
     element_type,
     equal_prefixes,
-    first_descent,
-    first_out_of_range,
     is_addressable,
     to_native_byte_order,
 )
 from bowstring.tensors.dense import Tensor
+from bowstring.tensors.scipy import read_compressed_array, read_coo_array, to_compressed_array, to_coo_array
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -55,6 +55,27 @@ class SparseTensor(ShapeMixin, ABC):
     shape: tuple[int, ...]
     values: Values
     dim_names: tuple[str, ...]
+
+    @classmethod
+    @abstractmethod
+    def from_dense_numpy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
+        """Create a tensor of the non-zero elements of a NumPy array; copies."""
+
+    @classmethod
+    def from_tensor(cls, tensor: Tensor) -> Self:
+        """Create a tensor of the non-zero elements of a dense tensor; copies."""
+        return cls.from_dense_numpy(tensor.to_numpy(), tensor.dim_names)
+
+    @classmethod
+    def _create(cls, data: Any, shape: Iterable[int], dim_names: Iterable[str | None] | None, *index: Any) -> Self:
+        """Create a tensor of values, a shape, dimension names and the remaining fields, which are the index.
+
+        Raises `InvalidDataError` if they do not match.
+        """
+        values, sizes = as_value_array(data, cls.__name__), as_shape(shape)
+        tensor = cls(element_type(values.dtype), sizes, values, as_dim_names(dim_names, len(sizes)), *index)
+        tensor.validate(full=True)
+        return tensor
 
     @property
     def non_zero_length(self) -> int:
@@ -136,7 +157,7 @@ class SparseTensor(ShapeMixin, ABC):
 
     def __repr__(self) -> str:
         return (
-            f"<bowstring.{type(self).__name__} {self.type} of shape {self.shape}, "
+            f"<bowstring.tensors.{type(self).__name__} {self.type} of shape {self.shape}, "
             f"{self.non_zero_length} non-zero values>"
         )
 
@@ -147,7 +168,7 @@ def _check_unique(coordinates: Values) -> None:
     ordered = coordinates[np.lexsort(coordinates.T[::-1])] if coordinates.shape[1] else coordinates
     is_duplicate = equal_prefixes(ordered)[:, -1] if coordinates.shape[1] else np.ones(len(coordinates) - 1, np.bool_)
     if is_duplicate.any():
-        raise InvalidDataError(f"duplicate coordinates {ordered[int(np.argmax(is_duplicate))].tolist()}")
+        raise InvalidDataError(f"duplicate coordinates {ordered[first_true(is_duplicate)].tolist()}")
 
 
 def as_value_array(data: Any, name: str) -> Values:
@@ -194,18 +215,11 @@ class SparseCOOTensor(SparseTensor):
         If `is_canonical` is None, the order of the coordinates is checked. Raises `InvalidDataError` if they do not
         match the shape.
         """
-        values, coordinates, sizes = (
-            as_value_array(data, cls.__name__),
-            as_index_array("coordinates", coords),
-            as_shape(shape),
-        )
+        coordinates = as_index_array("coordinates", coords)
         if coordinates.ndim != 2:
             raise UsageError(f"expected coordinates of shape (non_zero_length, ndim), found {coordinates.shape}")
         canonical = _is_canonical(coordinates) if is_canonical is None else is_canonical
-        names = as_dim_names(dim_names, len(sizes))
-        tensor = cls(element_type(values.dtype), sizes, values, names, read_only(coordinates), canonical)
-        tensor.validate(full=True)
-        return tensor
+        return cls._create(data, shape, dim_names, read_only(coordinates), canonical)
 
     @classmethod
     def from_dense_numpy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
@@ -216,24 +230,15 @@ class SparseCOOTensor(SparseTensor):
         return cls.from_numpy(non_zero, coordinates, array.shape, dim_names, True)
 
     @classmethod
-    def from_tensor(cls, tensor: Tensor) -> Self:
-        """Create a tensor of the non-zero elements of a dense tensor; copies."""
-        return cls.from_dense_numpy(tensor.to_numpy(), tensor.dim_names)
-
-    @classmethod
     def from_scipy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """Create a tensor from SciPy's `coo_array` or `coo_matrix`. Copies the coordinates, but not the values."""
-        from bowstring.tensors.scipy import coordinates_of
-
-        data, coords, shape = coordinates_of(values)
+        data, coords, shape = read_coo_array(values)
         return cls.from_numpy(data, coords, shape, dim_names)
 
     def to_scipy(self) -> Any:
         """Convert to SciPy's `coo_array` without copying values. Checks every index. Requires the extra `sparse`."""
-        from bowstring.tensors.scipy import coo_array
-
         self.validate(full=True)
-        return coo_array(self)
+        return to_coo_array(self)
 
     def to_numpy(self) -> tuple[Values, Values]:
         """Values of shape (n,) and coordinates of shape (n, ndim), read-only, without copying."""
@@ -267,8 +272,9 @@ class SparseCOOTensor(SparseTensor):
 
 def check_indices(what: str, indices: Values, size: int) -> None:
     """Raise `InvalidDataError` for the first index that is not from 0 to `size` - 1."""
-    i = first_out_of_range(indices, size)
-    if i >= 0:
+    out_of_range = (indices < 0) | (indices >= size)
+    if out_of_range.any():
+        i = first_true(out_of_range)
         raise InvalidDataError(f"{what}: [{i}] = {indices[i]} is not from 0 to {size - 1}")
 
 
@@ -276,8 +282,9 @@ def check_pointers(what: str, pointers: Values, end: int) -> None:
     """Raise `InvalidDataError` unless the pointers ascend from 0 to `end`."""
     if int(pointers[0]) != 0 or int(pointers[-1]) != end:
         raise InvalidDataError(f"{what}: expected values from 0 to {end}, found {pointers[0]} to {pointers[-1]}")
-    i = first_descent(pointers)
-    if i >= 0:
+    falling = pointers[1:] < pointers[:-1]
+    if falling.any():
+        i = first_true(falling) + 1
         raise InvalidDataError(f"{what}: [{i}] = {pointers[i]} is less than [{i - 1}] = {pointers[i - 1]}")
 
 
@@ -318,12 +325,8 @@ class SparseMatrix(SparseTensor):
 
         Raises `InvalidDataError` if they do not match the shape.
         """
-        values, sizes = as_value_array(data, cls.__name__), as_shape(shape)
-        pointers, inner = read_only(as_index_array("pointers", indptr)), read_only(as_index_array("indices", indices))
-        names = as_dim_names(dim_names, len(sizes))
-        matrix = cls(element_type(values.dtype), sizes, values, names, pointers, inner)
-        matrix.validate(full=True)
-        return matrix
+        pointers, inner = as_index_array("pointers", indptr), as_index_array("indices", indices)
+        return cls._create(data, shape, dim_names, read_only(pointers), read_only(inner))
 
     @classmethod
     def from_dense_numpy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
@@ -338,24 +341,15 @@ class SparseMatrix(SparseTensor):
         return cls.from_numpy(transposed[outer, inner], pointers, inner, array.shape, dim_names)
 
     @classmethod
-    def from_tensor(cls, tensor: Tensor) -> Self:
-        """Create a matrix of the non-zero elements of a two-dimensional dense tensor; copies."""
-        return cls.from_dense_numpy(tensor.to_numpy(), tensor.dim_names)
-
-    @classmethod
     def from_scipy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """Create a matrix from SciPy's array or matrix of the same format, without copying."""
-        from bowstring.tensors.scipy import compressed_of
-
-        data, indptr, indices, shape = compressed_of(values, ("csr", "csc")[cls.AXIS])
+        data, indptr, indices, shape = read_compressed_array(values, ("csr", "csc")[cls.AXIS])
         return cls.from_numpy(data, indptr, indices, shape, dim_names)
 
     def to_scipy(self) -> Any:
         """Convert to SciPy's array of the same format without a copy. Checks all indices. Needs the extra `sparse`."""
-        from bowstring.tensors.scipy import compressed_array
-
         self.validate(full=True)
-        return compressed_array(self, ("csr", "csc")[self.AXIS])
+        return to_compressed_array(self, ("csr", "csc")[self.AXIS])
 
     def to_numpy(self) -> tuple[Values, Values, Values]:
         """Values of shape (n,), pointers of shape (rows or columns + 1,), indices of shape (n,); not copied."""

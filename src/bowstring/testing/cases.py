@@ -1,4 +1,4 @@
-"""A table of data types and values of them, for the tests of layouts, readers and writers to go through."""
+"""A table of data types with example values, for tests of layouts, readers and writers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LONG = "more than twelve bytes, ü included"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A data type, and Python values that an array of it takes and gives back unchanged."""
+    """A data type, and Python values that an array of this type returns unchanged."""
 
     type: DataType
     values: list[Any]
 
     def array(self) -> bs.Array:
-        """An array of the values."""
+        """Return an array of the values."""
         return bs.array(self.values, self.type)
 
     def __str__(self) -> str:

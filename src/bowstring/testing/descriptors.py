@@ -1,4 +1,4 @@
-"""What a piece of a test leaves open."""
+"""Check that descriptors are closed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 def open_descriptors() -> int:
-    """How many descriptors this process has open."""
+    """Return the number of open descriptors of this process."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
     """Assert that the block closes each descriptor that it opens, without waiting for the garbage collector."""
-    gc.collect()  # else what was left before would be closed in between, and hide what is left now
+    gc.collect()  # otherwise earlier garbage may be closed within the block and hide a leak
     before = open_descriptors()
     yield
     assert open_descriptors() == before

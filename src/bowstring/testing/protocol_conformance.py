@@ -1,11 +1,10 @@
-"""The protocol over a transport, as tests: what it takes to make pairs of ends, and streams between them."""
+"""Conformance tests for the protocol over a pair of connected transports."""
 
-# ruff: noqa: D102 - a test's name is its sentence
+# ruff: noqa: D102 - the name of a test is a sentence
 
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -20,22 +19,23 @@ from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.base import Transport, TransportOptions
+from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.regions import addresses_of
 
-Ends: TypeAlias = tuple[Transport, Transport]
-QUICK = TransportOptions(timeout_s=20.0)
+ChannelPair: TypeAlias = tuple[BlockingChannel, BlockingChannel]
+DEFAULT_OPTIONS = TransportOptions(timeout_s=20.0)
 WANT_DATA, FREE_DATA = 11, 12
 
 
 @contextmanager
-def in_thread(action: Callable[[], Any]) -> Iterator[list[BaseException]]:
-    """Run `action` beside the block; what it raised stands in the list after the block, which waits for it."""
+def run_in_thread(action: Callable[[], Any]) -> Iterator[list[BaseException]]:
+    """Run `action` in a thread during the block. The list contains the error that it raised, if any."""
     raised: list[BaseException] = []
 
     def run() -> None:
         try:
             action()
-        except BaseException as error:  # noqa: BLE001 - handed to the test
+        except BaseException as error:  # noqa: BLE001 - the test checks it
             raised.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -47,41 +47,42 @@ def in_thread(action: Callable[[], Any]) -> Iterator[list[BaseException]]:
         assert not thread.is_alive(), "a call hangs beyond its deadline"
 
 
-class ProtocolConformance(ABC):
-    """Streams of the protocol over a pair of ends. A subclass makes pairs; see `TransportConformance`."""
+class ProtocolConformance:
+    """Tests of streams between a pair of channels. A subclass sets `transport`; see `TransportConformance`."""
 
+    transport: Transport
     shares_memory = True
 
-    @abstractmethod
-    def connected(self, options: TransportOptions = QUICK) -> Ends:
-        """Two connected ends."""
+    def connect_pair(self, options: TransportOptions = DEFAULT_OPTIONS) -> ChannelPair:
+        """Return two connected channels: one that dialed, and one that was accepted."""
+        return BlockingChannel.pair(self.transport, options)
 
     @pytest.fixture
-    def ends(self) -> Iterator[Ends]:
-        """A pair that is closed after the test, which may leave no descriptor behind."""
+    def ends(self) -> Iterator[ChannelPair]:
+        """A pair that is closed after the test, which must not leak descriptors."""
         with no_descriptor_left():
-            one, other = self.connected()
+            one, other = self.connect_pair()
             with one, other:
                 yield one, other
 
-    def test_a_stream_with_packed_bodies_travels(self, ends: Ends) -> None:
+    def test_a_stream_with_packed_bodies_arrives(self, ends: ChannelPair) -> None:
         received = self._stream(ends, [PackedBody.of(bytes([n]) * 1000, b"tail") for n in range(20)])
         assert [bytes(m.body.parts[0]) for m in received[1:]] == [bytes([n]) * 1000 + b"tail" for n in range(20)]
 
-    def test_a_stream_with_addresses_travels_and_its_memory_is_freed(self, ends: Ends) -> None:
+    def test_a_stream_with_addresses_arrives_and_its_memory_is_freed(self, ends: ChannelPair) -> None:
         self._needs_regions()
         one, other = ends
         with Region.copy_of([bytes(range(256)) * 16]) as region:
-            index = one.send_region(region)
+            index = one.export(region).index
         bodies = [AddressBody.of(addresses_of(index, [n * 16, n * 16 + 8]), [8, 3]) for n in range(200)]
         received = self._stream(ends, bodies)
-        views = [other.regions.resolve_all(m.body.addresses, m.body.lengths) for m in received[1:]]
+        views = [other.memory.resolve_all(m.body.addresses, m.body.lengths) for m in received[1:]]
         whole = bytes(range(256)) * 16
         assert [[bytes(v) for v in pair] for pair in views] == [
             [whole[n * 16 : n * 16 + 8], whole[n * 16 + 8 : n * 16 + 11]] for n in range(200)
         ]
 
-    def test_a_server_that_is_gone_at_any_step_is_an_error_that_names_what_is_missing(self) -> None:
+    def test_a_server_that_disconnects_at_any_step_is_an_error_naming_the_missing_message(self) -> None:
         server = ServerConnection(WANT_DATA, FREE_DATA)
         server.receive(WANT_DATA, b"ticket")
         outgoing = server.send(b"schema")
@@ -89,7 +90,7 @@ class ProtocolConformance(ABC):
             outgoing += server.send(b"batch", PackedBody.of(bytes([number]) * 100))
         outgoing += server.end()
         for step in range(len(outgoing)):
-            one, other = self.connected()
+            one, other = self.connect_pair()
             client = ClientConnection(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
             with one, other:
                 other.send_message(client.request(b"ticket"))
@@ -104,8 +105,8 @@ class ProtocolConformance(ABC):
                 with pytest.raises(ConnectionLostError, match=f"message {(step + 1) // 2}"):
                     client.connection_lost()
 
-    def _stream(self, ends: Ends, bodies: list[Any]) -> list[Any]:
-        """Send a schema and these bodies, free all addresses; the messages as the client saw them."""
+    def _stream(self, ends: ChannelPair, bodies: list[Any]) -> list[Any]:
+        """Send a schema and these bodies, and free all addresses; return the messages that the client received."""
         one, other = ends
         ended: list[Any] = []
 
@@ -122,7 +123,7 @@ class ProtocolConformance(ABC):
 
         client = ClientConnection(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
         messages = []
-        with in_thread(serve) as raised:
+        with run_in_thread(serve) as raised:
             other.send_message(client.request(b"ticket"))
             while not client.is_ended:
                 events = client.receive(*other.receive())

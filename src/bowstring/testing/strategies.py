@@ -3,7 +3,7 @@
 `types()` draws any data type of the columnar format, nested ones included; `arrays(type)` draws arrays with nulls and
 without, empty ones, and slices of longer ones; `batches()` draws record batches of them.
 
-Strategies are made once and kept: Hypothesis checks each one that it has not seen, and that takes longer than drawing.
+Strategies are cached: Hypothesis validates each new one, which takes longer than drawing from it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.datatypes.field import Field, Metadata, Schema
-from bowstring.layouts.array import Array
+from bowstring.datatypes.field import Field, Metadata
+from bowstring.datatypes.schema import Schema
 from bowstring.layouts.registry import layout_of
 
 Values: TypeAlias = SearchStrategy[Any]
 
-_KEPT = 1024
+_CACHE_SIZE = 1024
 _INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 _DAY_UNITS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
-# Years 1700 to 2250: what every unit of a timestamp can hold, nanoseconds included.
+# Years 1700 to 2250: the range of timestamps in nanoseconds.
 _DAYS = st.integers(-98_000, 102_000)
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 _BYTES = st.binary(max_size=20)
@@ -108,7 +109,7 @@ def _key_types() -> SearchStrategy[t.DataType]:
 
 
 def _value_types(inner: SearchStrategy[t.DataType]) -> SearchStrategy[t.DataType]:
-    """What dictionaries and runs hold: nothing that has no nulls of its own or is encoded itself."""
+    """Return value types of dictionaries and runs: types that have nulls and are not encoded."""
     return inner.filter(lambda it: not isinstance(it, t.Null | t.Union | t.Dictionary | t.RunEndEncoded))
 
 
@@ -121,15 +122,15 @@ def types(max_leaves: int = 4) -> SearchStrategy[t.DataType]:
 # Values
 
 
-@functools.lru_cache(_KEPT)
+@functools.lru_cache(_CACHE_SIZE)
 def values(type_: t.DataType) -> Values:
     """Python values of a type, none of them None unless the type is null."""
     return _VALUES[type(type_)](type_)
 
 
-@functools.lru_cache(_KEPT)
+@functools.lru_cache(_CACHE_SIZE)
 def slots(field: Field) -> Values:
-    """Values of a field's type, or None where the field takes nulls."""
+    """Values of a field's type, or None if the field is nullable."""
     non_null = values(field.type)
     return st.one_of(non_null, st.none()) if field.nullable and not isinstance(field.type, t.Union) else non_null
 
@@ -144,7 +145,7 @@ def _floats(type: t.FloatingPoint) -> Values:
     return widths[type.bit_width]
 
 
-def _moments(type: t.Timestamp) -> Values:
+def _timestamps(type: t.Timestamp) -> Values:
     return st.builds(lambda day, part: day * _DAY_UNITS[type.unit] + part, _DAYS, _parts(type.unit))
 
 
@@ -184,7 +185,7 @@ _VALUES: dict[type[t.DataType], Callable[[Any], Values]] = {
     t.Decimal: _decimals,
     t.Date: lambda it: _DAYS if it.unit == "day" else _DAYS.map(lambda day: day * _DAY_UNITS["ms"]),
     t.Time: lambda it: _parts(it.unit),
-    t.Timestamp: _moments,
+    t.Timestamp: _timestamps,
     t.Duration: lambda _: st.integers(-(1 << 62), 1 << 62),
     t.Interval: _intervals,
     t.FixedSizeBinary: lambda it: st.binary(min_size=it.byte_width, max_size=it.byte_width),
@@ -209,18 +210,22 @@ _VALUES: dict[type[t.DataType], Callable[[Any], Values]] = {
 
 @st.composite
 def arrays(draw: st.DrawFn, type_: t.DataType | None = None, max_size: int = 8, length: int | None = None) -> Array:
-    """Arrays of a type (any by default), of `length` slots where it is given; some are slices of longer ones."""
+    """Arrays of a type (any by default), of `length` slots if given; some are slices of longer ones."""
     type_ = draw(types()) if type_ is None else type_
     before, after = draw(st.sampled_from([(0, 0), (0, 0), (1, 0), (0, 2), (3, 1), (9, 8)]))
-    wanted = draw(st.integers(0, max_size)) if length is None else length
-    total = before + wanted + after
-    held = draw(st.lists(slots(Field("", type_, draw(st.booleans()))), min_size=total, max_size=total))
-    made = _union_array(draw, type_, total) if isinstance(type_, t.Union) else layout_of(type_).build(held)
-    return made.slice(before, wanted)
+    array_length = draw(st.integers(0, max_size)) if length is None else length
+    total = before + array_length + after
+    elements = draw(st.lists(slots(Field("", type_, draw(st.booleans()))), min_size=total, max_size=total))
+    array = (
+        _union_array(draw, type_, total)
+        if isinstance(type_, t.Union)
+        else Array.from_data(layout_of(type_).build(elements))
+    )
+    return array.slice(before, array_length)
 
 
 def _union_array(draw: st.DrawFn, type: t.Union, length: int) -> Array:
-    """A union array whose slots choose their child themselves, so that children with equal values are all used."""
+    """Draw a union array with a type for each slot, so that children of equal types are all used."""
     members = draw(st.lists(st.integers(0, len(type.children) - 1), min_size=length, max_size=length))
     ids = np.array([type.type_ids[m] for m in members], np.int8)
     counts = [length if type.mode == "sparse" else members.count(i) for i in range(len(type.children))]
@@ -238,10 +243,10 @@ def batches(draw: st.DrawFn, schema: Schema | None = None, max_columns: int = 4)
         columns = draw(st.lists(fields(types()), max_size=max_columns, unique_by=lambda f: f.name))
         schema = Schema(tuple(columns), draw(metadata()))
     length = draw(st.integers(0, 8))
-    return RecordBatch(schema, length, [draw(arrays(_drawn(f.type), length=length)) for f in schema.fields])
+    return RecordBatch(schema, length, [draw(arrays(_storage_type(f.type), length=length)) for f in schema.fields])
 
 
-def _drawn(type: t.DataType) -> t.DataType:
+def _storage_type(type: t.DataType) -> t.DataType:
     return type.storage_type if isinstance(type, ExtensionType) else type
 
 

@@ -1,9 +1,9 @@
-"""What every transport promises, as tests: subclass `TransportConformance` and say how to make a connected pair.
+"""Conformance tests for transports: subclass `TransportConformance`, and set its `transport`.
 
-The class needs pytest only to be collected and run; `bowstring.transports.base` says in words what is tested here.
+The tests run with pytest. `bowstring.transports.base` documents the contract.
 """
 
-# ruff: noqa: D102 - a test's name is its sentence
+# ruff: noqa: D102 - the name of a test is a sentence
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import hashlib
 import math
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,18 +29,29 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left
-from bowstring.testing.protocol_conformance import Ends, ProtocolConformance, in_thread
-from bowstring.transports import base
-from bowstring.transports.base import Transport, TransportOptions
-from bowstring.transports.regions import address_of
+from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, ProtocolConformance, run_in_thread
+from bowstring.transports import regions
+from bowstring.transports.base import (
+    RECEIVE,
+    SEND,
+    Channel,
+    Exported,
+    Lost,
+    Offered,
+    Received,
+    Sent,
+    TransportOptions,
+)
+from bowstring.transports.blocking import BlockingChannel, wait
+from bowstring.transports.regions import MAX_REGIONS, address_of
 
 
 class TransportConformance(ProtocolConformance):
-    """The suite. A subclass makes pairs; one whose transport shares no memory sets `shares_memory` to False."""
+    """The tests of a transport. A subclass sets `transport`; if it shares no memory, also `shares_memory` to False."""
 
     # Messages
 
-    def test_messages_arrive_in_order_with_their_tags(self, ends: Ends) -> None:
+    def test_messages_arrive_in_order_with_their_tags(self, ends: ChannelPair) -> None:
         one, other = ends
         tags = [None, 0, 1, 2**64 - 1, None, 1 << 56 | 7]
         for number, tag in enumerate(tags):
@@ -46,83 +60,87 @@ class TransportConformance(ProtocolConformance):
             received = other.receive()
             assert (received.tag, bytes(received.data)) == (tag, f"message {number}".encode())
 
-    def test_empty_messages_are_messages(self, ends: Ends) -> None:
+    def test_empty_messages_are_messages(self, ends: ChannelPair) -> None:
         one, other = ends
         one.send([])
         one.send([b"", b""], tag=9)
         assert [(m.tag, bytes(m.data)) for m in (other.receive(), other.receive())] == [(None, b""), (9, b"")]
 
-    def test_a_message_of_many_parts_arrives_whole(self, ends: Ends) -> None:
+    def test_a_message_of_many_parts_arrives_whole(self, ends: ChannelPair) -> None:
         one, other = ends
         parts = [bytes([number % 251]) * (number % 97) for number in range(5000)]
-        with in_thread(lambda: one.send(parts, tag=3)) as raised:
+        with run_in_thread(lambda: one.send(parts, tag=3)) as raised:
             received = other.receive()
         assert not raised
         assert received.data == b"".join(parts)
 
-    def test_a_big_message_arrives_whole_in_the_place_that_was_allocated(self, ends: Ends) -> None:
+    def test_a_large_message_arrives_in_the_allocated_buffer(self, ends: ChannelPair) -> None:
         one, other = ends
         body = os.urandom(1 << 20) * 24 + b"end"
         place = bytearray(len(body))
-        asked: list[tuple[int | None, int]] = []
+        requests: list[tuple[int | None, int]] = []
 
         def allocate(tag: int | None, length_bytes: int) -> bytearray:
-            asked.append((tag, length_bytes))
+            requests.append((tag, length_bytes))
             return place
 
-        with in_thread(lambda: one.send([memoryview(body)[:100], memoryview(body)[100:]], tag=5)) as raised:
+        with run_in_thread(lambda: one.send([memoryview(body)[:100], memoryview(body)[100:]], tag=5)) as raised:
             received = other.receive(allocate=allocate)
         assert not raised
-        assert asked == [(5, len(body))]
+        assert requests == [(5, len(body))]
         assert hashlib.sha256(place).digest() == hashlib.sha256(body).digest()
         assert received.data.obj is place
 
     @pytest.mark.parametrize(
-        ("place", "found"), [(bytearray(4), "4 writable"), (bytearray(6), "6 writable"), (bytes(5), "5 read-only")]
+        ("place", "actual"), [(bytearray(4), "4 writable"), (bytearray(6), "6 writable"), (bytes(5), "5 read-only")]
     )
-    def test_a_place_that_does_not_take_the_message_is_the_caller_s_fault(
-        self, ends: Ends, place: bytes | bytearray, found: str
+    def test_an_allocated_buffer_of_the_wrong_size_is_a_usage_error(
+        self, ends: ChannelPair, place: bytes | bytearray, actual: str
     ) -> None:
         one, other = ends
         one.send([b"12345"], tag=5)
-        with pytest.raises(UsageError, match=f"expected 5 writable bytes, found {found} bytes"):
+        with pytest.raises(UsageError, match=f"expected 5 writable bytes, found {actual} bytes"):
             other.receive(allocate=lambda _tag, _length: place)
 
-    def test_both_directions_work_at_the_same_time(self, ends: Ends) -> None:
+    def test_both_directions_work_at_the_same_time(self, ends: ChannelPair) -> None:
         one, other = ends
         count, body = 300, b"x" * 5000
 
-        def talk(own: Transport, mark: bytes) -> None:
-            def speak() -> None:
+        def exchange(own: BlockingChannel, mark: bytes) -> None:
+            def send_all() -> None:
                 for number in range(count):
                     own.send([mark, str(number).encode(), b" ", body], tag=number)
 
-            with in_thread(speak) as raised:
+            with run_in_thread(send_all) as raised:
                 for number in range(count):
                     received = own.receive()
                     assert received.tag == number
                     assert bytes(received.data[1:]).startswith(f"{number} ".encode())
             assert not raised
 
-        with in_thread(lambda: talk(other, b"b")) as raised:
-            talk(one, b"a")
+        with run_in_thread(lambda: exchange(other, b"b")) as raised:
+            exchange(one, b"a")
         assert not raised
 
-    def test_messages_of_several_threads_do_not_mix(self, ends: Ends) -> None:
+    def test_messages_of_several_threads_do_not_mix(self, ends: ChannelPair) -> None:
         one, other = ends
 
-        def shout(mark: bytes) -> None:
+        def send_many(mark: bytes) -> None:
             for _ in range(100):
                 one.send([mark] * 2000, tag=mark[0])
 
-        with in_thread(lambda: shout(b"a")), in_thread(lambda: shout(b"b")), in_thread(lambda: shout(b"c")):
+        with (
+            run_in_thread(lambda: send_many(b"a")),
+            run_in_thread(lambda: send_many(b"b")),
+            run_in_thread(lambda: send_many(b"c")),
+        ):
             for _ in range(300):
                 received = other.receive()
                 assert received.tag is not None
                 assert bytes(received.data) == bytes([received.tag]) * 2000
 
-    def test_a_message_beyond_the_limit_is_refused_and_ends_the_connection(self) -> None:
-        one, other = self.connected(TransportOptions(timeout_s=20, max_plain_bytes=100, max_tagged_bytes=200))
+    def test_a_message_beyond_the_limit_is_rejected_and_ends_the_connection(self) -> None:
+        one, other = self.connect_pair(TransportOptions(timeout_s=20, max_plain_bytes=100, max_tagged_bytes=200))
         with one, other:
             one.send([b"x" * 200], tag=1)
             assert len(other.receive().data) == 200
@@ -134,7 +152,7 @@ class TransportConformance(ProtocolConformance):
 
     # Deadlines
 
-    def test_receiving_from_a_silent_peer_ends_at_the_deadline_and_can_go_on(self, ends: Ends) -> None:
+    def test_receiving_from_a_silent_peer_ends_at_the_deadline_and_can_be_repeated(self, ends: ChannelPair) -> None:
         one, other = ends
         begin = time.monotonic()
         with pytest.raises(DeadlineError, match=r"0\.1 s"):
@@ -144,21 +162,21 @@ class TransportConformance(ProtocolConformance):
         assert bytes(other.receive().data) == b"late"
 
     def test_sending_to_a_peer_that_does_not_read_ends_at_the_deadline(self) -> None:
-        one, other = self.connected(TransportOptions(timeout_s=0.2, queue_messages=4))
+        one, other = self.connect_pair(TransportOptions(timeout_s=0.2, queue_messages=4))
         with one, other, pytest.raises(DeadlineError):
             for _ in range(10_000):
                 one.send([b"x" * 50_000])
 
-    def test_a_call_may_wait_as_long_as_it_takes(self, ends: Ends) -> None:
+    def test_a_call_can_wait_without_a_deadline(self, ends: ChannelPair) -> None:
         one, other = ends
-        with in_thread(lambda: other.receive(timeout_s=math.inf)) as raised:
+        with run_in_thread(lambda: other.receive(timeout_s=math.inf)) as raised:
             time.sleep(0.02)
             one.send([b"x"], timeout_s=math.inf)
         assert not raised
 
     # Peers that go away
 
-    def test_what_was_sent_before_the_end_arrives_and_then_the_peer_is_gone(self, ends: Ends) -> None:
+    def test_messages_sent_before_closing_arrive(self, ends: ChannelPair) -> None:
         one, other = ends
         one.send([b"last words"])
         one.close()
@@ -166,34 +184,39 @@ class TransportConformance(ProtocolConformance):
         with pytest.raises(ConnectionLostError):
             other.receive()
 
-    def test_sending_to_a_peer_that_is_gone_is_an_error(self, ends: Ends) -> None:
+    def test_sending_to_a_closed_peer_is_an_error(self, ends: ChannelPair) -> None:
         one, other = ends
         one.close()
         with pytest.raises(ConnectionLostError):
             other.send([b"hello"])
 
-    def test_a_blocked_receiver_learns_that_the_peer_is_gone(self, ends: Ends) -> None:
+    def test_a_blocked_receiver_fails_when_the_peer_closes(self, ends: ChannelPair) -> None:
         one, other = ends
-        with in_thread(other.receive) as raised:
+        with run_in_thread(other.receive) as raised:
             time.sleep(0.05)
             one.close()
         assert [isinstance(error, ConnectionLostError) for error in raised] == [True]
 
-    def test_a_blocked_receiver_is_woken_by_closing_its_own_end(self, ends: Ends) -> None:
+    def test_a_blocked_receiver_fails_when_its_own_end_is_closed(self, ends: ChannelPair) -> None:
         _, other = ends
-        with in_thread(other.receive) as raised:
+        with run_in_thread(other.receive) as raised:
             time.sleep(0.05)
             other.close()
         assert [type(error) for error in raised] == [ClosedError]
 
-    def test_a_blocked_sender_learns_that_the_peer_is_gone(self, ends: Ends) -> None:
+    def test_a_blocked_sender_fails_when_the_peer_closes(self, ends: ChannelPair) -> None:
         one, other = ends
-        with in_thread(lambda: [one.send([b"x" * 50_000]) for _ in range(10_000)]) as raised:
+
+        def send_much() -> None:
+            for _ in range(10_000):
+                one.send([b"x" * 50_000])
+
+        with run_in_thread(send_much) as raised:
             time.sleep(0.05)
             other.close()
         assert [isinstance(error, ConnectionLostError) for error in raised] == [True]
 
-    def test_a_closed_end_says_so(self, ends: Ends) -> None:
+    def test_calls_on_a_closed_transport_raise_closed_error(self, ends: ChannelPair) -> None:
         one, _ = ends
         one.close()
         one.close()
@@ -204,93 +227,93 @@ class TransportConformance(ProtocolConformance):
 
     # Regions
 
-    def test_a_region_is_there_when_the_next_message_arrives(self, ends: Ends) -> None:
+    def test_a_region_is_available_with_the_next_message(self, ends: ChannelPair) -> None:
         self._needs_regions()
         one, other = ends
         with Region.copy_of([b"first"]) as first, Region.copy_of([b"second"]) as second:
-            indexes = [one.send_region(first), one.send_region(second)]
+            indexes = [one.export(first).index, one.export(second).index]
         one.send([b"go"])
         other.receive()
         assert indexes == [0, 1]
-        assert bytes(other.regions.resolve(address_of(0, 1), 4)) == b"irst"
-        view = other.regions.resolve(address_of(1, 0), 6)
+        assert bytes(other.memory.resolve(address_of(0, 1), 4)) == b"irst"
+        view = other.memory.resolve(address_of(1, 0), 6)
         assert view.readonly
         other.close()
         assert bytes(view) == b"second"
 
-    def test_a_retired_region_is_forgotten_but_its_views_stay(self, ends: Ends) -> None:
+    def test_a_retired_region_is_removed_but_its_views_stay_valid(self, ends: ChannelPair) -> None:
         self._needs_regions()
         one, other = ends
         with Region.copy_of([b"data"]) as region:
-            index = one.send_region(region)
+            exported = one.export(region)
         one.send([b"go"])
         other.receive()
-        view = other.regions.resolve(address_of(index, 0), 4)
-        one.retire_region(index)
+        view = other.memory.resolve(exported.address, 4)
+        one.retire(exported)
         one.send([b"go"])
         other.receive()
         with pytest.raises(ProtocolError, match="region 0"):
-            other.regions.resolve(address_of(index, 0), 4)
+            other.memory.resolve(exported.address, 4)
         assert bytes(view) == b"data"
 
-    def test_only_what_was_passed_is_retired_and_no_more_is_passed_than_addresses_can_tell_apart(
-        self, ends: Ends, monkeypatch: pytest.MonkeyPatch
+    def test_the_number_of_regions_is_limited_and_only_sent_regions_can_be_retired(
+        self, ends: ChannelPair, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self._needs_regions()
         one, other = ends
-        monkeypatch.setattr(base, "MAX_REGIONS", 2)
+        monkeypatch.setattr(regions, "MAX_REGIONS", 2)
         with Region.copy_of([b"data"]) as region:
-            indexes = [one.send_region(region) for _ in range(2)]
+            indexes = [one.export(region).index for _ in range(2)]
             with pytest.raises(UsageError, match="has sent 2 regions"):
-                one.send_region(region)
+                one.export(region)
         for index in (-1, 2):
             with pytest.raises(UsageError, match=f"region {index}: this end has sent 2 regions"):
-                one.retire_region(index)
+                one.retire(Exported(address_of(index % MAX_REGIONS, 0), index))
         with pytest.raises(UsageError, match="this end has sent 0 regions"):
-            other.retire_region(0)
+            other.retire(Exported(0))
         one.send([b"go"])
         other.receive()
-        assert list(other.regions) == indexes == [0, 1]
+        assert list(other.memory) == indexes == [0, 1]
 
-    def test_addresses_outside_a_region_are_refused(self, ends: Ends) -> None:
+    def test_addresses_outside_a_region_are_rejected(self, ends: ChannelPair) -> None:
         self._needs_regions()
         one, other = ends
         with Region.copy_of([b"x" * 100]) as region:
-            one.send_region(region)
+            one.export(region)
         one.send([b"go"])
         other.receive()
         for address, length in [(1, 100), (101, 0), (address_of(1, 0), 1), (2**64 - 1, 1), (0, 2**63), (50, 2**64 - 1)]:
             if length == 0:
-                assert bytes(other.regions.resolve(address, length)) == b""
+                assert bytes(other.memory.resolve(address, length)) == b""
                 continue
             with pytest.raises(ProtocolError):
-                other.regions.resolve(address, length)
+                other.memory.resolve(address, length)
 
-    def test_an_ordinary_file_is_passed_without_copying_or_refused_where_files_are_not_accepted(
+    def test_a_regular_file_is_passed_without_copying_or_rejected_if_files_are_not_accepted(
         self, tmp_path: Path
     ) -> None:
         self._needs_regions()
         path = tmp_path / "data"
         path.write_bytes(b"from a file")
         for accepts in (True, False):
-            one, other = self.connected(TransportOptions(timeout_s=20, accept_files=accepts))
+            one, other = self.connect_pair(TransportOptions(timeout_s=20, accept_files=accepts))
             with one, other, Region.from_file(path) as region:
-                one.send_region(region)
+                one.export(region)
                 one.send([b"go"])
                 if accepts:
                     other.receive()
-                    assert bytes(other.regions.resolve(address_of(0, 5), 6)) == b"a file"
+                    assert bytes(other.memory.resolve(address_of(0, 5), 6)) == b"a file"
                 else:
                     with pytest.raises(BowstringError, match="file"):
                         other.receive()
 
-    def test_regions_beyond_the_limit_are_refused_and_leak_nothing(self) -> None:
+    def test_regions_beyond_the_limit_are_rejected_and_leak_nothing(self) -> None:
         self._needs_regions()
         with no_descriptor_left():
-            one, other = self.connected(TransportOptions(timeout_s=20, max_regions=3))
+            one, other = self.connect_pair(TransportOptions(timeout_s=20, max_regions=3))
             with one, other, Region.copy_of([b"x"]) as region:
                 for _ in range(4):
-                    one.send_region(region)
+                    one.export(region)
                 one.send([b"go"])
                 with pytest.raises(LimitError):
                     other.receive()
@@ -298,8 +321,101 @@ class TransportConformance(ProtocolConformance):
     def test_regions_that_nobody_received_leak_nothing(self) -> None:
         self._needs_regions()
         with no_descriptor_left():
-            one, other = self.connected()
+            one, other = self.connect_pair()
             with Region.copy_of([b"x"]) as region:
-                one.send_region(region)
+                one.export(region)
             one.close()
             other.close()
+
+    # Channels, which never block
+
+    def test_a_long_message_is_offered_and_received_into_its_destination(self) -> None:
+        with self._channels() as (one, other):
+            length = other.options.eager_bytes + 1
+            body = os.urandom(length)
+            token = one.submit([body[:100], body[100:]], 5)
+            (offered,) = pump(one, other, Offered)
+            assert offered[1:] == (5, length)
+            assert pump(one, other, Received, rounds=2) == []
+            destination = bytearray(length)
+            with pytest.raises(UsageError, match=f"expected {length} writable bytes"):
+                other.accept_into(offered.token, bytearray(1))
+            other.accept_into(offered.token, destination)
+            (received,) = pump(one, other, Received)
+            assert (received.tag, bytes(destination)) == (5, body)
+            assert received.data.obj is destination
+            with pytest.raises(UsageError, match="not offered"):
+                other.accept_into(offered.token)
+            assert not one.cancel(token)
+
+    def test_an_offer_can_be_cancelled_and_the_next_message_arrives(self) -> None:
+        with self._channels() as (one, other):
+            one.submit([bytes(300_000)], 5)
+            (offered,) = pump(one, other, Offered)
+            one.submit([b"next"], 6)
+            assert other.cancel(offered.token)
+            assert [(event.tag, bytes(event.data)) for event in pump(one, other, Received)] == [(6, b"next")]
+
+    def test_a_submitted_message_is_sent_once_and_reported(self) -> None:
+        with self._channels() as (one, other):
+            tokens = [one.submit([b"x" * 10], number) for number in range(5)]
+            assert one.is_sending
+            assert one.cancel(tokens[1])
+            assert not one.cancel(tokens[1])
+            sent = [event.token for event in one.progress(SEND) if isinstance(event, Sent)]
+            assert [token for token in sent if token in tokens] == [tokens[0], *tokens[2:]]
+            assert not one.is_sending
+            assert [event.tag for event in pump(one, other, Received, rounds=3)] == [0, 2, 3, 4]
+
+    def test_no_more_is_received_than_was_granted(self) -> None:
+        options = TransportOptions(timeout_s=20, credit_messages=2, credit_bytes=1000)
+        with self._channels(options) as (one, other):
+            for number in range(6):
+                one.submit([bytes(100)], number)
+            assert [event.tag for event in pump(one, other, Received, rounds=3)] == [0, 1]
+            assert not other.interests(RECEIVE)
+            other.grant(1, 100)
+            assert [event.tag for event in pump(one, other, Received, rounds=3)] == [2]
+            other.grant(10, 0)
+            assert [event.tag for event in pump(one, other, Received, rounds=3)] == [3, 4, 5]
+            for number in range(20):
+                one.submit([bytes(100)], number)
+            assert [event.tag for event in pump(one, other, Received, rounds=3)] == [0, 1, 2, 3, 4]
+
+    def test_the_end_of_sending_follows_the_submitted_messages(self) -> None:
+        with self._channels() as (one, other):
+            one.submit([b"last"])
+            one.half_close()
+            events = pump(one, other, (Received, Lost), count=2)
+            assert [type(event) for event in events] == [Received, Lost]
+            assert isinstance(events[1].error, ConnectionLostError)
+            assert events[1].directions == RECEIVE
+            other.submit([b"answer"])
+            assert [bytes(event.data) for event in pump(other, one, Received)] == [b"answer"]
+
+    def test_a_closed_peer_is_reported_once(self) -> None:
+        with self._channels() as (one, other):
+            one.close()
+            assert len(pump(other, other, Lost, rounds=5)) == 1
+            assert not other.interests(RECEIVE)
+
+    @contextmanager
+    def _channels(self, options: TransportOptions = DEFAULT_OPTIONS) -> Iterator[tuple[Channel, Channel]]:
+        with no_descriptor_left():
+            one, other = self.connect_pair(options)
+            with one, other:
+                yield one.channel, other.channel
+
+
+def pump(
+    one: Channel, other: Channel, kinds: type[Any] | tuple[type[Any], ...], *, count: int = 1, rounds: int = 1000
+) -> list[Any]:
+    """Let `one` send and `other` receive; return the events of these kinds, once there are `count` of them."""
+    events: list[Any] = []
+    for _ in range(rounds):
+        one.progress(SEND)
+        events += [event for event in other.progress(RECEIVE) if isinstance(event, kinds)]
+        if len(events) >= count and rounds == 1000:
+            break
+        wait(other.interests(RECEIVE), min(0.01, other.wait_s))
+    return events

@@ -1,1 +1,1 @@
-"""Ways that the messages of the Dissociated IPC protocol travel; all pass one conformance suite."""
+"""Channels for the messages of the Dissociated IPC protocol; all pass one conformance suite."""

@@ -1,46 +1,127 @@
-"""The interface of a transport («Requirements»): plain and tagged messages, and shared memory.
+"""The interface of a transport («Requirements»): channels for messages, and access to remote memory.
 
-A transport is one connection. One thread may send while another receives; other threads take turns. Every blocking call
-has a deadline: it fails if nothing is sent or received for `timeout_s`, by default the transport's own, however long a
-whole message takes. `math.inf` waits without a deadline.
+A transport has a scheme (`Transport`). It listens (`Endpoint`) or dials, and both make channels (`Channel`): one end of
+a connection, for plain and tagged messages. Memory is separate: a server exports it (`MemoryExporter`), and a client
+locates or fetches what the addresses in a body refer to (`RemoteMemory`).
 
-An implementation guarantees the following, which `bowstring.testing.transport_conformance` tests:
+Nothing here blocks. A driver waits for `interests()` and `wait_s`, then calls `progress`:
+`bowstring.transports.blocking` with `poll`, `bowstring.transports.event_loop` for many channels, and
+`bowstring.transports.asyncio_driver` with asyncio's readers and writers.
 
-* messages arrive complete, once, and in the order in which they were sent (unless `is_ordered` is false);
-* the sender does not join, copy or read bodies;
-* a received message takes memory only as its bytes arrive, and within the limits;
-* a lost peer is a `ConnectionLostError`, a silent one a `DeadlineError`. After a `DeadlineError`, `receive` can be
-  called again; `send` has closed the transport if part of the message was sent;
-* bytes that violate the transport's own format are a `ProtocolError`, and the connection is closed;
-* a region is available before the messages that are sent after it; descriptors never leak;
-* `close` may be called from any thread, any number of times; blocked calls end with an error of `bowstring.errors`.
+Every channel guarantees the following, which `bowstring.testing.transport_conformance` tests:
+
+* messages arrive complete and once, and in the order in which they were sent if `traits.is_ordered`;
+* the sender does not join, copy or read bodies; it keeps their parts alive until they are sent;
+* a received message takes memory only as its bytes arrive, within the limits and the credit;
+* the end of a connection is one `Lost` event per direction, after everything that arrived before it;
+* bytes that violate the transport's own format are a `Lost` event with a `ProtocolError`;
+* what a peer exports is announced before the messages that refer to it; descriptors never leak.
+
+Threads: one thread may call `progress(RECEIVE)` while another calls `submit` and `progress(SEND)`. All other calls take
+turns, except `shut_down` and `wake`, which are thread-safe.
 """
 
 from __future__ import annotations
 
+import math
+import selectors
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-from bowstring.dissociated.wire import BytesLike, Message
-from bowstring.errors import DeadlineError, UsageError
+import numpy as np
+import numpy.typing as npt
+
+from bowstring.dissociated.wire import BytesLike
+from bowstring.errors import BowstringError, DeadlineError, ProtocolError, UsageError
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
-from bowstring.transports.regions import MAX_REGIONS, RegionTable
+from bowstring.transports.tls import TlsOptions
 
-Allocate: TypeAlias = Callable[[int | None, int], Any]
-"""Called with the tag and length of a message before its bytes arrive. Returns a writable buffer of that length or None
-for a new one. Raises an error of `bowstring.errors` to refuse the message, which ends the connection.
-"""
+RECEIVE, SEND = selectors.EVENT_READ, selectors.EVENT_WRITE
+BOTH = RECEIVE | SEND
+"""The directions of a channel; also what to wait for."""
+
+Offsets: TypeAlias = npt.NDArray[np.uint64]
+"""Addresses, offsets or lengths in bytes."""
+
+_MAX_WAIT_S = 1e6
 
 
-class ReceivedMessage(NamedTuple):
-    """A received message: its tag (None for a plain message) and its bytes."""
+class Interest(NamedTuple):
+    """A descriptor to wait for, and for what: `RECEIVE` (readable), `SEND` (writable) or `BOTH`."""
+
+    descriptor: int
+    events: int
+
+
+class Offered(NamedTuple):
+    """The peer sends a message longer than `TransportOptions.eager_bytes`.
+
+    None of its bytes are received until `Channel.accept_into(token, …)`. An ordered channel delivers no later message
+    before.
+    """
+
+    token: int
+    tag: int | None
+    length_bytes: int
+
+
+class Received(NamedTuple):
+    """A complete message: its tag (None for a plain message) and its bytes, or the destination that they are in."""
 
     tag: int | None
-    data: memoryview
+    data: Any
+
+
+class Sent(NamedTuple):
+    """A submitted message left this process: its parts are not needed any more."""
+
+    token: int
+
+
+class Announced(NamedTuple):
+    """The peer exported or retired memory; the argument of `RemoteMemory.update`, in order with the messages."""
+
+    update: Any
+
+
+class Lost(NamedTuple):
+    """A direction ended, or both: a `ConnectionLostError`, or the reason for which this end gives up.
+
+    A peer that closes its end can still be received from until `Lost` for `RECEIVE`.
+    """
+
+    error: BowstringError
+    directions: int
+
+
+Event: TypeAlias = Offered | Received | Sent | Announced | Lost
+
+
+@dataclass(frozen=True, slots=True)
+class PeerIdentity:
+    """The authenticated identity of the other end."""
+
+    user_id: int | None = None
+    """The user of the peer's process when it connected or began to listen, according to the kernel."""
+    process_id: int | None = None
+    name: str | None = None
+    """The subject of a certificate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Properties of a channel that its users take into account."""
+
+    is_ordered: bool = True
+    """Whether messages arrive in the order in which they were sent."""
+    memory_kinds: frozenset[str] = frozenset({"host"})
+    """The kinds of memory ("host", "cuda") that `submit` and `accept_into` take; "file": `submit` takes `FileRange`."""
+    peer: PeerIdentity | None = None
+    """None if the transport does not authenticate peers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,29 +129,36 @@ class TransportOptions:
     """Deadlines and limits of one connection."""
 
     timeout_s: float = 30.0
-    """The default of all calls."""
+    """The default deadline of blocking calls, from the last progress."""
     max_plain_bytes: int = 1 << 28
     """The maximum length of a received plain message."""
     max_tagged_bytes: int = 1 << 28
     """The maximum length of a received tagged message."""
+    eager_bytes: int = 1 << 15
+    """The maximum length of a message that is received without being offered first."""
+    credit_messages: int = 1 << 10
+    """The number of messages that may be received before the first `Channel.grant`."""
+    credit_bytes: int = 1 << 20
+    """The total length of the messages that may be received before the first `Channel.grant`."""
     max_regions: int = 16384
-    """The number of regions that a peer may send without retiring them; Linux allows some 65,000 mappings."""
+    """The number of regions that a peer may send without retiring them; Linux allows about 65,000 mappings."""
     accept_files: bool = True
     """Whether a peer may send ordinary files, which can be truncated, besides sealed memory."""
     keep_descriptors: bool = False
     """Whether received regions keep their descriptors, to be sent on; they are then mapped on first use."""
     allow_other_users: bool = False
     """Whether the peer may be a process of another user (other than root)."""
+    tls: TlsOptions | None = None
+    """The certificates, for transports with TLS."""
     queue_messages: int = 1024
-    """Loopback: the number of queued messages at which `send` blocks."""
+    """Loopback: the number of messages that wait for the receiver; later ones wait at the sender."""
 
     def deadline(self, timeout_s: float | None) -> Deadline:
-        """The deadline of a call that begins now."""
+        """Return the deadline of a call that starts now."""
         return Deadline(self.timeout_s if timeout_s is None else timeout_s)
 
 
 DEFAULT_OPTIONS = TransportOptions()
-_MAX_WAIT_S = 1e6
 
 
 class Deadline:
@@ -95,104 +183,325 @@ class Deadline:
         return DeadlineError(f"{what}: nothing within {self.timeout_s:g} s")
 
 
-class RegionCounter:
-    """Counts the regions that one end of a connection sends."""
+class Channel(Closable, ABC):
+    """One end of a connection. No method blocks. The module's docstring has its guarantees.
 
-    __slots__ = ("count",)
+    Errors of the connection are `Lost` events; the methods raise only `UsageError` for wrong arguments.
+    """
 
-    def __init__(self) -> None:
-        self.count = 0
+    traits: Traits
+    options: TransportOptions
+    bytes_received: int
+    """The number of bytes that have arrived: if it has changed, there was progress."""
+    bytes_sent: int
+    """The number of bytes that have left this process."""
+    is_closed: bool
+    """Whether `close` was called."""
+    is_connected: bool = True
+    """False while a dialed channel connects. Messages can be submitted meanwhile."""
 
-    def next(self) -> int:
-        """Return the index of the next region. Raises `UsageError` if all indices are used."""
-        self.check_capacity(1)
-        return self.count
+    @abstractmethod
+    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
+        """Queue a message, the bytes of `parts` in order, plain or tagged. Return its token.
 
-    def check_capacity(self, number: int) -> None:
-        """Raise `UsageError` unless there are indices for this number of regions."""
-        if self.count + number > MAX_REGIONS:
-            raise UsageError(f"this connection has sent {self.count} regions: open another one")
+        Nothing is copied: the parts must not change until the event `Sent`. `progress` sends it.
+        """
 
-    def check(self, index: int) -> None:
-        """Raise `UsageError` unless a region with this index was sent."""
-        if not 0 <= index < self.count:
-            raise UsageError(f"region {index}: this end has sent {self.count} regions")
+    @abstractmethod
+    def accept_into(self, token: int, destination: Any = None) -> None:
+        """Receive an offered message into `destination`, a writable buffer of its length; None allocates one.
 
+        Raises `UsageError` if the buffer is read-only or has another length.
+        """
 
-class Transport(Closable, ABC):
-    """One end of a connection; the module's docstring has its guarantees."""
+    @abstractmethod
+    def cancel(self, token: int) -> bool:
+        """Withdraw a submitted message, or discard an offered one.
 
-    scheme: ClassVar[str]
-    is_ordered: ClassVar[bool] = True
+        Return False if it can't be cancelled, because a part of it is sent, or all of it.
+        """
 
-    def __init__(self, options: TransportOptions = DEFAULT_OPTIONS) -> None:
-        self.options = options
+    @abstractmethod
+    def grant(self, messages: int, nbytes: int) -> None:
+        """Allow this many more messages and bytes to be received; the rest waits in the transport or at the peer.
+
+        An offer takes a message; its bytes are granted by `accept_into`. A message that exceeds the remaining bytes is
+        received if any remain.
+        """
+
+    @abstractmethod
+    def progress(self, directions: int = BOTH) -> list[Event]:
+        """Send and receive without waiting, a limited amount. Return what happened, in order."""
+
+    @abstractmethod
+    def interests(self, directions: int = BOTH) -> list[Interest]:
+        """Return the descriptors to wait for before the next `progress`, for these directions.
+
+        A descriptor is constant while the channel is open. There are none for a direction that has nothing to do: no
+        credit, nothing submitted, or lost.
+        """
+
+    @property
+    def wait_s(self) -> float:
+        """How long to wait for the interests at most: 0 if `progress` can continue at once, `math.inf` for any time."""
+        return math.inf
 
     @property
     @abstractmethod
-    def regions(self) -> RegionTable:
-        """The received regions."""
+    def is_sending(self) -> bool:
+        """Whether a submitted message, or an export of memory, has not been sent."""
+
+    @property
+    @abstractmethod
+    def queued_bytes(self) -> int:
+        """The number of submitted bytes that have not been sent."""
+
+    @property
+    @abstractmethod
+    def is_receiving(self) -> bool:
+        """Whether a part of a message has arrived."""
+
+    @property
+    @abstractmethod
+    def activity(self) -> str:
+        """What `progress` waits for, for the message of a `DeadlineError`."""
 
     @abstractmethod
-    def send(self, parts: Sequence[BytesLike], *, tag: int | None = None, timeout_s: float | None = None) -> None:
-        """Send one message, the bytes of `parts` in order, plain or tagged. They may change afterwards.
+    def half_close(self) -> None:
+        """Send no more messages: after the submitted ones, the peer gets `Lost` for `RECEIVE`."""
 
-        Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`.
+    @abstractmethod
+    def descriptors(self) -> list[int]:
+        """Return all open descriptors, which a forked child has to close."""
+
+    def wake(self) -> None:
+        """Make a thread that waits for `interests` return. Thread-safe.
+
+        Needed only by transports whose directions share one descriptor, so that a thread that sends can take what
+        another waits for.
         """
 
     @abstractmethod
-    def post(self, parts: Sequence[BytesLike], *, tag: int | None = None) -> None:
-        """Queue one message and send without blocking; later calls of `flush` and `send` send the rest.
-
-        The bytes are copied. Raises `ConnectionLostError`, `ClosedError`.
-        """
-
-    @abstractmethod
-    def flush(self, *, timeout_s: float | None = None) -> None:
-        """Send queued messages. Raises as `send`; after a `DeadlineError` the rest is still queued."""
-
-    @abstractmethod
-    def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> ReceivedMessage:
-        """Receive the next message. Regions that arrive before it are added to `regions`.
-
-        Raises `ConnectionLostError`, `DeadlineError`, `ProtocolError`, `LimitError`, `ResourceError`, `ClosedError`.
-        """
-
-    @abstractmethod
-    def send_region(self, region: Region, *, timeout_s: float | None = None) -> int:
-        """Send a region; return its index, the first argument of `regions.address_of`.
-
-        The region may be closed afterwards, because the peer has its own descriptor. Raises as `send`.
-        """
-
-    @abstractmethod
-    def retire_region(self, index: int, *, timeout_s: float | None = None) -> None:
-        """Tell the peer to close a region, because no later message refers to it. Raises as `send`."""
+    def shut_down(self) -> None:
+        """End both directions, which wakes threads that wait for `interests`. Descriptors stay open until `close`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connection and the received regions. Idempotent."""
+        """Close the connection; queued messages are discarded. Idempotent."""
+
+
+class Endpoint(Closable, ABC):
+    """A listener, with what its channels share: a socket, an event queue, registered memory."""
+
+    address: str
+    """The address for a URI: clients dial it."""
+    is_closed: bool
+    remote_handle: bytes | None = None
+    """The parameter `remote_handle` of URIs, if clients need it for access to exported memory."""
+
+    @abstractmethod
+    def accept(self, limit: int = 16) -> list[Channel]:
+        """Return new connections, at most `limit`, without waiting. Unacceptable peers are refused.
+
+        Raises `ClosedError`, and `ResourceError` if memory or descriptors are short.
+        """
+
+    @abstractmethod
+    def interests(self) -> list[Interest]:
+        """Return the descriptors to wait for before the next `accept` or `progress`."""
+
+    @abstractmethod
+    def descriptors(self) -> list[int]:
+        """Return all open descriptors, which a forked child has to close."""
+
+    def progress(self) -> list[Channel]:
+        """Advance all channels that share this endpoint's descriptor; return those with events, to be progressed."""
+        return []
+
+    @abstractmethod
+    def shut_down(self) -> None:
+        """Stop listening, which wakes threads that wait for `interests`. Descriptors stay open until `close`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop listening; accepted channels stay open. Idempotent."""
+
+
+class Extent(NamedTuple):
+    """A range of addresses that a peer exported, and what is there."""
+
+    start: int
+    size_bytes: int
+    name: str
+    memory: Any
+
+
+class Located(NamedTuple):
+    """The extent of some buffers, and their offsets in it."""
+
+    extent: Extent
+    offsets: Offsets
+
+
+class Fetched(NamedTuple):
+    """A fetch is complete, or failed."""
+
+    token: int
+    error: BowstringError | None = None
+
+
+class RemoteMemory(Closable, ABC):
+    """The memory that a peer exported, as far as this end may read it.
+
+    The check of addresses is here, once for all transports: `locate` returns extents that contain the buffers.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def extent(self, address: int) -> Extent:
+        """Return the exported range of an address. Raises `ProtocolError` if there is none."""
 
     @property
     @abstractmethod
-    def is_closed(self) -> bool:
-        """Whether this end was closed, by `close` or after an error."""
+    def size_bytes(self) -> int:
+        """The size of all extents; 2**64 if it is not known."""
 
-    def send_message(self, message: Message, *, timeout_s: float | None = None) -> None:
-        """Send a message of a `ServerConnection` or `ClientConnection`."""
-        self.send(message.parts, tag=message.tag, timeout_s=timeout_s)
+    @abstractmethod
+    def view(self, extent: Extent) -> Any | None:
+        """Return an extent's memory without a copy, None if it has to be fetched. Raises errors of `Region.check`."""
+
+    @abstractmethod
+    def fetch(self, located: Located, lengths: Offsets, destination: Any) -> int:
+        """Start to copy buffers, one after the other, to `destination`; return a token. `progress` reports the end."""
+
+    def progress(self) -> list[Fetched]:
+        """Return the fetches that have ended."""
+        return []
+
+    def interests(self) -> list[Interest]:
+        """Return the descriptors to wait for before the next `progress`; none if those of the channel are enough."""
+        return []
+
+    def update(self, update: Any) -> None:
+        """Process an `Announced` event. Raises `ProtocolError`, `LimitError`."""
+        raise ProtocolError(f"this transport has no announcements of memory, found {update!r}")
+
+    def locate(self, addresses: Offsets, lengths: Offsets) -> Located:
+        """Return the extent of these buffers and their offsets in it; `addresses` must not be empty.
+
+        An empty buffer may have any address; its offset is 0. Raises `ProtocolError` if a buffer is not inside the
+        extent of the first one that is not empty.
+        """
+        is_nonempty = lengths > 0
+        extent = self.extent(int(addresses[int(is_nonempty.argmax())]))
+        # An address before the extent wraps to a huge offset.
+        offsets, size = addresses - np.uint64(extent.start), np.uint64(extent.size_bytes)
+        if offsets.max() <= size and lengths.max() <= size and (offsets + lengths).max() <= size:
+            return Located(extent, offsets)
+        offsets = np.where(is_nonempty, offsets, np.uint64(0))
+        is_outside = (offsets > size) | (lengths > size - np.minimum(offsets, size))
+        if bool(is_outside.any()):
+            index = int(is_outside.argmax())
+            raise ProtocolError(
+                f"buffer {index}: address 0x{int(addresses[index]):016x} with {lengths[index]} bytes is not inside "
+                f"{extent.name}, which has {extent.size_bytes} bytes"
+            )
+        return Located(extent, offsets)
+
+    def locate_all(self, addresses: Offsets, lengths: Offsets) -> list[tuple[npt.NDArray[np.intp], Located]]:
+        """Return the indices of the buffers in each extent, and their location. Empty buffers are left out.
+
+        Raises `ProtocolError` if a buffer is not inside an extent.
+        """
+        groups: list[tuple[npt.NDArray[np.intp], Located]] = []
+        remaining = np.flatnonzero(lengths)
+        while remaining.size:
+            extent = self.extent(int(addresses[remaining[0]]))
+            is_inside = addresses[remaining] - np.uint64(extent.start) < np.uint64(max(extent.size_bytes, 1))
+            is_inside[0] = True
+            indices, remaining = remaining[is_inside], remaining[~is_inside]
+            groups.append((indices, self.locate(addresses[indices], lengths[indices])))
+        return groups
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the memory; views stay valid. Idempotent."""
 
 
-def call_allocate(allocate: Allocate | None, tag: int | None, length_bytes: int) -> memoryview | None:
-    """Return the buffer that `allocate` chooses for a message, or None.
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Exported memory: the address of its first byte, for bodies of addresses, and its index on the channel, if any."""
 
-    Raises `UsageError` if the buffer is read-only or has another length.
-    """
-    buffer = None if allocate is None else allocate(tag, length_bytes)
-    if buffer is None:
-        return None
-    view = memoryview(buffer).cast("B")
+    address: int
+    index: int = 0
+
+
+class MemoryExporter(ABC):
+    """Makes memory of this process accessible to the peer of one channel."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def export(self, region: Region) -> Exported:
+        """Export a region; the caller keeps it open until it is sent. Bodies submitted later may have its addresses.
+
+        Raises `UsageError` if the channel can't export more.
+        """
+
+    @abstractmethod
+    def retire(self, exported: Exported) -> None:
+        """Tell the peer that no later message refers to the memory. Raises `UsageError` if it was not exported."""
+
+    @abstractmethod
+    def check_capacity(self, count: int) -> None:
+        """Raise `UsageError` unless this number of regions can be exported."""
+
+
+class Transport(ABC):
+    """A kind of connection, which a URI selects by its scheme; `bowstring.transports.registry` lists them."""
+
+    scheme: ClassVar[str]
+    supports_tls: ClassVar[bool] = False
+    """Whether it takes `TransportOptions.tls`."""
+
+    @abstractmethod
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Endpoint:
+        """Listen at an address, by default a new one. Raises `UsageError` if it is in use, `ResourceError`."""
+
+    @abstractmethod
+    def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> Channel:
+        """Return a channel to a listener. Messages can be submitted at once; connecting may take some `progress`.
+
+        Raises `ConnectionLostError` if there is no listener, `UsageError` for an address that is not valid,
+        `AccessDeniedError`, `ResourceError`; or the channel reports them as `Lost`.
+        """
+
+    @abstractmethod
+    def exporter(self, channel: Channel) -> MemoryExporter | None:
+        """Return the exporter of a channel's memory; None if bodies have to be sent as bytes."""
+
+    @abstractmethod
+    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
+        """Return the memory that a channel's peer exports; None if there is none.
+
+        `remote_handle` is that of the URI. Raises `ProtocolError` if it is malformed or missing.
+        """
+
+
+def without_traceback(error: BowstringError) -> BowstringError:
+    """Return an error to be put into an event: a traceback would keep the frames of all callers alive."""
+    cause: BaseException | None = error
+    while cause is not None:
+        cause.__traceback__ = None
+        cause = cause.__cause__ or cause.__context__
+    return error
+
+
+def check_destination(destination: Any, length_bytes: int) -> memoryview:
+    """Return the bytes of a host buffer for `Channel.accept_into`. Raises `UsageError` if it is unsuitable."""
+    view = memoryview(destination).cast("B")
     if view.readonly or view.nbytes != length_bytes:
         what = "read-only" if view.readonly else "writable"
-        raise UsageError(f"allocate: expected {length_bytes} writable bytes, found {view.nbytes} {what} bytes")
+        raise UsageError(f"destination: expected {length_bytes} writable bytes, found {view.nbytes} {what} bytes")
     return view

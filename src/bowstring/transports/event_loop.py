@@ -1,4 +1,4 @@
-"""An event loop: one thread that waits for many descriptors and deadlines."""
+"""An event loop: one thread that waits for the descriptors and deadlines of many sessions."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from typing import Protocol
 
 from bowstring.errors import translate_os_error
 from bowstring.memory.closable import Closable
+from bowstring.transports.base import Interest
 
 _JOIN_S = 5.0
 _RESOLUTION_S = 0.05
 
 
 class Handler(Protocol):
-    """A handler of one descriptor. Its methods are called in the loop's thread and must not block."""
+    """A handler of descriptors. Its methods are called in the loop's thread and must not block."""
 
-    def fileno(self) -> int:
-        """The descriptor to wait for; constant while the handler is in the loop."""
+    def interests(self) -> list[Interest]:
+        """The descriptors to wait for, and for what. They stay open while the handler is in the loop."""
 
-    @property
-    def interest(self) -> int:
-        """`selectors.EVENT_READ`, `selectors.EVENT_WRITE`, both or 0: what to wait for."""
+    def descriptors(self) -> list[int]:
+        """All open descriptors."""
 
     @property
     def deadline(self) -> float:
-        """The time to call `expire`, by `time.monotonic`; `math.inf` for never."""
+        """The time to call `expire`, by `time.monotonic`; `math.inf` for never, 0 for the next turn."""
 
     def handle(self, events: int) -> None:
-        """Do a limited amount of work; what remains makes the descriptor ready again."""
+        """Do a limited amount of work; what remains makes a descriptor ready again, or sets the deadline to 0."""
 
     def expire(self) -> None:
         """The deadline has passed."""
@@ -51,7 +51,7 @@ class EventLoop(Closable):
     """
 
     def __init__(self, name: str) -> None:
-        self._handlers: dict[Handler, int] = {}
+        self._handlers: dict[Handler, dict[int, int]] = {}
         self._calls: deque[Callable[[], None]] = deque()
         self._next_expiry = math.inf
         self._is_closed = False
@@ -71,7 +71,7 @@ class EventLoop(Closable):
         own = [self._reader.fileno(), self._writer.fileno()]
         if hasattr(self._selector, "fileno"):
             own.append(self._selector.fileno())
-        return own + [handler.fileno() for handler in list(self._handlers)]
+        return own + [descriptor for handler in list(self._handlers) for descriptor in handler.descriptors()]
 
     def start(self) -> None:
         """Start the thread."""
@@ -84,7 +84,7 @@ class EventLoop(Closable):
 
     def add(self, handler: Handler) -> None:
         """Add a handler."""
-        self._handlers[handler] = 0
+        self._handlers[handler] = {}
         self._update(handler)
 
     def handle(self, handler: Handler, events: int) -> None:
@@ -93,8 +93,8 @@ class EventLoop(Closable):
 
     def remove(self, handler: Handler) -> None:
         """Remove a handler without closing it."""
-        if self._handlers.pop(handler, 0):
-            self._selector.unregister(handler)
+        for descriptor in self._handlers.pop(handler, {}):
+            self._selector.unregister(descriptor)
 
     def close(self) -> None:
         """End the thread, and close all handlers. Idempotent."""
@@ -118,7 +118,7 @@ class EventLoop(Closable):
                     self._reader.recv(1 << 12)
                 elif key.data in self._handlers:  # not removed by one that was called before
                     self.handle(key.data, events)
-            while self._calls:
+            for _ in range(len(self._calls)):
                 self._calls.popleft()()
             if time.monotonic() >= self._next_expiry:
                 self._expire()
@@ -134,26 +134,36 @@ class EventLoop(Closable):
         if handler in self._handlers:
             self._update(handler)
 
+    def _continue(self, handler: Handler) -> None:
+        """Let a handler do the rest of its work."""
+        if handler in self._handlers:
+            self._run_handler(handler, handler.expire)
+
     def _expire(self) -> None:
         """Call the handlers whose deadline has passed, and compute the next deadline."""
         now = time.monotonic()
-        for handler in [handler for handler in self._handlers if handler.deadline <= now]:
+        for handler in [handler for handler in self._handlers if 0 < handler.deadline <= now]:
             if handler in self._handlers:
                 self._run_handler(handler, handler.expire)
-        earliest = min((handler.deadline for handler in self._handlers), default=math.inf)
+        earliest = min((handler.deadline or math.inf for handler in self._handlers), default=math.inf)
         self._next_expiry = max(earliest, now + _RESOLUTION_S)
 
     def _update(self, handler: Handler) -> None:
-        interest, previous = handler.interest, self._handlers[handler]
-        if interest != previous:
-            if not previous:
-                self._selector.register(handler, interest, handler)
-            elif not interest:
-                self._selector.unregister(handler)
-            else:
-                self._selector.modify(handler, interest, handler)
-            self._handlers[handler] = interest
-        self._next_expiry = min(self._next_expiry, handler.deadline)
+        interests, previous = dict(handler.interests()), self._handlers[handler]
+        if interests != previous:
+            for descriptor in previous.keys() - interests.keys():
+                self._selector.unregister(descriptor)
+            for descriptor, events in interests.items():
+                if descriptor not in previous:
+                    self._selector.register(descriptor, events, handler)
+                elif previous[descriptor] != events:
+                    self._selector.modify(descriptor, events, handler)
+            self._handlers[handler] = interests
+        deadline = handler.deadline
+        if not deadline:
+            self._calls.append(partial(self._continue, handler))
+        else:
+            self._next_expiry = min(self._next_expiry, deadline)
 
     def _timeout_s(self) -> float | None:
         if self._calls:

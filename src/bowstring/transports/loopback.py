@@ -1,217 +1,480 @@
-"""The reference transport: two ends in one process, connected by bounded queues."""
+"""The reference transport: both ends in one process, connected by bounded queues. Each message is copied once."""
 
 from __future__ import annotations
 
+import math
+import os
+import secrets
 import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from bowstring.dissociated.wire import BytesLike
-from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, LimitError, ProtocolError
+from bowstring.errors import (
+    BowstringError,
+    ClosedError,
+    ConnectionLostError,
+    LimitError,
+    ProtocolError,
+    UsageError,
+    translate_os_error,
+)
 from bowstring.memory.closable import close_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
+    BOTH,
     DEFAULT_OPTIONS,
-    Allocate,
-    Deadline,
-    ReceivedMessage,
-    RegionCounter,
+    RECEIVE,
+    SEND,
+    Announced,
+    Channel,
+    Endpoint,
+    Event,
+    Interest,
+    Lost,
+    MemoryExporter,
+    Offered,
+    PeerIdentity,
+    Received,
+    RemoteMemory,
+    Sent,
+    Traits,
     Transport,
     TransportOptions,
-    call_allocate,
+    check_destination,
+    without_traceback,
 )
-from bowstring.transports.regions import RegionTable
+from bowstring.transports.regions import RegionExporter, RegionTable, RegionUpdate
+
+
+class _Signal:
+    """A descriptor that is readable while the signal is set."""
+
+    __slots__ = ("_is_set", "descriptor")
+
+    def __init__(self, *, is_set: bool) -> None:
+        try:
+            self.descriptor = os.eventfd(int(is_set), os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except OSError as error:
+            raise translate_os_error(error, f"loopback: {error.strerror}") from error
+        self._is_set = is_set
+
+    def set(self, is_set: bool) -> None:
+        if self.descriptor >= 0 and is_set != self._is_set:
+            self._is_set = is_set
+            if is_set:
+                os.eventfd_write(self.descriptor, 1)
+            else:
+                os.eventfd_read(self.descriptor)
+
+    def close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
-class _QueuedMessage:
+class _Message:
+    """A message of one direction; a region or retirement has an update instead of bytes."""
+
+    token: int
     tag: int | None
-    data: bytes
+    parts: tuple[BytesLike, ...]
+    length_bytes: int
+    update: RegionUpdate | None = None
 
+    def join(self) -> bytes:
+        """Copy the parts, because they may change once they are sent."""
+        return b"".join(self.parts)
 
-@dataclass(frozen=True, slots=True)
-class _QueuedRegion:
-    index: int
-    region: Region
-
-
-@dataclass(frozen=True, slots=True)
-class _QueuedRetirement:
-    index: int
-
-
-_Item: TypeAlias = _QueuedMessage | _QueuedRegion | _QueuedRetirement
+    def close(self) -> None:
+        if self.update is not None and self.update.region is not None:
+            self.update.region.close()
 
 
 class _Queue:
-    """One direction."""
-
-    __slots__ = ("changed", "is_broken", "items", "limit")
+    """One direction: the messages that were sent and not received. A lock protects it from the other end's thread."""
 
     def __init__(self, limit: int) -> None:
-        self.changed = threading.Condition()
-        self.items: deque[_Item] = deque()
+        self.lock = threading.Lock()
+        self.messages: deque[_Message] = deque()
         self.limit = limit
+        self.is_ended = False
+        """The sender sends no more."""
         self.is_broken = False
+        """The receiver receives no more."""
+        self.readable = _Signal(is_set=False)
+        self.writable = _Signal(is_set=True)
 
-    def _can_take(self) -> bool:
-        return self.is_broken or len(self.items) < self.limit
+    def put(self, message: _Message) -> bool:
+        """Append a message; False if the queue is full."""
+        with self.lock:
+            if len(self.messages) >= self.limit:
+                return False
+            self.messages.append(message)
+            self._signal()
+            return True
 
-    def put(self, item: _Item, deadline: Deadline | None) -> None:
-        """Append an item; without a deadline, ignore the limit."""
-        with self.changed:
-            ready = deadline is None or self.changed.wait_for(self._can_take, deadline.remaining_s())
-            if self.is_broken:
-                raise ConnectionLostError("loopback: the peer disconnected")
-            if deadline is not None and not ready:
-                raise deadline.error(f"loopback: sending while {self.limit} messages wait")
-            self.items.append(item)
-            self.changed.notify_all()
+    def peek(self) -> _Message | None:
+        with self.lock:
+            return self.messages[0] if self.messages else None
 
-    def get(self, deadline: Deadline) -> _Item:
-        with self.changed:
-            ready = self.changed.wait_for(lambda: self.is_broken or bool(self.items), deadline.remaining_s())
-            if self.items:
-                item = self.items.popleft()
-                self.changed.notify_all()
-                return item
-            if not ready:
-                raise deadline.error("loopback: receiving")
-            raise ConnectionLostError("loopback: the peer disconnected")
+    def pop(self) -> None:
+        with self.lock:
+            self.messages.popleft()
+            self._signal()
 
-    def end(self, *, discard: bool) -> None:
-        """End this direction. Queued items can still be received unless `discard` is set."""
-        with self.changed:
+    def end(self) -> None:
+        """The sender ends."""
+        with self.lock:
+            self.is_ended = True
+            self._signal()
+
+    def break_(self) -> None:
+        """The receiver ends: the remaining messages are discarded."""
+        with self.lock:
             self.is_broken = True
-            if discard:
-                for item in self.items:
-                    if isinstance(item, _QueuedRegion):
-                        item.region.close()
-                self.items.clear()
-            self.changed.notify_all()
+            while self.messages:
+                self.messages.popleft().close()
+            self._signal()
+
+    def close_readable(self) -> None:
+        with self.lock:
+            self.readable.close()
+
+    def close_writable(self) -> None:
+        with self.lock:
+            self.writable.close()
+
+    def _signal(self) -> None:
+        self.readable.set(bool(self.messages) or self.is_ended or self.is_broken)
+        self.writable.set(len(self.messages) < self.limit or self.is_broken or self.is_ended)
+
+
+class LoopbackChannel(Channel):
+    """One end of a connection; created by `dial`, `LoopbackEndpoint.accept` or `pair`."""
+
+    def __init__(self, outbound: _Queue, inbound: _Queue, options: TransportOptions = DEFAULT_OPTIONS) -> None:
+        self.options = options
+        self.traits = Traits(peer=PeerIdentity(os.getuid(), os.getpid()))
+        self.memory = RegionTable(options.max_regions)
+        """The received regions, as the events `Announced` report them."""
+        self.num_regions_sent = 0
+        self.bytes_received = self.bytes_sent = 0
+        self.is_closed = False
+        self._outbound, self._inbound = outbound, inbound
+        self._waiting: deque[_Message] = deque()
+        self._credit_messages, self._credit_bytes = options.credit_messages, options.credit_bytes
+        self._offer: tuple[int, Any] | None = None
+        self._next_token = 1
+        self._lost_directions = 0
+        self._is_half_closed = False
+
+    @property
+    def is_sending(self) -> bool:
+        """As `Channel.is_sending`."""
+        return bool(self._waiting)
+
+    @property
+    def queued_bytes(self) -> int:
+        """As `Channel.queued_bytes`."""
+        return sum(message.length_bytes for message in tuple(self._waiting))
+
+    @property
+    def is_receiving(self) -> bool:
+        """As `Channel.is_receiving`: messages arrive whole, but an offer may wait."""
+        return self._offer is not None
+
+    @property
+    def activity(self) -> str:
+        """As `Channel.activity`."""
+        if self._waiting:
+            return f"loopback: sending while {self._outbound.limit} messages wait"
+        return "loopback: receiving"
+
+    @property
+    def wait_s(self) -> float:
+        """As `Channel.wait_s`."""
+        return math.inf
+
+    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
+        """As `Channel.submit`."""
+        length_bytes = sum(memoryview(part).nbytes for part in parts)
+        return self._submit(tag, tuple(parts), length_bytes, None)
+
+    def submit_region(self, index: int, region: Region) -> None:
+        """As `RegionSender.submit_region`: passes a duplicate of the descriptor."""
+        self._submit(None, (), 0, RegionUpdate(index, region.duplicate()))
+
+    def submit_retirement(self, index: int) -> None:
+        """As `RegionSender.submit_retirement`."""
+        self._submit(None, (), 0, RegionUpdate(index, None))
+
+    def accept_into(self, token: int, destination: Any = None) -> None:
+        """As `Channel.accept_into`."""
+        message = self._inbound.peek()
+        if self._offer is None or self._offer[0] != token or message is None:
+            raise UsageError(f"loopback: message {token} is not offered")
+        buffer = bytearray(message.length_bytes) if destination is None else destination
+        self._offer = token, check_destination(buffer, message.length_bytes)
+
+    def cancel(self, token: int) -> bool:
+        """As `Channel.cancel`."""
+        if self._offer is not None and self._offer[0] == token:
+            self._offer = None
+            self._inbound.pop()
+            return True
+        message = next((message for message in self._waiting if message.token == token), None)
+        if message is None:
+            return False
+        self._waiting.remove(message)
+        message.close()
+        return True
+
+    def grant(self, messages: int, nbytes: int) -> None:
+        """As `Channel.grant`."""
+        self._credit_messages += messages
+        self._credit_bytes += nbytes
+
+    def progress(self, directions: int = BOTH) -> list[Event]:
+        """As `Channel.progress`."""
+        events: list[Event] = []
+        directions &= ~self._lost_directions
+        if directions & SEND:
+            self._send(events)
+        if directions & RECEIVE:
+            try:
+                self._receive(events)
+            except BowstringError as error:
+                self._lost_directions |= RECEIVE
+                events.append(Lost(without_traceback(error), RECEIVE))
+        return events
+
+    def interests(self, directions: int = BOTH) -> list[Interest]:
+        """As `Channel.interests`: a descriptor for each direction."""
+        interests = []
+        directions &= ~self._lost_directions
+        if directions & SEND and self._waiting:
+            interests.append(Interest(self._outbound.writable.descriptor, RECEIVE))
+        if directions & RECEIVE and (self._has_credit if self._offer is None else self._offer[1] is not None):
+            interests.append(Interest(self._inbound.readable.descriptor, RECEIVE))
+        return interests
+
+    def descriptors(self) -> list[int]:
+        """As `Channel.descriptors`."""
+        return [] if self.is_closed else [self._outbound.writable.descriptor, self._inbound.readable.descriptor]
+
+    def half_close(self) -> None:
+        """As `Channel.half_close`."""
+        self._is_half_closed = True
+        if not self._waiting:
+            self._outbound.end()
+
+    def shut_down(self) -> None:
+        """As `Channel.shut_down`."""
+        self._outbound.end()
+        self._inbound.break_()
+
+    def close(self) -> None:
+        """As `Channel.close`; also closes the received regions."""
+        self.is_closed = True
+        self._lost_directions = BOTH
+        self.shut_down()
+        self._outbound.close_writable()
+        self._inbound.close_readable()
+        while self._waiting:
+            self._waiting.popleft().close()
+        self.memory.close()
+
+    @property
+    def _has_credit(self) -> bool:
+        return self._credit_messages > 0 and self._credit_bytes > 0
+
+    def _submit(
+        self, tag: int | None, parts: tuple[BytesLike, ...], length_bytes: int, update: RegionUpdate | None
+    ) -> int:
+        token = self._next_token
+        self._next_token += 1
+        self._waiting.append(_Message(token, tag, parts, length_bytes, update))
+        return token
+
+    def _send(self, events: list[Event]) -> None:
+        while self._waiting:
+            if self._outbound.is_broken or self._outbound.is_ended:
+                self._lost_directions |= SEND
+                events.append(Lost(self._end("sending"), SEND))
+                return
+            message = self._waiting[0]
+            copy = _Message(message.token, message.tag, (message.join(),), message.length_bytes, message.update)
+            if not self._outbound.put(copy):
+                return
+            self._waiting.popleft()
+            self.bytes_sent += message.length_bytes
+            events.append(Sent(message.token))
+        if self._is_half_closed:
+            self._outbound.end()
+
+    def _receive(self, events: list[Event]) -> None:
+        queue = self._inbound
+        while True:
+            if queue.is_broken:
+                raise self._end("receiving")
+            message = queue.peek()
+            if message is None:
+                if queue.is_ended:
+                    raise self._end("receiving")
+                return
+            if message.update is not None:
+                queue.pop()
+                events.append(Announced(self._checked(message.update)))
+                continue
+            if self._offer is not None:
+                destination = self._offer[1]
+                if destination is None:
+                    return
+                destination[:] = message.join()
+                self._offer = None
+                self._deliver(message, destination, events)
+            elif not self._has_credit:
+                return
+            elif message.length_bytes > self.options.eager_bytes:
+                self._check_length(message)
+                self._offer = self._next_token, None
+                self._next_token += 1
+                self._credit_messages -= 1
+                events.append(Offered(self._offer[0], message.tag, message.length_bytes))
+                return
+            else:
+                self._check_length(message)
+                self._credit_messages -= 1
+                self._credit_bytes -= message.length_bytes
+                self._deliver(message, memoryview(message.join()), events)
+
+    def _deliver(self, message: _Message, content: Any, events: list[Event]) -> None:
+        self._inbound.pop()
+        self.bytes_received += message.length_bytes
+        events.append(Received(message.tag, content))
+
+    def _check_length(self, message: _Message) -> None:
+        limit = self.options.max_plain_bytes if message.tag is None else self.options.max_tagged_bytes
+        if message.length_bytes > limit:
+            raise LimitError(f"loopback: a message of {message.length_bytes} bytes; at most {limit} are received")
+
+    def _checked(self, update: RegionUpdate) -> RegionUpdate:
+        region = update.region
+        if region is not None:
+            with close_on_error(region):
+                if not region.is_sealed and not self.options.accept_files:
+                    raise ProtocolError(f"region {update.index}: expected sealed memory, received an ordinary file")
+                if not self.options.keep_descriptors:
+                    region.release_descriptor()
+        return update
+
+    def _end(self, activity: str) -> BowstringError:
+        if self.is_closed:
+            return ClosedError(f"loopback: closed while {activity}")
+        return ConnectionLostError("loopback: the peer disconnected")
+
+    def __repr__(self) -> str:
+        return f"<LoopbackChannel {'closed' if self.is_closed else 'open'}, {len(self.memory)} regions received>"
+
+
+class LoopbackEndpoint(Endpoint):
+    """Listens at a name of this process."""
+
+    def __init__(self, address: str, options: TransportOptions) -> None:
+        self.address = address
+        self.options = options
+        self.is_closed = False
+        self._dialed: deque[LoopbackChannel] = deque()
+        self._signal = _Signal(is_set=False)
+        self._lock = threading.Lock()
+
+    def connect(self, channel: LoopbackChannel) -> None:
+        """Add a connection, to be accepted."""
+        with self._lock:
+            self._dialed.append(channel)
+            self._signal.set(True)
+
+    def accept(self, limit: int = 16) -> list[Channel]:
+        """As `Endpoint.accept`."""
+        if self.is_closed:
+            raise ClosedError(f"loopback {self.address!r}: the listener is closed")
+        with self._lock:
+            channels = [self._dialed.popleft() for _ in range(min(limit, len(self._dialed)))]
+            self._signal.set(bool(self._dialed))
+        return list(channels)
+
+    def descriptors(self) -> list[int]:
+        """As `Endpoint.descriptors`."""
+        return [self._signal.descriptor] if self._signal.descriptor >= 0 else []
+
+    def interests(self) -> list[Interest]:
+        """As `Endpoint.interests`."""
+        return [] if self.is_closed else [Interest(self._signal.descriptor, RECEIVE)]
+
+    def shut_down(self) -> None:
+        """As `Endpoint.shut_down`."""
+        self.is_closed = True
+        if _ENDPOINTS.get(self.address) is self:
+            del _ENDPOINTS[self.address]
+        with self._lock:
+            self._signal.set(True)
+
+    def close(self) -> None:
+        """As `Endpoint.close`."""
+        self.shut_down()
+        with self._lock:
+            self._signal.close()
+            while self._dialed:
+                self._dialed.popleft().close()
 
 
 class LoopbackTransport(Transport):
-    """One end of a pair, created by `pair`. The bytes of a message are copied once."""
+    """Connections within a process."""
 
     scheme: ClassVar[str] = "loopback"
 
-    def __init__(self, outbound: _Queue, inbound: _Queue, options: TransportOptions = DEFAULT_OPTIONS) -> None:
-        super().__init__(options)
-        self._regions = RegionTable(options.max_regions)
-        self._sent_regions = RegionCounter()
-        self._outbound = outbound
-        self._inbound = inbound
-        self._lock = threading.Lock()
-        self._is_closed = False
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackEndpoint:
+        """As `Transport.listen`."""
+        address = secrets.token_hex(8) if address is None else address
+        endpoint = LoopbackEndpoint(address, options)
+        if _ENDPOINTS.setdefault(address, endpoint) is not endpoint:
+            endpoint.close()
+            raise UsageError(f"loopback {address!r}: can't listen there: the name is in use")
+        return endpoint
 
-    @classmethod
-    def pair(cls, options: TransportOptions = DEFAULT_OPTIONS) -> tuple[LoopbackTransport, LoopbackTransport]:
-        """Two connected ends."""
+    def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackChannel:
+        """As `Transport.dial`."""
+        endpoint = _ENDPOINTS.get(address)
+        if endpoint is None:
+            raise ConnectionLostError(f"loopback {address!r}: nobody answers there")
+        own, other = self.pair(options, endpoint.options)
+        endpoint.connect(other)
+        return own
+
+    def exporter(self, channel: Channel) -> MemoryExporter:
+        """As `Transport.exporter`: passes descriptors."""
+        assert isinstance(channel, LoopbackChannel)
+        return RegionExporter(channel)
+
+    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory:  # noqa: ARG002 - not needed
+        """As `Transport.open_memory`: the received regions."""
+        assert isinstance(channel, LoopbackChannel)
+        return channel.memory
+
+    @staticmethod
+    def pair(
+        options: TransportOptions = DEFAULT_OPTIONS, other_options: TransportOptions | None = None
+    ) -> tuple[LoopbackChannel, LoopbackChannel]:
+        """Create two connected ends, by default with the same options."""
         forward, backward = _Queue(options.queue_messages), _Queue(options.queue_messages)
-        return cls(forward, backward, options), cls(backward, forward, options)
+        other = LoopbackChannel(backward, forward, other_options or options)
+        return LoopbackChannel(forward, backward, options), other
 
-    @property
-    def regions(self) -> RegionTable:
-        """The received regions."""
-        return self._regions
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether this end was closed, by `close` or after an error."""
-        return self._is_closed
-
-    def send(self, parts: Sequence[BytesLike], *, tag: int | None = None, timeout_s: float | None = None) -> None:
-        """As `Transport.send`."""
-        self._put(_QueuedMessage(tag, b"".join(parts)), self.options.deadline(timeout_s))
-
-    def post(self, parts: Sequence[BytesLike], *, tag: int | None = None) -> None:
-        """As `Transport.post`."""
-        self._put(_QueuedMessage(tag, b"".join(parts)), None)
-
-    def flush(self, *, timeout_s: float | None = None) -> None:  # noqa: ARG002 - of the contract
-        """As `Transport.flush`; there is nothing to send."""
-        self._refuse_closed("flush")
-
-    def send_region(self, region: Region, *, timeout_s: float | None = None) -> int:
-        """As `Transport.send_region`: passes a duplicate of the descriptor."""
-        with self._lock:
-            index = self._sent_regions.next()
-            duplicate = region.duplicate()
-            try:
-                self._put(_QueuedRegion(index, duplicate), self.options.deadline(timeout_s))
-            except BowstringError:
-                duplicate.close()
-                raise
-            self._sent_regions.count += 1
-            return index
-
-    def retire_region(self, index: int, *, timeout_s: float | None = None) -> None:
-        """As `Transport.retire_region`."""
-        self._sent_regions.check(index)
-        self._put(_QueuedRetirement(index), self.options.deadline(timeout_s))
-
-    def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> ReceivedMessage:
-        """As `Transport.receive`."""
-        deadline = self.options.deadline(timeout_s)
-        while True:
-            self._refuse_closed("receive")
-            try:
-                item = self._inbound.get(deadline)
-            except ConnectionLostError:
-                self._refuse_closed("receive")
-                raise
-            try:
-                if isinstance(item, _QueuedMessage):
-                    return self._deliver(item, allocate)
-                if isinstance(item, _QueuedRetirement):
-                    self.regions.forget(item.index)
-                else:
-                    self._receive_region(item)
-            except BowstringError:
-                self.close()
-                raise
-
-    def close(self) -> None:
-        """As `Transport.close`."""
-        self._is_closed = True
-        self._outbound.end(discard=False)
-        self._inbound.end(discard=True)
-        self.regions.close()
-
-    def _put(self, item: _Item, deadline: Deadline | None) -> None:
-        self._refuse_closed("send")
-        try:
-            self._outbound.put(item, deadline)
-        except ConnectionLostError:
-            self._refuse_closed("send")
-            raise
-
-    def _receive_region(self, item: _QueuedRegion) -> None:
-        region = item.region
-        with close_on_error(region):
-            if not region.is_sealed and not self.options.accept_files:
-                raise ProtocolError(f"region {item.index}: expected sealed memory, received an ordinary file")
-            self.regions.add(item.index, region)
-            if not self.options.keep_descriptors:
-                region.release_descriptor()
-
-    def _deliver(self, item: _QueuedMessage, allocate: Allocate | None) -> ReceivedMessage:
-        length = len(item.data)
-        limit = self.options.max_plain_bytes if item.tag is None else self.options.max_tagged_bytes
-        if length > limit:
-            raise LimitError(f"loopback: a message of {length} bytes; at most {limit} are received")
-        view = call_allocate(allocate, item.tag, length)
-        if view is None:
-            return ReceivedMessage(item.tag, memoryview(item.data))
-        view[:] = item.data
-        return ReceivedMessage(item.tag, view)
-
-    def _refuse_closed(self, what: str) -> None:
-        if self._is_closed:
-            raise ClosedError(f"loopback: {what} after close")
-
-    def __repr__(self) -> str:
-        return f"<LoopbackTransport {'closed' if self._is_closed else 'open'}, {len(self.regions)} regions received>"
+LOOPBACK = LoopbackTransport()
+_ENDPOINTS: dict[str, LoopbackEndpoint] = {}
+"""The listeners of this process, by address."""

@@ -1,4 +1,4 @@
-"""Addresses on transports with shared memory: a region's index in bits 48 to 63, an offset in bits 0 to 47.
+"""Memory in regions: a region's index in bits 48 to 63 of an address, an offset in bits 0 to 47.
 
 Each side numbers the regions that it sends over a connection from 0, and uses no number twice.
 
@@ -11,144 +11,192 @@ Each side numbers the regions that it sends over a connection from 0, and uses n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.errors import LimitError, ProtocolError
+from bowstring.errors import LimitError, ProtocolError, UsageError
 from bowstring.memory.region import Region
+from bowstring.transports.base import Exported, Extent, Fetched, Located, MemoryExporter, Offsets, RemoteMemory
 
 OFFSET_BITS = 48
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 MAX_REGIONS = 1 << (64 - OFFSET_BITS)
-_INDEX_BITS = np.uint64((MAX_REGIONS - 1) << OFFSET_BITS)
-
-Offsets = npt.NDArray[np.uint64]
 
 
 def address_of(index: int, offset_bytes: int) -> int:
-    """The address of a byte of the region with this index."""
+    """Return the address of a byte of the region with this index."""
     return index << OFFSET_BITS | offset_bytes
 
 
 def addresses_of(index: int, offsets_bytes: npt.ArrayLike) -> Offsets:
-    """The addresses of these offsets of one region, as uint64."""
+    """Return the addresses of these offsets in one region as uint64."""
     return np.asarray(offsets_bytes, np.uint64) | np.uint64(index << OFFSET_BITS)
 
 
 def split_address(address: int) -> tuple[int, int]:
-    """The index of the region and the offset in it."""
+    """Return the region's index and the offset in it."""
     return address >> OFFSET_BITS, address & OFFSET_MASK
 
 
-class BufferOffsets(NamedTuple):
-    """A region, and the offsets in bytes of buffers in it."""
+@dataclass(frozen=True, slots=True)
+class RegionUpdate:
+    """The peer sent a region, or retired it (None)."""
 
-    region: Region
-    offsets: Offsets
+    index: int
+    region: Region | None
 
 
-class RegionTable:
+class RegionTable(RemoteMemory):
     """The regions received over a connection, by index."""
 
-    __slots__ = ("_limit", "_next_index", "_regions")
+    __slots__ = ("_extents", "_fetched", "_limit", "_next_index", "_next_token")
 
     def __init__(self, limit: int) -> None:
         self._limit = min(limit, MAX_REGIONS)
-        self._regions: dict[int, Region] = {}
+        self._extents: dict[int, Extent] = {}
+        self._fetched: list[Fetched] = []
         self._next_index = 0
+        self._next_token = 0
 
     def add(self, index: int, region: Region) -> None:
         """Add a region. Raises `ProtocolError` unless it has the next index, `LimitError` beyond the limit."""
         if index != self._next_index:
             raise ProtocolError(f"region: expected index {self._next_index}, found {index}")
-        if len(self._regions) >= self._limit:
-            raise LimitError(f"region {index}: the connection has {len(self._regions)} regions already, the limit")
-        self._regions[index] = region
+        if len(self._extents) >= self._limit:
+            raise LimitError(f"region {index}: the connection has {len(self._extents)} regions already, the limit")
+        self._extents[index] = Extent(address_of(index, 0), region.size_bytes, f"region {index}", region)
         self._next_index += 1
 
-    def forget(self, index: int) -> None:
+    def remove(self, index: int) -> None:
         """Remove a region; views of it stay valid. Raises `ProtocolError` if there is none with this index."""
-        self[index].close()
-        del self._regions[index]
+        self.take(index).close()
 
     def take(self, index: int) -> Region:
         """Remove and return a region; the caller has to close it."""
         region = self[index]
-        del self._regions[index]
+        del self._extents[index]
         return region
+
+    def update(self, update: RegionUpdate) -> None:
+        """Add or remove a region; a region that can't be added is closed."""
+        if update.region is None:
+            self.remove(update.index)
+            return
+        try:
+            self.add(update.index, update.region)
+        except BaseException:
+            update.region.close()
+            raise
 
     def close(self) -> None:
         """Close all regions."""
-        while self._regions:
-            self._regions.popitem()[1].close()
+        while self._extents:
+            self._extents.popitem()[1].memory.close()
 
     def __getitem__(self, index: int) -> Region:
+        region: Region = self.extent(address_of(index, 0)).memory
+        return region
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._extents)
+
+    def __len__(self) -> int:
+        return len(self._extents)
+
+    def extent(self, address: int) -> Extent:
+        """As `RemoteMemory.extent`."""
+        index = address >> OFFSET_BITS
         try:
-            return self._regions[index]
+            return self._extents[index]
         except KeyError:
             raise ProtocolError(f"region {index}: the peer did not send such a region, or retired it") from None
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._regions)
+    @property
+    def size_bytes(self) -> int:
+        """As `RemoteMemory.size_bytes`."""
+        return sum(extent.size_bytes for extent in self._extents.values())
 
-    def __len__(self) -> int:
-        return len(self._regions)
+    def view(self, extent: Extent) -> memoryview:
+        """As `RemoteMemory.view`: the mapping, read-only. Raises `TruncatedError` if a file became shorter."""
+        extent.memory.check()
+        memory: memoryview = extent.memory.memory
+        return memory
+
+    def fetch(self, located: Located, lengths: Offsets, destination: memoryview) -> int:
+        """As `RemoteMemory.fetch`: copies at once."""
+        memory, end = self.view(located.extent), 0
+        for offset, length in zip(located.offsets.tolist(), lengths.tolist(), strict=True):
+            destination[end : end + length] = memory[offset : offset + length]
+            end += length
+        self._next_token += 1
+        self._fetched.append(Fetched(self._next_token))
+        return self._next_token
+
+    def progress(self) -> list[Fetched]:
+        """As `RemoteMemory.progress`."""
+        fetched, self._fetched = self._fetched, []
+        return fetched
 
     def resolve(self, address: int, length_bytes: int) -> memoryview:
         """Return the bytes at an address, read-only, without a copy. Raises `ProtocolError` outside of regions."""
-        buffers = self.locate(np.array([address], np.uint64), np.array([length_bytes], np.uint64))
-        offset = int(buffers.offsets[0])
-        return buffers.region.memory[offset : offset + length_bytes]
-
-    def locate(self, addresses: Offsets, lengths: Offsets) -> BufferOffsets:
-        """Return the region of these buffers and their offsets in it; `addresses` must not be empty.
-
-        An empty buffer may have any address; its offset is 0. Raises `ProtocolError` if a buffer is outside of its
-        region, or if there are several regions, which `resolve_all` supports.
-        """
-        region = self._regions.get(int(addresses[0]) >> OFFSET_BITS)
-        if region is not None:
-            offsets, size = addresses - (addresses[0] & _INDEX_BITS), region.size_bytes
-            if int(offsets.max()) <= size and int(lengths.max()) <= size and int((offsets + lengths).max()) <= size:
-                region.check()
-                return BufferOffsets(region, offsets)
-        return self._locate_checked(addresses, lengths)
+        (view,) = self.resolve_all(np.array([address], np.uint64), np.array([length_bytes], np.uint64))
+        return view
 
     def resolve_all(self, addresses: Offsets, lengths: Offsets) -> list[memoryview]:
         """Return the bytes of each buffer of any region, read-only, without copies. Raises `ProtocolError`."""
         views: list[memoryview] = [memoryview(b"")] * addresses.size
-        region_indices = addresses >> np.uint64(OFFSET_BITS)
-        is_nonempty = lengths > 0
-        for region_index in np.unique(region_indices[is_nonempty]).tolist():
-            indices = np.flatnonzero(is_nonempty & (region_indices == region_index))
-            region, offsets = self.locate(addresses[indices], lengths[indices])
-            memory = region.memory
-            for position, start, length in zip(
-                indices.tolist(), offsets.tolist(), lengths[indices].tolist(), strict=True
-            ):
-                views[position] = memory[start : start + length]
+        for indices, located in self.locate_all(addresses, lengths):
+            memory = self.view(located.extent)
+            spans = zip(indices.tolist(), located.offsets.tolist(), lengths[indices].tolist(), strict=True)
+            for index, start, length in spans:
+                views[index] = memory[start : start + length]
         return views
 
-    def _locate_checked(self, addresses: Offsets, lengths: Offsets) -> BufferOffsets:
-        """As `locate`, for empty buffers with other addresses, and for errors, which name the buffer."""
-        is_nonempty = lengths > 0
-        index = int(addresses[int(is_nonempty.argmax())]) >> OFFSET_BITS
-        region = self[index]
-        offsets = np.where(is_nonempty, addresses - np.uint64(index << OFFSET_BITS), np.uint64(0))
-        # An address of a lower region wraps to a huge offset, one of a higher region has a huge offset: both fail here.
-        size = np.uint64(region.size_bytes)
-        is_outside = (offsets > size) | (lengths > size - np.minimum(offsets, size))
-        if bool(is_outside.any()):
-            index_outside = int(is_outside.argmax())
-            address, length = int(addresses[index_outside]), int(lengths[index_outside])
-            raise ProtocolError(
-                f"buffer {index_outside}: address 0x{address:016x} with {length} bytes is not inside region {index}, "
-                f"which has {region.size_bytes} bytes"
-            )
-        region.check()
-        return BufferOffsets(region, offsets)
-
     def __repr__(self) -> str:
-        return f"<RegionTable: {len(self._regions)} regions>"
+        return f"<RegionTable: {len(self._extents)} regions>"
+
+
+class RegionSender(Protocol):
+    """A channel that can send regions."""
+
+    num_regions_sent: int
+    """The number of regions sent so far, which is the index of the next one."""
+
+    def submit_region(self, index: int, region: Region) -> None:
+        """Queue a region with its index."""
+
+    def submit_retirement(self, index: int) -> None:
+        """Queue the message that no later one refers to the region."""
+
+
+class RegionExporter(MemoryExporter):
+    """Sends regions over a channel, and numbers them."""
+
+    __slots__ = ("_channel",)
+
+    def __init__(self, channel: RegionSender) -> None:
+        self._channel = channel
+
+    def export(self, region: Region) -> Exported:
+        """As `MemoryExporter.export`."""
+        self.check_capacity(1)
+        index = self._channel.num_regions_sent
+        self._channel.submit_region(index, region)
+        self._channel.num_regions_sent += 1
+        return Exported(address_of(index, 0), index)
+
+    def retire(self, exported: Exported) -> None:
+        """As `MemoryExporter.retire`."""
+        count = self._channel.num_regions_sent
+        if not 0 <= exported.index < count:
+            raise UsageError(f"region {exported.index}: this end has sent {count} regions")
+        self._channel.submit_retirement(exported.index)
+
+    def check_capacity(self, count: int) -> None:
+        """As `MemoryExporter.check_capacity`."""
+        num_sent = self._channel.num_regions_sent
+        if num_sent + count > MAX_REGIONS:
+            raise UsageError(f"this connection has sent {num_sent} regions: open another one")

@@ -6,14 +6,12 @@ import os
 import secrets
 import socket
 import struct
-import time
 
 from bowstring.errors import ConnectionLostError, ResourceError, UsageError, translate_os_error
 from bowstring.memory.closable import close_on_error
-from bowstring.transports.base import Deadline
 
 MAX_ADDRESS_BYTES = 107
-_RETRY_S = 0.01
+RETRY_S = 0.01
 _CREDENTIALS = struct.Struct("iII")
 
 
@@ -35,35 +33,30 @@ def socket_name(address: object) -> bytes:
     return b"\0" + encoded[1:] if encoded.startswith(b"@") else encoded
 
 
-def connect_socket(address: str, deadline: Deadline) -> socket.socket:
-    """Return a connected socket. Raises `ConnectionLostError` if there is no listener, `DeadlineError` if it does not
-    accept, `AccessDeniedError`.
+def begin_connect(address: str, connection: socket.socket | None = None) -> tuple[socket.socket, bool]:
+    """Return a non-blocking socket, and whether it is connected; if not, because the listener's queue is full, call it
+    again with the socket after `RETRY_S`.
+
+    Raises `ConnectionLostError` if there is no listener, `AccessDeniedError`, `UsageError`; the socket is then closed.
     """
     name = socket_name(address)
-    try:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    except OSError as error:
-        raise translate_os_error(error, f"unix socket: {error.strerror}") from error
+    if connection is None:
+        try:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:
+            raise translate_os_error(error, f"unix socket: {error.strerror}") from error
     with close_on_error(connection):
         connection.setblocking(False)
-        while True:
-            try:
-                connection.connect(name)
-                return connection
-            except BlockingIOError:  # the listener's queue is full, for which poll can't wait
-                if not deadline.remaining_s():
-                    raise deadline.error(f"unix socket {address!r}: connecting") from None
-            except OSError as error:
-                message = f"unix socket {address!r}: nobody answers there ({error.strerror})"
-                if isinstance(error, FileNotFoundError):
-                    raise ConnectionLostError(message, error, address) from error
-                raise translate_os_error(error, message, address) from error
-            time.sleep(_RETRY_S)
-
-
-def peer_uid(connection: socket.socket) -> int:
-    """The user ID of the peer when it connected or began to listen."""
-    return peer_credentials(connection)[1]
+        try:
+            connection.connect(name)
+        except BlockingIOError:  # poll can't wait for it
+            return connection, False
+        except OSError as error:
+            message = f"unix socket {address!r}: nobody answers there ({error.strerror})"
+            if isinstance(error, FileNotFoundError):
+                raise ConnectionLostError(message, error, address) from error
+            raise translate_os_error(error, message, address) from error
+    return connection, True
 
 
 def peer_credentials(connection: socket.socket) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""The canonical extension types: known from the start, their values, their metadata, hostile metadata."""
+"""The canonical extension types: registration, values, metadata and malformed metadata."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
 VARIANT = {"metadata": b"\x01\0\0", "value": b"\x0c\x07"}
 
 VALUES: dict[str, tuple[bs.DataType, list[Any]]] = {
-    "uuid": (bs.uuid(), [UUID(int=1), None, UUID(int=(1 << 128) - 1)]),
-    "json": (bs.json_(), ['{"a":1}', None, "[]"]),
-    "json view": (bs.json_(bs.string_view()), ['"text longer than twelve bytes"', None]),
-    "bool8": (bs.bool8(), [True, None, False]),
-    "opaque": (bs.opaque(bs.binary(), "geometry", "PostGIS"), [b"\x01", None]),
-    "opaque null": (bs.opaque(bs.null(), "varray", "Oracle"), [None, None]),
-    "variant": (bs.parquet_variant(), [VARIANT, None]),
-    "moment": (bs.timestamp_with_offset(), [NOON, None, NOON.astimezone(EAST), NOON.astimezone(WEST)]),
-    "fixed tensor": (bs.fixed_shape_tensor(bs.int16(), (2, 2)), [np.eye(2, dtype=np.int16), None]),
+    "uuid": (bs.datatypes.uuid(), [UUID(int=1), None, UUID(int=(1 << 128) - 1)]),
+    "json": (bs.datatypes.json_(), ['{"a":1}', None, "[]"]),
+    "json view": (bs.datatypes.json_(bs.string_view()), ['"text longer than twelve bytes"', None]),
+    "bool8": (bs.datatypes.bool8(), [True, None, False]),
+    "opaque": (bs.datatypes.opaque(bs.binary(), "geometry", "PostGIS"), [b"\x01", None]),
+    "opaque null": (bs.datatypes.opaque(bs.null(), "varray", "Oracle"), [None, None]),
+    "variant": (bs.datatypes.parquet_variant(), [VARIANT, None]),
+    "moment": (bs.datatypes.timestamp_with_offset(), [NOON, None, NOON.astimezone(EAST), NOON.astimezone(WEST)]),
+    "fixed tensor": (bs.datatypes.fixed_shape_tensor(bs.int16(), (2, 2)), [np.eye(2, dtype=np.int16), None]),
     "variable tensor": (
-        bs.variable_shape_tensor(bs.float32(), 2, ["x", "y"], [1, 0], [None, 2]),
+        bs.datatypes.variable_shape_tensor(bs.float32(), 2, ["x", "y"], [1, 0], [None, 2]),
         [np.ones((2, 3), np.float32), None, np.zeros((2, 0), np.float32)],
     ),
 }
@@ -52,7 +52,7 @@ def same(left: list[Any], right: list[Any]) -> bool:
 
 
 @every
-def test_values_go_in_and_come_out(name: str) -> None:
+def test_values_are_preserved(name: str) -> None:
     type_, values = VALUES[name]
     array = bs.array(values, type_)
     array.validate(full=True)
@@ -62,7 +62,7 @@ def test_values_go_in_and_come_out(name: str) -> None:
 
 @every
 @pytest.mark.parametrize("nested", [False, True])
-def test_they_go_through_ipc_and_the_c_data_interface_without_being_registered(name: str, nested: bool) -> None:
+def test_canonical_types_need_no_registration_in_ipc_and_c_data(name: str, nested: bool) -> None:
     type_, values = VALUES[name]
     column = bs.array(values, type_)
     if nested:
@@ -92,22 +92,22 @@ PEERS = {
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_pyarrows_own_become_ours_and_go_back(name: str) -> None:
+def test_canonical_types_are_exchanged_with_pyarrow(name: str) -> None:
     peer = PEERS[name]
     sink = pa.BufferOutputStream()
     table = pa.table({"x": peer})
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     by_stream = bs.open_stream(sink.getvalue()).read_all()
-    for ours in (by_stream, bs.table(table)):
-        type_ = ours.schema.field("x").type
-        assert isinstance(type_, bs.ExtensionType)
+    for our_table in (by_stream, bs.table(table)):
+        type_ = our_table.schema.field("x").type
+        assert isinstance(type_, bs.datatypes.ExtensionType)
         assert type_.extension_name == peer.type.extension_name
-        ours.validate(full=True)
-        assert pa.table(ours).column("x").type == peer.type
+        our_table.validate(full=True)
+        assert pa.table(our_table).column("x").type == peer.type
         out = io.BytesIO()
-        with bs.new_stream(out, ours.schema) as writer:
-            for batch in ours.to_batches():
+        with bs.new_stream(out, our_table.schema) as writer:
+            for batch in our_table.to_batches():
                 writer.write_batch(batch)
         assert pa.ipc.open_stream(out.getvalue()).read_all().equals(table)
     if name == "fixed tensor":
@@ -119,36 +119,40 @@ def test_pyarrows_own_become_ours_and_go_back(name: str) -> None:
 def test_a_dictionary_of_an_extension_type_is_read() -> None:
     values = pa.array([b"0123456789abcdef"], pa.uuid())
     peer = pa.DictionaryArray.from_arrays(pa.array([0, None, 0], pa.int8()), values)
-    ours = bs.array(peer)
-    assert ours.null_count == 1
+    array = bs.array(peer)
+    assert array.null_count == 1
 
 
 # Values
 
 
-def test_uuids_come_from_text_and_bytes_too() -> None:
+def test_uuids_are_built_from_text_and_bytes() -> None:
     text = "00000000-0000-0000-0000-00000000002a"
-    assert bs.array([text, UUID(text).bytes], bs.uuid()).to_pylist() == [UUID(int=42)] * 2
+    assert bs.array([text, UUID(text).bytes], bs.datatypes.uuid()).to_pylist() == [UUID(int=42)] * 2
     for value in ("no uuid", b"short", 3):
         with pytest.raises(DataTypeError, match="is not a valid UUID"):
-            bs.array([value], bs.uuid())
+            bs.array([value], bs.datatypes.uuid())
 
 
-def test_json_comes_from_objects_and_is_checked() -> None:
-    assert bs.array([{"é": [1, None, True]}, 2.5, "3"], bs.json_()).to_pylist() == ['{"é":[1,null,true]}', "2.5", "3"]
+def test_json_is_built_from_objects_and_validated() -> None:
+    assert bs.array([{"é": [1, None, True]}, 2.5, "3"], bs.datatypes.json_()).to_pylist() == [
+        '{"é":[1,null,true]}',
+        "2.5",
+        "3",
+    ]
     for value in (float("nan"), {1, 2}):
         with pytest.raises(DataTypeError, match="converted to JSON"):
-            bs.array([value], bs.json_())
+            bs.array([value], bs.datatypes.json_())
     for text in ("{", "NaN", "[" * 100_000):
-        bad = bs.array(["1", None, text], bs.json_())
+        bad = bs.array(["1", None, text], bs.datatypes.json_())
         bad.validate()
         with pytest.raises(InvalidDataError, match=r"value 2: .* is not valid JSON"):
             bad.validate(full=True)
 
 
-def test_bool8_shares_numpys_booleans() -> None:
+def test_bool8_shares_the_memory_of_numpy_booleans() -> None:
     values = np.array([True, False, True])
-    array = bs.array(values, bs.bool8())
+    array = bs.array(values, bs.datatypes.bool8())
     assert np.shares_memory(array.to_numpy(), values)
     assert array.to_numpy().dtype == np.bool_
     odd = bs.array(np.array([2, 0, -1], np.int8), bs.int8()).with_layout(array.layout)
@@ -157,15 +161,17 @@ def test_bool8_shares_numpys_booleans() -> None:
         odd.to_numpy()
     assert odd.to_numpy(zero_copy_only=False).tolist() == [True, False, True]
     with pytest.raises(DataTypeError, match="is not a boolean"):
-        bs.array([2], bs.bool8())
+        bs.array([2], bs.datatypes.bool8())
 
 
-def test_fixed_tensors_share_numpys_memory_both_ways() -> None:
+def test_fixed_shape_tensors_share_memory_with_numpy() -> None:
     values = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
-    array = bs.array(values, bs.fixed_shape_tensor(bs.float32(), (2, 3)))
+    array = bs.array(values, bs.datatypes.fixed_shape_tensor(bs.float32(), (2, 3)))
     assert np.shares_memory(array.to_numpy(), values)
     assert array.slice(1, 2).to_numpy().tolist() == values[1:3].tolist()
-    turned = bs.array(values.transpose(0, 2, 1), bs.fixed_shape_tensor(bs.float32(), (2, 3), permutation=[1, 0]))
+    turned = bs.array(
+        values.transpose(0, 2, 1), bs.datatypes.fixed_shape_tensor(bs.float32(), (2, 3), permutation=[1, 0])
+    )
     assert np.shares_memory(turned.to_numpy(), values)
     assert turned.to_numpy().shape == (4, 3, 2)
     assert turned[2].tolist() == values[2].T.tolist()
@@ -175,14 +181,14 @@ def test_fixed_tensors_share_numpys_memory_both_ways() -> None:
         bs.array([[1.0, 2.0]], array.type)
 
 
-def test_a_permutation_is_that_of_the_specification() -> None:
+def test_a_permutation_follows_the_specification() -> None:
     stored = np.arange(24).reshape(2, 3, 4)
-    type_ = bs.fixed_shape_tensor(bs.int64(), (2, 3, 4), permutation=[2, 0, 1])
+    type_ = bs.datatypes.fixed_shape_tensor(bs.int64(), (2, 3, 4), permutation=[2, 0, 1])
     flat = bs.array([stored.reshape(-1).tolist()], type_.storage_type)
     shown = flat.with_layout(bs.array([], type_).layout)
     assert shown[0].shape == shown.to_numpy().shape[1:] == (4, 2, 3)
     assert bs.array([shown[0]], type_).storage.equals(flat)
-    ragged = bs.variable_shape_tensor(bs.int64(), 3, permutation=[2, 0, 1])
+    ragged = bs.datatypes.variable_shape_tensor(bs.int64(), 3, permutation=[2, 0, 1])
     assert bs.array([shown[0]], ragged).storage.to_pylist()[0]["shape"] == [2, 3, 4]
 
 
@@ -196,8 +202,8 @@ def test_a_permutation_is_that_of_the_specification() -> None:
         {"data": [1, 2], "shape": [2, 1]},
     ],
 )
-def test_a_variable_tensor_whose_shape_lies_is_refused(row: dict[str, Any]) -> None:
-    type_ = bs.variable_shape_tensor(bs.int8(), 2, uniform_shape=[1, None])
+def test_a_variable_shape_tensor_with_a_wrong_shape_is_rejected(row: dict[str, Any]) -> None:
+    type_ = bs.datatypes.variable_shape_tensor(bs.int8(), 2, uniform_shape=[1, None])
     bad = bs.array([None, row], type_.storage_type).with_layout(bs.array([], type_).layout)
     with pytest.raises(InvalidDataError, match=r"value 1: arrow\.variable_shape_tensor: a tensor of shape"):
         bad.validate(full=True)
@@ -205,21 +211,21 @@ def test_a_variable_tensor_whose_shape_lies_is_refused(row: dict[str, Any]) -> N
         bad.to_pylist()
 
 
-def test_moments_that_python_cannot_hold_keep_their_nanoseconds() -> None:
-    moment = bs.OffsetMoment(np.datetime64("2025-01-01T00:00:00.000000001", "ns"), -420)
-    array = bs.array([moment, NOON.astimezone(EAST)], bs.timestamp_with_offset("ns"))
+def test_timestamps_beyond_python_s_precision_keep_their_nanoseconds() -> None:
+    moment = bs.datatypes.OffsetTimestamp(np.datetime64("2025-01-01T00:00:00.000000001", "ns"), -420)
+    array = bs.array([moment, NOON.astimezone(EAST)], bs.datatypes.timestamp_with_offset("ns"))
     assert array.to_pylist() == [moment, NOON.astimezone(EAST)]
     assert [m.utcoffset() for m in array.to_pylist()[1:]] == [timedelta(hours=5, minutes=45)]
     edge = datetime(1, 1, 1, tzinfo=UTC)
     stored = [{"timestamp": edge, "offset_minutes": -60}, {"timestamp": NOON, "offset_minutes": 0}]
-    type_ = bs.timestamp_with_offset("us")
+    type_ = bs.datatypes.timestamp_with_offset("us")
     assert bs.array(stored, type_.storage_type).with_layout(bs.array([], type_).layout).to_pylist() == [
-        bs.OffsetMoment(np.datetime64("0001-01-01", "us"), -60),
+        bs.datatypes.OffsetTimestamp(np.datetime64("0001-01-01", "us"), -60),
         NOON,
     ]
 
 
-def test_nulls_inside_a_moment_mean_what_the_specification_says() -> None:
+def test_nulls_inside_a_timestamp_follow_the_specification() -> None:
     storage = bs.struct({"timestamp": bs.timestamp("s", "UTC"), "offset_minutes": bs.dictionary(bs.int8(), bs.int16())})
     field = resolve(bs.field("x", storage, metadata={NAME_KEY: b"arrow.timestamp_with_offset"}))
     rows = [{"timestamp": None, "offset_minutes": 3}, {"timestamp": NOON, "offset_minutes": None}, None]
@@ -228,8 +234,8 @@ def test_nulls_inside_a_moment_mean_what_the_specification_says() -> None:
     assert array.to_pylist() == [None, NOON, None]
 
 
-def test_an_offset_of_a_day_is_refused() -> None:
-    type_ = bs.timestamp_with_offset("s")
+def test_a_utc_offset_of_a_day_is_rejected() -> None:
+    type_ = bs.datatypes.timestamp_with_offset("s")
     bad = bs.array([{"timestamp": NOON, "offset_minutes": 1440}], type_.storage_type)
     bad = bad.with_layout(bs.array([], type_).layout)
     for use in (lambda: bad.validate(full=True), bad.to_pylist):
@@ -241,9 +247,9 @@ def test_an_offset_of_a_day_is_refused() -> None:
 @pytest.mark.parametrize(
     "value", [datetime(2025, 1, 1), "noon", datetime(2025, 1, 1, tzinfo=timezone(timedelta(seconds=1)))]
 )
-def test_a_moment_needs_an_offset_of_whole_minutes(value: Any) -> None:
+def test_a_timestamp_needs_an_offset_of_whole_minutes(value: Any) -> None:
     with pytest.raises(DataTypeError, match="offset"):
-        bs.array([value], bs.timestamp_with_offset())
+        bs.array([value], bs.datatypes.timestamp_with_offset())
 
 
 # Metadata
@@ -252,26 +258,26 @@ def test_a_moment_needs_an_offset_of_whole_minutes(value: Any) -> None:
 @pytest.mark.parametrize(
     ("type_", "serialized"),
     [
-        (bs.uuid(), b""),
-        (bs.json_(), b""),
-        (bs.bool8(), b""),
-        (bs.parquet_variant(), b""),
-        (bs.timestamp_with_offset(), b""),
-        (bs.opaque(bs.null(), "varray", "Oracle"), b'{"type_name":"varray","vendor_name":"Oracle"}'),
-        (bs.fixed_shape_tensor(bs.int8(), [2, 5]), b'{"shape":[2,5]}'),
+        (bs.datatypes.uuid(), b""),
+        (bs.datatypes.json_(), b""),
+        (bs.datatypes.bool8(), b""),
+        (bs.datatypes.parquet_variant(), b""),
+        (bs.datatypes.timestamp_with_offset(), b""),
+        (bs.datatypes.opaque(bs.null(), "varray", "Oracle"), b'{"type_name":"varray","vendor_name":"Oracle"}'),
+        (bs.datatypes.fixed_shape_tensor(bs.int8(), [2, 5]), b'{"shape":[2,5]}'),
         (
-            bs.fixed_shape_tensor(bs.int8(), [1, 2, 5], ["C", "H", "W"], [2, 0, 1]),
+            bs.datatypes.fixed_shape_tensor(bs.int8(), [1, 2, 5], ["C", "H", "W"], [2, 0, 1]),
             b'{"shape":[1,2,5],"permutation":[2,0,1],"dim_names":["C","H","W"]}',
         ),
-        (bs.variable_shape_tensor(bs.int8(), 3), b"{}"),
+        (bs.datatypes.variable_shape_tensor(bs.int8(), 3), b"{}"),
         (
-            bs.variable_shape_tensor(bs.int8(), 3, ["H", "W", "C"], uniform_shape=[400, None, 3]),
+            bs.datatypes.variable_shape_tensor(bs.int8(), 3, ["H", "W", "C"], uniform_shape=[400, None, 3]),
             b'{"dim_names":["H","W","C"],"uniform_shape":[400,null,3]}',
         ),
     ],
     ids=str,
 )
-def test_the_metadata_is_that_of_the_specification(type_: Any, serialized: bytes) -> None:
+def test_the_metadata_follows_the_specification(type_: Any, serialized: bytes) -> None:
     plain = annotate(bs.field("x", type_))
     assert plain.metadata == {NAME_KEY: type_.extension_name.encode(), METADATA_KEY: serialized}
     assert resolve(plain).type == type_
@@ -279,10 +285,14 @@ def test_the_metadata_is_that_of_the_specification(type_: Any, serialized: bytes
 
 @pytest.mark.parametrize(
     "type_",
-    [bs.fixed_shape_tensor(bs.int8(), []), bs.opaque(bs.int8(), "", ""), bs.variable_shape_tensor(bs.int8(), 2)],
+    [
+        bs.datatypes.fixed_shape_tensor(bs.int8(), []),
+        bs.datatypes.opaque(bs.int8(), "", ""),
+        bs.datatypes.variable_shape_tensor(bs.int8(), 2),
+    ],
     ids=str,
 )
-def test_pyarrow_takes_the_metadata_of_the_plainest_types(type_: Any) -> None:
+def test_pyarrow_accepts_the_metadata_of_simple_types(type_: Any) -> None:
     sink = io.BytesIO()
     with bs.new_stream(sink, bs.schema([bs.field("x", type_)])):
         pass
@@ -292,8 +302,8 @@ def test_pyarrow_takes_the_metadata_of_the_plainest_types(type_: Any) -> None:
 
 NAIVE = bs.struct({"timestamp": bs.timestamp("s"), "offset_minutes": bs.int16()})
 NULLABLE = bs.struct([bs.field("metadata", bs.binary()), ("value", bs.binary())])
-FIXED = bs.fixed_shape_tensor(bs.int8(), (2, 3)).storage_type
-VARIABLE = bs.variable_shape_tensor(bs.int8(), 2).storage_type
+FIXED = bs.datatypes.fixed_shape_tensor(bs.int8(), (2, 3)).storage_type
+VARIABLE = bs.datatypes.variable_shape_tensor(bs.int8(), 2).storage_type
 BYTES = bs.field("metadata", bs.binary(), nullable=False)
 
 
@@ -301,7 +311,7 @@ BYTES = bs.field("metadata", bs.binary(), nullable=False)
     ("name", "storage", "serialized", "message"),
     [
         ("uuid", bs.binary(15), b"", "expected fixed_size_binary"),
-        ("uuid", bs.binary(16), b"x", "takes no parameters"),
+        ("uuid", bs.binary(16), b"x", "has no parameters"),
         ("bool8", bs.uint8(), b"", "expected int8"),
         ("json", bs.binary(), b"", "expected string"),
         ("json", bs.string(), b"[]", "expected a JSON object"),
@@ -340,7 +350,7 @@ BYTES = bs.field("metadata", bs.binary(), nullable=False)
         ("parquet.variant", bs.struct([BYTES, ("value", bs.binary()), ("more", bs.int8())]), b"", "'more'"),
     ],
 )  # fmt: skip
-def test_hostile_metadata_is_refused_and_the_field_named(
+def test_malformed_metadata_is_rejected_with_the_field_name(
     name: str, storage: bs.DataType, serialized: bytes, message: str
 ) -> None:
     field = bs.field("column", storage, metadata={NAME_KEY: f"arrow.{name}".encode(), METADATA_KEY: serialized})
@@ -356,7 +366,7 @@ def test_hostile_metadata_is_refused_and_the_field_named(
 
 
 class OneColumn:
-    """Another library's batch of no rows, with one field."""
+    """A batch of another library with one field and no rows."""
 
     def __init__(self, field: bs.Field) -> None:
         self._batch = bs.record_batch([bs.array([], field.type)], schema=bs.schema([field]))
@@ -374,9 +384,9 @@ def test_variants_may_be_shredded_at_every_depth() -> None:
             bs.field("metadata", bs.dictionary(bs.int8(), bs.binary()), nullable=False),
         ]
     )
-    assert resolve(bs.field("x", storage, metadata={NAME_KEY: b"arrow.parquet.variant"})).type == bs.parquet_variant(
-        storage
-    )
+    assert resolve(
+        bs.field("x", storage, metadata={NAME_KEY: b"arrow.parquet.variant"})
+    ).type == bs.datatypes.parquet_variant(storage)
 
 
 # The registry
@@ -384,25 +394,25 @@ def test_variants_may_be_shredded_at_every_depth() -> None:
 
 @pytest.fixture
 def without_uuid() -> Iterator[None]:
-    bs.unregister_extension_type("arrow.uuid")
+    bs.datatypes.unregister_extension_type("arrow.uuid")
     yield
-    bs.register_extension_type(UuidType)
+    bs.datatypes.register_extension_type(UuidType)
 
 
 @pytest.mark.usefixtures("without_uuid")
-def test_a_canonical_type_can_be_forgotten() -> None:
+def test_a_canonical_type_can_be_unregistered() -> None:
     assert bs.array(PEERS["uuid"]).type == bs.binary(16)
 
 
-def test_the_name_of_a_canonical_type_is_taken() -> None:
-    class Mine(bs.ExtensionType):
+def test_the_name_of_a_canonical_type_cannot_be_registered() -> None:
+    class Mine(bs.datatypes.ExtensionType):
         EXTENSION_NAME = "arrow.json"
 
     with pytest.raises(UsageError, match="taken by JsonType"):
-        bs.register_extension_type(Mine)
+        bs.datatypes.register_extension_type(Mine)
 
 
-def test_they_are_loaded_when_one_is_met() -> None:
+def test_canonical_types_are_imported_on_first_use() -> None:
     program = (
         "import sys, bowstring as bs\n"
         "bs.schema({'x': bs.int8()})\n"

@@ -1,4 +1,4 @@
-"""Parameters that JSON can say and that no honest writer does."""
+"""Type parameters that JSON can express but no valid writer produces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def claimed(name: str, parameters: bytes, storage: bs.DataType) -> bs.Field:
         ("arrow.opaque", rb'{"type_name":"x","vendor_name":"\ud800"}', bs.binary()),
     ],
 )
-def test_a_name_that_utf8_does_not_encode_is_refused_when_it_is_read(
+def test_a_name_that_utf8_cannot_encode_is_rejected_on_reading(
     name: str, parameters: bytes, storage: bs.DataType
 ) -> None:
     with pytest.raises(InvalidDataError, match="surrogates"):
@@ -41,18 +41,18 @@ def test_a_name_that_utf8_does_not_encode_is_refused_when_it_is_read(
 @pytest.mark.parametrize(
     "parameters", [b'{"shape":[2],"shape":[1,2]}', b'{"shape":[2],"other":{"a":1,"a":2}}', b'{"shape":[2],"shape":[2]}']
 )
-def test_an_object_that_says_a_thing_twice_is_refused_as_readers_differ(parameters: bytes) -> None:
+def test_duplicate_keys_are_rejected(parameters: bytes) -> None:
     with pytest.raises(InvalidDataError, match="duplicate key"):
         resolve(claimed("arrow.fixed_shape_tensor", parameters, PAIR))
 
 
-def test_no_type_is_made_whose_names_could_not_be_written() -> None:
+def test_a_type_with_names_that_cannot_be_written_is_rejected() -> None:
     for make in (
         lambda: bs.timestamp("s", "\ud800"),
-        lambda: bs.opaque(bs.binary(), "\ud800", "x"),
-        lambda: bs.fixed_shape_tensor(bs.int8(), (2,), dim_names=["\ud800"]),
-        lambda: bs.variable_shape_tensor(bs.int8(), 1, ["\ud800"]),
-        lambda: bs.write_tensor(bs.Tensor.from_numpy(np.zeros((2, 2)), ["a", "\ud800"]), io.BytesIO()),
+        lambda: bs.datatypes.opaque(bs.binary(), "\ud800", "x"),
+        lambda: bs.datatypes.fixed_shape_tensor(bs.int8(), (2,), dim_names=["\ud800"]),
+        lambda: bs.datatypes.variable_shape_tensor(bs.int8(), 1, ["\ud800"]),
+        lambda: bs.tensors.write_tensor(bs.tensors.Tensor.from_numpy(np.zeros((2, 2)), ["a", "\ud800"]), io.BytesIO()),
     ):
         with pytest.raises(UsageError, match="surrogates"):
             make()

@@ -19,10 +19,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from bowstring import spark as bowstring_spark
 from bowstring.cli.demo import corpus, inputs, methods, report
 from bowstring.cli.demo.summary import summarize_frame
 from bowstring.errors import UsageError
-from bowstring.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,9 +34,10 @@ _JAVA_NOTICE = "WARNING: Using incubator modules"
 _POLL_S = 0.1
 _WARM_UP_ROWS = 20_000
 _WIDE = 200
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Steps:
+class StepProgress:
     """A progress bar for each step: the tasks of Spark, or a spinner."""
 
     def __init__(self, console: Console) -> None:
@@ -98,7 +99,7 @@ def _run_round(frame: DataFrame, first: int, measurements: dict[str, list[Measur
 
 
 @contextmanager
-def _shown_on_failure() -> Iterator[BinaryIO]:
+def _show_log_on_failure() -> Iterator[BinaryIO]:
     """Yield a temporary file for the standard error of Spark's processes; print it if the block fails."""
     with tempfile.TemporaryFile() as log:
         try:
@@ -116,7 +117,7 @@ def _start_spark(master: str, log: BinaryIO) -> SparkSession:
     terminal = os.dup(2)
     os.dup2(log.fileno(), 2)
     try:
-        return session(master, app_name="bowstring demo")
+        return bowstring_spark.session(master, app_name="bowstring demo")
     finally:
         os.dup2(terminal, 2)
         os.close(terminal)
@@ -126,46 +127,47 @@ def _start_spark(master: str, log: BinaryIO) -> SparkSession:
 def _stop_at_end(spark: SparkSession) -> Iterator[None]:
     """Stop Spark at the end of the block.
 
-    An interrupt during a call of py4j is raised as `KeyboardInterrupt`, and Spark does not log what it aborts.
+    SIGINT and SIGTERM raise `KeyboardInterrupt` and `SystemExit`, also during a call of py4j, and Spark does not log
+    aborted jobs.
     """
-    interrupt_event = threading.Event()
+    interrupts: list[BaseException] = []
 
-    def interrupted(_signal: int, _frame: object) -> NoReturn:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Spark is being stopped
-        interrupt_event.set()
-        raise KeyboardInterrupt
+    def interrupt(number: int, _frame: object) -> NoReturn:
+        for ignored_number in _INTERRUPTS:
+            signal.signal(ignored_number, signal.SIG_IGN)  # Spark is being stopped
+        interrupts.append(KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number))
+        raise interrupts[0]
 
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, interrupted)
+        for number in _INTERRUPTS:
+            signal.signal(number, interrupt)
     try:
         try:
             yield
         finally:
-            if interrupt_event.is_set():
+            if interrupts:
                 spark.sparkContext.setLogLevel("OFF")
             spark.stop()
     except Exception as error:
-        if interrupt_event.is_set():
-            raise KeyboardInterrupt from error
+        if interrupts:
+            raise interrupts[0] from error
         raise
 
 
 @click.command()
-@click.option("--input", "path", metavar="PATH", help="Use the rows of this Parquet, CSV, JSON or Arrow path instead.")
-@click.option("--master", default="local[*]", show_default=True, help="The Spark master to connect to.")
+@click.option("--input", "path", metavar="PATH", help="Use the rows of this Parquet, CSV, JSON or Arrow path.")
+@click.option("--master", metavar="URL", default="local[*]", help="The Spark master.")
 @click.option(
     "--lines",
     type=click.IntRange(min=1),
     default=1_000_000,
-    show_default=True,
-    help="About how many lines of Python to read, without --input.",
+    help="Approximate number of lines of Python to read without --input.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(min=1),
     default=3,
-    show_default=True,
-    help="How often to run each method; medians are shown.",
+    help="Number of runs of each method; medians are shown.",
 )
 def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
     """Compute in Spark and hand the result over to another process by three methods, compared side by side.
@@ -187,7 +189,7 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
     if not console.is_terminal:
         console.width = _WIDE  # no line breaks in a pipe
     start = time.perf_counter()
-    with _shown_on_failure() as log, Steps(console) as steps:
+    with _show_log_on_failure() as log, StepProgress(console) as steps:
         spark = steps.run("Starting Spark", partial(_start_spark, master, log))
         with _stop_at_end(spark):
             steps.spark = spark

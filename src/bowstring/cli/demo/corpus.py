@@ -59,12 +59,12 @@ def _files() -> Iterator[SourceFile]:
             names[:] = sorted(set(names) - _SKIPPED_FOLDERS)
             for name in sorted(files):
                 path = os.path.join(folder, name)
-                if _is_readable(name, path) and path not in paths:
+                if _is_source_file(name, path) and path not in paths:
                     paths.add(path)
                     yield _describe_file(path, root)
 
 
-def _is_readable(name: str, path: str) -> bool:
+def _is_source_file(name: str, path: str) -> bool:
     """Return whether a file is Python, and not ignored by Spark, which skips names with a leading underscore."""
     return name.endswith(".py") and not name.startswith("_") and not os.path.islink(path) and quote(path) == path
 

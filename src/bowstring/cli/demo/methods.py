@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bowstring.cli.demo.summary import TableSummary
 from bowstring.errors import ConnectionLostError
-from bowstring.spark.publish import publish
+from bowstring.spark.publication import publish
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -30,10 +30,10 @@ class Measurement:
 
     rows: int
     size_bytes: int
-    produced_s: float
-    first_s: float
-    usable_s: float
-    summed_s: float
+    write_s: float
+    first_batch_s: float
+    all_batches_s: float
+    read_and_sum_s: float
     copied_bytes: int
     summary: TableSummary | None = None
     sample: dict[str, Any] | None = None
@@ -41,7 +41,7 @@ class Measurement:
     @property
     def total_s(self) -> float:
         """The time to write, to read, and to sum the numeric columns."""
-        return self.produced_s + self.summed_s
+        return self.write_s + self.read_and_sum_s
 
 
 class Consumer:
@@ -49,13 +49,13 @@ class Consumer:
 
     def __init__(self, *arguments: str, descriptor: int | None = None) -> None:
         command = [sys.executable, "-m", "bowstring.cli.demo.consumer", *arguments]
-        passed = () if descriptor is None else (descriptor,)
+        descriptors = () if descriptor is None else (descriptor,)
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            pass_fds=passed,
+            pass_fds=descriptors,
             process_group=0,  # only the demo receives interrupts; it ends its consumers
         )
         self._line()
@@ -73,7 +73,7 @@ class Consumer:
         self._process.stdin.write(json.dumps({"method": method, "location": location}) + "\n")
         self._process.stdin.flush()
 
-    def answer(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         """Return the reply."""
         reply: dict[str, Any] = self._line()
         return reply
@@ -98,20 +98,20 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return value, time.perf_counter() - start
 
 
-def _measurement(size_bytes: int, produced_s: float, reply: dict[str, Any]) -> Measurement:
+def _measurement(size_bytes: int, write_s: float, reply: dict[str, Any]) -> Measurement:
     summary = TableSummary.from_json(reply["summary"]) if "summary" in reply else None
     rows = reply["rows"] if summary is None else summary.rows
-    times = (reply["first_s"], reply["usable_s"], reply["summed_s"])
-    return Measurement(rows, size_bytes, produced_s, *times, reply["copied_bytes"], summary, reply.get("sample"))
+    times = (reply["first_batch_s"], reply["all_batches_s"], reply["read_and_sum_s"])
+    return Measurement(rows, size_bytes, write_s, *times, reply["copied_bytes"], summary, reply.get("sample"))
 
 
 def measure_publish(frame: DataFrame) -> Measurement:
     """Publish: the executors write shared memory, and the consumer attaches to it."""
     with Consumer() as consumer:
-        published, produced_s = _timed(lambda: publish(frame))
+        published, write_s = _timed(lambda: publish(frame))
         with published:
             consumer.send("shared", list(published.uris))
-            return _measurement(published.nbytes, produced_s, consumer.answer())
+            return _measurement(published.nbytes, write_s, consumer.receive())
 
 
 def measure_driver(frame: DataFrame) -> Measurement:
@@ -120,12 +120,12 @@ def measure_driver(frame: DataFrame) -> Measurement:
 
     local, remote = socket.socketpair()
     with local, remote, Consumer("peer", descriptor=remote.fileno()) as consumer:
-        table, produced_s = _timed(frame.toArrow)
+        table, write_s = _timed(frame.toArrow)
         consumer.send("driver", remote.fileno())
         with local.makefile("wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
         local.shutdown(socket.SHUT_WR)
-        return _measurement(table.nbytes, produced_s, consumer.answer())
+        return _measurement(table.nbytes, write_s, consumer.receive())
 
 
 def measure_parquet(frame: DataFrame) -> Measurement:
@@ -134,10 +134,10 @@ def measure_parquet(frame: DataFrame) -> Measurement:
     try:
         path = os.path.join(folder, "result.parquet")
         with Consumer("peer") as consumer:
-            _, produced_s = _timed(lambda: frame.write.parquet(path))
+            _, write_s = _timed(lambda: frame.write.parquet(path))
             size_bytes = sum(entry.stat().st_size for entry in os.scandir(path))
             consumer.send("parquet", path)
-            return _measurement(size_bytes, produced_s, consumer.answer())
+            return _measurement(size_bytes, write_s, consumer.receive())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -6,11 +6,12 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from bowstring.cli.tables import column_width, columns_that_fit, rows_table
+from bowstring.errors import format_count
 from bowstring.inspection.text import human_bytes, printable
 
 if TYPE_CHECKING:
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
 
     from bowstring.cli.demo.methods import Measurement
 
-MAX_COLUMNS = 10
-MAX_CELLS = 32
-_GAP = 2
+_MAX_COLUMNS = 10
+_CELL_CHARACTERS = 32
 
 
 def time_text(seconds: float) -> str:
@@ -37,35 +37,14 @@ def spread_text(seconds: Sequence[float]) -> str:
 def show_sample(console: Console, sample: dict[str, Any]) -> None:
     """Print a few rows, with as many columns as fit."""
     columns = [
-        [printable(cell) for cell in cells]
+        [printable(cell, _CELL_CHARACTERS) for cell in cells]
         for cells in zip(sample["names"], sample["types"], *sample["rows"], strict=True)
     ]
-    fitting = _columns_that_fit(columns, console.width)
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, _GAP, 0, 0))
-    for name, *_ in fitting:
-        table.add_column(Text(name), overflow="ellipsis", no_wrap=True, max_width=MAX_CELLS)
-    for number, cells in enumerate(zip(*(column[1:] for column in fitting), strict=True)):
-        table.add_row(*(Text(cell, style="" if number else "dim") for cell in cells))
-    console.print(table)
-    hidden = len(columns) - len(fitting)
+    shown = columns_that_fit(columns[:_MAX_COLUMNS], console.width)
+    console.print(rows_table(shown, [""] * len(shown), list(map(column_width, shown))))
+    hidden = len(columns) - len(shown)
     if hidden:
-        console.print(f"[dim]and {hidden} more column{'s' if hidden > 1 else ''}[/dim]")
-
-
-def _columns_that_fit(columns: list[list[str]], width: int) -> list[list[str]]:
-    """Return the first columns, at least one, that fit side by side without truncation below `MAX_CELLS`."""
-    fitting = columns[:1]
-    remaining = width - sum(map(_width, fitting))
-    for column in columns[1:MAX_COLUMNS]:
-        remaining -= _width(column) + _GAP
-        if remaining < 0:
-            break
-        fitting.append(column)
-    return fitting
-
-
-def _width(column: list[str]) -> int:
-    return min(MAX_CELLS, max(map(cell_len, column)))
+        console.print(f"[dim]and {format_count(hidden, 'more column')}[/dim]", highlight=False)
 
 
 def show_check(console: Console, measurement: Measurement, differences: list[str]) -> None:
@@ -78,8 +57,8 @@ def show_check(console: Console, measurement: Measurement, differences: list[str
             console.print(f"  {escape(difference)}", highlight=False)
         return
     console.print(
-        f"[green]✓[/green] {counted(measurement.summary.rows, 'row')} match Spark's: null counts of "
-        f"{counted(len(measurement.summary.columns), 'column')}, sums of {counted(sums, 'numeric column')}.",
+        f"[green]✓[/green] {format_count(measurement.summary.rows, 'row')} match Spark's: null counts of "
+        f"{format_count(len(measurement.summary.columns), 'column')}, sums of {format_count(sums, 'numeric column')}.",
         highlight=False,
     )
 
@@ -93,9 +72,9 @@ def show_methods(console: Console, measurements: dict[str, list[Measurement]], e
         style = "" if number else "bold green"
         table.add_column(name, justify="right", style=style, header_style=f"bold {style}")
     for title, value, shown in _AMOUNTS:
-        table.add_row(title, *(shown(statistics.median_low(map(value, taken))) for taken in measurements.values()))
+        table.add_row(title, *(shown(statistics.median_low(map(value, samples))) for samples in measurements.values()))
     for title, time in _TIMES:
-        times = [[time(measurement) for measurement in taken] for taken in measurements.values()]
+        times = [[time(measurement) for measurement in samples] for samples in measurements.values()]
         table.add_row(title, *(time_text(statistics.median(each)) for each in times))
         if rounds > 1:
             table.add_row("", *(Text(spread_text(each), style="not bold dim") for each in times))
@@ -107,7 +86,7 @@ def show_methods(console: Console, measurements: dict[str, list[Measurement]], e
 def show_verdict(console: Console, measurements: dict[str, list[Measurement]], difference_count: int) -> None:
     """Print one sentence: the fastest method, and the bytes that the reader of the first method copied."""
     if difference_count:
-        console.print(f"[bold red]Failed:[/bold red] {counted(difference_count, 'difference')} from Spark's rows.")
+        console.print(f"[bold red]Failed:[/bold red] {format_count(difference_count, 'difference')} from Spark's rows.")
         return
     totals = {name: statistics.median(a.total_s for a in rounds) for name, rounds in measurements.items()}
     first, *others = sorted(totals, key=totals.__getitem__)
@@ -121,21 +100,16 @@ def show_verdict(console: Console, measurements: dict[str, list[Measurement]], d
     )
 
 
-def counted(number: int, noun: str) -> str:
-    """Format a number with a noun in the singular or plural."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 _AMOUNTS: tuple[tuple[str, Callable[[Measurement], int], Callable[[int], str]], ...] = (
-    ("rows", lambda a: a.rows, lambda rows: f"{rows:,}"),
-    ("size", lambda a: a.size_bytes, human_bytes),
-    ("bytes the reader copied", lambda a: a.copied_bytes, human_bytes),
+    ("rows", lambda measurement: measurement.rows, lambda rows: f"{rows:,}"),
+    ("size", lambda measurement: measurement.size_bytes, human_bytes),
+    ("bytes the reader copied", lambda measurement: measurement.copied_bytes, human_bytes),
 )
 
 _TIMES: tuple[tuple[str, Callable[[Measurement], float]], ...] = (
-    ("write", lambda a: a.produced_s),
-    ("read the first batch", lambda a: a.first_s),
-    ("read all batches", lambda a: a.usable_s),
-    ("read and sum", lambda a: a.summed_s),
-    ("total", lambda a: a.total_s),
+    ("write", lambda measurement: measurement.write_s),
+    ("read the first batch", lambda measurement: measurement.first_batch_s),
+    ("read all batches", lambda measurement: measurement.all_batches_s),
+    ("read and sum", lambda measurement: measurement.read_and_sum_s),
+    ("total", lambda measurement: measurement.total_s),
 )

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from pyspark.sql import DataFrame
 
+    from bowstring.arrays.array import Array
     from bowstring.arrays.record_batch import RecordBatch
-    from bowstring.layouts.array import Array
 
 SPARK_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 SPARK_FLOATS = ("float", "double")
@@ -61,9 +61,9 @@ class TableSummary:
         if len(self.columns) != len(other.columns):
             return [*sentences, f"{len(self.columns)} columns, not {len(other.columns)}"]
         return sentences + [
-            f"column {mine.name!r}: {mine.nulls} nulls and sum {mine.total}, not {theirs.nulls} and {theirs.total}"
-            for mine, theirs in zip(self.columns, other.columns, strict=True)
-            if not mine.agrees_with(theirs)
+            f"column {column.name!r}: {column.nulls} nulls and sum {column.total}, not {peer.nulls} and {peer.total}"
+            for column, peer in zip(self.columns, other.columns, strict=True)
+            if not column.agrees_with(peer)
         ]
 
     def to_json(self) -> dict[str, Any]:

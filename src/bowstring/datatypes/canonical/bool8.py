@@ -1,7 +1,7 @@
 """«8-bit Boolean» of the canonical extension types.
 
 >>> import bowstring as bs
->>> bs.array([True, False, None], bs.bool8()).to_pylist()
+>>> bs.array([True, False, None], bs.datatypes.bool8()).to_pylist()
 [True, False, None]
 """
 

@@ -1,7 +1,7 @@
 """«JSON» of the canonical extension types.
 
 >>> import bowstring as bs
->>> bs.array([{"a": [1, None]}, "3"], bs.json_()).to_pylist()
+>>> bs.array([{"a": [1, None]}, "3"], bs.datatypes.json_()).to_pylist()
 ['{"a":[1,null]}', '3']
 """
 
@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from bowstring.datatypes.base import TypeLike, as_type
 from bowstring.datatypes.canonical.parameters import check_storage, read_json, read_parameters
+from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.types import DataType, LargeUtf8, Utf8, Utf8View
 from bowstring.errors import DataTypeError

@@ -1,7 +1,7 @@
 """«Opaque» of the canonical extension types.
 
 >>> import bowstring as bs
->>> bs.array([b"POINT (0 1)"], bs.opaque(bs.binary(), "geometry", "PostGIS")).type
+>>> bs.array([b"POINT (0 1)"], bs.datatypes.opaque(bs.binary(), "geometry", "PostGIS")).type
 DataType(extension<arrow.opaque[binary, 'geometry' of 'PostGIS']>)
 """
 
@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from bowstring.datatypes.base import TypeLike, as_type, check_text, check_type
-from bowstring.datatypes.canonical.parameters import read_parameters, text, write_parameters
+from bowstring.datatypes.base import check_text, check_type
+from bowstring.datatypes.canonical.parameters import read_parameters, read_text, write_parameters
+from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError
@@ -44,7 +45,7 @@ class OpaqueType(ExtensionType):
         missing = [key for key in keys if key not in parameters]
         if missing:
             raise InvalidDataError(f"{name}: metadata {serialized[:60]!r} lacks {' and '.join(map(repr, missing))}")
-        return cls(storage_type, *(text(name, key, parameters[key]) for key in keys))
+        return cls(storage_type, *(read_text(name, key, parameters[key]) for key in keys))
 
     def __str__(self) -> str:
         return f"extension<arrow.opaque[{self.storage_type}, {self.type_name!r} of {self.vendor_name!r}]>"

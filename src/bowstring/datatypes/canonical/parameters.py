@@ -68,33 +68,35 @@ def write_parameters(**members: Any) -> bytes:
     return json.dumps(present, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def text(name: str, key: str, value: Any) -> str:
+def read_text(name: str, key: str, value: Any) -> str:
     """Return a member that is a string. Raises `InvalidDataError` for anything else."""
     if not isinstance(value, str):
         raise InvalidDataError(f"{name}: expected a string as {key!r}, found {value!r:.60}")
     return value
 
 
-def sizes(name: str, key: str, value: Any, nullable: bool = False) -> tuple[Any, ...]:
-    """Return a member that is an array of sizes from 0 to 2**31 - 1. Raises `InvalidDataError` for anything else."""
-    elements = _elements(name, key, value)
-    for element in elements:
+def read_sizes(name: str, parameters: dict[str, Any], key: str, nullable: bool = False) -> tuple[Any, ...] | None:
+    """Return a member that is an array of sizes from 0 to 2**31 - 1, or None if absent.
+
+    Raises `InvalidDataError` for anything else.
+    """
+    elements = _read_elements(name, parameters, key)
+    for element in elements or ():
         if (type(element) is not int or not 0 <= element < 1 << 31) and not (nullable and element is None):
             raise InvalidDataError(f"{name}: expected sizes from 0 to 2147483647 in {key!r}, found {element!r:.60}")
     return elements
 
 
-def names(name: str, key: str, value: Any) -> tuple[str, ...] | None:
-    """Return a member that is an array of strings. Raises `InvalidDataError` for anything else."""
-    return None if value is None else tuple(text(name, key, element) for element in _elements(name, key, value))
+def read_names(name: str, parameters: dict[str, Any], key: str) -> tuple[str, ...] | None:
+    """Return a member that is an array of strings, or None if absent. Raises `InvalidDataError` for anything else."""
+    elements = _read_elements(name, parameters, key)
+    return None if elements is None else tuple(read_text(name, key, element) for element in elements)
 
 
-def permutation(name: str, key: str, value: Any) -> tuple[int, ...] | None:
-    """Return a member that is an array of dimensions. The type itself checks that each occurs once."""
-    return None if value is None else sizes(name, key, value)
-
-
-def _elements(name: str, key: str, value: Any) -> tuple[Any, ...]:
+def _read_elements(name: str, parameters: dict[str, Any], key: str) -> tuple[Any, ...] | None:
+    value = parameters.get(key)
+    if value is None:
+        return None
     if not isinstance(value, list):
         raise InvalidDataError(f"{name}: expected an array as {key!r}, found {value!r:.60}")
     if len(value) > MAX_DIMENSIONS:

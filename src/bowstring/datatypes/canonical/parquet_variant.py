@@ -4,7 +4,7 @@ Only the storage type is checked. Values are those of the struct; the encoded by
 
 >>> import bowstring as bs
 >>> row = {"metadata": b"\x01\x00\x00", "value": b"\x0c\x07"}
->>> bs.array([row, None], bs.parquet_variant()).to_pylist() == [row, None]
+>>> bs.array([row, None], bs.datatypes.parquet_variant()).to_pylist() == [row, None]
 True
 """
 
@@ -13,37 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bowstring.datatypes.base import TypeLike, as_type
+from bowstring.datatypes import types as t
 from bowstring.datatypes.canonical.uuid import UuidType
+from bowstring.datatypes.conversion import TypeLike, as_type, field
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
-from bowstring.datatypes.field import Field, field
-from bowstring.datatypes.types import (
-    Binary,
-    BinaryView,
-    Bool,
-    DataType,
-    Date,
-    Decimal,
-    Dictionary,
-    FloatingPoint,
-    Int,
-    LargeBinary,
-    LargeList,
-    LargeUtf8,
-    List,
-    ListView,
-    Null,
-    RunEndEncoded,
-    Struct,
-    Time,
-    Timestamp,
-    Utf8,
-    Utf8View,
-)
+from bowstring.datatypes.field import Field
 from bowstring.errors import UsageError
 
-_BYTES = (Binary, LargeBinary, BinaryView)
-_PRIMITIVES = (Null, Bool, Int, *_BYTES, Utf8, LargeUtf8, Utf8View, UuidType)
+_BYTES = (t.Binary, t.LargeBinary, t.BinaryView)
+_PRIMITIVES = (t.Null, t.Bool, t.Int, *_BYTES, t.Utf8, t.LargeUtf8, t.Utf8View, UuidType)
 """Types of «Primitive Type Mappings» that are allowed with any parameters."""
 
 
@@ -56,7 +34,7 @@ class ParquetVariantType(ExtensionType):
 
     def __post_init__(self) -> None:
         name, storage = self.EXTENSION_NAME, self.storage_type
-        if not isinstance(storage, Struct):
+        if not isinstance(storage, t.Struct):
             raise UsageError(f"{name}: expected a struct as storage type, found {storage}")
         metadata = [f for f in storage.fields if f.name == "metadata"]
         if len(metadata) != 1 or metadata[0].nullable or not isinstance(_decoded_type(metadata[0].type), _BYTES):
@@ -64,8 +42,8 @@ class ParquetVariantType(ExtensionType):
         _check_values(name, [f for f in storage.fields if f.name != "metadata"], "")
 
 
-def _decoded_type(type_: DataType) -> DataType:
-    return type_.value_type if isinstance(type_, (Dictionary, RunEndEncoded)) else type_
+def _decoded_type(type_: t.DataType) -> t.DataType:
+    return type_.value_type if isinstance(type_, (t.Dictionary, t.RunEndEncoded)) else type_
 
 
 def _check_values(name: str, fields: list[Field], path: str) -> None:
@@ -81,35 +59,35 @@ def _check_values(name: str, fields: list[Field], path: str) -> None:
         _check_typed_value(name, types["typed_value"], f"{path}typed_value")
 
 
-def _check_typed_value(name: str, type_: DataType, path: str) -> None:
-    if isinstance(type_, (List, LargeList, ListView, Struct)):
+def _check_typed_value(name: str, type_: t.DataType, path: str) -> None:
+    if isinstance(type_, (t.List, t.LargeList, t.ListView, t.Struct)):
         if not type_.fields:
             raise UsageError(f"{name}: '{path}' is a struct without fields")
         for child in type_.fields:
             child_path = f"{path}.{child.name}"
-            if child.nullable or not isinstance(child.type, Struct):
+            if child.nullable or not isinstance(child.type, t.Struct):
                 raise UsageError(f"{name}: expected '{child_path}' to be a non-nullable struct, found {child}")
             _check_values(name, list(child.type.fields), f"{child_path}.")
     elif not _is_primitive(type_):
         raise UsageError(f"{name}: '{path}' is {type_}, which is not a type of variants")
 
 
-def _is_primitive(type_: DataType) -> bool:
+def _is_primitive(type_: t.DataType) -> bool:
     match type_:
-        case FloatingPoint(bit_width=bits):
+        case t.FloatingPoint(bit_width=bits):
             return bits in (32, 64)
-        case Decimal(bit_width=bits):
+        case t.Decimal(bit_width=bits):
             return bits in (32, 64, 128)
-        case Date(unit=unit):
+        case t.Date(unit=unit):
             return unit == "day"
-        case Time(unit=unit):
+        case t.Time(unit=unit):
             return unit in ("us", "ns")
-        case Timestamp(unit=unit, timezone=zone):
+        case t.Timestamp(unit=unit, timezone=zone):
             return unit in ("us", "ns") and zone in (None, "UTC")
     return isinstance(type_, _PRIMITIVES)
 
 
 def parquet_variant(storage_type: TypeLike | None = None) -> ParquetVariantType:
     """Variants, stored as `storage_type`; by default an unshredded struct of `metadata` and `value`."""
-    unshredded = Struct((field("metadata", Binary(), nullable=False), field("value", Binary(), nullable=False)))
+    unshredded = t.Struct((field("metadata", t.Binary(), nullable=False), field("value", t.Binary(), nullable=False)))
     return ParquetVariantType(unshredded if storage_type is None else as_type(storage_type))

@@ -5,10 +5,11 @@ Elements are in C order of the physical shape. With a `permutation`, logical dim
 
 >>> import bowstring as bs
 >>> import numpy as np
->>> images = bs.array(np.arange(12, dtype=np.int16).reshape(2, 2, 3), bs.fixed_shape_tensor(bs.int16(), (2, 3)))
+>>> type_ = bs.datatypes.fixed_shape_tensor(bs.int16(), (2, 3))
+>>> images = bs.array(np.arange(12, dtype=np.int16).reshape(2, 2, 3), type_)
 >>> images.to_numpy().shape, images[1].tolist()
 ((2, 2, 3), [[6, 7, 8], [9, 10, 11]])
->>> ragged = bs.array([np.eye(2), np.ones((1, 3))], bs.variable_shape_tensor(bs.float64(), 2))
+>>> ragged = bs.array([np.eye(2), np.ones((1, 3))], bs.datatypes.variable_shape_tensor(bs.float64(), 2))
 >>> [value.shape for value in ragged.to_pylist()]
 [(2, 2), (1, 3)]
 """
@@ -22,29 +23,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from bowstring.datatypes.base import TypeLike, check_size, check_text
+from bowstring.datatypes import types as t
+from bowstring.datatypes.base import check_size, check_text
 from bowstring.datatypes.canonical.parameters import (
     MAX_DIMENSIONS,
-    names,
-    permutation as read_permutation,
+    read_names,
     read_parameters,
-    sizes,
+    read_sizes,
     write_parameters,
 )
+from bowstring.datatypes.conversion import TypeLike, field
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
-from bowstring.datatypes.field import field
-from bowstring.datatypes.types import (
-    Bool,
-    DataType,
-    FixedSizeList,
-    FloatingPoint,
-    Int,
-    List,
-    Struct,
-    as_field,
-    int32,
-    list_,
-)
 from bowstring.errors import DataTypeError, InvalidDataError, UsageError
 
 if TYPE_CHECKING:
@@ -55,13 +44,42 @@ if TYPE_CHECKING:
 class TensorType(ExtensionType):
     """The base of both tensor types: conversion between physical and logical dimensions."""
 
+    dim_names: tuple[str, ...] | None = None
+    permutation: tuple[int, ...] | None = None
+
     @property
-    def _axes(self) -> tuple[int, ...]:
+    def ndim(self) -> int:
+        """The number of dimensions."""
         raise NotImplementedError
 
-    def _to_logical(self, elements: Any, shape: Sequence[int], value_type: DataType) -> npt.NDArray[Any]:
+    @property
+    def _axes(self) -> tuple[int, ...]:
+        return self.permutation or tuple(range(self.ndim))
+
+    def _check_dimensions(self) -> None:
+        name, ndim = self.EXTENSION_NAME, self.ndim
+        if ndim > MAX_DIMENSIONS:
+            raise UsageError(f"{name}: expected up to {MAX_DIMENSIONS} dimensions, found {ndim}")
+        if self.dim_names is not None and len(self.dim_names) != ndim:
+            raise UsageError(f"{name}: 'dim_names' has {len(self.dim_names)} names for {ndim} dimensions")
+        for dim_name in self.dim_names or ():
+            check_text(f"{name}: a dimension's name", dim_name)
+        if self.permutation is not None and sorted(self.permutation) != list(range(ndim)):
+            permutation = list(self.permutation)
+            raise UsageError(f"{name}: 'permutation' {permutation} is not a permutation of {ndim} dimensions")
+
+    def _format_dimensions(self) -> str:
+        dim_names = f", dimensions {list(self.dim_names)}" if self.dim_names else ""
+        return dim_names + (f", permutation {list(self.permutation)}" if self.permutation else "")
+
+    @classmethod
+    def _read_dimensions(cls, parameters: dict[str, Any]) -> tuple[Any, Any]:
+        name = cls.EXTENSION_NAME
+        return read_names(name, parameters, "dim_names"), read_sizes(name, parameters, "permutation")
+
+    def _to_logical(self, elements: Any, shape: Sequence[int], value_type: t.DataType) -> npt.NDArray[Any]:
         """Build a tensor in logical shape from its elements in C order of the physical shape."""
-        dtype = None if any(element is None for element in elements) else _dtype(value_type)
+        dtype = None if any(element is None for element in elements) else _numpy_dtype(value_type)
         flat = np.fromiter(elements, np.dtype(dtype or object), len(elements))
         return flat.reshape(shape).transpose(self._axes)
 
@@ -73,25 +91,12 @@ class TensorType(ExtensionType):
         return array.transpose(np.argsort(self._axes))
 
 
-def _dtype(type_: DataType) -> np.dtype[Any] | None:
-    if isinstance(type_, Int):
-        return np.dtype(f"{'i' if type_.is_signed else 'u'}{type_.bit_width // 8}")
-    if isinstance(type_, FloatingPoint):
+def _numpy_dtype(type_: t.DataType) -> np.dtype[Any] | None:
+    if isinstance(type_, t.Int):
+        return np.dtype(str(type_))
+    if isinstance(type_, t.FloatingPoint):
         return np.dtype(f"f{type_.bit_width // 8}")
-    return np.dtype(np.bool_) if isinstance(type_, Bool) else None
-
-
-def _check_dimensions(
-    name: str, ndim: int, dim_names: tuple[str, ...] | None, permutation: tuple[int, ...] | None
-) -> None:
-    if ndim > MAX_DIMENSIONS:
-        raise UsageError(f"{name}: expected up to {MAX_DIMENSIONS} dimensions, found {ndim}")
-    if dim_names is not None and len(dim_names) != ndim:
-        raise UsageError(f"{name}: 'dim_names' has {len(dim_names)} names for {ndim} dimensions")
-    for dim_name in dim_names or ():
-        check_text(f"{name}: a dimension's name", dim_name)
-    if permutation is not None and sorted(permutation) != list(range(ndim)):
-        raise UsageError(f"{name}: 'permutation' {list(permutation)} is not a permutation of {ndim} dimensions")
+    return np.dtype(np.bool_) if isinstance(type_, t.Bool) else None
 
 
 @register_extension_type
@@ -105,15 +110,13 @@ class FixedShapeTensorType(TensorType):
 
     EXTENSION_NAME: ClassVar[str] = "arrow.fixed_shape_tensor"
 
-    shape: tuple[int, ...]
-    dim_names: tuple[str, ...] | None = None
-    permutation: tuple[int, ...] | None = None
+    shape: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         storage = self.storage_type
-        if not isinstance(storage, FixedSizeList):
+        if not isinstance(storage, t.FixedSizeList):
             raise UsageError(f"{self.EXTENSION_NAME}: expected a fixed-size list as storage type, found {storage}")
-        _check_dimensions(self.EXTENSION_NAME, len(self.shape), self.dim_names, self.permutation)
+        self._check_dimensions()
         if prod(self.shape) != storage.list_size:
             raise UsageError(
                 f"{self.EXTENSION_NAME}: 'shape' {list(self.shape)} has {prod(self.shape)} elements, the storage "
@@ -121,32 +124,29 @@ class FixedShapeTensorType(TensorType):
             )
 
     @property
-    def value_type(self) -> DataType:
+    def value_type(self) -> t.DataType:
         """The data type of the elements."""
-        assert isinstance(self.storage_type, FixedSizeList)
+        assert isinstance(self.storage_type, t.FixedSizeList)
         return self.storage_type.value_type
 
     @property
-    def _axes(self) -> tuple[int, ...]:
-        return self.permutation or tuple(range(len(self.shape)))
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
 
     def serialize(self) -> bytes:
         """Return shape, dimension names and permutation as a JSON object."""
         return write_parameters(shape=self.shape, permutation=self.permutation, dim_names=self.dim_names)
 
     @classmethod
-    def deserialize(cls, storage_type: DataType, serialized: bytes) -> Self:
+    def deserialize(cls, storage_type: t.DataType, serialized: bytes) -> Self:
         """Return the type for a JSON object with a shape and optional dimension names and permutation."""
         name = cls.EXTENSION_NAME
         parameters = read_parameters(name, serialized, ("shape", "dim_names", "permutation"))
         if "shape" not in parameters:
             raise InvalidDataError(f"{name}: metadata {serialized[:60]!r} lacks 'shape'")
-        return cls(
-            storage_type,
-            sizes(name, "shape", parameters["shape"]),
-            names(name, "dim_names", parameters.get("dim_names")),
-            read_permutation(name, "permutation", parameters.get("permutation")),
-        )
+        shape = read_sizes(name, parameters, "shape") or ()
+        return cls(storage_type, *cls._read_dimensions(parameters), shape)
 
     def decode(self, value: Any) -> npt.NDArray[Any]:
         """Return one tensor as a NumPy array."""
@@ -175,9 +175,8 @@ class FixedShapeTensorType(TensorType):
         return np.ascontiguousarray(physical).reshape(len(physical), prod(self.shape))
 
     def __str__(self) -> str:
-        permutation = f", permutation {list(self.permutation)}" if self.permutation else ""
-        dim_names = f", dimensions {list(self.dim_names)}" if self.dim_names else ""
-        return f"extension<{self.EXTENSION_NAME}[{self.value_type}, shape {list(self.shape)}{dim_names}{permutation}]>"
+        parameters = f"{self.value_type}, shape {list(self.shape)}{self._format_dimensions()}"
+        return f"extension<{self.EXTENSION_NAME}[{parameters}]>"
 
 
 @register_extension_type
@@ -191,21 +190,19 @@ class VariableShapeTensorType(TensorType):
 
     EXTENSION_NAME: ClassVar[str] = "arrow.variable_shape_tensor"
 
-    dim_names: tuple[str, ...] | None = None
-    permutation: tuple[int, ...] | None = None
     uniform_shape: tuple[int | None, ...] | None = None
 
     def __post_init__(self) -> None:
         name, storage = self.EXTENSION_NAME, self.storage_type
-        types = {f.name: f.type for f in storage.fields} if isinstance(storage, Struct) else {}
+        types = {f.name: f.type for f in storage.fields} if isinstance(storage, t.Struct) else {}
         data, shape = types.get("data"), types.get("shape")
-        is_valid = isinstance(data, List) and isinstance(shape, FixedSizeList) and shape.value_type == Int(32)
+        is_valid = isinstance(data, t.List) and isinstance(shape, t.FixedSizeList) and shape.value_type == t.Int(32)
         if not is_valid or len(storage.fields) != 2:
             raise UsageError(
                 f"{name}: expected a struct of a list 'data' and a fixed-size list 'shape' of int32 as storage type, "
                 f"found {storage}"
             )
-        _check_dimensions(name, self.ndim, self.dim_names, self.permutation)
+        self._check_dimensions()
         if self.uniform_shape is not None and len(self.uniform_shape) != self.ndim:
             raise UsageError(f"{name}: expected {self.ndim} sizes as 'uniform_shape', found {list(self.uniform_shape)}")
 
@@ -213,9 +210,9 @@ class VariableShapeTensorType(TensorType):
         return next(f.type for f in self.storage_type.fields if f.name == name)
 
     @property
-    def value_type(self) -> DataType:
+    def value_type(self) -> t.DataType:
         """The data type of the elements."""
-        value_type: DataType = self._child_type("data").value_type
+        value_type: t.DataType = self._child_type("data").value_type
         return value_type
 
     @property
@@ -224,10 +221,6 @@ class VariableShapeTensorType(TensorType):
         ndim: int = self._child_type("shape").list_size
         return ndim
 
-    @property
-    def _axes(self) -> tuple[int, ...]:
-        return self.permutation or tuple(range(self.ndim))
-
     def serialize(self) -> bytes:
         """Return dimension names, permutation and uniform shape, if any, as a JSON object."""
         return write_parameters(
@@ -235,17 +228,12 @@ class VariableShapeTensorType(TensorType):
         )
 
     @classmethod
-    def deserialize(cls, storage_type: DataType, serialized: bytes) -> Self:
+    def deserialize(cls, storage_type: t.DataType, serialized: bytes) -> Self:
         """Return the type for a JSON object with optional dimension names, permutation and uniform shape."""
         name = cls.EXTENSION_NAME
         parameters = read_parameters(name, serialized, ("dim_names", "permutation", "uniform_shape"))
-        uniform_shape = parameters.get("uniform_shape")
-        return cls(
-            storage_type,
-            names(name, "dim_names", parameters.get("dim_names")),
-            read_permutation(name, "permutation", parameters.get("permutation")),
-            None if uniform_shape is None else sizes(name, "uniform_shape", uniform_shape, nullable=True),
-        )
+        uniform_shape = read_sizes(name, parameters, "uniform_shape", nullable=True)
+        return cls(storage_type, *cls._read_dimensions(parameters), uniform_shape)
 
     def decode(self, value: Any) -> npt.NDArray[Any]:
         """Return one tensor as a NumPy array. Raises `InvalidDataError` if elements and shape disagree."""
@@ -277,10 +265,8 @@ class VariableShapeTensorType(TensorType):
         return {"data": physical.reshape(-1).tolist(), "shape": list(physical.shape)}
 
     def __str__(self) -> str:
-        permutation = f", permutation {list(self.permutation)}" if self.permutation else ""
-        dim_names = f", dimensions {list(self.dim_names)}" if self.dim_names else ""
         uniform_shape = f", uniform shape {list(self.uniform_shape)}" if self.uniform_shape else ""
-        parameters = f"{self.value_type}, {self.ndim} dimensions{dim_names}{permutation}{uniform_shape}"
+        parameters = f"{self.value_type}, {self.ndim} dimensions{self._format_dimensions()}{uniform_shape}"
         return f"extension<{self.EXTENSION_NAME}[{parameters}]>"
 
 
@@ -296,8 +282,8 @@ def fixed_shape_tensor(
         raise UsageError(f"expected a tensor of up to {MAX_DIMENSIONS} dimensions, found {len(dimensions)}")
     for size in dimensions:
         check_size("the size of a tensor's dimension", size)
-    storage = FixedSizeList(as_field(value_type, "item"), prod(dimensions))
-    return FixedShapeTensorType(storage, dimensions, _tuple(dim_names), _tuple(permutation))
+    storage = t.FixedSizeList(t.as_field(value_type, "item"), prod(dimensions))
+    return FixedShapeTensorType(storage, _as_tuple(dim_names), _as_tuple(permutation), dimensions)
 
 
 def variable_shape_tensor(
@@ -308,9 +294,9 @@ def variable_shape_tensor(
     uniform_shape: Iterable[int | None] | None = None,
 ) -> VariableShapeTensorType:
     """Tensors of `ndim` dimensions, stored as a struct of elements and shape."""
-    storage = Struct((field("data", list_(value_type)), field("shape", list_(int32(), ndim))))
-    return VariableShapeTensorType(storage, _tuple(dim_names), _tuple(permutation), _tuple(uniform_shape))
+    storage = t.Struct((field("data", t.list_(value_type)), field("shape", t.list_(t.int32(), ndim))))
+    return VariableShapeTensorType(storage, _as_tuple(dim_names), _as_tuple(permutation), _as_tuple(uniform_shape))
 
 
-def _tuple(values: Iterable[Any] | None) -> tuple[Any, ...] | None:
+def _as_tuple(values: Iterable[Any] | None) -> tuple[Any, ...] | None:
     return None if values is None else tuple(values)

@@ -3,7 +3,7 @@
 >>> from datetime import datetime, timedelta, timezone
 >>> import bowstring as bs
 >>> noon = datetime(2025, 1, 1, 12, tzinfo=timezone(timedelta(hours=-7)))
->>> bs.array([noon, None], bs.timestamp_with_offset("s")).to_pylist() == [noon, None]
+>>> bs.array([noon, None], bs.datatypes.timestamp_with_offset("s")).to_pylist() == [noon, None]
 True
 """
 
@@ -15,23 +15,15 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bowstring.datatypes import types as t
+from bowstring.datatypes.conversion import field
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
-from bowstring.datatypes.field import field
-from bowstring.datatypes.types import (
-    Dictionary,
-    Int,
-    RunEndEncoded,
-    Struct,
-    Timestamp,
-    TimeUnit,
-    int16,
-)
 from bowstring.errors import DataTypeError, InvalidDataError, UsageError
 
 _DAY_MINUTES = 24 * 60
 
 
-class OffsetMoment(NamedTuple):
+class OffsetTimestamp(NamedTuple):
     """A timestamp that Python's `datetime` can't represent, such as one with nanoseconds, and its offset.
 
     `timestamp` is in UTC, `offset_minutes` are minutes east of UTC.
@@ -46,20 +38,20 @@ class OffsetMoment(NamedTuple):
 class TimestampWithOffsetType(ExtensionType):
     """Timestamps with an offset from UTC each, as a struct of `timestamp` and `offset_minutes`.
 
-    Values are datetimes at that offset, or `OffsetMoment` if a datetime is not exact. A null timestamp is a null value,
-    a null offset is 0.
+    Values are datetimes at that offset, or `OffsetTimestamp` if a datetime is not exact. A null timestamp is a null
+    value, a null offset is 0.
     """
 
     EXTENSION_NAME: ClassVar[str] = "arrow.timestamp_with_offset"
 
     def __post_init__(self) -> None:
         storage = self.storage_type
-        fields = storage.fields if isinstance(storage, Struct) else ()
+        fields = storage.fields if isinstance(storage, t.Struct) else ()
         if [f.name for f in fields] == ["timestamp", "offset_minutes"]:
             timestamp, offset = (f.type for f in fields)
-            if isinstance(offset, (Dictionary, RunEndEncoded)):
+            if isinstance(offset, (t.Dictionary, t.RunEndEncoded)):
                 offset = offset.value_type
-            if isinstance(timestamp, Timestamp) and timestamp.timezone == "UTC" and offset == Int(16):
+            if isinstance(timestamp, t.Timestamp) and timestamp.timezone == "UTC" and offset == t.Int(16):
                 return
         raise UsageError(
             f"{self.EXTENSION_NAME}: expected a struct of 'timestamp' in UTC and 'offset_minutes' of int16 as storage "
@@ -67,10 +59,10 @@ class TimestampWithOffsetType(ExtensionType):
         )
 
     @property
-    def unit(self) -> TimeUnit:
+    def unit(self) -> t.TimeUnit:
         """The unit of the timestamps."""
         timestamp = self.storage_type.fields[0].type
-        assert isinstance(timestamp, Timestamp)
+        assert isinstance(timestamp, t.Timestamp)
         return timestamp.unit
 
     def check_value(self, value: Any) -> None:
@@ -79,7 +71,7 @@ class TimestampWithOffsetType(ExtensionType):
         if not -_DAY_MINUTES < minutes < _DAY_MINUTES:
             raise InvalidDataError(f"{self.EXTENSION_NAME}: an offset of {minutes} minutes is not less than a day")
 
-    def decode(self, value: Any) -> datetime | OffsetMoment | None:
+    def decode(self, value: Any) -> datetime | OffsetTimestamp | None:
         """Return the datetime at its offset. Raises `InvalidDataError` for an offset of a day or more."""
         self.check_value(value)
         timestamp, minutes = value["timestamp"], value["offset_minutes"] or 0
@@ -90,11 +82,11 @@ class TimestampWithOffsetType(ExtensionType):
                 return timestamp.astimezone(timezone(timedelta(minutes=minutes)))
             except OverflowError:
                 timestamp = np.datetime64(timestamp.replace(tzinfo=None), "us")
-        return OffsetMoment(timestamp, minutes)
+        return OffsetTimestamp(timestamp, minutes)
 
     def encode(self, value: Any) -> Any:
         """Return the timestamp in UTC and its offset. Raises `DataTypeError` for any other value."""
-        if isinstance(value, OffsetMoment):
+        if isinstance(value, OffsetTimestamp):
             return {"timestamp": value.timestamp, "offset_minutes": value.offset_minutes}
         offset = value.utcoffset() if isinstance(value, datetime) else None
         if offset is None:
@@ -108,8 +100,8 @@ class TimestampWithOffsetType(ExtensionType):
             raise DataTypeError(f"{value!r:.80} is outside the years 1 to 9999 in UTC") from None
 
 
-def timestamp_with_offset(unit: TimeUnit = "us") -> TimestampWithOffsetType:
+def timestamp_with_offset(unit: t.TimeUnit = "us") -> TimestampWithOffsetType:
     """Timestamps with an offset from UTC each, in "s", "ms", "us" or "ns"."""
-    timestamp, offset = Timestamp(unit, "UTC"), int16()
+    timestamp, offset = t.Timestamp(unit, "UTC"), t.int16()
     children = (field("timestamp", timestamp, nullable=False), field("offset_minutes", offset, nullable=False))
-    return TimestampWithOffsetType(Struct(children))
+    return TimestampWithOffsetType(t.Struct(children))

@@ -2,7 +2,7 @@
 
 >>> import uuid
 >>> import bowstring as bs
->>> ids = bs.array([uuid.UUID(int=7), None], bs.uuid())
+>>> ids = bs.array([uuid.UUID(int=7), None], bs.datatypes.uuid())
 >>> ids[0]
 UUID('00000000-0000-0000-0000-000000000007')
 >>> ids.storage.type

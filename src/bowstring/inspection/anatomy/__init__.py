@@ -1,3 +1,3 @@
-"""The anatomy of a file or a stream: whose every byte is («Encapsulated message format», «IPC File Format»), and a page
-that shows it.
+"""The anatomy of a file or stream: the meaning of each byte («Encapsulated message format», «IPC File Format»), and an
+HTML page that shows it.
 """

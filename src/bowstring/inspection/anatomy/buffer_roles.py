@@ -1,6 +1,4 @@
-"""What each buffer of a body is («Buffer Listing for Each Layout», «RecordBatch message»): the layouts' declaration,
-walked depth first.
-"""
+"""Plans of bodies: the role of each buffer («Buffer Listing for Each Layout», «RecordBatch message»)."""
 
 from __future__ import annotations
 
@@ -16,34 +14,36 @@ _LEGACY_VALIDITY = "validity of metadata version 4"
 
 
 def column_plan(wire: WireSchema, version: int) -> Plan:
-    """The plan of record batches."""
+    """Return the plan of record batches."""
     return _plan(list(wire.schema.fields), None, version)
 
 
 def dictionary_plan(node: DictionaryId, version: int) -> Plan:
-    """The plan of the batches of one dictionary."""
+    """Return the plan of the batches of one dictionary."""
     return _plan([Field("values", node.value_type)], node.id, version)
 
 
 def tensor_plan(roles: tuple[str, ...], type: str, version: int) -> Plan:
-    """The plan of a tensor's body."""
+    """Return the plan of a tensor's body."""
     return Plan(None, version, (PlanField("tensor", -1, type, 0),), tuple(Slot(0, role, "") for role in roles))
 
 
 def _plan(fields: list[Field], dictionary_id: int | None, version: int) -> Plan:
-    walk = _Walk(version == V4)
+    builder = _PlanBuilder(version == V4)
     for column, field in enumerate(fields):
-        walk.field(field, layout_of(field.type), -1, column)
-    return Plan(dictionary_id, version, tuple(walk.fields), tuple(walk.slots))
+        builder.add_field(field, layout_of(field.type), -1, column)
+    return Plan(dictionary_id, version, tuple(builder.fields), tuple(builder.slots))
 
 
-class _Walk:
+class _PlanBuilder:
+    """Collects fields and slots depth first."""
+
     def __init__(self, is_legacy: bool) -> None:
         self.is_legacy = is_legacy
         self.fields: list[PlanField] = []
         self.slots: list[Slot] = []
 
-    def field(self, field: Field, layout: Layout, parent: int, column: int) -> None:
+    def add_field(self, field: Field, layout: Layout, parent: int, column: int) -> None:
         own = len(self.fields)
         self.fields.append(PlanField(field.name, parent, type_head(field.type), column))
         if self.is_legacy and has_legacy_validity(layout):
@@ -53,7 +53,7 @@ class _Walk:
             role = "indices" if layout.dictionary is not None and spec.role is Role.DATA else spec.role.value
             self.slots.append(Slot(own, role, _element(spec), layout.VARIADIC and is_last))
         for child, below in zip(layout.storage.type.fields, layout.children, strict=True):
-            self.field(child, below, own, column)
+            self.add_field(child, below, own, column)
 
 
 def _element(spec: BufferSpec) -> str:

@@ -1,4 +1,4 @@
-"""`anatomy`: from a source to whose every byte of it is («RecordBatch message», «Dictionary Messages»)."""
+"""Build the anatomy of a source («RecordBatch message», «Dictionary Messages»)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Table
 from bowstring.inspection.anatomy.buffer_roles import column_plan, dictionary_plan, tensor_plan
 from bowstring.inspection.anatomy.leaves import body_leaves, clip_buffers
-from bowstring.inspection.anatomy.model import Anatomy, Leaf, Leaves, Part, Plan, Segment
+from bowstring.inspection.anatomy.model import Anatomy, LeafKind, Leaves, Part, PartKind, Plan
 from bowstring.inspection.anatomy.walker import Walker
 from bowstring.inspection.inspector import inspect_scan
 from bowstring.inspection.report import Inspection
@@ -33,31 +33,30 @@ _ADVANCE_EVERY = 500
 _NO_ROLES: dict[tuple[int, str], int] = {}
 
 
-def anatomy(
+def build_anatomy(
     source: Any,
     limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
     max_parts: int = MAX_PARTS,
 ) -> Anatomy:
-    """Tell whose every byte of an Arrow file or stream is («Serialization and Interprocess Communication (IPC)»).
+    """Build the anatomy of an Arrow file or stream («Serialization and Interprocess Communication (IPC)»).
 
-    `source` is what `bowstring.inspect` takes; a stream that can't be rewound is kept in memory, too: `LimitError`
-    where it is larger than `max_piped_bytes`. Headers are read, bodies are not; of a URL nothing else is fetched but
-    what is read ahead. What is damaged is no error: what can be read is there, and `damages` tells the rest. After
-    `max_parts` messages the others are one part.
+    `source` is anything that `inspect` accepts. Headers are read, bodies are not; of a URL only headers and readahead
+    are fetched. A stream that cannot seek is kept in memory. Damaged data does not raise: the readable parts are
+    returned, and `faults` has the errors. After `max_parts` messages the others are one part.
 
-    Raises `FormatMismatchError` for anything but Arrow, `TruncatedError` for nothing at all, `NotFoundError` for a path
-    that is not there.
+    Raises `LimitError` for a stream that cannot seek and exceeds `max_piped_bytes`, `FormatMismatchError` for other
+    formats, `TruncatedError` for an empty source, `NotFoundError` for a missing path.
     """
-    opened, is_file = open_random_access(source, max_piped_bytes)
+    opened, is_file = open_seekable(source, max_piped_bytes)
     try:
-        return dissect(opened, is_file, limits, max_parts)
+        return build_from_source(opened, is_file, limits, max_parts)
     finally:
         opened.close()
 
 
-def open_random_access(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[RandomAccess, bool]:
-    """A source whose every byte can be read at any time, from its position on, and whether it is a file."""
+def open_seekable(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[RandomAccess, bool]:
+    """Open a source with random access from its position on; return it and whether it is a file."""
     opened = open_source(source)
     with close_on_error(opened):
         is_file, ready = detect_format(opened, max_piped_bytes)
@@ -70,14 +69,14 @@ def open_random_access(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> t
     return whole, is_file
 
 
-def dissect(
+def build_from_source(
     source: RandomAccess,
     is_file: bool,
     limits: ReadLimits,
     max_parts: int,
     advance: Callable[[int, int | None], None] | None = None,
 ) -> Anatomy:
-    """The anatomy of a source, which stays open. `advance(done, of)` is told of the parts."""
+    """Build the anatomy of a source, which stays open. `advance(done, total)` is called with numbers of parts."""
     walk = Walker(source, is_file, limits, max_parts)
     parts_without_bodies = list(walk.parts())
     bodies = _BodySplitter(walk, limits)
@@ -96,8 +95,8 @@ def dissect(
         source.size,
         parts,
         tuple(bodies.plans),
-        tuple(walk.damages),
-        walk.damage_count,
+        tuple(walk.faults.entries),
+        walk.faults.count,
         inspection,
         _NO_ROLES if inspection is None else _role_bytes(parts, bodies.plans),
         walk.is_shortened,
@@ -105,35 +104,35 @@ def dissect(
 
 
 class _BodySplitter:
-    """Cuts bodies, names their buffers, and sets aside the batches that contradict the schema."""
+    """Splits bodies into buffers, finds their plans, and excludes batches that contradict the schema."""
 
     def __init__(self, walk: Walker, limits: ReadLimits) -> None:
         self.plans: list[Plan] = []
         self._walk = walk
         self._limits = limits
         self._intact_spans: list[BatchSpan] = []
-        self._is_tally_of_all = True
+        self._is_tally_complete = True
         self._plan_indices: dict[tuple[object, ...], int] = {}
         self._wire: WireSchema | None = None
         if walk.schema is not None:
             try:
-                self._wire = read_fields(walk.schema, limits)
+                self._wire = read_fields(walk.schema.table, limits)
                 self._tally = Tally(self._wire)
             except InvalidDataError as error:
-                walk.add_damage(walk.schema_offset, error)
+                walk.faults.add(walk.schema.offset, error)
 
     def split(self, part: Part) -> Part:
-        """The part with the leaves of its body."""
+        """Return the part with its body split into leaves."""
         offsets, lengths, leaves = part.offsets, part.lengths, part.leaves
         if offsets is None or lengths is None:
             return part
-        body_bytes = int(leaves.lengths_bytes[-1]) if len(leaves) and leaves.kinds[-1] == Leaf.BODY else 0
+        body_bytes = int(leaves.lengths_bytes[-1]) if len(leaves) and leaves.kinds[-1] == LeafKind.BODY else 0
         plan = self._plan(part)
         if body_bytes:
             head = Leaves(leaves.lengths_bytes[:-1], leaves.kinds[:-1], leaves.buffers[:-1])
             if plan < 0 or part.span is None or part.span.header.body_bytes > body_bytes:
                 offsets, lengths = clip_buffers(offsets, lengths, body_bytes)
-            leaves = head.then(body_leaves(offsets, lengths, body_bytes))
+            leaves = head.concat(body_leaves(offsets, lengths, body_bytes))
         return replace(part, leaves=leaves, plan=plan)
 
     def _plan(self, part: Part) -> int:
@@ -148,15 +147,15 @@ class _BodySplitter:
         try:
             self._tally.add(span)
         except InvalidDataError as error:
-            if span.body_bytes == span.header.body_bytes:  # else the walk has told that it is cut off
-                self._walk.add_damage(part.start, error)
-            self._is_tally_of_all = False
+            if span.body_bytes == span.header.body_bytes:  # otherwise the walker has recorded the truncation
+                self._walk.faults.add(part.start, error)
+            self._is_tally_complete = False
             return -1
         if part.is_listed:
             self._intact_spans.append(span)
         else:
-            self._is_tally_of_all = False
-        if part.kind is Segment.RECORD_BATCH:
+            self._is_tally_complete = False
+        if part.kind is PartKind.RECORD_BATCH:
             return self._plan_index((None, template.version), lambda: column_plan(wire, template.version))
         node = wire.by_id[template.dictionary_id]
         return self._plan_index((node.id, template.version), lambda: dictionary_plan(node, template.version))
@@ -169,24 +168,28 @@ class _BodySplitter:
         return index
 
     def inspection(self, parts: tuple[Part, ...]) -> Inspection | None:
-        """What `bowstring.inspect` says of the batches that are sound."""
+        """Return the report of `bowstring.inspection.inspect` on the valid batches."""
         walk = self._walk
-        if walk.schema is None or self._wire is None or walk.version not in (V4, V5):
+        if walk.schema is None or self._wire is None or walk.schema.version not in (V4, V5):
             return None
         scan = _IntactBatches(
-            walk.schema, walk.version, walk.footer_metadata, self._intact_spans, _outside(walk, parts)
+            walk.schema.table,
+            walk.schema.version,
+            walk.footer_metadata,
+            self._intact_spans,
+            _measure_overhead(walk, parts),
         )
         try:
-            counted = self._tally if self._is_tally_of_all else None
-            inspection = inspect_scan(scan, walk.source.name, self._limits, counted)
+            tally = self._tally if self._is_tally_complete else None
+            inspection = inspect_scan(scan, walk.source.name, self._limits, tally)
             return replace(inspection, format="file" if walk.is_file else "stream")
         except InvalidDataError as error:
-            walk.add_damage(walk.schema_offset, error)
+            walk.faults.add(walk.schema.offset, error)
             return None
 
 
 class _IntactBatches:
-    """The sound batches, as the scan that an inspection is made of."""
+    """The valid batches with the interface of a scan."""
 
     def __init__(
         self, schema: Table, version: int, footer_metadata: Metadata, spans: list[BatchSpan], overhead: Overhead
@@ -195,34 +198,34 @@ class _IntactBatches:
         self.version = version
         self.footer_metadata = footer_metadata
         self._spans = spans
-        self._outside = overhead
+        self._overhead = overhead
 
     def batches(self) -> Iterator[BatchSpan]:
         return iter(self._spans)
 
     def overhead(self) -> Overhead:
-        return self._outside
+        return self._overhead
 
 
-def _outside(walk: Walker, parts: tuple[Part, ...]) -> Overhead:
-    sizes = dict.fromkeys(Segment, 0)
+def _measure_overhead(walk: Walker, parts: tuple[Part, ...]) -> Overhead:
+    sizes = dict.fromkeys(PartKind, 0)
     for part in parts:
         sizes[part.kind] += part.leaves.total_bytes
-    first = next((part for part in parts if part.kind is Segment.SCHEMA), None)
-    is_legacy = first is not None and first.leaves.kinds[0] == Leaf.LENGTH
-    trailer = 10 if sizes[Segment.FOOTER] else 0
+    first = next((part for part in parts if part.kind is PartKind.SCHEMA), None)
+    is_legacy = first is not None and first.leaves.kinds[0] == LeafKind.LENGTH
+    trailer = 10 if sizes[PartKind.FOOTER] else 0
     return Overhead(
         walk.source.size,
-        sizes[Segment.SCHEMA],
-        sizes[Segment.FOOTER] - trailer,
-        sizes[Segment.START] + sizes[Segment.END] + trailer,
+        sizes[PartKind.SCHEMA],
+        sizes[PartKind.FOOTER] - trailer,
+        sizes[PartKind.START] + sizes[PartKind.END] + trailer,
         None if walk.is_file else walk.has_end_marker,
         is_legacy,
     )
 
 
 def _tensor_roles(count: int) -> tuple[str, ...]:
-    """Names for the buffers of a tensor: the values, then what its index has."""
+    """Return the roles of a tensor's buffers: the values, then those of its index."""
     index = {0: (), 1: ("indices",), 2: ("index pointers", "indices")}.get(count - 1)
     if index is None:
         pointers = (count - 2) // 2
@@ -231,22 +234,22 @@ def _tensor_roles(count: int) -> tuple[str, ...]:
 
 
 def _role_bytes(parts: tuple[Part, ...], plans: list[Plan]) -> dict[tuple[int, str], int]:
-    """The buffers of record batches added up, slot by slot; data buffers behind views count as data."""
+    """Add up the buffers of record batches by column and role; variadic buffers count as data."""
     sums = [np.zeros(len(plan.slots), np.int64) for plan in plans]
-    beside = [np.zeros(len(plan.slots), np.int64) for plan in plans]
+    variadic_sums = [np.zeros(len(plan.slots), np.int64) for plan in plans]
     for part in parts:
-        if part.kind is not Segment.RECORD_BATCH or part.plan < 0 or not part.is_listed or part.lengths is None:
+        if part.kind is not PartKind.RECORD_BATCH or part.plan < 0 or not part.is_listed or part.lengths is None:
             continue
         plan = plans[part.plan]
         if plan.is_variadic and part.span is not None:
             slots = plan.slots_of(part.span.header.variadic_counts())
             declared = slots >= 0
             sums[part.plan] += part.lengths[declared]
-            np.add.at(beside[part.plan], ~slots[~declared], part.lengths[~declared])
+            np.add.at(variadic_sums[part.plan], ~slots[~declared], part.lengths[~declared])
         else:
             sums[part.plan] += part.lengths
     out: dict[tuple[int, str], int] = {}
-    for plan, own, extra in zip(plans, sums, beside, strict=True):
+    for plan, own, extra in zip(plans, sums, variadic_sums, strict=True):
         if plan.dictionary_id is None:
             for slot, size, more in zip(plan.slots, own.tolist(), extra.tolist(), strict=True):
                 column = plan.fields[slot.field].column

@@ -1,6 +1,4 @@
-"""An anatomy as compact data for the page: typed arrays end to end behind a JSON header, compressed, and as many of the
-file's own bytes as the page has room for.
-"""
+"""Encode an anatomy for the page: a JSON header, typed arrays and a sample of the bytes of the file, compressed."""
 
 from __future__ import annotations
 
@@ -17,13 +15,13 @@ import numpy.typing as npt
 
 from bowstring.errors import MissingExtraError
 from bowstring.inspection.anatomy.glossary import to_json_data
-from bowstring.inspection.anatomy.model import Anatomy, Leaf, Leaves, Part, Plan, Segment
+from bowstring.inspection.anatomy.model import Anatomy, LeafKind, Leaves, Part, PartKind, Plan
 from bowstring.inspection.text import printable
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccess
 from bowstring.ipc.record_batch.compression import decompress_prefix
-from bowstring.memory.threads import group_by_size
+from bowstring.memory.thread_pool import group_by_size
 
 _ALIGNMENT = 8
 _NAME_CHARACTERS = 120
@@ -34,18 +32,18 @@ _MAX_SHARED = 200
 _MAX_DECOMPRESSED = 2000
 _MAX_COMPRESSED_BYTES = (1 << 20) + 1024
 _GAP_BYTES = 1 << 13
-_SEGMENTS = {kind: number for number, kind in enumerate(Segment)}
+_PART_KINDS = {kind: number for number, kind in enumerate(PartKind)}
 _LISTED, _DELTA, _LEGACY, _WITH_METADATA = 1, 2, 4, 8
 
 
 @dataclass(frozen=True, slots=True)
 class PageLimits:
-    """How much a page carries.
+    """Limits on the contents of a page.
 
-    - `max_leaves`: beyond so many, the bodies of further batches are drawn as one piece each
-    - `max_whole_bytes`: a file up to that size is in the page as a whole
-    - `max_sample_bytes`: how many bytes of a larger one, taken from its first batches and its last
-    - `sample_bytes`: how many of each buffer, `header_sample_bytes` of each header
+    - `max_leaves`: the number of leaves after which the body of a batch becomes a single leaf
+    - `max_whole_bytes`: the size up to which the page has the whole file
+    - `max_sample_bytes`: the number of bytes of a larger file, from its first batches and its last
+    - `sample_bytes`, `header_sample_bytes`: the number of bytes of each buffer and of each header
     """
 
     max_leaves: int = 1_500_000
@@ -56,30 +54,30 @@ class PageLimits:
 
 
 class _Arrays:
-    """Named arrays end to end, each at a multiple of 8 bytes."""
+    """Consecutive named arrays, each at a multiple of 8 bytes."""
 
     def __init__(self) -> None:
-        self.places: dict[str, tuple[str, int, int]] = {}
+        self.positions: dict[str, tuple[str, int, int]] = {}
         self._parts: list[bytes] = []
         self._at = 0
 
     def add(self, name: str, values: npt.ArrayLike, dtype: str) -> None:
-        """Add an array; `dtype` is "u1", "i4", "f8" and so on, "u4" turns into "f8" where that is needed."""
+        """Add an array of a dtype such as "u1", "i4" or "f8"; "u4" becomes "f8" for larger values."""
         array = np.asarray(values)
         if dtype == "u4" and array.size and int(array.max()) > 0xFFFFFFFF:
             dtype = "f8"
         raw = array.astype(f"<{dtype}").tobytes()
-        self.places[name] = (dtype, self._at, array.size)
+        self.positions[name] = (dtype, self._at, array.size)
         self._parts.append(raw + bytes(-len(raw) % _ALIGNMENT))
         self._at += len(self._parts[-1])
 
     def to_bytes(self) -> bytes:
-        """All of them."""
+        """Return all arrays."""
         return b"".join(self._parts)
 
 
 def encode_anatomy(anatomy: Anatomy, source: RandomAccess, name: str, limits: PageLimits) -> str:
-    """The data of the page in base64: zlib over the length of a JSON header, the header, and the arrays."""
+    """Return the data of the page in base64: zlib over the length of a JSON header, the header and the arrays."""
     arrays = _Arrays()
     parts, is_detailed = _limit_leaves(anatomy.parts, limits.max_leaves)
     shared = _add_parts(arrays, parts, is_detailed, anatomy.plans)
@@ -92,15 +90,15 @@ def encode_anatomy(anatomy: Anatomy, source: RandomAccess, name: str, limits: Pa
         "format": anatomy.format,
         "total": anatomy.total_bytes,
         "big": inspection is not None and inspection.encoding.endianness == "big",
-        "segments": [kind.value for kind in Segment],
+        "part_kinds": [kind.value for kind in PartKind],
         "plans": [_plan(plan) for plan in anatomy.plans],
         "columns": [] if inspection is None else [_text(c.name) for c in inspection.columns[:_MAX_FIELDS]],
         "dictionaries": {} if inspection is None else {str(d.id): list(d.columns) for d in inspection.dictionaries},
-        "damages": [[damage.at, printable(damage.message, _MESSAGE_CHARACTERS)] for damage in anatomy.damages],
+        "faults": [[fault.offset, printable(fault.message, _MESSAGE_CHARACTERS)] for fault in anatomy.faults],
         "shared": shared,
         "whole": sum(is_detailed) == len(parts),
         "glossary": to_json_data(),
-        "arrays": arrays.places,
+        "arrays": arrays.positions,
     }
     text = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     text += b" " * (-(len(text) + 8) % _ALIGNMENT)
@@ -123,16 +121,20 @@ def _plan(plan: Plan) -> dict[str, Any]:
 
 
 def _limit_leaves(parts: tuple[Part, ...], max_leaves: int) -> tuple[list[tuple[Part, Leaves]], list[bool]]:
-    """The parts with the leaves that the page shows, and of each whether these are all."""
+    """Return the parts with the leaves that the page shows, and for each whether these are all."""
     out, is_detailed, leaf_count = [], [], 0
     for part in parts:
         leaves = part.leaves
         leaf_count += len(leaves)
         fits = leaf_count <= max_leaves or len(leaves) <= 5
         if not fits:
-            first = int(np.argmax(leaves.kinds == Leaf.BUFFER)) if (leaves.kinds == Leaf.BUFFER).any() else len(leaves)
+            first = (
+                int(np.argmax(leaves.kinds == LeafKind.BUFFER))
+                if (leaves.kinds == LeafKind.BUFFER).any()
+                else len(leaves)
+            )
             head = Leaves(leaves.lengths_bytes[:first], leaves.kinds[:first], leaves.buffers[:first])
-            leaves = head.then(Leaves.of((int(leaves.lengths_bytes[first:].sum()), Leaf.BODY)))
+            leaves = head.concat(Leaves.of((int(leaves.lengths_bytes[first:].sum()), LeafKind.BODY)))
         out.append((part, leaves))
         is_detailed.append(fits)
     return out, is_detailed
@@ -141,14 +143,14 @@ def _limit_leaves(parts: tuple[Part, ...], max_leaves: int) -> tuple[list[tuple[
 def _add_parts(
     arrays: _Arrays, parts: list[tuple[Part, Leaves]], is_detailed: list[bool], plans: tuple[Plan, ...]
 ) -> dict[str, list[list[int]]]:
-    """Put what is known of the parts; gives the places of buffers where some of a message share bytes."""
+    """Add the arrays of the parts; return the spans of buffers of messages with overlapping buffers."""
     nodes, variadic = [], []
     shared: dict[str, list[list[int]]] = {}
     rows = {name: np.full(len(parts), -1, np.int64) for name in ("number", "plan", "rows", "codec", "body", "claimed")}
     rows |= {name: np.zeros(len(parts), np.int64) for name in ("flags", "leaves", "buffers", "nodes", "kind")}
     dictionary = [""] * len(parts)
     for index, (part, leaves) in enumerate(parts):
-        rows["kind"][index], rows["number"][index] = _SEGMENTS[part.kind], part.number
+        rows["kind"][index], rows["number"][index] = _PART_KINDS[part.kind], part.number
         rows["leaves"][index] = len(leaves)
         rows["flags"][index] = _LISTED * part.is_listed
         span = part.span
@@ -156,20 +158,20 @@ def _add_parts(
             rows["plan"][index] = part.plan if part.plan < 0 or len(plans[part.plan].fields) <= _MAX_FIELDS else -1
             rows["buffers"][index] = 0 if part.lengths is None else len(part.lengths)
             if part.lengths is not None and part.offsets is not None and len(shared) < _MAX_SHARED:
-                own = int(leaves.lengths_bytes[leaves.kinds == Leaf.BUFFER].sum())
+                own = int(leaves.lengths_bytes[leaves.kinds == LeafKind.BUFFER].sum())
                 if own != int(part.lengths.clip(0).sum()):
                     spans = zip(part.offsets[:1000].tolist(), part.lengths[:1000].tolist(), strict=True)
                     shared[str(index)] = list(map(list, spans))
         if span is None:
             continue
         template = span.header.template
-        rows["rows"][index], rows["body"][index] = span.header.length, span.body_at
+        rows["rows"][index], rows["body"][index] = span.header.length, span.body_offset
         rows["claimed"][index] = span.header.body_bytes
         rows["codec"][index] = ("lz4", "zstd").index(template.compression) if template.compression else -1
         rows["flags"][index] |= (
             _DELTA * template.is_delta | _LEGACY * span.is_legacy | _WITH_METADATA * bool(template.pairs)
         )
-        dictionary[index] = str(template.dictionary_id) if part.kind is Segment.DICTIONARY_BATCH else ""
+        dictionary[index] = str(template.dictionary_id) if part.kind is PartKind.DICTIONARY_BATCH else ""
         if rows["plan"][index] >= 0:
             node_array = span.header.nodes()
             rows["nodes"][index] = len(node_array)
@@ -192,7 +194,7 @@ def _add_parts(
 
 
 def _ranges(parts: list[tuple[Part, Leaves]], total_bytes: int, limits: PageLimits) -> Iterator[tuple[int, int]]:
-    """Start and stop of what the page carries of the file, not in order."""
+    """Yield start and stop of the ranges of the file in the page, unordered."""
     if total_bytes <= limits.max_whole_bytes:
         yield 0, total_bytes
         return
@@ -200,9 +202,9 @@ def _ranges(parts: list[tuple[Part, Leaves]], total_bytes: int, limits: PageLimi
     others = [(part, leaves) for part, leaves in parts if part.lengths is None]
     remaining_bytes = limits.max_sample_bytes
     for part, leaves in [*others, *batches[:3], *batches[-1:], *batches[3:-1]]:
-        is_small = (leaves.kinds == Leaf.BUFFER) | (leaves.kinds == Leaf.PADDING)
-        most = np.where(is_small, limits.sample_bytes, limits.header_sample_bytes)
-        sizes = np.minimum(leaves.lengths_bytes, most)
+        is_small = (leaves.kinds == LeafKind.BUFFER) | (leaves.kinds == LeafKind.PADDING)
+        max_bytes = np.where(is_small, limits.sample_bytes, limits.header_sample_bytes)
+        sizes = np.minimum(leaves.lengths_bytes, max_bytes)
         remaining_bytes -= int(sizes.sum())
         if remaining_bytes < 0:
             return
@@ -211,19 +213,19 @@ def _ranges(parts: list[tuple[Part, Leaves]], total_bytes: int, limits: PageLimi
 
 
 def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[list[int]]:
-    to_bytes: list[list[int]] = []
+    merged_ranges: list[list[int]] = []
     for start, stop in sorted(ranges):
-        if to_bytes and start <= to_bytes[-1][1]:
-            to_bytes[-1][1] = max(to_bytes[-1][1], stop)
+        if merged_ranges and start <= merged_ranges[-1][1]:
+            merged_ranges[-1][1] = max(merged_ranges[-1][1], stop)
         elif stop > start:
-            to_bytes.append([start, stop])
-    return to_bytes
+            merged_ranges.append([start, stop])
+    return merged_ranges
 
 
-def _add_file_bytes(arrays: _Arrays, to_bytes: list[list[int]], source: RandomAccess) -> None:
-    arrays.add("range_start", [start for start, _ in to_bytes], "f8")
-    arrays.add("range_length", [stop - start for start, stop in to_bytes], "u4")
-    spans = [(start, stop - start) for start, stop in to_bytes]
+def _add_file_bytes(arrays: _Arrays, ranges: list[list[int]], source: RandomAccess) -> None:
+    arrays.add("range_start", [start for start, _ in ranges], "f8")
+    arrays.add("range_length", [stop - start for start, stop in ranges], "u4")
+    spans = [(start, stop - start) for start, stop in ranges]
     pieces = source.fetch(spans, _GAP_BYTES)
     content = b"".join(pieces.read(*span) for span in spans)
     arrays.add("bytes", np.frombuffer(content, np.uint8), "u1")
@@ -236,16 +238,16 @@ def _add_decompressed(
     source: RandomAccess,
     limits: PageLimits,
 ) -> None:
-    """Put what comes out of compressed buffers, the first bytes of each whose bytes are on the page."""
+    """Add the first decompressed bytes of each compressed buffer with bytes in the page."""
     starts = np.array([start for start, _ in ranges], np.int64)
     requests: list[tuple[int, str, Span]] = []
     first, remaining_bytes = 0, ROUND_BYTES if isinstance(source, RangeSource) else sys.maxsize
     for part, leaves in parts:
         codec = None if part.span is None else part.span.header.template.compression
         if codec is not None and len(requests) < _MAX_DECOMPRESSED and remaining_bytes > 0:
-            places = part.start + np.cumsum(leaves.lengths_bytes) - leaves.lengths_bytes
-            for leaf in np.flatnonzero(leaves.kinds == Leaf.BUFFER).tolist():
-                offset, size = int(places[leaf]), int(leaves.lengths_bytes[leaf])
+            offsets = part.start + np.cumsum(leaves.lengths_bytes) - leaves.lengths_bytes
+            for leaf in np.flatnonzero(leaves.kinds == LeafKind.BUFFER).tolist():
+                offset, size = int(offsets[leaf]), int(leaves.lengths_bytes[leaf])
                 around = int(np.searchsorted(starts, offset, "right")) - 1
                 if (
                     around < 0
@@ -268,6 +270,6 @@ def _add_decompressed(
             if decompressed:
                 numbers.append(number)
                 chunks.append(decompressed)
-    arrays.add("opened_leaf", numbers, "u4")
-    arrays.add("opened_length", [len(some) for some in chunks], "u4")
-    arrays.add("opened_bytes", np.frombuffer(b"".join(chunks), np.uint8), "u1")
+    arrays.add("decompressed_leaf", numbers, "u4")
+    arrays.add("decompressed_length", [len(chunk) for chunk in chunks], "u4")
+    arrays.add("decompressed_bytes", np.frombuffer(b"".join(chunks), np.uint8), "u1")

@@ -1,45 +1,36 @@
-"""Cutting a message into leaves («Encapsulated message format», «RecordBatch message», «Buffer Alignment and
-Padding»).
-"""
+"""Split a message into leaves («Encapsulated message format», «RecordBatch message», «Buffer Alignment»)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.reader import Child, Children, Message, Scalar, Slot, Structs, Table, Text
-from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES
-from bowstring.inspection.anatomy.model import Leaf, Leaves
+from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.specs import Scalar, String, Struct, SubTable, TableVector, Union
+from bowstring.flatbuf.tables import read_root
+from bowstring.inspection.anatomy.model import LeafKind, Leaves
 
 _Numbers = npt.NDArray[np.int64]
 _MAX_PADDING = 64
-_PADDING, _BUFFER = int(Leaf.PADDING), int(Leaf.BUFFER)
-_UNIONS = {
-    ("Message", "header"): ("header_type", HEADERS),
-    ("Field", "type"): ("type_type", TYPES),
-    ("Tensor", "type"): ("type_type", TYPES),
-    ("SparseTensor", "type"): ("type_type", TYPES),
-    ("SparseTensor", "sparseIndex"): ("sparseIndex_type", SPARSE_INDEXES),
-}
+_PADDING, _BUFFER = int(LeafKind.PADDING), int(LeafKind.BUFFER)
 
 
-def metadata_leaves(raw: bytes, prefix_bytes: int, used: int) -> Leaves:
-    """The leaves of a message up to its body: `raw` is all of that, `used` what `flatbuffer_bytes` says of the rest."""
+def metadata_leaves(metadata_bytes: int, prefix_bytes: int, used: int) -> Leaves:
+    """Return the leaves of a message up to its body: `metadata_bytes` in total, `used` of them the flatbuffer."""
     marker = prefix_bytes - 4
     return Leaves.of(
-        (marker, Leaf.CONTINUATION),
-        (4, Leaf.LENGTH),
-        (used, Leaf.METADATA),
-        (len(raw) - prefix_bytes - used, Leaf.PADDING),
+        (marker, LeafKind.CONTINUATION),
+        (4, LeafKind.LENGTH),
+        (used, LeafKind.METADATA),
+        (metadata_bytes - prefix_bytes - used, LeafKind.PADDING),
     )
 
 
 def body_leaves(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> Leaves:
-    """A body of buffers at `offsets` with `lengths`, cut where they end. They lie within it, and may overlap."""
+    """Split a body into the buffers at `offsets` with `lengths` and padding. Buffers must be inside and may overlap."""
     non_empty = np.flatnonzero(lengths > 0)
     order = non_empty[np.argsort(offsets[non_empty], kind="stable")]
     starts, stops = offsets[order], offsets[order] + lengths[order]
@@ -59,20 +50,20 @@ def body_leaves(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> Leaves
 
 
 def clip_buffers(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> tuple[_Numbers, _Numbers]:
-    """Buffers as far as they lie within the first `body_bytes` of a body; what lies beyond becomes empty."""
+    """Clip buffers to the first `body_bytes` of a body; buffers beyond become empty. Return offsets and lengths."""
     starts = np.clip(offsets, 0, body_bytes)
-    room = body_bytes - starts
+    remaining_bytes = body_bytes - starts
     fits = (offsets >= 0) & (offsets <= body_bytes)
-    return starts, np.where(fits, np.clip(lengths, 0, room), 0)
+    return starts, np.where(fits, np.clip(lengths, 0, remaining_bytes), 0)
 
 
 def flatbuffer_bytes(raw: bytes, root: str, where: str, max_tables: int) -> int:
-    """Where the flatbuffer in `raw` ends and padding begins: after the last byte that one of its tables refers to.
+    """Return the size of the flatbuffer in `raw` without padding: the end of the last byte that a table refers to.
 
-    What is not zero behind it, or too long for padding, may be something that we do not know, and is counted in.
+    Bytes after it that are not zero, or too many for padding, are counted as part of the flatbuffer.
     """
     try:
-        end = max(_ends(Message(raw, SPECS, where, max_tables).root(root)), default=len(raw))
+        end = max(_ends(read_root(root, raw, where, max_tables)), default=len(raw))
     except InvalidDataError:
         return len(raw)
     rest = raw[end:]
@@ -85,30 +76,15 @@ def _ends(root: Table) -> Iterator[int]:
         table = tables.pop()
         yield table.vtable + table.vtable_size
         yield table.position + table.size
-        for slot in table.spec.slots.values():
-            offset = 0 if isinstance(slot.kind, Scalar) else table.locate(slot.number, 4)
-            if not offset:
+        for name, slot in table.spec.slots.items():
+            if isinstance(slot.type, Scalar | Struct) or not table.locate(name):
                 continue
-            if isinstance(slot.kind, Text):
-                start, count = table.message.vector(offset, 1, slot.name)
-                yield start + count + 1  # and its zero
-            elif isinstance(slot.kind, Structs):
-                start, count = table.span(slot.name)
-                yield start + count * slot.kind.dtype.itemsize
-            elif isinstance(slot.kind, Children):
-                start, count = table.message.vector(offset, 4, slot.name)
-                yield start + 4 * count
-                tables += table[slot.name]
-            elif isinstance(slot.kind, Child):
-                tables += _child(table, slot)
-
-
-def _child(table: Table, slot: Slot) -> list[Table]:
-    kind: Any = slot.kind
-    name = kind.spec
-    if not name:
-        number, names = _UNIONS[table.spec.name, slot.name]
-        type_index = table[number]
-        name = names[type_index] if 0 < type_index < len(names) else ""
-    child = table.union(slot.name, name) if name else None
-    return [] if child is None else [child]
+            if isinstance(slot.type, SubTable | Union):
+                child = table[name]
+                tables += [] if child is None else [child]
+                continue
+            start, length = table.span(name)
+            has_zero = isinstance(slot.type, String)
+            yield start + length * slot.type.item_bytes + has_zero
+            if isinstance(slot.type, TableVector):
+                tables += table[name]

@@ -1,6 +1,6 @@
-"""What the bytes of a file or a stream are, as values: segments end to end, and in each of them leaves end to end.
+"""The anatomy of a file or a stream: consecutive parts, each with consecutive leaves, cover all bytes.
 
-«IPC File Format» and «IPC Streaming Format» say what the segments are, «Encapsulated message format» what is in them.
+«IPC File Format» and «IPC Streaming Format» define the parts, «Encapsulated message format» their contents.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from bowstring.inspection.report import Inspection
 from bowstring.ipc.tools.scan import BatchSpan
 
 
-class Segment(Enum):
-    """What a stretch of the file is as a whole."""
+class PartKind(Enum):
+    """The kind of a part: a message by its type, another section of the format, or bytes outside all of these."""
 
     START = "start"
     SCHEMA = "schema"
@@ -32,8 +32,8 @@ class Segment(Enum):
     OMITTED = "left out"
 
 
-class Leaf(IntEnum):
-    """What the bytes of a leaf are. `BODY` is a body whose buffers are not told apart."""
+class LeafKind(IntEnum):
+    """The kind of a leaf, a range of bytes with one meaning. `BODY` is a body that is not split into buffers."""
 
     MAGIC = 0
     CONTINUATION = 1
@@ -50,10 +50,10 @@ class Leaf(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaves:
-    """Leaves end to end, each an entry of three arrays of shape (n,): length in bytes (int64, never 0), `Leaf` (uint8),
-    and for a `BUFFER` its number among the buffers of its message (int32), else -1.
+    """Consecutive leaves, each an entry of three arrays of shape (n,).
 
-    Bytes that several buffers claim belong to the first of them.
+    The arrays have the length in bytes (int64, never 0), the `LeafKind` (uint8), and for a `BUFFER` its index among the
+    buffers of its message (int32), else -1. Bytes of several overlapping buffers belong to the first of them.
     """
 
     lengths_bytes: npt.NDArray[np.int64]
@@ -61,8 +61,8 @@ class Leaves:
     buffers: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, *leaves: tuple[int, Leaf]) -> Leaves:
-        """Leaves without buffers; empty ones are left out."""
+    def of(cls, *leaves: tuple[int, LeafKind]) -> Leaves:
+        """Create leaves without buffers, omitting empty ones."""
         non_empty = [(size, kind) for size, kind in leaves if size > 0]
         return cls(
             np.array([size for size, _ in non_empty], np.int64),
@@ -70,8 +70,8 @@ class Leaves:
             np.full(len(non_empty), -1, np.int32),
         )
 
-    def then(self, other: Leaves) -> Leaves:
-        """These leaves, and others after them."""
+    def concat(self, other: Leaves) -> Leaves:
+        """Return these leaves followed by others."""
         return Leaves(
             np.concatenate([self.lengths_bytes, other.lengths_bytes]),
             np.concatenate([self.kinds, other.kinds]),
@@ -80,7 +80,7 @@ class Leaves:
 
     @property
     def total_bytes(self) -> int:
-        """The bytes of all of them."""
+        """The total size of the leaves."""
         return int(self.lengths_bytes.sum())
 
     def __len__(self) -> int:
@@ -89,16 +89,16 @@ class Leaves:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One segment of the file: a message, the beginning, the footer, or bytes that nothing claims.
+    """A message, the start of a file, the footer, or unclaimed bytes.
 
-    - `number`: which one of its kind; a file's batches count as the footer does. -1 where that means nothing
-    - `span`: of a record or dictionary batch its header and the place of its body
-    - `offsets`, `lengths`: of each buffer of its body, int64 of shape (buffers,), as the header says
-    - `plan`: which of the `Anatomy.plans` names its buffers; -1 for none
+    - `number`: the index among parts of its kind, in the footer's order for batches of a file; -1 if not applicable
+    - `span`: the header and the body's offset of a record or dictionary batch
+    - `offsets`, `lengths`: those of the body's buffers in the header, int64 of shape (buffers,)
+    - `plan`: the index in `Anatomy.plans` of the plan that describes its buffers, or -1
     - `is_listed`: whether the file's footer refers to it
     """
 
-    kind: Segment
+    kind: PartKind
     start: int
     leaves: Leaves
     number: int = -1
@@ -110,14 +110,15 @@ class Part:
 
     @property
     def stop(self) -> int:
-        """The byte after the last."""
+        """The offset after the last byte."""
         return self.start + self.leaves.total_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class PlanField:
-    """A field of a plan, flattened («RecordBatch message»): `parent` is the position of the field it is in (-1: none),
-    `column` the column of the schema.
+    """A field of a plan, flattened («RecordBatch message»).
+
+    `parent` is the index of its parent field, or -1; `column` is the index of its column in the schema.
     """
 
     name: str
@@ -128,10 +129,11 @@ class PlanField:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What one buffer of a body is («Buffer Listing for Each Layout»): the position of its field (and field node) in
-    the plan, its role, and what an element is: a NumPy dtype in short, "bit", or "" for bytes.
+    """The description of one buffer of a body («Buffer Listing for Each Layout»).
 
-    After a slot `is_variadic` come the data buffers of its field, as many as the message says («Variadic buffers»).
+    It has the index of its field (and field node) in the plan, its role, and its element: a short NumPy dtype, "bit",
+    or "" for bytes. A slot with `is_variadic` is followed by the data buffers of its field, whose number is in the
+    message («Variadic buffers»).
     """
 
     field: int
@@ -142,7 +144,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The fields and buffers of one kind of body, in the format's order; `dictionary_id` is None for the columns."""
+    """The fields and buffers of a kind of body in the format's order; `dictionary_id` is None for record batches."""
 
     dictionary_id: int | None
     version: int
@@ -151,11 +153,11 @@ class Plan:
 
     @property
     def is_variadic(self) -> bool:
-        """Whether the number of buffers differs from message to message."""
+        """Whether the number of buffers depends on the message."""
         return any(slot.is_variadic for slot in self.slots)
 
     def slots_of(self, variadic_counts: tuple[int, ...]) -> npt.NDArray[np.int64]:
-        """The slot of each buffer of a message, shape (buffers,), and ~slot for the data buffers behind the slot."""
+        """Return the slot index of each buffer of a message, shape (buffers,); ~index for variadic data buffers."""
         variadic = [n for n, slot in enumerate(self.slots) if slot.is_variadic]
         repeats = np.ones(len(self.slots), np.int64)
         repeats[variadic] += np.array(variadic_counts, np.int64)
@@ -166,21 +168,20 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
-    """What is wrong, at which byte, and in the words of the error that a reader would raise. Names are not escaped."""
+class FaultAtOffset:
+    """An error: its offset, and the message of the error that a reader would raise. Names are not escaped."""
 
-    at: int
+    offset: int
     message: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Anatomy:
-    """Whose every byte of a file or a stream is: the leaves of the parts, end to end, are all of its bytes.
+    """The meaning of every byte of a file or a stream: the consecutive leaves of the parts cover all bytes.
 
-    `inspection` is what `bowstring.inspect` says of the batches that are sound, None where there is no schema.
-    `damages` are the first faults of structure, `damage_count` all of them; values are not looked at. Where
-    `is_shortened`, a limit was reached: a part that is `OMITTED` stands for the messages that follow, and `inspection`
-    is of those before it.
+    `inspection` is the report of `inspect` on the valid batches, or None without a schema. `faults` are the first
+    errors in the structure, `fault_count` is their total; values are not checked. If `is_shortened`, a limit was
+    reached: a part of kind `OMITTED` replaces the remaining messages, and `inspection` covers only those before it.
     """
 
     source: str
@@ -188,19 +189,19 @@ class Anatomy:
     total_bytes: int
     parts: tuple[Part, ...]
     plans: tuple[Plan, ...]
-    damages: tuple[Damage, ...]
-    damage_count: int
+    faults: tuple[FaultAtOffset, ...]
+    fault_count: int
     inspection: Inspection | None
     role_bytes: dict[tuple[int, str], int]
-    """The bytes of each column's buffers of each role, by position of the column and role, dictionaries left out."""
+    """The total size of the buffers of each column and role, without dictionaries."""
     is_shortened: bool = False
 
-    def leaf_at(self, position: int) -> tuple[Part, int, int, Leaf, int]:
-        """Whose a byte is: the part, start and stop of the leaf, its kind, and the number of its buffer (-1: none)."""
+    def leaf_at(self, position: int) -> tuple[Part, int, int, LeafKind, int]:
+        """Return the part of a byte, start and stop of its leaf, the leaf's kind, and the index of its buffer or -1."""
         starts: npt.NDArray[Any] = np.array([part.start for part in self.parts], np.int64)
         part = self.parts[int(np.searchsorted(starts, position, "right")) - 1]
         ends = part.start + np.cumsum(part.leaves.lengths_bytes)
         index = int(np.searchsorted(ends, position, "right"))
         stop = int(ends[index])
-        kind, number = Leaf(int(part.leaves.kinds[index])), int(part.leaves.buffers[index])
+        kind, number = LeafKind(int(part.leaves.kinds[index])), int(part.leaves.buffers[index])
         return part, stop - int(part.leaves.lengths_bytes[index]), stop, kind, number

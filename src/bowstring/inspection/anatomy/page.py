@@ -1,26 +1,24 @@
-"""`anatomy_page`: the anatomy as one HTML page that needs nothing but itself.
+"""`build_anatomy_page`: the anatomy as one self-contained HTML page.
 
-The template escapes what comes from the file; the rest is data that the page's script puts in as text, never as HTML.
-The page's own policy lets nothing be fetched, and no script run but its own.
+The template escapes text from the file; the page's script inserts it as text, never as HTML. The content security
+policy of the page allows no requests and no other scripts.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from bowstring.datatypes.field import Metadata
-from bowstring.errors import MissingExtraError
-from bowstring.inspection.anatomy.builder import MAX_PARTS, dissect, open_random_access
+from bowstring.errors import MissingExtraError, format_count
+from bowstring.inspection.anatomy.builder import MAX_PARTS, build_from_source, open_seekable
 from bowstring.inspection.anatomy.encoder import PageLimits, encode_anatomy
-from bowstring.inspection.anatomy.model import Anatomy, Leaf, Segment
+from bowstring.inspection.anatomy.model import Anatomy, LeafKind, PartKind
 from bowstring.inspection.anatomy.value_errors import with_value_errors
-from bowstring.inspection.report import ColumnReport, FieldReport, Inspection
+from bowstring.inspection.report import ColumnReport
 from bowstring.inspection.text import human_bytes, percent, printable, printable_bytes, share_of
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
@@ -32,18 +30,14 @@ if TYPE_CHECKING:
 EXTRA = "anatomy"
 DEFAULT_PAGE_LIMITS = PageLimits()
 _NAME_CHARACTERS = 120
-_TYPE_CHARACTERS = 200
-_VALUE_CHARACTERS = 400
 _COLUMNS_SHOWN = 200
-_FIELDS_SHOWN = 500
-_PAIRS_SHOWN = 20
-_DAMAGES_SHOWN = 10
+_FAULTS_SHOWN = 10
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'"
 _SCRIPTS = ("data.js", "glossary.js", "drawing.js", "selection.js", "panel.js", "values.js", "pointer.js")
 _ROLES = ("validity", "offsets", "sizes", "type ids", "views", "data", "indices")
 
 
-def anatomy_page(
+def build_anatomy_page(
     source: Any,
     name: str | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
@@ -51,11 +45,11 @@ def anatomy_page(
     page_limits: PageLimits = DEFAULT_PAGE_LIMITS,
     advance: Callable[[int, int | None], None] | None = None,
 ) -> str:
-    """An Arrow file or stream drawn to scale, as the text of one HTML page that fetches nothing; see `render_page`."""
+    """Draw an Arrow file or stream to scale; return the text of one self-contained HTML page. See `render_page`."""
     return render_page(source, name, limits, max_piped_bytes, page_limits, advance)[0]
 
 
-def render_page(  # noqa: PLR0913 -- as `anatomy_page`
+def render_page(  # noqa: PLR0913 - the parameters of `build_anatomy_page`, and one more
     source: Any,
     name: str | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
@@ -64,20 +58,20 @@ def render_page(  # noqa: PLR0913 -- as `anatomy_page`
     advance: Callable[[int, int | None], None] | None = None,
     full: bool = True,
 ) -> tuple[str, int]:
-    """The page of a file or stream, and how many errors it lists.
+    """Return the page of a file or stream, and the number of errors.
 
-    `source`, `limits` and `max_piped_bytes` are what `bowstring.anatomy` takes, and so are the errors; `name` is what
-    the page calls the source. The page carries the place of every message, buffer and padding byte, and of the data
-    itself a bounded part (see `PageLimits`): it grows with the number of buffers, not with the size of the file.
-    `advance(done, of)` is called as messages are gone through. With `full` every value is validated, unless the source
-    is a URL, of which bodies are not fetched.
+    `source`, `limits`, `max_piped_bytes` and the errors are those of `build_anatomy`; `name` is the page's name for the
+    source. The page contains the offset of every message, buffer and padding byte, and a limited part of the data (see
+    `PageLimits`): its size depends on the number of buffers, not on the size of the file. `advance(done, total)` is
+    called with numbers of messages. With `full` every value is validated, unless the source is a URL, of which bodies
+    are not fetched.
 
-    Raises `MissingExtraError` where jinja2 is not installed.
+    Raises `MissingExtraError` if jinja2 is not installed.
     """
     template = _template()
-    opened, is_file = open_random_access(source, max_piped_bytes)
+    opened, is_file = open_seekable(source, max_piped_bytes)
     try:
-        anatomy = dissect(opened, is_file, limits, MAX_PARTS, advance)
+        anatomy = build_from_source(opened, is_file, limits, MAX_PARTS, advance)
         is_validated = full and isinstance(opened, MemorySource)
         if full and isinstance(opened, MemorySource):
             anatomy = with_value_errors(anatomy, opened, limits)
@@ -86,28 +80,23 @@ def render_page(  # noqa: PLR0913 -- as `anatomy_page`
     finally:
         opened.close()
     style, script = _asset("page.css"), "\n".join(map(_asset, _SCRIPTS))
+    inspection = anatomy.inspection
+    columns = [] if inspection is None else inspection.columns_by_size()[:_COLUMNS_SHOWN]
+    largest = max((column.total_bytes for column in columns), default=0) or 1
     html = template.render(
         title=title,
-        form=anatomy.format,
         style=style,
         script=script,
         policy=f"{_POLICY}; style-src {_hash(style)}; script-src {_hash(script)}",
         data=data,
+        anatomy=anatomy,
+        inspection=inspection,
         summary=_summary(anatomy),
-        facts=[*_facts(anatomy), *([] if is_validated else [("Values", "not validated")])],
-        damages=[
-            (d.at, printable(d.message, _VALUE_CHARACTERS))
-            for d in sorted(anatomy.damages, key=lambda d: d.at)[:_DAMAGES_SHOWN]
-        ],
-        damage_count=anatomy.damage_count,
-        is_shortened=anatomy.is_shortened,
-        columns=_columns(anatomy),
-        column_count=0 if anatomy.inspection is None else len(anatomy.inspection.columns),
-        roles=_ROLES,
-        schema=_schema(anatomy.inspection),
-        pairs=_pairs(anatomy.inspection),
+        properties=[*_properties(anatomy), *([] if is_validated else [("values", "not validated")])],
+        faults=sorted(anatomy.faults, key=lambda fault: fault.offset)[:_FAULTS_SHOWN],
+        columns=[(column, _bars(column, anatomy, largest)) for column in columns],
     )
-    return html, anatomy.damage_count
+    return html, anatomy.fault_count
 
 
 @cache
@@ -120,6 +109,8 @@ def _template() -> Template:
     environment.filters |= {
         "human": human_bytes,
         "percent": percent,
+        "printable": printable,
+        "printable_bytes": printable_bytes,
         "count": lambda n: f"{n:,}",
         "slug": lambda t: t.replace(" ", "-"),
     }
@@ -135,140 +126,38 @@ def _hash(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A column of the table: `shares` are position and width of each role's bar, in percent of the largest column."""
-
-    index: int
-    name: str
-    type: str
-    nulls: int
-    total_bytes: int
-    share: float
-    shares: tuple[tuple[str, float, float], ...]
-
-
 def _summary(anatomy: Anatomy) -> str:
     size, inspection = human_bytes(anatomy.total_bytes), anatomy.inspection
-    article = "A damaged" if anatomy.damage_count else "An"
+    source = f"{'A damaged' if anatomy.fault_count else 'An'} Arrow {anatomy.format} of {size}"
     if inspection is None:
-        tensors = sum(part.kind in (Segment.TENSOR, Segment.SPARSE_TENSOR) for part in anatomy.parts)
-        if tensors:
-            return f"{article} Arrow {anatomy.format} of {size} with {_plural(tensors, 'tensor')}."
-        return f"{article} Arrow {anatomy.format} of {size}, of which no schema can be read."
-    batches, columns = _plural(inspection.batches.count, "record batch"), _plural(len(inspection.columns), "column")
-    rows, what = _plural(inspection.rows, "row"), f"{article} Arrow {anatomy.format} of {size}"
-    if anatomy.is_shortened:
-        return f"{what}, of which {rows} in {batches} are drawn; {columns}."
-    return f"{what}: {rows} in {batches}, {columns}."
-
-
-def _plural(count: int, word: str) -> str:
-    ending = "" if count == 1 else "es" if word.endswith("ch") else "s"
-    return f"{count:,} {word}{ending}"
-
-
-def _facts(anatomy: Anatomy) -> list[tuple[str, str]]:
-    facts = [("Size", human_bytes(anatomy.total_bytes))]
-    inspection = anatomy.inspection
-    if inspection is None:
-        return [("Format", anatomy.format), *facts]
-    encoding, batches = inspection.encoding, inspection.batches
-    suffix = " drawn" if anatomy.is_shortened else ""
-    facts.append((f"Rows{suffix}", f"{inspection.rows:,}"))
-    facts.append((f"Batches{suffix}" if suffix else "Record batches", f"{batches.count:,}"))
-    if batches.count > 1:
-        rows = f"{batches.rows_min:,}"
-        facts.append(
-            ("Rows a batch", rows if batches.rows_min == batches.rows_max else f"{rows} to {batches.rows_max:,}")
+        tensors = sum(part.kind in (PartKind.TENSOR, PartKind.SPARSE_TENSOR) for part in anatomy.parts)
+        return (
+            f"{source} with {format_count(tensors, 'tensor')}." if tensors else f"{source} without a readable schema."
         )
-    if inspection.dictionary_batches:
-        deltas = f", {inspection.delta_batches:,} deltas" if inspection.delta_batches else ""
-        facts.append(("Dictionaries", f"{inspection.dictionary_batches:,}{deltas}"))
-    facts += [
-        ("Compression", " and ".join(encoding.codecs).upper() or "none"),
-        ("Alignment", "—" if encoding.alignment_bytes is None else f"{encoding.alignment_bytes} bytes"),
-        ("Padding", percent(share_of(_padding_bytes(anatomy), anatomy.total_bytes))),
-        ("Byte order", encoding.endianness),
-        ("Metadata", encoding.metadata_version),
-    ]
-    if encoding.end_marker is False:
-        facts.append(("End marker", "none"))
-    if encoding.legacy_framing:
-        facts.append(("Framing", "before 0.15"))
-    return facts
+    batches, columns = inspection.batches.count, format_count(len(inspection.columns), "column")
+    rows = f"{format_count(inspection.rows, 'row')} in {format_count(batches, 'record batch')}"
+    if anatomy.is_shortened:
+        return f"{source}, of which {rows} are drawn; {columns}."
+    return f"{source}: {rows}, {columns}."
 
 
-def _padding_bytes(anatomy: Anatomy) -> int:
-    return sum(int(part.leaves.lengths_bytes[part.leaves.kinds == Leaf.PADDING].sum()) for part in anatomy.parts)
-
-
-def _columns(anatomy: Anatomy) -> list[Row]:
+def _properties(anatomy: Anatomy) -> Iterator[tuple[str, str]]:
+    yield "size", human_bytes(anatomy.total_bytes)
     if anatomy.inspection is None:
-        return []
-    columns = anatomy.inspection.columns_by_size()[:_COLUMNS_SHOWN]
-    largest = max((column.total_bytes for column in columns), default=0) or 1
-    return [_row(column, anatomy, largest) for column in columns]
+        yield "format", anatomy.format
+        return
+    yield from anatomy.inspection.properties()
+    padding = sum(int(part.leaves.lengths_bytes[part.leaves.kinds == LeafKind.PADDING].sum()) for part in anatomy.parts)
+    yield "padding", percent(share_of(padding, anatomy.total_bytes))
 
 
-def _row(column: ColumnReport, anatomy: Anatomy, largest: int) -> Row:
+def _bars(column: ColumnReport, anatomy: Anatomy, largest: int) -> list[tuple[str, float, float]]:
+    """Return role, position and width of each bar of a column, in percent of the largest column."""
     sizes = [(role, anatomy.role_bytes.get((column.index, role), 0)) for role in _ROLES]
-    shares, offset = [], 0.0
+    bars, offset = [], 0.0
     for role, size in [*sizes, ("dictionary", column.dictionary_bytes)]:
         if size:
             width = 100 * size / largest
-            shares.append((role, round(offset, 3), round(width, 3)))
+            bars.append((role, round(offset, 3), round(width, 3)))
             offset += width
-    return Row(
-        column.index,
-        printable(column.name, _NAME_CHARACTERS),
-        printable(column.field.head, _TYPE_CHARACTERS),
-        column.null_count,
-        column.total_bytes,
-        column.share,
-        tuple(shares),
-    )
-
-
-def _schema(inspection: Inspection | None) -> list[dict[str, Any]]:
-    """The fields in the order of a walk, as nested values for the template; no more than some hundreds of them."""
-    remaining = [_FIELDS_SHOWN]
-    return [] if inspection is None else _fields([column.field for column in inspection.columns], remaining)
-
-
-def _fields(reports: list[FieldReport], remaining: list[int]) -> list[dict[str, Any]]:
-    out: list[dict[str, Any]] = []
-    for report in reports:
-        if remaining[0] <= 0:
-            out.append({"omitted": len(reports) - len(out)})
-            break
-        remaining[0] -= 1
-        use = report.dictionary
-        out.append(
-            {
-                "omitted": 0,
-                "name": printable(report.name, _NAME_CHARACTERS),
-                "type": printable(report.head, _TYPE_CHARACTERS),
-                "nullable": report.nullable,
-                "dictionary": None if use is None else use.id,
-                "extension": None if report.extension is None else printable(report.extension, _NAME_CHARACTERS),
-                "pairs": _printable_pairs(report.metadata),
-                "children": _fields(list(report.children), remaining),
-            }
-        )
-    return out
-
-
-def _pairs(inspection: Inspection | None) -> list[tuple[str, list[tuple[str, str]]]]:
-    if inspection is None:
-        return []
-    every = (("Of the schema", inspection.schema_metadata), ("Of the footer", inspection.footer_metadata))
-    return [(where, _printable_pairs(pairs)) for where, pairs in every if pairs]
-
-
-def _printable_pairs(pairs: Metadata) -> list[tuple[str, str]]:
-    some = [
-        (printable_bytes(key, _NAME_CHARACTERS), printable_bytes(value, _VALUE_CHARACTERS))
-        for key, value in pairs[:_PAIRS_SHOWN]
-    ]
-    return [*some, ("…", f"{len(pairs) - _PAIRS_SHOWN:,} more")] if len(pairs) > _PAIRS_SHOWN else some
+    return bars

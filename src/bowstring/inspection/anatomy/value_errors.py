@@ -1,4 +1,4 @@
-"""Errors in values, as damages with their place: what the structure of a file or a stream does not show."""
+"""Errors in values, as `FaultAtOffset` records with their offset, in addition to errors in the structure."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from dataclasses import replace
 
 import numpy as np
 
-from bowstring.inspection.anatomy.model import Anatomy, Damage, Part, Segment
+from bowstring.inspection.anatomy.model import Anatomy, FaultAtOffset, Part, PartKind
 from bowstring.inspection.validation import Fault, Validator
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.limits import ReadLimits
 
-_MAX_DAMAGES = 100
+_MAX_FAULTS = 100
 _SUBJECT = re.compile(r"(\w+)\[")
 
 
 def with_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits) -> Anatomy:
-    """The anatomy with the errors in values among its `damages`, each at a buffer of its column.
+    """Return the anatomy with the errors in values added to `faults`, each at a buffer of its column.
 
-    Batches whose structure is damaged are left out, as `damages` has them already.
+    Batches with a damaged structure are skipped, because `faults` already has their errors.
     """
-    batches = {part.number: part for part in anatomy.parts if part.kind is Segment.RECORD_BATCH and part.is_listed}
-    damaged = {number for number, part in batches.items() if _is_damaged(part, anatomy.damages)}
-    damages, count = list(anatomy.damages), anatomy.damage_count
+    batches = {part.number: part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH and part.is_listed}
+    damaged = {number for number, part in batches.items() if _is_damaged(part, anatomy.faults)}
+    faults, count = list(anatomy.faults), anatomy.fault_count
     for fault in Validator(MemorySource(source.memory, source.name), True, limits).faults():
         if fault.record_batch in damaged or (fault.record_batch is None and not fault.path):
             continue
-        offset = _place(fault, anatomy, batches)
+        offset = _offset_of(fault, anatomy, batches)
         if offset is None:
             continue
         count += 1
-        if len(damages) < _MAX_DAMAGES:
-            damages.append(Damage(offset, _message(fault)))
-    return replace(anatomy, damages=tuple(damages), damage_count=count)
+        if len(faults) < _MAX_FAULTS:
+            faults.append(FaultAtOffset(offset, _message(fault)))
+    return replace(anatomy, faults=tuple(faults), fault_count=count)
 
 
-def _is_damaged(part: Part, damages: tuple[Damage, ...]) -> bool:
-    return part.plan < 0 or any(part.start <= damage.at < part.stop for damage in damages)
+def _is_damaged(part: Part, faults: tuple[FaultAtOffset, ...]) -> bool:
+    return part.plan < 0 or any(part.start <= fault.offset < part.stop for fault in faults)
 
 
-def _place(fault: Fault, anatomy: Anatomy, batches: dict[int, Part]) -> int | None:
-    """The byte where the buffer begins that an error is about; that of the message if it has none."""
+def _offset_of(fault: Fault, anatomy: Anatomy, batches: dict[int, Part]) -> int | None:
+    """Return the offset of the buffer with the error, or of its message if the buffer is unknown."""
     if fault.record_batch is None:
         name = fault.path[0]
-        parts = (part for part in anatomy.parts if part.kind is Segment.DICTIONARY_BATCH and part.span is not None)
+        parts = (part for part in anatomy.parts if part.kind is PartKind.DICTIONARY_BATCH and part.span is not None)
         return next(
             (p.start for p in parts if p.span and name == f"dictionary {p.span.header.template.dictionary_id}"), None
         )
@@ -56,11 +56,11 @@ def _place(fault: Fault, anatomy: Anatomy, batches: dict[int, Part]) -> int | No
     subject = _SUBJECT.match(fault.message)
     best: int | None = None
     for slot, offset, length in zip(slots.tolist(), part.offsets.tolist(), part.lengths.tolist(), strict=True):
-        described = plan.slots[slot if slot >= 0 else ~slot]
-        if not length or plan.fields[described.field].column != fault.column:
+        slot_plan = plan.slots[slot if slot >= 0 else ~slot]
+        if not length or plan.fields[slot_plan.field].column != fault.column:
             continue
-        buffer_offset = part.span.body_at + int(offset)
-        if subject is not None and described.role == {"values": "data"}.get(subject[1], subject[1]):
+        buffer_offset = part.span.body_offset + int(offset)
+        if subject is not None and slot_plan.role == {"values": "data"}.get(subject[1], subject[1]):
             return buffer_offset
         best = buffer_offset if best is None else best
     return part.start if best is None else best

@@ -1,20 +1,22 @@
-"""Walking through a file or a stream message by message, whatever is wrong with it («IPC Streaming Format», «IPC File
-Format»): what can be read becomes parts, what can't becomes a damage with its place.
+"""Walk through a file or a stream message by message («IPC Streaming Format», «IPC File Format»).
+
+Readable bytes become parts; errors become `FaultAtOffset` records with their offset.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import InvalidDataError, TruncatedError, UnsupportedError
-from bowstring.flatbuf.reader import Message, Table
-from bowstring.flatbuf.tables import HEADERS, SPECS
+from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.tables import HEADERS, read_root
 from bowstring.inspection.anatomy.leaves import flatbuffer_bytes, metadata_leaves
-from bowstring.inspection.anatomy.model import Damage, Leaf, Leaves, Part, Segment
+from bowstring.inspection.anatomy.model import FaultAtOffset, LeafKind, Leaves, Part, PartKind
 from bowstring.io.byte_ranges import GAP_BYTES, Span
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import ROUND_BYTES
@@ -22,117 +24,148 @@ from bowstring.io.sources import RandomAccess
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import make_file_reader
 from bowstring.ipc.limits import ReadLimits
-from bowstring.ipc.message import CONTINUATION, FILE_START, LEGACY_PREFIX_BYTES, MAGIC, PREFIX_BYTES, parse_prefix
+from bowstring.ipc.message import (
+    FILE_START,
+    LEGACY_PREFIX_BYTES,
+    MAGIC,
+    EndOfStream,
+    Message,
+    MessageReader,
+    Where,
+    join_words,
+    read_message_at,
+)
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import read_pairs
 from bowstring.ipc.tools.scan import BatchSpan
 
-_MAX_DAMAGES = 100
+_MAX_FAULTS = 100
 _MAX_PREFETCHED = 10_000
-_KINDS = {"RecordBatch": Segment.RECORD_BATCH, "DictionaryBatch": Segment.DICTIONARY_BATCH}
-_LEAF_OF_REST = {
-    Segment.UNREAD: Leaf.UNREAD,
-    Segment.UNCLAIMED: Leaf.UNCLAIMED,
-    Segment.OMITTED: Leaf.OMITTED,
+_KINDS = {"RecordBatch": PartKind.RECORD_BATCH, "DictionaryBatch": PartKind.DICTIONARY_BATCH}
+_HEADER_KINDS = {kind: name for name, kind in _KINDS.items()}
+_LEAF_BY_PART_KIND = {
+    PartKind.UNREAD: LeafKind.UNREAD,
+    PartKind.UNCLAIMED: LeafKind.UNCLAIMED,
+    PartKind.OMITTED: LeafKind.OMITTED,
 }
-_TENSORS = {"Tensor": Segment.TENSOR, "SparseTensor": Segment.SPARSE_TENSOR}
+_TENSORS = {"Tensor": PartKind.TENSOR, "SparseTensor": PartKind.SPARSE_TENSOR}
+
+
+@dataclass(frozen=True, slots=True)
+class WalkedSchema:
+    """The schema of a source, the offset of the footer or schema message that it is from, and its metadata version."""
+
+    table: Table
+    offset: int
+    version: int
+
+
+class FaultList:
+    """The errors of a source: the first 100 in `entries`, and their number."""
+
+    def __init__(self, name: str) -> None:
+        self.entries: list[FaultAtOffset] = []
+        self.count = 0
+        self._name = name
+
+    def add(self, offset: int, error: InvalidDataError | str) -> None:
+        """Add an error at a byte offset."""
+        self.count += 1
+        if len(self.entries) < _MAX_FAULTS:
+            self.entries.append(FaultAtOffset(offset, str(error).removeprefix(f"{self._name}: ")))
 
 
 class Walker:
-    """Walks over the parts of a source and records its errors.
+    """Walks over the parts of a source and records its errors in `faults`.
 
-    `schema`, `schema_offset`, `version` and `footer_metadata` are from the footer if it is valid, else from the first
-    schema message. `parts` yields the parts in the order of their offsets; the body of a batch is a single leaf.
+    `schema` and `footer_metadata` are from the footer if it is valid, else from the first schema message. `parts`
+    yields the parts in the order of their offsets; the body of a batch is a single leaf.
     """
 
     def __init__(self, source: RandomAccess, is_file: bool, limits: ReadLimits, max_parts: int) -> None:
         self.source = source
         self.is_file = is_file
-        self.schema: Table | None = None
-        self.schema_offset = 0
-        self.version = -1
+        self.schema: WalkedSchema | None = None
         self.footer_metadata: Any = ()
-        self.damages: list[Damage] = []
-        self.damage_count = 0
+        self.faults = FaultList(source.name)
         self.is_shortened = False
         self.has_end_marker = False
         self._limits = limits
         self._headers = HeaderReader(limits)
+        self._reader = MessageReader(source.name, limits, self._read_header, is_seekable=True)
         self._flatbuffer_sizes: dict[int, tuple[object, int]] = {}
-        self._counts = dict.fromkeys(Segment, 0)
+        self._counts = dict.fromkeys(PartKind, 0)
         self._remaining_parts = max_parts
 
-    def add_damage(self, offset: int, error: InvalidDataError | str) -> None:
-        """Take note of a fault."""
-        self.damage_count += 1
-        if len(self.damages) < _MAX_DAMAGES:
-            self.damages.append(Damage(offset, str(error).removeprefix(f"{self.source.name}: ")))
-
     def parts(self) -> Iterator[Part]:
-        """Every part."""
+        """Yield every part in the order of offsets."""
         source = self.source
         if not self.is_file:
             offset = yield from self._messages(source.position, source.size)
-            if self.schema is None and not self.damages and not any(self._counts[kind] for kind in _TENSORS.values()):
-                self.add_damage(
+            if (
+                self.schema is None
+                and not self.faults.count
+                and not any(self._counts[kind] for kind in _TENSORS.values())
+            ):
+                self.faults.add(
                     offset, TruncatedError(f"{source.name}: the stream ends at byte {offset}, before a schema")
                 )
             yield from self._remainder(
-                offset, source.size, Segment.UNCLAIMED if self.has_end_marker else Segment.UNREAD
+                offset, source.size, PartKind.UNCLAIMED if self.has_end_marker else PartKind.UNREAD
             )
             return
         start = len(FILE_START)
         head = source.read_at(0, min(start, source.size))
         yield Part(
-            Segment.START,
+            PartKind.START,
             0,
-            Leaves.of((min(len(MAGIC), len(head)), Leaf.MAGIC), (len(head) - len(MAGIC), Leaf.PADDING)),
+            Leaves.of((min(len(MAGIC), len(head)), LeafKind.MAGIC), (len(head) - len(MAGIC), LeafKind.PADDING)),
         )
         try:
             footer = _Footer(source, self._limits)
         except InvalidDataError as error:
             yield from self._without_footer(start, error)
             return
-        self.schema, self.version, self.footer_metadata = footer.schema, footer.version, footer.pairs
-        self.schema_offset = footer.at
+        self.schema = WalkedSchema(footer.schema, footer.offset, footer.version)
+        self.footer_metadata = footer.pairs
         offset = yield from self._footer_batches(footer, start)
-        offset = yield from self._gap(offset, footer.at)
-        yield Part(Segment.FOOTER, offset, footer.leaves)
+        offset = yield from self._gap(offset, footer.offset)
+        yield Part(PartKind.FOOTER, offset, footer.leaves)
 
-    # A file
+    # Files
 
     def _without_footer(self, start: int, error: InvalidDataError) -> Iterator[Part]:
         source = self.source
         has_magic = source.read_at(source.size - 6, 6) == MAGIC if source.size >= start + 6 else False
-        self.add_damage(max(start, source.size - (TRAILER.size if has_magic else 0)), error)
+        self.faults.add(max(start, source.size - (TRAILER.size if has_magic else 0)), error)
         offset = yield from self._messages(start, source.size)
-        yield from self._remainder(offset, source.size, Segment.UNREAD)
+        yield from self._remainder(offset, source.size, PartKind.UNREAD)
 
     def _footer_batches(self, footer: _Footer, offset: int) -> Generator[Part, None, int]:
-        """The batches of the footer in the order of their bytes, and what lies between them."""
+        """Yield the batches of the footer and the parts between them by offset; return the offset after them."""
         for start, stop, kind, number in self._prefetched_blocks(footer):
             where = f"{kind.value} {number}"
-            if start < offset or stop > footer.at:
+            if start < offset or stop > footer.offset:
                 before = "before" if start < offset else "in"
-                self.add_damage(
+                self.faults.add(
                     min(max(start, 0), self.source.size),
-                    f"{where}: the footer puts it at bytes {start} to {stop}, {before} what is there already",
+                    f"{where}: the footer places it at bytes {start} to {stop}, {before} the previous part",
                 )
                 continue
             if self._is_limit_reached():
                 break
             offset = yield from self._gap(offset, start)
-            part = self._block(start, footer, kind, number)
+            part = self._block(start, stop, footer, kind, number)
             yield part
             offset = part.stop
         return offset
 
-    def _prefetched_blocks(self, footer: _Footer) -> Iterator[tuple[int, int, Segment, int]]:
-        """The footer's blocks; of a file that is far away the headers of many are fetched at once."""
+    def _prefetched_blocks(self, footer: _Footer) -> Iterator[tuple[int, int, PartKind, int]]:
+        """Yield the footer's blocks. The headers of a remote file are fetched in groups."""
         if isinstance(self.source, MemorySource):
             yield from footer.blocks
             return
-        group: list[tuple[int, int, Segment, int]] = []
+        group: list[tuple[int, int, PartKind, int]] = []
         spans: list[Span] = []
         fetched_bytes, reach = 0, len(FILE_START)
         for start, stop, kind, number in footer.blocks:
@@ -142,7 +175,7 @@ class Walker:
                 yield from group
                 group, spans, fetched_bytes = [], [], 0
             group.append((start, stop, kind, number))
-            if reach <= start and stop <= footer.at and 0 < head_bytes <= self._limits.max_metadata_bytes:
+            if reach <= start and stop <= footer.offset and 0 < head_bytes <= self._limits.max_metadata_bytes:
                 first = reach if start - reach <= GAP_BYTES else start
                 spans.append((first, start + head_bytes - first))
                 fetched_bytes += spans[-1][1]
@@ -150,161 +183,136 @@ class Walker:
         self.source.expect(spans)
         yield from group
 
-    def _block(self, start: int, footer: _Footer, kind: Segment, number: int) -> Part:
-        name, metadata_bytes = f"{kind.value} {number}", footer.head_bytes(kind, number)
-        body_bytes = int(footer.listed[kind]["bodyLength"][number])
-        whole = metadata_bytes + body_bytes
+    def _block(self, start: int, stop: int, footer: _Footer, kind: PartKind, number: int) -> Part:
         try:
-            if metadata_bytes < PREFIX_BYTES:
-                raise InvalidDataError(f"{name}: {metadata_bytes} bytes of metadata are too few for a message")
-            parse_prefix(metadata_bytes.to_bytes(4, "little"), name, self._limits.max_metadata_bytes)
-            raw = self.source.read_at(start, metadata_bytes)
-            prefix_bytes = _prefix_bytes(raw)
-            length, _ = parse_prefix(raw[:8], name, self._limits.max_metadata_bytes)
-            if not 0 < length <= metadata_bytes - prefix_bytes:
-                raise InvalidDataError(
-                    f"{name} at byte {start}: expected a metadata length of up to {metadata_bytes - prefix_bytes}, "
-                    f"found {length}"
-                )
-            header = self._headers.read(raw, prefix_bytes, f"{name} at byte {start}")
-            if not isinstance(header, BatchHeader) or _KINDS[header.template.kind] is not kind:
-                raise InvalidDataError(f"{name} at byte {start}: expected a {kind.value}, found another message")
+            message = footer.reader.messages.read(_HEADER_KINDS[kind], number)
         except InvalidDataError as error:
-            self.add_damage(start, error)
-            return Part(Segment.UNREAD, start, Leaves.of((whole, Leaf.UNREAD)), number)
-        return self._batch(start, raw, header, body_bytes, number)
+            self.faults.add(start, error)
+            return Part(PartKind.UNREAD, start, Leaves.of((stop - start, LeafKind.UNREAD)), number)
+        return self._batch(message, number)
 
     def _gap(self, offset: int, stop: int) -> Generator[Part, None, int]:
-        """What lies between messages of the footer: the schema message, the end marker, messages it does not list."""
+        """Yield the parts between messages of the footer: the schema message, the end marker, unlisted messages."""
         if offset < stop:
             offset = yield from self._messages(offset, stop, is_listed=False)
-            yield from self._remainder(offset, stop, Segment.UNCLAIMED)
+            yield from self._remainder(offset, stop, PartKind.UNCLAIMED)
         return stop
 
-    # Messages in a row
+    # Consecutive messages
 
     def _messages(self, offset: int, stop: int, is_listed: bool = True) -> Generator[Part, None, int]:
-        """Message after message as far as they can be read; gives the byte after the last."""
-        must_read = is_listed  # what a footer does not list may be anything
+        """Yield messages until one cannot be read; return the offset after the last."""
+        must_read = is_listed  # bytes that a footer does not list may be anything
         while offset < stop:
             if self._is_limit_reached():
                 return offset
-            name = f"message at byte {offset}"
-            prefix = self.source.read_at(offset, min(PREFIX_BYTES, stop - offset))
             try:
-                if len(prefix) < _prefix_bytes(prefix):
-                    raise TruncatedError(f"{name}: expected {_prefix_bytes(prefix)} bytes, found {len(prefix)}")
-                length, prefix_bytes = parse_prefix(prefix, name, self._limits.max_metadata_bytes)
-                if length == 0:
-                    if not is_listed and prefix_bytes == LEGACY_PREFIX_BYTES and offset + prefix_bytes < stop:
+                self._reader.seek(offset)
+                message = read_message_at(self._reader, self.source.read_at, stop)
+                if isinstance(message, EndOfStream):
+                    size_bytes = message.size_bytes
+                    if not is_listed and size_bytes == LEGACY_PREFIX_BYTES and offset + size_bytes < stop:
                         return offset  # zeros between messages need not be the marker of the legacy form
-                    marker = prefix_bytes - LEGACY_PREFIX_BYTES
-                    yield Part(Segment.END, offset, Leaves.of((marker, Leaf.CONTINUATION), (4, Leaf.LENGTH)))
+                    marker = size_bytes - LEGACY_PREFIX_BYTES
+                    yield Part(PartKind.END, offset, Leaves.of((marker, LeafKind.CONTINUATION), (4, LeafKind.LENGTH)))
                     self.has_end_marker = True
-                    return offset + prefix_bytes
-                if offset + prefix_bytes + length > stop:
-                    raise TruncatedError(
-                        f"{name}: expected {length} bytes of metadata, found {stop - offset - prefix_bytes}"
-                    )
-                part = self._message(offset, self.source.read_at(offset, prefix_bytes + length), stop, is_listed)
+                    return offset + size_bytes
+                part = self._message(message, stop, is_listed)
             except InvalidDataError as error:
                 if must_read:
-                    self.add_damage(offset, error)
+                    self.faults.add(offset, error)
                 return offset
-            if part.stop > stop or (part.kind is Segment.UNREAD and not must_read):
+            if part.stop > stop or (part.kind is PartKind.UNREAD and not must_read):
                 return offset
             yield part
             offset = part.stop
         return offset
 
-    def _message(self, offset: int, raw: bytes, stop: int, is_listed: bool) -> Part:
-        """One message; raises `InvalidDataError` where its header can't be read."""
-        prefix_bytes, name = _prefix_bytes(raw), f"message at byte {offset}"
+    def _read_header(self, raw: bytes, skip: int, where: Where) -> BatchHeader | Table | _TensorHeader:
         try:
-            header = self._headers.read(raw, prefix_bytes, name)
+            return self._headers.read(raw, skip, where)
         except UnsupportedError as error:
-            tensor = self._tensor(offset, raw, stop)
+            tensor = _TensorHeader.read(raw[skip:], join_words(where), self._limits)
             if tensor is None:
                 raise error from None
             return tensor
+
+    def _message(self, message: Message[Any], stop: int, is_listed: bool) -> Part:
+        """Return the part of a message. Raises `InvalidDataError` if it is not expected there."""
+        header, offset, name = message.header, message.offset, f"message at byte {message.offset}"
+        if isinstance(header, _TensorHeader):
+            return self._tensor(message, stop)
         if not isinstance(header, BatchHeader):
-            size_bytes = flatbuffer_bytes(raw[prefix_bytes:], "Message", name, self._limits.max_tables)
+            size_bytes = flatbuffer_bytes(header.flatbuffer.raw, "Message", name, self._limits.max_tables)
             if self.schema is None:
-                self.schema, self.version = header, header.message.root("Message")["version"]
-                self.schema_offset = offset
+                self.schema = WalkedSchema(header, offset, header.flatbuffer.root("Message")["version"])
             elif not self.is_file:
                 raise InvalidDataError(f"{name}: a second schema")
-            return Part(Segment.SCHEMA, offset, metadata_leaves(raw, prefix_bytes, size_bytes))
+            return Part(
+                PartKind.SCHEMA, offset, metadata_leaves(message.metadata_bytes, message.prefix_bytes, size_bytes)
+            )
         if self.schema is None and is_listed:
-            self.add_damage(offset, f"{name}: expected a schema first, found a {header.template.kind}")
+            self.faults.add(offset, f"{name}: expected a schema first, found a {header.template.kind}")
         kind = _KINDS[header.template.kind]
         number = self._counts[kind] if is_listed else -1
-        found_bytes = min(header.body_bytes, stop - offset - len(raw))
-        if found_bytes < header.body_bytes:
+        if message.stop > stop:
             if not is_listed:
-                raise TruncatedError(f"{name}: its body is not there")
-            body_offset = offset + len(raw)
-            self.add_damage(
-                stop, f"{name}: expected {header.body_bytes} bytes of a body at byte {body_offset}, found {found_bytes}"
-            )
+                raise TruncatedError(f"{name}: its body is missing")
+            message = self._cut_body(message, stop)
         self._counts[kind] += is_listed
-        return self._batch(offset, raw, header, found_bytes, number, is_listed)
+        return self._batch(message, number, is_listed)
 
-    def _batch(
-        self, offset: int, raw: bytes, header: BatchHeader, body_bytes: int, number: int, is_listed: bool = True
-    ) -> Part:
-        prefix_bytes, kind = _prefix_bytes(raw), _KINDS[header.template.kind]
-        leaves = metadata_leaves(raw, prefix_bytes, self._flatbuffer_bytes(raw, prefix_bytes, header))
-        span = BatchSpan(
-            header,
-            offset + len(raw),
-            body_bytes,
-            len(raw),
-            prefix_bytes == 4,
-            f"{self.source.name}: {kind.value} {number}",
+    def _cut_body(self, message: Message[Any], stop: int) -> Message[Any]:
+        """Record the fault of a message whose body is cut off, and return it with the rest of the body."""
+        available_bytes = stop - message.body_offset
+        self.faults.add(
+            stop,
+            f"message at byte {message.offset}: expected {message.body_bytes} bytes of a body at byte "
+            f"{message.body_offset}, found {available_bytes}",
         )
+        return message._replace(body_bytes=available_bytes)
+
+    def _batch(self, message: Message[BatchHeader], number: int, is_listed: bool = True) -> Part:
+        header = message.header
+        kind = _KINDS[header.template.kind]
+        span = BatchSpan.of(message, f"{self.source.name}: {kind.value} {number}")
+        leaves = metadata_leaves(message.metadata_bytes, message.prefix_bytes, self._flatbuffer_bytes(span))
         buffers = header.buffers()
         offsets, lengths = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
-        body = Leaves.of((body_bytes, Leaf.BODY))
-        return Part(kind, offset, leaves.then(body), number, span, offsets, lengths, is_listed=is_listed)
+        body = Leaves.of((message.body_bytes, LeafKind.BODY))
+        return Part(kind, message.offset, leaves.concat(body), number, span, offsets, lengths, is_listed=is_listed)
 
-    def _flatbuffer_bytes(self, raw: bytes, prefix_bytes: int, header: BatchHeader) -> int:
-        """Headers of one template differ in nothing but numbers."""
-        template = header.template
+    def _flatbuffer_bytes(self, span: BatchSpan) -> int:
+        """Return the size of a header's flatbuffer, cached by template: its headers differ only in numbers."""
+        template = span.header.template
         cached = self._flatbuffer_sizes.get(id(template))
         if cached is None or cached[0] is not template:
-            size_bytes = flatbuffer_bytes(raw[prefix_bytes:], "Message", "header", self._limits.max_tables)
+            size_bytes = flatbuffer_bytes(span.flatbuffer(), "Message", "header", self._limits.max_tables)
             cached = self._flatbuffer_sizes[id(template)] = (template, size_bytes)
         return cached[1]
 
-    def _tensor(self, offset: int, raw: bytes, stop: int) -> Part | None:
-        """A tensor, sparse or not; None where the message is none."""
-        prefix_bytes, name = _prefix_bytes(raw), f"message at byte {offset}"
-        root = Message(raw[prefix_bytes:], SPECS, name, self._limits.max_tables).root("Message")
-        kind = HEADERS[root["header_type"]] if 0 < root["header_type"] < len(HEADERS) else ""
-        inner = root.union("header", kind) if kind in _TENSORS else None
-        body_bytes = root["bodyLength"]
-        if inner is None or body_bytes < 0:
-            return None
-        found_bytes = min(body_bytes, stop - offset - len(raw))
-        if found_bytes < body_bytes:
-            self.add_damage(
-                stop,
-                f"{name}: expected {body_bytes} bytes of a body at byte {offset + len(raw)}, found {found_bytes}",
-            )
-        held = [inner["data"], *_index_buffers(inner)] if kind == "SparseTensor" else [inner["data"]]
-        offsets, lengths = (np.array([0 if b is None else int(b[n]) for b in held], np.int64) for n in (0, 1))
-        size_bytes = flatbuffer_bytes(raw[prefix_bytes:], "Message", name, self._limits.max_tables)
-        leaves = metadata_leaves(raw, prefix_bytes, size_bytes).then(Leaves.of((found_bytes, Leaf.BODY)))
-        segment = _TENSORS[kind]
-        number = self._counts[segment]
-        self._counts[segment] += 1
-        return Part(segment, offset, leaves, number, None, offsets, lengths)
+    def _tensor(self, message: Message[_TensorHeader], stop: int) -> Part:
+        header, offset = message.header, message.offset
+        if message.stop > stop:
+            message = self._cut_body(message, stop)
+        table = header.table
+        is_sparse = header.kind == "SparseTensor"
+        buffers = [table["data"], *_index_buffers(table)] if is_sparse else [table["data"]]
+        offsets, lengths = (np.array([int(buffer[n]) for buffer in buffers], np.int64) for n in ("offset", "length"))
+        size_bytes = flatbuffer_bytes(
+            table.flatbuffer.raw, "Message", f"message at byte {offset}", self._limits.max_tables
+        )
+        leaves = metadata_leaves(message.metadata_bytes, message.prefix_bytes, size_bytes)
+        leaves = leaves.concat(Leaves.of((message.body_bytes, LeafKind.BODY)))
+        part_kind = _TENSORS[header.kind]
+        number = self._counts[part_kind]
+        self._counts[part_kind] += 1
+        return Part(part_kind, offset, leaves, number, None, offsets, lengths)
 
-    def _remainder(self, offset: int, stop: int, kind: Segment) -> Iterator[Part]:
+    def _remainder(self, offset: int, stop: int, kind: PartKind) -> Iterator[Part]:
         if offset < stop:
-            kind = Segment.OMITTED if self.is_shortened else kind
-            leaf = _LEAF_OF_REST[kind]
+            kind = PartKind.OMITTED if self.is_shortened else kind
+            leaf = _LEAF_BY_PART_KIND[kind]
             yield Part(kind, offset, Leaves.of((stop - offset, leaf)))
 
     def _is_limit_reached(self) -> bool:
@@ -314,58 +322,74 @@ class Walker:
 
 
 class _Footer:
-    """A file's footer, once it has been found sound."""
+    """The valid footer of a file."""
 
     def __init__(self, source: RandomAccess, limits: ReadLimits) -> None:
         self.reader = make_file_reader(source, None, limits)
-        self.at, root = self.reader.footer_at, self.reader.footer
-        raw, where = root.message.data, root.message.where
+        self.offset, root = self.reader.footer_offset, self.reader.footer
+        raw, where = root.flatbuffer.raw, root.flatbuffer.where
         schema = root["schema"]
         if schema is None:
             raise InvalidDataError(f"{where}: there is no schema")
         self.schema: Table = schema
         self.version: int = root["version"]
         self.pairs = read_pairs(root)
-        self.listed = {
-            Segment.DICTIONARY_BATCH: self.reader.dictionary_blocks,
-            Segment.RECORD_BATCH: self.reader.blocks,
+        self.blocks_by_kind = {
+            PartKind.DICTIONARY_BATCH: self.reader.dictionary_blocks,
+            PartKind.RECORD_BATCH: self.reader.blocks,
         }
         size_bytes = flatbuffer_bytes(raw, "Footer", where, limits.max_tables)
         self.leaves = Leaves.of(
-            (size_bytes, Leaf.METADATA), (len(raw) - size_bytes, Leaf.PADDING), (4, Leaf.FOOTER_LENGTH), (6, Leaf.MAGIC)
+            (size_bytes, LeafKind.METADATA),
+            (len(raw) - size_bytes, LeafKind.PADDING),
+            (4, LeafKind.FOOTER_LENGTH),
+            (6, LeafKind.MAGIC),
         )
 
-    def head_bytes(self, kind: Segment, number: int) -> int:
-        """How long the footer says that a message is up to its body."""
-        return int(self.listed[kind]["metaDataLength"][number])
+    def head_bytes(self, kind: PartKind, number: int) -> int:
+        """Return the length of a message up to its body according to the footer."""
+        return int(self.blocks_by_kind[kind]["metaDataLength"][number])
 
     @property
-    def blocks(self) -> Iterator[tuple[int, int, Segment, int]]:
-        """Start and stop of each block, its kind and its number, by start."""
-        kinds = list(self.listed.items())
+    def blocks(self) -> Iterator[tuple[int, int, PartKind, int]]:
+        """Start, stop, kind and number of each block, ordered by start."""
+        kinds = list(self.blocks_by_kind.items())
         rows: list[npt.NDArray[np.int64]] = []
-        for which, (_, blocks) in enumerate(kinds):
+        for kind_index, (_, blocks) in enumerate(kinds):
             starts, numbers = blocks["offset"].astype(np.int64), np.arange(len(blocks))
             sizes = blocks["metaDataLength"].astype(np.int64).clip(0) + blocks["bodyLength"].clip(0, 1 << 61)
             starts = starts.clip(-1, 1 << 61)
-            rows.append(np.stack([starts, starts + sizes, np.full(len(blocks), which), numbers], axis=1))
+            rows.append(np.stack([starts, starts + sizes, np.full(len(blocks), kind_index), numbers], axis=1))
         table = np.concatenate(rows)
-        for start, stop, which, number in table[np.argsort(table[:, 0], kind="stable")].tolist():
-            yield start, stop, kinds[which][0], number
+        for start, stop, kind_index, number in table[np.argsort(table[:, 0], kind="stable")].tolist():
+            yield start, stop, kinds[kind_index][0], number
 
 
-def _prefix_bytes(start: bytes) -> int:
-    is_current = start[:4] == CONTINUATION
-    return PREFIX_BYTES if is_current else LEGACY_PREFIX_BYTES
+@dataclass(frozen=True, slots=True)
+class _TensorHeader:
+    """The header of a tensor message of any metadata version."""
+
+    kind: str
+    table: Table
+    body_bytes: int
+
+    @classmethod
+    def read(cls, raw: bytes, where: str, limits: ReadLimits) -> _TensorHeader | None:
+        """Return the header in a flatbuffer, or None if it is not that of a tensor."""
+        root = read_root("Message", raw, where, limits.max_tables)
+        kind = HEADERS[root["header_type"]] if 0 < root["header_type"] < len(HEADERS) else ""
+        table = root["header"] if kind in _TENSORS else None
+        body_bytes = root["bodyLength"]
+        return None if table is None or body_bytes < 0 else cls(kind, table, body_bytes)
 
 
 def _index_buffers(sparse: Table) -> list[Any]:
-    """The buffers of a sparse tensor's index («SparseTensor»), in the order of its table."""
-    number, names = sparse["sparseIndex_type"], ("", "SparseTensorIndexCOO", "SparseMatrixIndexCSX")
-    if number == len(names):
-        index = sparse.union("sparseIndex", "SparseTensorIndexCSF")
-        return [] if index is None else [*index["indptrBuffers"], *index["indicesBuffers"]]
-    index = sparse.union("sparseIndex", names[number]) if 0 < number < len(names) else None
+    """Return the buffers of a sparse tensor's index («SparseTensor») in the order of its table."""
+    index = sparse["sparseIndex"]
     if index is None:
         return []
-    return [index["indicesBuffer"]] if number == 1 else [index["indptrBuffer"], index["indicesBuffer"]]
+    if index.spec.name == "SparseTensorIndexCSF":
+        return [*index["indptrBuffers"], *index["indicesBuffers"]]
+    if index.spec.name == "SparseMatrixIndexCSX":
+        return [index["indptrBuffer"], index["indicesBuffer"]]
+    return [index["indicesBuffer"]]

@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bowstring.arrays.chunked_array import ChunkedArray
+from bowstring.compute.chunked_data import ChunkedData
 from bowstring.interop.pandas.library import pandas
 from bowstring.layouts.base import Values
 from bowstring.layouts.primitive import PrimitiveLayout
-from bowstring.memory.threads import map_in_threads
+from bowstring.memory.thread_pool import map_in_threads
 
 Source: TypeAlias = Any
 """The source of a column: chunks of numbers, timestamps or durations, a NumPy array, or a pandas array."""
@@ -61,7 +61,7 @@ def _is_native(values: Any) -> bool:
 
 def write_values(source: Source, row: Values) -> None:
     """Write a column's values to `row`, an array of its dtype. Nulls become NaN or NaT."""
-    if not isinstance(source, ChunkedArray):
+    if not isinstance(source, ChunkedData):
         row[...] = source
         return
     if not source.chunks:

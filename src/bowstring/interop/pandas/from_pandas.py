@@ -12,25 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.arrays import construction, type_inference
-from bowstring.arrays.chunked_array import ChunkedArray
-from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table
+from bowstring.compute.chunked_data import ChunkedData, cast_chunks
 from bowstring.datatypes import types as t
-from bowstring.datatypes.base import TypeLike, as_type
-from bowstring.datatypes.field import Field, Metadata, Schema, SchemaLike, as_schema
+from bowstring.datatypes.conversion import TypeLike, as_type
+from bowstring.datatypes.field import Field, Metadata
+from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.interop import c_data
 from bowstring.interop.pandas import metadata
 from bowstring.interop.pandas.library import as_series, pandas
-from bowstring.layouts.array import Array
-from bowstring.layouts.base import error_context, pack_validity
+from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import Values, error_context, pack_validity
+from bowstring.layouts.construction import array_from_numpy, array_from_python
 from bowstring.layouts.dictionary import DictionaryLayout
+from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.registry import layout_of
+from bowstring.layouts.type_inference import timezone_name
+from bowstring.layouts.value_codecs.base import non_null_mask
 from bowstring.layouts.value_codecs.intervals import MonthDayNano
 
 
-def column_from_series(values: Any, type_: TypeLike | None = None) -> ChunkedArray:
+def column_from_series(values: Any, type_: TypeLike | None = None) -> ChunkedData:
     """Convert a series, an index or a pandas array to a column of one chunk, or of several if pandas has several.
 
     Raises `DataTypeError` if the values don't have one type or don't fit the requested type, and for periods, intervals
@@ -39,12 +41,15 @@ def column_from_series(values: Any, type_: TypeLike | None = None) -> ChunkedArr
     series = as_series(values)
     type_ = None if type_ is None else as_type(type_, "from_pandas")
     column = _convert_column(series, type_)
-    return column if type_ is None or column.type == type_ else column.cast(type_)
+    return column if type_ is None or column.type == type_ else cast_chunks(column, type_)
 
 
-def table_from_frame(frame: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> Table:
-    """Convert a frame to a table. The `pandas` entry of the schema's metadata describes the index, labels and dtypes.
+def frame_to_columns(
+    frame: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None
+) -> tuple[Schema, list[ChunkedData]]:
+    """Convert a frame to a schema and its columns.
 
+    The `pandas` entry of the schema's metadata describes the index, labels and dtypes.
     The index is appended as columns; a range index is only described, unless `preserve_index` is True. With False the
     index is dropped. A `schema` selects and orders the columns and sets their types. Raises `UsageError` if it names
     columns that the frame doesn't have, and as `column_from_series`, naming the column.
@@ -67,7 +72,7 @@ def table_from_frame(frame: Any, schema: SchemaLike | None = None, preserve_inde
         labels.append(metadata.label_name(level.name))
     schema = None if schema is None else as_schema(schema, "from_pandas")
     if schema is not None:
-        indices = _select(names, schema)
+        indices = _find_columns(names, schema)
         names, series, labels = ([entries[i] for i in indices] for entries in (names, series, labels))
         index_entries = [entry for entry in index_entries if isinstance(entry, dict) or entry in names]
     columns, fields, entries = [], [], []
@@ -84,14 +89,7 @@ def table_from_frame(frame: Any, schema: SchemaLike | None = None, preserve_inde
     if preserve_index is False:
         index_entries = []
     table_schema = Schema(tuple(fields), (*pairs, (metadata.KEY, metadata.encode(frame, entries, index_entries))))
-    if not columns:
-        return Table(table_schema, [RecordBatch(table_schema, len(frame), [])])
-    return Table.from_arrays(columns, schema=table_schema)
-
-
-def batch_from_frame(frame: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> RecordBatch:
-    """Convert a frame to one record batch, as `table_from_frame`."""
-    return table_from_frame(frame, schema, preserve_index).combine_chunks().to_batches()[0]
+    return table_schema, columns
 
 
 def _index_levels(index: Any, names: Sequence[str], preserve_index: bool | None) -> list[tuple[str | None, Any]]:
@@ -117,7 +115,7 @@ def _index_levels(index: Any, names: Sequence[str], preserve_index: bool | None)
     return levels
 
 
-def _select(names: list[str], schema: Schema) -> list[int]:
+def _find_columns(names: list[str], schema: Schema) -> list[int]:
     """Return the index of the column of each field of the schema."""
     indices = []
     for name in schema.names:
@@ -130,46 +128,53 @@ def _select(names: list[str], schema: Schema) -> list[int]:
 # Columns
 
 
-def _convert_column(series: Any, type_: t.DataType | None) -> ChunkedArray:
+def _convert_column(series: Any, type_: t.DataType | None) -> ChunkedData:
     pd = pandas()
     dtype = series.dtype
     if hasattr(dtype, "pyarrow_dtype") or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
         series = series if isinstance(series, pd.Series) else pd.Series(series)
         if hasattr(series, "__arrow_c_stream__"):
             return c_data.import_chunked(series)
-        return c_data.import_table(series.reset_index(drop=True).to_frame("values")).column(0)  # before pandas 2.3
+        frame = series.reset_index(drop=True).to_frame("values")  # before pandas 2.3
+        schema, batches = c_data.import_stream(frame)
+        return ChunkedData([batch.columns[0] for batch in batches], schema.field(0).type)
     array = _convert_array(series, type_)
-    return ChunkedArray([array], array.type)
+    return ChunkedData([array], array.type)
 
 
-def _convert_array(series: Any, type_: t.DataType | None) -> Array:
+def _convert_array(series: Any, type_: t.DataType | None) -> ArrayData:
     pd = pandas()
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        return _categories(series)
+        return _convert_categories(series)
     if isinstance(dtype, pd.DatetimeTZDtype):
-        zoned_type = t.Timestamp(dtype.unit, type_inference.timezone_name(dtype.tz))
+        zoned_type = t.Timestamp(dtype.unit, timezone_name(dtype.tz))
         utc_values = series.array.tz_convert(None).to_numpy()
-        return construction.array(utc_values).with_layout(layout_of(zoned_type))
+        return array_from_numpy(utc_values).with_layout(layout_of(zoned_type))
     if isinstance(dtype, pd.StringDtype):
-        return construction.array(_to_pylist(series), t.Utf8())
+        return array_from_python(_to_pylist(series), t.Utf8())
     if isinstance(dtype, np.dtype):
         values = series.to_numpy()
         if dtype.kind == "O":
-            lists = None if type_ is not None else _lists_from_numpy(series.tolist())
+            lists = None if type_ is not None else _convert_lists(series.tolist())
             if lists is not None:
                 return lists
-            return construction.array(_to_pylist(series), None if isinstance(type_, t.Dictionary) else type_)
-        return construction.array(values, mask=np.isnan(values)) if dtype.kind == "f" else construction.array(values)
+            return array_from_python(_to_pylist(series), None if isinstance(type_, t.Dictionary) else type_)
+        return _from_numpy(values)
     numpy_dtype = getattr(dtype, "numpy_dtype", None)
     if isinstance(numpy_dtype, np.dtype) and numpy_dtype.kind in "biuf" and hasattr(series.array, "_mask"):
         missing = np.asarray(series.isna())
         values = series.to_numpy(numpy_dtype, na_value=numpy_dtype.type(0))
-        return construction.array(values, mask=missing)
+        return array_from_numpy(values, valid=~missing)
     raise DataTypeError(f"the pandas dtype {dtype} has no Arrow type: convert the column first")
 
 
-def _categories(series: Any) -> Array:
+def _from_numpy(values: Values) -> ArrayData:
+    """Create an array of NumPy values, with null for NaN."""
+    return array_from_numpy(values, valid=~np.isnan(values) if values.dtype.kind == "f" else None)
+
+
+def _convert_categories(series: Any) -> ArrayData:
     values = series.array if hasattr(series, "cat") or not hasattr(series, "codes") else series
     codes = np.asarray(values.codes)
     dictionary = column_from_series(values.categories).combine_chunks()
@@ -178,7 +183,7 @@ def _categories(series: Any) -> Array:
     return layout.of(layout.index_layout.of(codes, codes >= 0), dictionary)
 
 
-def _lists_from_numpy(items: list[Any]) -> Array | None:
+def _convert_lists(items: list[Any]) -> ArrayData | None:
     """Convert one-dimensional NumPy arrays of one numeric, boolean or temporal dtype to a list array; return None for
     anything else.
     """
@@ -189,14 +194,11 @@ def _lists_from_numpy(items: list[Any]) -> Array | None:
     if not all(type(row) is np.ndarray and row.ndim == 1 and row.dtype == dtype for row in rows):
         return None
     values = np.concatenate(rows)
-    elements = construction.array(values, mask=np.isnan(values)) if dtype.kind == "f" else construction.array(values)
+    elements = _from_numpy(values)
     lengths = np.fromiter((0 if row is None else len(row) for row in items), np.int64, len(items))
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    fits_int32 = len(values) < 1 << 31
-    type_ = t.list_(elements.type) if fits_int32 else t.large_list(elements.type)
-    mask = None if len(rows) == len(items) else np.fromiter((row is not None for row in items), np.bool_, len(items))
-    buffers = [pack_validity(mask), offsets.astype(np.int32 if fits_int32 else np.int64)]
-    return Array.from_buffers(type_, len(items), buffers, [elements])
+    layout = layout_of((t.list_ if len(values) < 1 << 31 else t.large_list)(elements.type))
+    assert isinstance(layout, ListLayout)
+    return layout.of(lengths, elements, pack_validity(non_null_mask(items)))
 
 
 def _to_pylist(series: Any) -> list[Any]:
@@ -211,7 +213,7 @@ def _to_pylist(series: Any) -> list[Any]:
             return None
         if isinstance(value, containers):
             return convert_container(value)
-        return _interval(value) if isinstance(value, offset) else value
+        return _convert_offset(value) if isinstance(value, offset) else value
 
     def convert_container(value: Any) -> Any:
         if isinstance(value, dict):
@@ -238,7 +240,7 @@ _NANOSECONDS = {
 }
 
 
-def _interval(offset: Any) -> MonthDayNano:
+def _convert_offset(offset: Any) -> MonthDayNano:
     """Convert a pandas `DateOffset` to a calendar interval. Raises `DataTypeError` if it is not relative."""
     parts = dict(offset.kwds)
     months = 12 * parts.pop("years", 0) + parts.pop("months", 0)

@@ -42,3 +42,10 @@ def as_series(values: Any) -> Any:
     if isinstance(values, pd.DataFrame) or getattr(values, "ndim", 1) != 1:
         raise UsageError(f"expected a Series, an Index or a one-dimensional array, found {type(values).__name__}")
     return pd.Series(values, copy=False)
+
+
+def is_pandas(source: object) -> bool:
+    """Whether an object is a frame, series or index of pandas. These export Arrow data only if pyarrow is installed."""
+    return type(source).__module__.partition(".")[0] == "pandas" and (
+        hasattr(source, "dtype") or hasattr(source, "dtypes")
+    )

@@ -11,14 +11,13 @@ import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
-from bowstring.arrays.type_inference import timezone_name
 from bowstring.datatypes import types as t
-from bowstring.datatypes.field import Schema
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
 from bowstring.interop.pandas.library import pandas
+from bowstring.layouts.type_inference import timezone_name
 
 KEY = b"pandas"
 _MAX_LABEL_LENGTH = 10_000
@@ -52,6 +51,8 @@ def encode(frame: Any, columns: Sequence[dict[str, Any]], index: Sequence[Any]) 
 
 
 def _version() -> str:
+    from importlib import metadata  # takes longer to import than all of this package
+
     try:
         return metadata.version("bowstring")
     except metadata.PackageNotFoundError:

@@ -15,16 +15,17 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
-from bowstring.arrays.chunked_array import ChunkedArray, combine_chunks_widened
-from bowstring.compute.encode import run_end_decode
+from bowstring.compute.chunked_data import ChunkedData, combine_widened
+from bowstring.compute.encode import dictionary_encode, run_end_decode
 from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.datatypes.field import Schema
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import UsageError, WouldCopyError
+from bowstring.interop.c_data import StreamExporter
 from bowstring.interop.pandas import blocks, metadata
 from bowstring.interop.pandas.library import default_string_dtype, pandas, to_arrow_extension_array
-from bowstring.layouts.array import Array
-from bowstring.layouts.base import Values, object_array
+from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import Values, object_array, set_nulls
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode_dictionary
@@ -51,7 +52,7 @@ class ToPandasOptions(TypedDict, total=False):
     integer_object_nulls: bool
     """Whether to convert integers with nulls to Python objects instead of float64 (default False)."""
     date_as_object: bool
-    """Whether to convert dates to `datetime.date` instead of datetime64 (default True)."""
+    """Whether to convert dates to `datetime.date` instead of `datetime64[ms]` (default True)."""
     copy: bool
     """Whether to copy numbers, timestamps and durations, so that series and frames can be modified (default True).
     False shares memory, read-only, where possible.
@@ -92,13 +93,15 @@ def parse_options(keywords: ToPandasOptions) -> Options:
     return options
 
 
-def to_series(column: Array | ChunkedArray, keywords: ToPandasOptions) -> Any:
+def to_series(column: ArrayData | ChunkedData, keywords: ToPandasOptions) -> Any:
     """Convert a column to a series without a name."""
     options = parse_options(keywords)
     return _to_series(_convert_column(_as_chunked(column), options))
 
 
-def to_frame(schema: Schema, columns: Sequence[Array | ChunkedArray], num_rows: int, keywords: ToPandasOptions) -> Any:
+def to_frame(
+    schema: Schema, columns: Sequence[ArrayData | ChunkedData], num_rows: int, keywords: ToPandasOptions
+) -> Any:
     """Convert a table to a frame, with the index and labels from the schema's `pandas` metadata, if any."""
     options = parse_options(keywords)
     pd = pandas()
@@ -135,8 +138,8 @@ def _to_series(values: Any) -> Any:
     return pandas().Series(values, dtype=values.dtype, copy=False)
 
 
-def _as_chunked(column: Array | ChunkedArray) -> ChunkedArray:
-    return column if isinstance(column, ChunkedArray) else ChunkedArray([column], column.type)
+def _as_chunked(column: ArrayData | ChunkedData) -> ChunkedData:
+    return column if isinstance(column, ChunkedData) else ChunkedData([column], column.type)
 
 
 # The index
@@ -171,7 +174,7 @@ def _stored_dtypes(frame_metadata: metadata.FrameMetadata) -> dict[str, Any]:
     dtypes = {}
     for name, entry in frame_metadata.columns.items():
         text = entry["numpy_type"]
-        if text in _nullable_dtypes() or text.startswith("string") or text.endswith("[pyarrow]"):
+        if text in _MASKED_DTYPES or text.startswith("string") or text.endswith("[pyarrow]"):
             try:
                 dtypes[name] = pd.api.types.pandas_dtype(text)
             except (TypeError, ValueError, ImportError):
@@ -179,18 +182,18 @@ def _stored_dtypes(frame_metadata: metadata.FrameMetadata) -> dict[str, Any]:
     return dtypes
 
 
-def _nullable_dtypes() -> dict[str, Any]:
-    pd = pandas()
-    kinds = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
-    return {name: getattr(pd, f"{name}Dtype")() for name in (*kinds, "Float32", "Float64")} | {
-        "boolean": pd.BooleanDtype()
-    }
+_MASKED_DTYPES = {
+    "boolean": t.Bool(),
+    **{f"{sign}Int{bits}": t.Int(bits, not sign) for sign in ("", "U") for bits in (8, 16, 32, 64)},
+    **{f"Float{bits}": t.FloatingPoint(bits) for bits in (32, 64)},
+}
+"""The data types of the pandas dtypes that store a mask, by name."""
 
 
 # Columns
 
 
-def _convert_column(column: ChunkedArray, options: Options, stored: Any = None) -> Any:
+def _convert_column(column: ChunkedData, options: Options, stored: Any = None) -> Any:
     """Convert a column to a NumPy array or a pandas array. `stored` is the dtype from the metadata, if any."""
     type_ = column.type
     for chunk in column.chunks:
@@ -203,7 +206,7 @@ def _convert_column(column: ChunkedArray, options: Options, stored: Any = None) 
         return values
     dtype = options.types_mapper(type_) if options.types_mapper is not None else None
     if dtype is None and options.dtype_backend == "pyarrow":
-        return to_arrow_extension_array(column)
+        return to_arrow_extension_array(StreamExporter(column))
     if dtype is None and options.dtype_backend == "numpy_nullable":
         dtype = _masked_dtype(type_)
     if dtype is None and not isinstance(type_, t.Dictionary):
@@ -212,14 +215,14 @@ def _convert_column(column: ChunkedArray, options: Options, stored: Any = None) 
         return _convert_to_dtype(column, dtype, options)
     if isinstance(type_, _STRING_TYPES) and default_string_dtype() is not None:
         return _convert_strings(column, default_string_dtype())
-    return _convert_default(combine_chunks_widened(column), options)
+    return _convert_default(combine_widened(column), options)
 
 
 _STRING_TYPES = (t.Utf8, t.LargeUtf8, t.Utf8View)
 _NUMPY_TYPES = (t.Int, t.FloatingPoint, t.Timestamp, t.Duration)
 
 
-def _numpy_dtype(column: ChunkedArray, options: Options, stored: Any) -> np.dtype[Any] | None:
+def _numpy_dtype(column: ChunkedData, options: Options, stored: Any) -> np.dtype[Any] | None:
     """Return the NumPy dtype of a column that converts to NumPy chunk by chunk: numbers, timestamps and durations; None
     for any other column. Warns about integers that the conversion to float64 rounds.
     """
@@ -237,14 +240,14 @@ def _numpy_dtype(column: ChunkedArray, options: Options, stored: Any) -> np.dtyp
     return layout_of(type_).build([]).to_numpy().dtype
 
 
-def _check_zero_copy(column: ChunkedArray, options: Options, stored: Any) -> None:
+def _check_zero_copy(column: ChunkedData, options: Options, stored: Any) -> None:
     is_default = options.types_mapper is None and options.dtype_backend == "numpy" and stored is None
     if not (is_default and isinstance(column.type, _NUMPY_TYPES)):
         raise WouldCopyError(f"{column.type} can't be converted to pandas without a copy")
     column.to_numpy(zero_copy_only=True)
 
 
-def _convert_default(array: Array, options: Options) -> Any:
+def _convert_default(array: ArrayData, options: Options) -> Any:
     """Convert an array to the default pandas dtype of its type."""
     for type_class, convert in _CONVERTERS.items():
         if isinstance(array.type, type_class):
@@ -252,20 +255,20 @@ def _convert_default(array: Array, options: Options) -> Any:
     return object_array(array.to_pylist())
 
 
-def _convert_strings(column: ChunkedArray, dtype: Any) -> Any:
+def _convert_strings(column: ChunkedData, dtype: Any) -> Any:
     pd = pandas()
     if len(column) and getattr(dtype, "storage", "python") == "pyarrow" and hasattr(pd.Series, "from_arrow"):
-        non_empty = ChunkedArray([chunk for chunk in column.chunks if chunk.length], column.type)
+        non_empty = ChunkedData([chunk for chunk in column.chunks if chunk.length], column.type)
         non_empty.validate(full=True)  # pandas does not check offsets
         for chunk in non_empty.chunks:
             if isinstance(chunk.layout, BinaryViewLayout):
                 chunk.layout.checked_lengths(chunk, chunk.layout.views(chunk))
-        strings = pd.Series.from_arrow(non_empty).array
+        strings = pd.Series.from_arrow(StreamExporter(non_empty)).array
         return strings if strings.dtype == dtype else strings.astype(dtype)
     return pd.array(object_array(column.to_pylist()), dtype=dtype)
 
 
-def _convert_numbers(array: Array, options: Options) -> Any:
+def _convert_numbers(array: ArrayData, options: Options) -> Any:
     if array.null_count and isinstance(array.type, t.Int):
         if options.integer_object_nulls:
             return object_array(array.to_pylist())
@@ -273,7 +276,7 @@ def _convert_numbers(array: Array, options: Options) -> Any:
     return _to_numpy(array, options)
 
 
-def _to_numpy(array: Array, options: Options) -> Values:
+def _to_numpy(array: ArrayData, options: Options) -> Values:
     return _copy_if_shared(array.to_numpy(zero_copy_only=False), options)
 
 
@@ -282,7 +285,7 @@ def _copy_if_shared(values: Values, options: Options) -> Values:
     return values.copy() if options.copy and not values.flags.writeable else values
 
 
-def _warn_of_rounding(column: ChunkedArray) -> None:
+def _warn_of_rounding(column: ChunkedData) -> None:
     inexact = next((value for chunk in column.chunks for value in _inexact_integers(chunk)), None)
     if inexact is not None:
         warnings.warn(
@@ -293,7 +296,7 @@ def _warn_of_rounding(column: ChunkedArray) -> None:
         )
 
 
-def _inexact_integers(array: Array) -> list[int]:
+def _inexact_integers(array: ArrayData) -> list[int]:
     """Return the integers that are not exact in float64."""
     values, mask = array.values(1), array.mask()
     if values.dtype.itemsize < 8:
@@ -306,7 +309,7 @@ def _inexact_integers(array: Array) -> list[int]:
     return [value for value in values[is_large].tolist() if int(float(value)) != value]
 
 
-def _convert_temporal(array: Array, options: Options) -> Any:
+def _convert_temporal(array: ArrayData, options: Options) -> Any:
     values = _to_numpy(array, options)
     timezone = getattr(array.type, "timezone", None)
     if timezone is None:
@@ -316,13 +319,13 @@ def _convert_temporal(array: Array, options: Options) -> Any:
     return pd.array(values.view(np.int64), dtype=dtype, copy=False)
 
 
-def _convert_dates(array: Array, options: Options) -> Any:
+def _convert_dates(array: ArrayData, options: Options) -> Any:
     if options.date_as_object:
         return object_array(array.to_pylist())
     return array.to_numpy(zero_copy_only=False).astype("M8[ms]")
 
 
-def _convert_intervals(array: Array, _: Options) -> Any:
+def _convert_intervals(array: ArrayData, _: Options) -> Any:
     offset = pandas().DateOffset
     return object_array(
         [
@@ -332,56 +335,50 @@ def _convert_intervals(array: Array, _: Options) -> Any:
     )
 
 
-def _convert_dictionary(array: Array, options: Options) -> Any:
-    pd = pandas()
-    layout = array.layout
-    mask = array.mask()
-    indices = layout.indices(array)  # type: ignore[attr-defined]
+def _convert_dictionary(array: ArrayData, options: Options) -> Any:
+    categories = _to_categories(array)
+    if categories is None:  # with duplicates or nulls; encoding the values again removes duplicates
+        decoded = decode_dictionary(array)
+        array = dictionary_encode(decoded)
+        categories = _to_categories(array)
+        if categories is None:
+            return _convert_default(decoded, options)
+    indices, mask = array.layout.indices(array), array.mask()  # type: ignore[attr-defined]
+    codes = indices if mask is None else np.where(mask, indices, -1)
+    return pandas().Categorical.from_codes(codes, categories=categories, ordered=array.type.ordered)  # type: ignore[attr-defined]
+
+
+def _to_categories(array: ArrayData) -> Any:
+    """Convert the dictionary to the labels of categories; None if they are not hashable, unique and valid."""
     dictionary = array.dictionary
+    array.layout.check(array)
     assert dictionary is not None
     if dictionary.type == t.FloatingPoint(16):  # pandas has no index of float16
-        return _convert_default(decode_dictionary(array), options)
-    labels = pd.Index(_convert_column(_as_chunked(dictionary), Options()))
-    if dictionary.layout.valid_mask(dictionary) is not None or not _is_unique(labels):
-        decoded = decode_dictionary(array)
-        array = decoded.dictionary_encode(t.Int(32))
-        if array.dictionary is not None and array.dictionary.layout.valid_mask(array.dictionary) is not None:
-            return _convert_default(decoded, options)
-        indices, mask, dictionary = array.layout.indices(array), array.mask(), array.dictionary  # type: ignore[attr-defined]
-        labels = pd.Index(_convert_column(_as_chunked(dictionary), Options()))  # type: ignore[arg-type]
-        if not _is_unique(labels):
-            return _convert_default(decoded, options)
-    codes = indices if mask is None else np.where(mask, indices, -1)
-    return pd.Categorical.from_codes(codes, categories=labels, ordered=array.type.ordered)  # type: ignore[attr-defined]
-
-
-def _is_unique(labels: Any) -> bool:
-    """Whether the labels can be categories: hashable, unique, and not missing."""
+        return None
+    labels = pandas().Index(_convert_column(_as_chunked(dictionary), Options()))
     try:
         if labels.dtype == object:
             hash(tuple(labels))
-        return bool(labels.is_unique) and not labels.hasnans
+        is_valid = dictionary.layout.valid_mask(dictionary) is None and not labels.hasnans
+        return labels if is_valid and labels.is_unique else None
     except TypeError:
-        return False
+        return None
 
 
-def _convert_lists(array: Array, options: Options) -> Any:
+def _convert_lists(array: ArrayData, options: Options) -> Any:
     compacted = array.compact()
     values = _convert_default(compacted.children[0], options)
     flat = values if isinstance(values, np.ndarray) else np.asarray(values)
     starts, sizes = compacted.layout.list_ranges(compacted)  # type: ignore[attr-defined]
-    size, rows = int(sizes[0]) if sizes.size else 0, []
+    size = int(sizes[0]) if sizes.size else 0
     if (starts == np.arange(len(starts)) * size).all() and len(flat) == size * len(starts):
         rows = list(flat.reshape(len(starts), size))
     else:
         rows = [flat[start:stop] for start, stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
-    mask = compacted.mask()
-    return object_array(
-        [row if valid else None for row, valid in zip(rows, mask.tolist(), strict=True)] if mask is not None else rows
-    )
+    return object_array(set_nulls(rows, compacted.mask()))
 
 
-def _convert_extension(array: Array, options: Options) -> Any:
+def _convert_extension(array: ArrayData, options: Options) -> Any:
     """Convert extension values: the storage values if the type doesn't decode them, NumPy values if they are numeric,
     boolean or temporal, else Python objects.
     """
@@ -394,7 +391,7 @@ def _convert_extension(array: Array, options: Options) -> Any:
     return object_array(array.to_pylist())
 
 
-_CONVERTERS: dict[type[t.DataType], Callable[[Array, Options], Any]] = {
+_CONVERTERS: dict[type[t.DataType], Callable[[ArrayData, Options], Any]] = {
     t.Bool: lambda array, _: array.to_numpy(zero_copy_only=False),
     t.Int: _convert_numbers,
     t.FloatingPoint: _convert_numbers,
@@ -420,30 +417,27 @@ _CONVERTERS: dict[type[t.DataType], Callable[[Array, Options], Any]] = {
 
 def _masked_dtype(type_: t.DataType) -> Any:
     """Return the nullable pandas dtype of a type, or None."""
-    if isinstance(type_, t.Bool):
-        return _nullable_dtypes()["boolean"]
-    if isinstance(type_, t.Int):
-        return _nullable_dtypes()[f"{'' if type_.is_signed else 'U'}Int{type_.bit_width}"]
-    if isinstance(type_, t.FloatingPoint) and type_.bit_width > 16:
-        return _nullable_dtypes()[f"Float{type_.bit_width}"]
+    for name, masked_type in _MASKED_DTYPES.items():
+        if type_ == masked_type:
+            return pandas().api.types.pandas_dtype(name)
     return pandas().StringDtype() if isinstance(type_, _STRING_TYPES) else None
 
 
-def _convert_to_dtype(column: ChunkedArray, dtype: Any, options: Options) -> Any:
+def _convert_to_dtype(column: ChunkedData, dtype: Any, options: Options) -> Any:
     pd = pandas()
     if isinstance(dtype, pd.StringDtype) and isinstance(column.type, _STRING_TYPES):
         return _convert_strings(column, dtype)
     if hasattr(dtype, "pyarrow_dtype"):
-        values = to_arrow_extension_array(column)
+        values = to_arrow_extension_array(StreamExporter(column))
         return values if values.dtype == dtype else values.astype(dtype)
-    if str(dtype) in _nullable_dtypes() and _masked_dtype(column.type) == dtype:
+    if column.type == _MASKED_DTYPES.get(str(dtype)):
         return _to_masked_array(column.combine_chunks(), options)
     if isinstance(dtype, np.dtype) or not hasattr(dtype, "construct_array_type"):
         return _copy_if_shared(np.asarray(column, dtype), options)
     return pd.array(object_array(column.to_pylist()), dtype=dtype)
 
 
-def _to_masked_array(array: Array, options: Options) -> Any:
+def _to_masked_array(array: ArrayData, options: Options) -> Any:
     """Convert to a masked pandas array, which shares the values' memory if the options allow it."""
     pd = pandas()
     mask = array.mask()

@@ -1,1 +1,1 @@
-"""Dictionaries on the way: read, written, grown."""
+"""Dictionaries: reading, writing, deltas («Dictionary Messages»)."""

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from bowstring.arrays.array import Array
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.array import Array
 from bowstring.layouts.base import BufferSpec, Layout, Role
-from bowstring.layouts.binary import check_offsets
+from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.gather import check_values, total_buffer_size
+from bowstring.layouts.variable_size import VariableSizeLayout
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, Memory, allocate
 
 _MIN_BYTES = 64
@@ -68,7 +69,7 @@ def concat_parts(parts: Sequence[Array]) -> Array:
     if len(parts) == 1:
         return parts[0]
     check_values(sum(part.length for part in parts), 8 * sum(map(total_buffer_size, parts)))
-    return parts[0].layout.concat(parts)
+    return Array.from_data(parts[0].layout.concat(parts))
 
 
 def _can_grow(layout: Layout) -> bool:
@@ -123,11 +124,14 @@ class _GrowableArray:
         """Return the array's offsets, shifted to follow the existing ones."""
         for index, spec in enumerate(self._layout.buffers):
             if spec.role is Role.OFFSETS:
+                layout = self._layout
+                while isinstance(layout, ExtensionLayout):
+                    layout = layout.storage
+                assert isinstance(layout, VariableSizeLayout)
+                offsets = layout.offsets(array)
                 if self._children:
-                    offsets = check_offsets(array, array.children[0].length, "the child's length of")
                     base = self._children[0].length
                 else:
-                    offsets = check_offsets(array, (array.buffers[2] or EMPTY).size, "the data buffer's size of")
                     data = self._buffers[2]
                     assert data is not None
                     base = data.size

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from bowstring.arrays.array import Array
 from bowstring.compute.unify_dictionaries import dictionary_arrays, replace_dictionary_arrays, with_dictionary
-from bowstring.datatypes.field import Field, Schema
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.dictionaries.delta import DeltaDictionary, concat_parts
+from bowstring.ipc.message import join_words
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.metadata.schema import V4, DictionaryId, WireSchema
 from bowstring.ipc.record_batch.plan import ReadSchema, SchemaPlan
 from bowstring.ipc.record_batch.reader import DictionaryLookup
 from bowstring.ipc.record_batch.remote import Body, open_columns
-from bowstring.layouts.array import Array
 from bowstring.layouts.registry import layout_of
 
 
@@ -29,7 +31,7 @@ def read_values(
     """
     node = find_dictionary(wire, header, where)
     schema = Schema((Field("values", node.value_type),))
-    values_schema = WireSchema(schema, (node.inside,), wire.is_big_endian, wire.limits)
+    values_schema = WireSchema(schema, (node.nested,), wire.is_big_endian, wire.limits)
     plan = SchemaPlan(values_schema, header.template.version == V4)
     return open_columns(plan, header, body, lookup, where)
 
@@ -67,7 +69,7 @@ class DictionarySnapshot:
 
 def _resolve_inner(values: Array, node: DictionaryId, lookup: DictionaryLookup) -> Array:
     parts = []
-    for inside, part in zip(node.inside, dictionary_arrays(values), strict=True):
+    for inside, part in zip(node.nested, dictionary_arrays(values), strict=True):
         inner_dictionary, layout = lookup(inside), part.layout.dictionary
         if inner_dictionary is None:
             if part.null_count < part.length:
@@ -84,11 +86,11 @@ def _resolve_inner(values: Array, node: DictionaryId, lookup: DictionaryLookup) 
                     None,
                 )
             )
-    return replace_dictionary_arrays(values, iter(parts))
+    return Array.from_data(replace_dictionary_arrays(values, iter(parts)))
 
 
 def _empty_values(node: DictionaryId) -> Array:
-    return layout_of(node.value_type).build([])
+    return Array.from_data(layout_of(node.value_type).build([]))
 
 
 class StreamDictionaries:
@@ -109,7 +111,7 @@ class StreamDictionaries:
         entry = self._entries.get(node.id)
         if entry is None:
             return None
-        if not node.inside:
+        if not node.nested:
             return entry.array()
         values = self._resolve_inner.get(node.id)
         if values is None:
@@ -132,9 +134,7 @@ class StreamDictionaries:
         if not header.template.is_delta:
             entry = DictionarySnapshot(DeltaDictionary([values]), 1)
         elif entry is None:
-            raise InvalidDataError(
-                f"{' '.join(map(str, where))}: a delta for dictionary {node.id}, which is not defined"
-            )
+            raise InvalidDataError(f"{join_words(where)}: a delta for dictionary {node.id}, which is not defined")
         else:
             entry = entry.extend(values)
         entries[node.id] = entry
@@ -175,11 +175,7 @@ class FileDictionaries:
         for header, body, where in self._blocks():
             node = find_dictionary(self._wire, header, where)
             parts = batches_by_id.setdefault(node.id, [])
-            if header.template.is_delta != bool(parts):
-                problem = (
-                    "a delta comes before" if header.template.is_delta else "a file has only one non-delta batch of"
-                )
-                raise InvalidDataError(f"{' '.join(map(str, where))}: {problem} dictionary {node.id}")
+            check_file_delta(header, bool(parts), where)
             parts.append((header, body, where))
         return batches_by_id
 
@@ -189,7 +185,14 @@ def find_dictionary(wire: ReadSchema, header: BatchHeader, where: tuple[object, 
     node = wire.by_id.get(header.template.dictionary_id)
     if node is None:
         raise InvalidDataError(
-            f"{' '.join(map(str, where))}: dictionary {header.template.dictionary_id} is none of the schema's "
+            f"{join_words(where)}: dictionary {header.template.dictionary_id} is none of the schema's "
             f"{sorted(wire.by_id)[:8]}"
         )
     return node
+
+
+def check_file_delta(header: BatchHeader, has_earlier_batch: bool, where: tuple[object, ...]) -> None:
+    """Raise `InvalidDataError` for a dictionary batch of a file that is neither the only initial one nor a delta."""
+    if header.template.is_delta != has_earlier_batch:
+        problem = "a delta comes before" if header.template.is_delta else "a file has only one non-delta batch of"
+        raise InvalidDataError(f"{join_words(where)}: {problem} dictionary {header.template.dictionary_id}")

@@ -29,7 +29,7 @@ from bowstring.errors import DataTypeError, UsageError
 from bowstring.ipc.metadata.header import DictionaryHeader
 from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
 from bowstring.ipc.options import IpcWriteOptions
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices
 from bowstring.layouts.equality import has_prefix
 
@@ -40,10 +40,10 @@ class Plan:
     afterwards.
     """
 
-    columns: list[Array]
-    due: list[tuple[DictionaryHeader, Array]] = field(default_factory=list)
-    written: dict[int, Array] = field(default_factory=dict)
-    matching: dict[int, tuple[Array, ...]] = field(default_factory=dict)
+    columns: list[ArrayData]
+    due: list[tuple[DictionaryHeader, ArrayData]] = field(default_factory=list)
+    written: dict[int, ArrayData] = field(default_factory=dict)
+    matching: dict[int, tuple[ArrayData, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class _Use:
     column: int
     name: str
     number: int
-    part: Array
-    dictionary: Array
+    part: ArrayData
+    dictionary: ArrayData
 
 
 class DictionaryWriter:
@@ -80,11 +80,11 @@ class DictionaryWriter:
         all_nodes = [node for _, _, nodes in self._encoded_columns for node in nodes]
         self._nodes = {node.id: node for node in all_nodes}
         self._shared = {id_ for id_, uses in Counter(node.id for node in all_nodes).items() if uses > 1}
-        self._written: dict[int, Array] = {}
-        self._matching: dict[int, tuple[Array, ...]] = {}
-        self._index_map_cache: dict[int, tuple[Array, Array, list[Indices]]] = {}
+        self._written: dict[int, ArrayData] = {}
+        self._matching: dict[int, tuple[ArrayData, ...]] = {}
+        self._index_map_cache: dict[int, tuple[ArrayData, ArrayData, list[Indices]]] = {}
 
-    def plan(self, columns: Sequence[Array]) -> Plan:
+    def plan(self, columns: Sequence[ArrayData]) -> Plan:
         """Return how to write a batch of these columns; nothing counts as written before `commit`.
 
         Raises `UsageError` with the column if a dictionary would have to be replaced but may not.
@@ -99,7 +99,7 @@ class DictionaryWriter:
                     continue
             for number, (node, part) in enumerate(zip(nodes, dictionary_arrays(column), strict=True)):
                 uses.setdefault(node.id, []).append(_Use(index, name, number, part, dictionary_of(part).storage))
-        changed: dict[int, dict[int, Array]] = {}
+        changed: dict[int, dict[int, ArrayData]] = {}
         for id_, uses_of_id in uses.items():
             matching = self._matching.get(id_) or ()
             if not all(any(use.dictionary is dictionary for dictionary in matching) for use in uses_of_id):
@@ -111,7 +111,7 @@ class DictionaryWriter:
             plan.columns[index] = replace_dictionary_arrays(column, own_parts)
         return plan
 
-    def mark_written(self, dictionaries: Mapping[int, Array]) -> None:
+    def mark_written(self, dictionaries: Mapping[int, ArrayData]) -> None:
         """Register dictionaries that readers already have, by id."""
         self._written.update(dictionaries)
 
@@ -120,7 +120,9 @@ class DictionaryWriter:
         self._written.update(plan.written)
         self._matching.update(plan.matching)
 
-    def _plan_dictionary(self, plan: Plan, node: DictionaryId, uses: Sequence[_Use]) -> Iterator[tuple[_Use, Array]]:
+    def _plan_dictionary(
+        self, plan: Plan, node: DictionaryId, uses: Sequence[_Use]
+    ) -> Iterator[tuple[_Use, ArrayData]]:
         """Plan the batches of a dictionary; yield the parts whose indices have to change."""
         written = self._reader_dictionary(plan, node)
         used = [use for use in uses if use.part.null_count < use.part.length]
@@ -147,7 +149,7 @@ class DictionaryWriter:
             yield from self._remap(where, used or uses, unified, map_of)
         self._plan_batches(plan, node, unified, where)
 
-    def _unify(self, id_: int, written: Array | None, distinct: list[Array]) -> tuple[Array, list[Indices]]:
+    def _unify(self, id_: int, written: ArrayData | None, distinct: list[ArrayData]) -> tuple[ArrayData, list[Indices]]:
         """Return a dictionary for all parts of a batch; in a file it extends the written one."""
         can_extend = written is not None and (not self._may_replace or self._options.unify_dictionaries)
         if written is None or not can_extend:
@@ -161,8 +163,8 @@ class DictionaryWriter:
         return unified, index_maps
 
     def _remap(
-        self, where: str, uses: Sequence[_Use], unified: Array, index_maps: dict[int, Indices]
-    ) -> Iterator[tuple[_Use, Array]]:
+        self, where: str, uses: Sequence[_Use], unified: ArrayData, index_maps: dict[int, Indices]
+    ) -> Iterator[tuple[_Use, ArrayData]]:
         for use in uses:
             index_map = index_maps[id(use.dictionary)]
             is_unchanged = np.array_equal(index_map, np.arange(len(index_map)))
@@ -174,7 +176,7 @@ class DictionaryWriter:
                     f"{error}: write with share_dictionaries=False"
                 ) from None
 
-    def _plan_batches(self, plan: Plan, node: DictionaryId, values: Array, where: str) -> bool:
+    def _plan_batches(self, plan: Plan, node: DictionaryId, values: ArrayData, where: str) -> bool:
         """Plan the batches that give readers a dictionary; return whether it is new or a replacement."""
         written = self._reader_dictionary(plan, node)
         can_extend = False
@@ -186,7 +188,7 @@ class DictionaryWriter:
                 raise UsageError(f"{where}: {self._describe_conflict(values, written)}")
         inner = [
             self._plan_batches(plan, inside, dictionary_of(part).storage, where)
-            for inside, part in zip(node.inside, dictionary_arrays(values), strict=True)
+            for inside, part in zip(node.nested, dictionary_arrays(values), strict=True)
         ]
         is_delta = written is not None and can_extend and not any(inner)
         new = values.slice(written.length) if is_delta and written is not None else values
@@ -194,15 +196,15 @@ class DictionaryWriter:
         plan.written[node.id] = values
         return not is_delta
 
-    def _reader_dictionary(self, plan: Plan, node: DictionaryId) -> Array | None:
+    def _reader_dictionary(self, plan: Plan, node: DictionaryId) -> ArrayData | None:
         """Return the readers' dictionary after the plan; an id may occur several times in a batch."""
         return plan.written.get(node.id, self._written.get(node.id))
 
     def _allows_delta(self, node: DictionaryId) -> bool:
         deltas = self._options.dictionary_deltas
-        return deltas == "always" or (deltas == "auto" and not (node.inside and self._may_replace))
+        return deltas == "always" or (deltas == "auto" and not (node.nested and self._may_replace))
 
-    def _describe_conflict(self, values: Array, written: Array) -> str:
+    def _describe_conflict(self, values: ArrayData, written: ArrayData) -> str:
         if has_prefix(values, written):
             return (
                 "its dictionary grows between batches, but a file without deltas has one for all of them: leave "
@@ -214,7 +216,7 @@ class DictionaryWriter:
         )
 
 
-def assign_shared_ids(wire: WireSchema, columns: Sequence[Array]) -> list[int]:
+def assign_shared_ids(wire: WireSchema, columns: Sequence[ArrayData]) -> list[int]:
     """Return ids for the dictionaries of a schema, in its order: one id for those in the same memory in these columns.
     Dictionaries inside another one keep to it.
     """
@@ -244,10 +246,10 @@ def can_share_dictionaries(wire: WireSchema) -> bool:
 
 
 def _tree_size(node: DictionaryId) -> int:
-    return 1 + sum(map(_tree_size, node.inside))
+    return 1 + sum(map(_tree_size, node.nested))
 
 
-def _memory_key(array: Array | None) -> object:
+def _memory_key(array: ArrayData | None) -> object:
     """Return a key of an array's memory."""
     if array is None:
         return None

@@ -1,1 +1,1 @@
-"""What messages say: schemas and headers, as flatbuffers."""
+"""The metadata of messages: schemas and headers as flatbuffers."""

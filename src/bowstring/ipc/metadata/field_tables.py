@@ -7,9 +7,9 @@ individually, which raises the errors.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,22 +19,16 @@ from bowstring.datatypes.base import DataType
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Field, Metadata, make_fields
 from bowstring.errors import BowstringError, InvalidDataError
-from bowstring.flatbuf.reader import Message, Scalar, Slot, Table, TableSpec, Text
+from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.specs import Scalar
+from bowstring.flatbuf.table_array import BoolArray, ByteReader, Elements, IntArray, TableArray, offset_positions
 from bowstring.flatbuf.tables import SPECS, TYPES
-from bowstring.flatbuf.vectorized_reader import BoolArray, ByteReader, IntArray, Tables, vector_items
 from bowstring.ipc.metadata.schema import DictionaryId
-from bowstring.ipc.metadata.types import flat_examples, read_type
+from bowstring.ipc.metadata.types import LIST_CLASSES, flat_examples, read_type
 from bowstring.layouts import text
 from bowstring.layouts.gather import gather
 from bowstring.layouts.registry import layout_of
 
-_FIELD = SPECS["Field"]
-_KEY, _VALUE = (SPECS["KeyValue"].slots[name].number for name in ("key", "value"))
-_ENCODING = {
-    name: SPECS["DictionaryEncoding"].slots[slot].number
-    for name, slot in (("id", "id"), ("indexType", "indexType"), ("isOrdered", "isOrdered"), ("kind", "dictionaryKind"))
-}
-_BIT_WIDTH, _IS_SIGNED = (SPECS["Int"].slots[name].number for name in ("bitWidth", "is_signed"))
 _U32 = struct.Struct("<I")
 _MAX_MATCHES = 8
 _MIN_FIELDS = 20
@@ -42,6 +36,10 @@ _MAX_TYPES = 256
 """The maximum number of distinct types; fields of further types are read individually."""
 
 Counts = npt.NDArray[np.int64]
+"""Nodes, buffers and variadic counts of fields, shape (fields, 3)."""
+DictionariesByField: TypeAlias = dict[int, tuple[DictionaryId, ...]]
+_ENCODED_COUNTS = (1, 2, 0)
+"""Counts of a dictionary-encoded field of any value type: validity and indices."""
 
 
 @lru_cache(1)
@@ -50,80 +48,72 @@ def _counts_by_type() -> tuple[Counts, Counts, IntArray]:
     a type with children, without theirs; and its number of children, -1 for any.
     """
     flat, nested = np.full((256, 3), -1, np.int64), np.full((256, 3), -1, np.int64)
-    children = np.zeros(256, np.int64)
+    child_counts = np.zeros(256, np.int64)
     for name, example in flat_examples():
         layout = layout_of(example)
         flat[TYPES.index(name)] = (1, len(layout.buffers), int(layout.VARIADIC))
-    item, entry = Field("item", types.Int(8)), Field("key", types.Int(8), nullable=False)
-    for name, nesting in (
-        *((name, list_class(item)) for name, list_class in _LISTS.items()),
+    item, key = Field("item", types.Int(8)), Field("key", types.Int(8), nullable=False)
+    for name, nested_type in (
+        *((name, list_class(item)) for name, list_class in LIST_CLASSES.items()),
         ("FixedSizeList", types.FixedSizeList(item, 1)),
-        ("Map", types.Map(Field("entries", types.Struct((entry, item)), nullable=False))),
+        ("Map", types.Map(Field("entries", types.Struct((key, item)), nullable=False))),
         ("Struct_", types.Struct((item,))),
     ):
-        nested[TYPES.index(name)] = (1, len(layout_of(nesting).buffers), 0)
-        children[TYPES.index(name)] = -1 if name == "Struct_" else 1
-    return flat, nested, children
-
-
-_LISTS: dict[str, type[types.ListLike]] = {
-    "List": types.List,
-    "LargeList": types.LargeList,
-    "ListView": types.ListView,
-    "LargeListView": types.LargeListView,
-}
-Nodes: TypeAlias = dict[int, tuple[DictionaryId, ...]]
-_ENCODED_COUNTS = (1, 2, 0)
-"""Counts of a dictionary-encoded field of any value type: validity and indices."""
+        nested[TYPES.index(name)] = (1, len(layout_of(nested_type).buffers), 0)
+        child_counts[TYPES.index(name)] = -1 if name == "Struct_" else 1
+    return flat, nested, child_counts
 
 
 class FieldTables:
     """The `Field` tables of one level of a schema; each step is computed on access.
 
-    `slots` are the positions of the offsets of the tables. `depth` limits the levels, `tables_left` the tables below.
+    `offsets` are the positions of the offsets of the tables. `depth` limits the levels, `tables_left` the tables below.
     """
 
-    def __init__(self, message: Message, reader: ByteReader, slots: IntArray, depth: int, tables_left: int) -> None:
-        self.message = message
+    def __init__(self, schema: Table, reader: ByteReader, offsets: IntArray, depth: int, tables_left: int) -> None:
+        self.schema = schema
+        self.flatbuffer = schema.flatbuffer
         self.reader = reader
-        self._slots = slots
+        self._offsets = offsets
         self._depth = depth
         self._tables_left = tables_left
 
     @classmethod
     def of(cls, schema: Table, max_depth: int = 64) -> FieldTables:
         """Return the fields of a `Schema` table. Raises `LimitError` if there are too many."""
-        message = schema.message
-        start, count = schema.children_span("fields")
-        message.expect_tables(2 * count)  # a field and its type
-        slots = start + 4 * np.arange(count, dtype=np.int64)
-        return cls(message, ByteReader(message.data), slots, max_depth, message.tables_left - 2 * count)
+        flatbuffer = schema.flatbuffer
+        start, count = schema.span("fields")
+        flatbuffer.expect_tables(2 * count)  # a field and its type
+        offsets = start + 4 * np.arange(count, dtype=np.int64)
+        return cls(schema, ByteReader(flatbuffer), offsets, max_depth, flatbuffer.tables_left - 2 * count)
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._offsets)
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> TableArray:
         """The tables themselves."""
-        return Tables(self.reader, *self.reader.follow_offsets(self._slots))
+        return TableArray(self.reader, SPECS["Field"], *self.reader.follow(self._offsets))
 
     @cached_property
-    def names(self) -> IntArray:
-        """The position of each name's offset; 0 if unknown."""
-        return self.tables.slot(_slot_number("name"), 4)[0]
+    def _name_targets(self) -> tuple[IntArray, BoolArray]:
+        return self.tables.follow("name")
+
+    @cached_property
+    def name_spans(self) -> Elements:
+        """The bytes of each name."""
+        return self.reader.elements(*self._name_targets, item_bytes=1)
 
     @cached_property
     def _children(self) -> tuple[IntArray, FieldTables | None]:
-        vectors, is_intact = self.tables.slot(_slot_number("children"), 4)
-        starts, counts, is_valid = self.reader.counts(vectors)
-        child_counts = np.where(is_intact & is_valid, counts, -1)
-        counts = np.maximum(child_counts, 0)
-        total = int(counts.sum())
+        children = self.tables.elements("children")
+        child_counts = np.where(children.is_valid, children.lengths, -1)
+        total = int(children.lengths.sum())
         if not total or self._depth <= 1 or 2 * total > self._tables_left:
             return child_counts, None
-        _, slots = vector_items(starts, counts)
+        _, offsets = offset_positions(children)
         tables_left = self._tables_left - 2 * total
-        return child_counts, FieldTables(self.message, self.reader, slots, self._depth - 1, tables_left)
+        return child_counts, FieldTables(self.schema, self.reader, offsets, self._depth - 1, tables_left)
 
     @property
     def child_counts(self) -> IntArray:
@@ -136,13 +126,18 @@ class FieldTables:
         return self._children[1]
 
     @cached_property
+    def type_numbers(self) -> IntArray:
+        """The position of each field's type in the union Type, 0 if unknown."""
+        numbers, is_valid = self.tables.numbers("type_type")
+        return np.where(is_valid & (numbers < len(TYPES)), numbers, 0)
+
+    @cached_property
     def counts(self) -> Counts:
-        """Nodes, buffers and variadic counts of each field; -1 if only reading the field can tell."""
-        kinds, _ = self.tables.slot(_slot_number("type_type"), 1)
-        dictionaries, is_intact = self.tables.slot(_slot_number("dictionary"), 4)
+        """Nodes, buffers and variadic counts of each field; -1 if unknown until the field is read."""
+        dictionaries, is_valid = self.tables.locate("dictionary")
         child_counts, below = self.child_counts, self.below
         flat, nested, expected_children = _counts_by_type()
-        numbers = np.where(is_intact & (kinds > 0), self.reader.bytes.take(kinds), 0)
+        numbers = np.where(is_valid, self.type_numbers, 0)
         counts: Counts = flat.take(np.where(child_counts == 0, numbers, 0), axis=0)
         if below is not None:
             parents = np.repeat(np.arange(len(self)), np.maximum(child_counts, 0))
@@ -152,272 +147,262 @@ class FieldTables:
             fits = (child_counts > 0) & ~has_unknown_child & (nested[numbers, 0] > 0)
             fits &= (expected_children[numbers] < 0) | (expected_children[numbers] == child_counts)
             counts = np.where(fits[:, None], nested[numbers] + sums, counts)
-        encoded = is_intact & (dictionaries > 0) & (kinds > 0)
-        if encoded.any():
-            counts = np.where(encoded[:, None], np.array(_ENCODED_COUNTS), counts)
+        is_encoded = (dictionaries > 0) & (numbers > 0)
+        if is_encoded.any():
+            counts = np.where(is_encoded[:, None], np.array(_ENCODED_COUNTS), counts)
         return counts
 
-    def texts(self) -> list[str] | None:
+    def names(self) -> list[str] | None:
         """Return the names; None if any is unknown."""
-        name_spans = self._name_spans()
+        if not self._has_all_names():
+            return None
         try:
-            return None if name_spans is None else _read_names(self.reader, *name_spans)
+            return _read_names(self.reader, self.name_spans.starts, self.name_spans.lengths)
         except InvalidDataError:
             return None
 
-    def named(self, name: bytes) -> IntArray | None:
+    def find_name(self, name: bytes) -> IntArray | None:
         """Return the indices of the fields of this name; None if any name is unknown."""
-        if not self.names.all():
+        targets, is_valid = self._name_targets
+        if not is_valid.all():
             return None
-        targets, is_valid = self.reader.follow_offsets(self.names)
         encoded = _U32.pack(len(name)) + name
         matches: list[IntArray] = []
-        offset = self.reader.raw.find(encoded)
-        while offset >= 0 and len(matches) < _MAX_MATCHES:
-            matches.append(np.flatnonzero(targets == offset))
-            offset = self.reader.raw.find(encoded, offset + 1)
-        if offset < 0 and is_valid.all():
+        position = self.reader.raw.find(encoded)
+        while position >= 0 and len(matches) < _MAX_MATCHES:
+            matches.append(np.flatnonzero(targets == position))
+            position = self.reader.raw.find(encoded, position + 1)
+        if position < 0 and name:
             return np.concatenate(matches) if matches else np.empty(0, np.int64)
-        name_spans = self._name_spans()
-        return None if name_spans is None else np.flatnonzero(self.reader.equal(*name_spans, name))
+        if not self._has_all_names():
+            return None
+        return np.flatnonzero(self.reader.equal(self.name_spans.starts, self.name_spans.lengths, name))
 
-    def _name_spans(self) -> tuple[IntArray, IntArray] | None:
-        """Return the starts and lengths of names; None if any is unknown, or if names share bytes."""
-        starts, lengths, is_valid = self.reader.texts(self.names)
-        is_sure = self.names.all() and is_valid.all() and int(lengths.sum()) <= self.reader.size
-        return (starts, lengths) if is_sure else None
+    def _has_all_names(self) -> bool:
+        """Whether all names are valid and, in total, not longer than the flatbuffer, as they do not share bytes."""
+        return bool(self.name_spans.is_valid.all()) and int(self.name_spans.lengths.sum()) <= self.reader.size
 
-    def read(self) -> tuple[list[Field | None], Nodes]:
+    def read(self) -> tuple[list[Field | None], DictionariesByField]:
         """Return the fields with their children, None for those to be read individually, and the dictionaries of each
         field by its index, if any, in the order of a walk over its array.
         """
-        return self._read() if len(self) >= _MIN_FIELDS else ([None] * len(self), {})
+        return _FieldReader(self).read() if len(self) >= _MIN_FIELDS else ([None] * len(self), {})
 
-    def _read(self) -> tuple[list[Field | None], Nodes]:
-        all_fields: list[Field | None] = [None] * len(self)
-        reader, message = self.reader, self.message
-        starts, lengths, is_valid = reader.texts(self.names)
-        flags, is_intact = self.tables.slot(_slot_number("nullable"), 1)
-        is_valid &= (self.names > 0) & is_intact
+
+class _FieldReader:
+    """Reads the fields of one level.
+
+    `types`, `dictionaries` and `is_resolved` are those of each field so far; fields that are not resolved in the end
+    are left to be read individually.
+    """
+
+    def __init__(self, fields: FieldTables) -> None:
+        self._fields = fields
+        self._reader = fields.reader
+        self._flatbuffer = fields.flatbuffer
+        self._types: npt.NDArray[np.object_] = np.empty(len(fields), object)
+        self._is_resolved = np.zeros(len(fields), bool)
+        self._dictionaries: DictionariesByField = {}
+
+    def read(self) -> tuple[list[Field | None], DictionariesByField]:
+        """Return what `FieldTables.read` does."""
+        all_fields: list[Field | None] = [None] * len(self._fields)
+        names, flatbuffer = self._fields.name_spans, self._flatbuffer
+        nullable, is_valid = self._fields.tables.numbers("nullable")
+        is_valid = is_valid & names.is_valid
         pairs = self._read_metadata(is_valid)
-        resolved = _ResolvedTypes(len(self))
-        self._resolve_types(np.flatnonzero(is_valid), resolved)
-        encoded = self._resolve_dictionaries(resolved)
-        rows, nodes = np.flatnonzero(resolved.is_resolved), resolved.nodes
-        text_bytes = int(lengths[rows].sum()) + sum(
-            len(k) + len(v) for field_pairs in pairs.values() for k, v in field_pairs
+        self._resolve_types(is_valid)
+        encoded_count = self._resolve_dictionaries()
+        rows = np.flatnonzero(self._is_resolved)
+        text_bytes = int(names.lengths[rows].sum()) + sum(
+            len(key) + len(value) for field_pairs in pairs.values() for key, value in field_pairs
         )
-        table_count = 2 * len(rows) + 2 * encoded + sum(map(len, pairs.values()))
-        if table_count > message.tables_left or text_bytes > message.text_left:
+        table_count = 2 * len(rows) + 2 * encoded_count + sum(map(len, pairs.values()))
+        if table_count > flatbuffer.tables_left or text_bytes > flatbuffer.text_left:
             return all_fields, {}
-        nullable = ((flags > 0) & (reader.bytes.take(flags) != 0))[rows].tolist()
         try:
-            names = _read_names(reader, starts[rows], lengths[rows])
+            name_list = _read_names(self._reader, names.starts[rows], names.lengths[rows])
         except InvalidDataError:
             return all_fields, {}
-        message.tables_left -= table_count
-        message.text_left -= text_bytes
+        flatbuffer.tables_left -= table_count
+        flatbuffer.text_left -= text_bytes
         indices = rows.tolist()
-        metadata = [pairs.get(row, ()) for row in indices] if pairs else [()] * len(indices)
-        fields = make_fields(names, resolved.types[rows].tolist(), nullable, metadata)
+        metadata = [pairs.get(index, ()) for index in indices] if pairs else [()] * len(indices)
+        fields = make_fields(name_list, self._types[rows].tolist(), (nullable[rows] != 0).tolist(), metadata)
         if len(fields) == len(all_fields):
-            return list(fields), nodes
-        for row, field in zip(indices, fields, strict=True):
-            all_fields[row] = field
-        return all_fields, nodes
+            return list(fields), self._dictionaries
+        for index, field in zip(indices, fields, strict=True):
+            all_fields[index] = field
+        return all_fields, self._dictionaries
 
     def _read_metadata(self, is_valid: BoolArray) -> dict[int, Metadata]:
         """Return the custom metadata of fields with any; clears `is_valid` for fields to be read individually."""
-        reader = self.reader
-        vectors, is_intact = self.tables.slot(_slot_number("custom_metadata"), 4)
-        starts, counts, in_bounds = reader.counts(vectors)
-        is_valid &= is_intact & in_bounds
-        counts = np.where(is_valid, counts, 0)
+        reader = self._reader
+        vectors = self._fields.tables.elements("custom_metadata")
+        is_valid &= vectors.is_valid
+        counts = np.where(is_valid, vectors.lengths, 0)
         total = int(counts.sum())
-        if total > self.message.tables_left:
+        if total > self._flatbuffer.tables_left:
             is_valid &= counts == 0
             return {}
         if not total:
             return {}
-        owners, slots = vector_items(starts, counts)
-        tables = Tables(reader, *reader.follow_offsets(slots))
-        (keys, key_intact), (values, value_intact) = tables.slot(_KEY, 4), tables.slot(_VALUE, 4)
-        key_starts, key_lengths, key_sound = reader.texts(keys)
-        value_starts, value_lengths, value_sound = reader.texts(values)
-        key_intact &= value_intact & key_sound & value_sound & ~reader.equal(key_starts, key_lengths, NAME_KEY)
-        is_valid &= np.bincount(owners[~key_intact], minlength=len(self)) == 0
-        is_kept = is_valid[owners]
-        if int((key_lengths + value_lengths)[is_kept].sum()) > self.message.text_left:
+        owners, offsets = offset_positions(Elements(vectors.starts, counts, is_valid))
+        tables = TableArray(reader, SPECS["KeyValue"], *reader.follow(offsets))
+        keys, values = tables.elements("key"), tables.elements("value")
+        is_pair_valid = keys.is_valid & values.is_valid & ~reader.equal(keys.starts, keys.lengths, NAME_KEY)
+        is_valid &= np.bincount(owners[~is_pair_valid], minlength=len(self._fields)) == 0
+        selected = is_valid[owners]
+        if int((keys.lengths + values.lengths)[selected].sum()) > self._flatbuffer.text_left:
             is_valid &= counts == 0
             return {}
         raw = reader.raw
-        spans = np.stack((key_starts, key_starts + key_lengths, value_starts, value_starts + value_lengths), 1)
-        pairs = [(raw[a:b], raw[c:d]) for a, b, c, d in spans[is_kept].tolist()]
+        spans = np.stack((keys.starts, keys.starts + keys.lengths, values.starts, values.starts + values.lengths), 1)
+        pairs = [(raw[a:b], raw[c:d]) for a, b, c, d in spans[selected].tolist()]
         pairs_of_field: dict[int, list[tuple[bytes, bytes]]] = {}
-        for owner, pair in zip(owners[is_kept].tolist(), pairs, strict=True):
+        for owner, pair in zip(owners[selected].tolist(), pairs, strict=True):
             pairs_of_field.setdefault(owner, []).append(pair)
         return {owner: tuple(field_pairs) for owner, field_pairs in pairs_of_field.items()}
 
-    def _resolve_dictionaries(self, resolved: _ResolvedTypes) -> int:
-        """Replace value types by dictionary types; return the number of dictionary-encoded fields. Fields to be read
-        individually become unresolved.
+    def _resolve_types(self, is_valid: BoolArray) -> None:
+        """Resolve the types of the fields where `is_valid`, or of their values if dictionary-encoded, and the
+        dictionaries inside them.
         """
-        reader = self.reader
-        offsets, is_intact = self.tables.slot(_slot_number("dictionary"), 4)
-        encoded_rows = np.flatnonzero(resolved.is_resolved & ((offsets > 0) | ~is_intact))
-        if not len(encoded_rows):
-            return 0
-        positions, is_valid = reader.follow_offsets(offsets[encoded_rows])
-        encodings = Tables(reader, positions, is_valid & is_intact[encoded_rows] & (positions > 0))
-        (ids, id_intact), (orders, order_intact) = (
-            encodings.slot(_ENCODING["id"], 8),
-            encodings.slot(_ENCODING["isOrdered"], 1),
-        )
-        (indices, index_intact), (kinds, kind_intact) = (
-            encodings.slot(_ENCODING["indexType"], 4),
-            encodings.slot(_ENCODING["kind"], 2),
-        )
-        index_at, index_in_bounds = reader.follow_offsets(indices)
-        integers = Tables(reader, index_at, index_in_bounds)
-        (widths, width_intact), (signs, sign_intact) = integers.slot(_BIT_WIDTH, 4), integers.slot(_IS_SIGNED, 1)
-        id_intact &= (
-            order_intact
-            & index_intact
-            & kind_intact
-            & index_in_bounds
-            & ((indices == 0) | (integers.sound & width_intact & sign_intact))
-        )
-        id_intact &= (kinds == 0) | (reader.u16(kinds) == 0)
-        numbers = np.where(ids > 0, reader.i64(ids), 0).tolist()
-        bits = np.where(indices == 0, 32, np.where(widths > 0, reader.u32(widths), 0)).tolist()
-        is_signed = (indices == 0) | ((signs > 0) & (reader.bytes[signs] != 0))
-        ordered = ((orders > 0) & (reader.bytes[orders] != 0)).tolist()
-        dictionary_types: dict[tuple[int, bool, bool, DataType], DataType | None] = {}
-        for row, is_intact_row, id_, *parts in zip(
-            encoded_rows.tolist(), id_intact.tolist(), numbers, bits, is_signed.tolist(), ordered, strict=True
-        ):
-            values, inside = resolved.types[row], resolved.nodes.pop(row, ())
-            key = (*parts, values)
-            if is_intact_row and key not in dictionary_types:
-                dictionary_types[key] = _dictionary_type_or_none(*key)
-            dictionary_type = dictionary_types[key] if is_intact_row else None
-            resolved.is_resolved[row] = dictionary_type is not None
-            if dictionary_type is not None:
-                resolved.types[row] = dictionary_type
-                resolved.nodes[row] = (DictionaryId(id_, values, inside),)
-        return len(encoded_rows)
+        fields = self._fields
+        tables = fields.tables.tables("type")
+        numbers = np.where(tables.is_valid, fields.type_numbers, 0)
+        rows = np.flatnonzero(is_valid & (numbers > 0) & (fields.counts[:, 0] > 0))
+        flat = rows[fields.child_counts[rows] == 0]
+        for number in np.flatnonzero(np.bincount(numbers[flat])).tolist():
+            self._resolve_flat_types(tables, number, flat[numbers[flat] == number])
+        nested = rows[fields.child_counts[rows] > 0]
+        if fields.below is not None and len(nested):
+            self._resolve_nested_types(fields.below, nested, numbers)
 
-    def _resolve_types(self, rows: IntArray, resolved: _ResolvedTypes) -> None:
-        """Resolve the types of the fields at `rows`, or of their values if dictionary-encoded, and the dictionaries
-        inside them.
+    def _resolve_flat_types(self, tables: TableArray, number: int, rows: IntArray) -> None:
+        """Resolve the types of the fields at `rows`, whose type has this number, by reading one of each group of equal
+        type tables.
         """
-        reader = self.reader
-        kinds, _ = self.tables.slot(_slot_number("type_type"), 1)
-        offsets, is_intact = self.tables.slot(_slot_number("type"), 4)
-        at, is_valid = reader.follow_offsets(offsets)
-        tables = Tables(reader, at, is_valid & is_intact & (offsets > 0))
-        kind_of = np.where(tables.sound & (kinds > 0), reader.bytes.take(kinds), 0)
-        kind_of[kind_of >= len(TYPES)] = 0
-        flat = rows[(self.counts[rows, 0] > 0) & (self.child_counts[rows] == 0)]
-        for kind in np.flatnonzero(np.bincount(kind_of[flat])).tolist():
-            if kind:
-                self._resolve_flat_types(tables, kind, flat[kind_of[flat] == kind], resolved)
-        nested = rows[(self.counts[rows, 0] > 0) & (self.child_counts[rows] > 0)]
-        if self.below is not None and len(nested):
-            children, inside = self.below._read()
-            ends = np.cumsum(np.maximum(self.child_counts, 0)).tolist()
-            for row, kind in zip(nested.tolist(), kind_of[nested].tolist(), strict=True):
-                child_indices = range(ends[row] - int(self.child_counts[row]), ends[row])
-                nested_type = self._nested_type(row, kind, [children[index] for index in child_indices])
-                if nested_type is not None:
-                    resolved.types[row], resolved.is_resolved[row] = nested_type, True
-                    child_nodes = (
-                        tuple(node for index in child_indices for node in inside.get(index, ())) if inside else ()
-                    )
-                    if child_nodes:
-                        resolved.nodes[row] = child_nodes
-
-    def _resolve_flat_types(self, tables: Tables, kind: int, rows: IntArray, resolved: _ResolvedTypes) -> None:
-        slots = [(slot, *tables.slot(slot.number, _size_bytes(slot))) for slot in _spec(kind).slots.values()]
-        rows = rows[np.logical_and.reduce([is_intact[rows] for _, _, is_intact in slots])] if slots else rows
-        keys = [_SlotValues(self.reader, slot, positions) for slot, positions, _ in slots]
-        if any(key.text_bytes(rows) > self.reader.size for key in keys):
-            return  # shared text, whose size is checked when the fields are read individually
-        type_count = 0
-        while len(rows) and type_count < _MAX_TYPES:
-            type_count += 1
-            first = int(rows[0])
-            is_equal = np.ones(len(rows), bool)
-            for key in keys:
-                is_equal &= key.equal(rows, first)
+        columns: list[IntArray | Elements] = []
+        spec = SPECS[TYPES[number]]
+        if spec.slots:
+            tables, is_valid = tables.take(rows, spec), np.ones(len(rows), bool)
+            for name, slot in spec.slots.items():
+                if isinstance(slot.type, Scalar):
+                    numbers, is_slot_valid = tables.numbers(name)
+                    columns.append(numbers)
+                else:
+                    texts = tables.elements(name)
+                    is_slot_valid = texts.is_valid
+                    columns.append(texts)
+                    if int(texts.lengths.sum()) > self._reader.size:
+                        return  # shared text, whose size is checked when the fields are read individually
+                is_valid &= is_slot_valid
+            indices = np.flatnonzero(is_valid)
+        else:
+            indices = np.arange(len(rows))
+        for group in _group_equal(self._reader, indices, columns):
             try:
                 type_array = np.empty(1, object)
-                type_array[0] = read_type(Table(self.message, _FIELD, int(self.tables.at[first])), [])
-                resolved.types[rows[is_equal]] = type_array
-                resolved.is_resolved[rows[is_equal]] = True
+                type_array[0] = read_type(self._table(int(rows[group[0]])), [])
+                self._types[rows[group]] = type_array
+                self._is_resolved[rows[group]] = True
             except BowstringError:
                 pass
-            rows = rows[~is_equal]
 
-    def _nested_type(self, row: int, kind: int, children: Sequence[Field | None]) -> DataType | None:
+    def _table(self, row: int) -> Table:
+        return Table(self._flatbuffer, SPECS["Field"], int(self._fields.tables.positions[row]))
+
+    def _resolve_nested_types(self, below: FieldTables, rows: IntArray, numbers: IntArray) -> None:
+        """Resolve the types of the fields at `rows`, whose children are in `below` and whose types have `numbers`."""
+        children, child_dictionaries = _FieldReader(below).read()
+        stops = np.cumsum(np.maximum(self._fields.child_counts, 0)).tolist()
+        for row, number in zip(rows.tolist(), numbers[rows].tolist(), strict=True):
+            child_indices = range(stops[row] - int(self._fields.child_counts[row]), stops[row])
+            nested_type = self._nested_type(row, number, [children[index] for index in child_indices])
+            if nested_type is None:
+                continue
+            self._types[row], self._is_resolved[row] = nested_type, True
+            if child_dictionaries:
+                inside = tuple(node for index in child_indices for node in child_dictionaries.get(index, ()))
+                if inside:
+                    self._dictionaries[row] = inside
+
+    def _nested_type(self, row: int, number: int, children: Sequence[Field | None]) -> DataType | None:
         fields = [field for field in children if field is not None]
-        if not kind or len(fields) < len(children):
+        if len(fields) < len(children):
             return None
-        name = TYPES[kind]
+        name = TYPES[number]
         try:
-            if name in _LISTS and len(fields) == 1:
-                return _LISTS[name](fields[0])
+            if name in LIST_CLASSES and len(fields) == 1:
+                return LIST_CLASSES[name](fields[0])
             if name == "Struct_":
                 return types.Struct(tuple(fields))
-            return read_type(Table(self.message, _FIELD, int(self.tables.at[row])), fields)
+            return read_type(self._table(row), fields)
         except BowstringError:
             return None
 
+    def _resolve_dictionaries(self) -> int:
+        """Replace value types by dictionary types; return the number of dictionary-encoded fields. Fields to be read
+        individually become unresolved.
+        """
+        positions, is_valid = self._fields.tables.locate("dictionary")
+        rows = np.flatnonzero(self._is_resolved & ((positions > 0) | ~is_valid))
+        if not len(rows):
+            return 0
+        encodings = self._fields.tables.take(rows).tables("dictionary")
+        ids, are_ids_valid = encodings.numbers("id")
+        ordered, are_ordered_valid = encodings.numbers("isOrdered")
+        kinds, are_kinds_valid = encodings.numbers("dictionaryKind")
+        is_default, index_types = encodings.is_absent("indexType"), encodings.tables("indexType")
+        bit_widths, are_widths_valid = index_types.numbers("bitWidth")
+        signs, are_signs_valid = index_types.numbers("is_signed")
+        is_valid = are_ids_valid & are_ordered_valid & are_kinds_valid & (kinds == 0)
+        is_valid &= is_default | (are_widths_valid & are_signs_valid)
+        parts = (
+            np.where(is_default, 32, bit_widths).tolist(),
+            (is_default | (signs > 0)).tolist(),
+            (ordered > 0).tolist(),
+        )
+        dictionary_types: dict[tuple[int, bool, bool, DataType], DataType | None] = {}
+        for row, is_row_valid, id_, *parameters in zip(
+            rows.tolist(), is_valid.tolist(), ids.tolist(), *parts, strict=True
+        ):
+            value_type, inside = self._types[row], self._dictionaries.pop(row, ())
+            key = (*parameters, value_type)
+            if is_row_valid and key not in dictionary_types:
+                dictionary_types[key] = _dictionary_type_or_none(*key)
+            dictionary_type = dictionary_types[key] if is_row_valid else None
+            self._is_resolved[row] = dictionary_type is not None
+            if dictionary_type is not None:
+                self._types[row] = dictionary_type
+                self._dictionaries[row] = (DictionaryId(id_, value_type, inside),)
+        return len(rows)
 
-class _ResolvedTypes:
-    """The resolved types of fields by index, and their dictionaries."""
 
-    __slots__ = ("is_resolved", "nodes", "types")
-
-    def __init__(self, count: int) -> None:
-        self.types: npt.NDArray[np.object_] = np.empty(count, object)
-        self.is_resolved = np.zeros(count, bool)
-        self.nodes: Nodes = {}
-
-
-class _SlotValues:
-    """The values of one slot of many type tables: numbers or strings."""
-
-    __slots__ = ("_reader", "_starts", "_values")
-
-    def __init__(self, reader: ByteReader, slot: Slot, positions: IntArray) -> None:
-        self._reader = reader
-        self._starts: IntArray | None = None
-        if isinstance(slot.kind, Text):
-            self._starts, lengths, is_valid = reader.texts(positions)
-            self._values = np.where(positions > 0, np.where(is_valid, lengths, -2), -1)
-        else:
-            self._values = np.where(positions > 0, reader.number(positions, _size_bytes(slot)), -1)
-
-    def text_bytes(self, rows: IntArray) -> int:
-        """Return the total size of the strings at `rows`, shared or not."""
-        return 0 if self._starts is None else int(np.maximum(self._values[rows], 0).sum())
-
-    def equal(self, rows: IntArray, first: int) -> BoolArray:
-        """Whether the slots at `rows` equal the slot at `first`; an absent slot equals only absent ones."""
-        same: BoolArray = self._values[rows] == self._values[first]
-        length = int(self._values[first])
-        if self._starts is None or length < 0:
-            return same
-        start = int(self._starts[first])
-        return self._reader.equal(self._starts[rows], self._values[rows], self._reader.raw[start : start + length])
+def _group_equal(reader: ByteReader, indices: IntArray, columns: Sequence[IntArray | Elements]) -> Iterator[IntArray]:
+    """Yield groups of indices at which all columns are equal, at most `_MAX_TYPES`."""
+    for _ in range(_MAX_TYPES):
+        if not len(indices):
+            return
+        first = int(indices[0])
+        is_equal = np.ones(len(indices), bool)
+        for column in columns:
+            if isinstance(column, Elements):
+                start, length = int(column.starts[first]), int(column.lengths[first])
+                text_bytes = reader.raw[start : start + length]
+                is_equal &= reader.equal(column.starts[indices], column.lengths[indices], text_bytes)
+            else:
+                is_equal &= column[indices] == column[first]
+        yield indices[is_equal]
+        indices = indices[~is_equal]
 
 
 def _read_names(reader: ByteReader, starts: IntArray, lengths: IntArray) -> list[str]:
-    """Return the strings at these positions of a message; raises `InvalidDataError` if one is not valid UTF-8."""
+    """Return the strings at these positions of a flatbuffer; raises `InvalidDataError` if one is not valid UTF-8."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    return cast("list[str]", text.decode_strings(gather(reader.bytes, starts, lengths), offsets, None))
+    return text.decode_values(gather(reader.bytes, starts, lengths), offsets, None, is_text=True)
 
 
 def _dictionary_type_or_none(bit_width: int, is_signed: bool, is_ordered: bool, values: DataType) -> DataType | None:
@@ -425,15 +410,3 @@ def _dictionary_type_or_none(bit_width: int, is_signed: bool, is_ordered: bool, 
         return types.Dictionary(types.Int(bit_width, is_signed), values, is_ordered)
     except BowstringError:
         return None
-
-
-def _slot_number(name: str) -> int:
-    return _FIELD.slots[name].number
-
-
-def _spec(kind: int) -> TableSpec:
-    return SPECS[TYPES[kind]]
-
-
-def _size_bytes(slot: Slot) -> int:
-    return slot.kind.packer.size if isinstance(slot.kind, Scalar) else 4

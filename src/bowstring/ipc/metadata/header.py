@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, UnsupportedError
-from bowstring.flatbuf.reader import Message, Table
-from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS
+from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS, read_root
 from bowstring.flatbuf.writer import Record, SerializedTable, UnionValue, build
 from bowstring.ipc.limits import ReadLimits
+from bowstring.ipc.message import join_words
 from bowstring.ipc.metadata import schema as schema_tables
 from bowstring.ipc.metadata.schema import V4, V5
 
@@ -79,19 +80,13 @@ class BatchHeader:
         self.raw = raw
         self.template = template
         self._reads = 0
-        at, body_at = template.length_at, template.body_length_at
+        length_at, body_length_at = template.length_at, template.body_length_at
         self.length: int = 0
         self.body_bytes: int = 0
-        if type(raw) is bytes:
-            if at:
-                self.length = _LONG.unpack_from(raw, at)[0]
-            if body_at:
-                self.body_bytes = _LONG.unpack_from(raw, body_at)[0]
-        else:
-            if at:
-                self.length = _LONG.unpack(raw[at : at + 8])[0]
-            if body_at:
-                self.body_bytes = _LONG.unpack(raw[body_at : body_at + 8])[0]
+        if length_at:
+            self.length = _LONG.unpack(raw[length_at : length_at + 8])[0]
+        if body_length_at:
+            self.body_bytes = _LONG.unpack(raw[body_length_at : body_length_at + 8])[0]
         if self.length < 0 or self.body_bytes < 0:
             raise InvalidDataError(f"a header claims {self.length} rows in {self.body_bytes} bytes")
 
@@ -158,11 +153,10 @@ class HeaderReader:
         if match is not None:
             return match
         if not isinstance(where, str):
-            where = " ".join(map(str, where))
-        message = Message(bytes(raw[skip:]), SPECS, where, self.limits.max_tables)
-        root = message.root("Message")
+            where = join_words(where)
+        root = read_root("Message", bytes(raw[skip:]), where, self.limits.max_tables)
         kind = header_kind(root)
-        inner = root.union("header", kind)
+        inner: Table | None = root["header"]
         if inner is None:
             raise InvalidDataError(f"{where}: the message has no header")
         if kind == SCHEMA:
@@ -180,7 +174,7 @@ class HeaderReader:
 
 def header_kind(root: Table) -> str:
     """Return the kind of header of a `Message`: "Schema", "DictionaryBatch" or "RecordBatch"."""
-    where, version, number = root.message.where, root["version"], root["header_type"]
+    where, version, number = root.flatbuffer.where, root["version"], root["header_type"]
     if version not in (V4, V5):
         name = VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
         raise UnsupportedError(f"{where}: metadata version {name} is not supported: only V4 and V5 are")
@@ -197,15 +191,17 @@ def _read_template(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> He
     kind = inner.spec.name
     batch = inner["data"] if kind == DICTIONARY_BATCH else inner
     if batch is None:
-        raise InvalidDataError(f"{root.message.where}: a dictionary batch without data")
+        raise InvalidDataError(f"{root.flatbuffer.where}: a dictionary batch without data")
     spans = [batch.span("nodes"), batch.span("buffers"), batch.span("variadicBufferCounts")]
     numbers = [root.span("bodyLength"), batch.span("length")]
     sizes = (8, 8, 16, 16, 8)
-    taken = sorted((at + skip, at + skip + n * size) for (at, n), size in zip(numbers + spans, sizes, strict=True) if n)
-    ends = [0, *(end for _, end in taken)]
-    starts = [*(start for start, _ in taken), len(raw)]
+    number_ranges = sorted(
+        (at + skip, at + skip + n * size) for (at, n), size in zip(numbers + spans, sizes, strict=True) if n
+    )
+    ends = [0, *(end for _, end in number_ranges)]
+    starts = [*(start for start, _ in number_ranges), len(raw)]
     if any(start < end for start, end in zip(starts, ends, strict=True)):
-        raise InvalidDataError(f"{root.message.where}: nodes, buffers and lengths overlap")
+        raise InvalidDataError(f"{root.flatbuffer.where}: nodes, buffers and lengths overlap")
     constants = tuple(
         (end, start, bytes(raw[end:start])) for end, start in zip(ends, starts, strict=True) if start > end
     )
@@ -236,7 +232,7 @@ def _pairs_and_codec(root: Table, batch: Table) -> tuple[Metadata, str | None]:
     codec_names = [value for key, value in pairs if key == V4_COMPRESSION_KEY] if root["version"] == V4 else []
     if not codec_names:
         return pairs, codec
-    name, where = codec_names[0].decode("ascii", "replace").lower(), root.message.where
+    name, where = codec_names[0].decode("ascii", "replace").lower(), root.flatbuffer.where
     if name not in (*CODECS, "uncompressed"):
         raise UnsupportedError(f"{where}: unknown compression codec {name!r:.60}")
     if codec not in (None, name):
@@ -251,7 +247,7 @@ def _remove_codec(pairs: Metadata) -> Metadata:
 def _codec(compression: Table | None) -> str | None:
     if compression is None:
         return None
-    codec, where = compression["codec"], compression.message.where
+    codec, where = compression["codec"], compression.flatbuffer.where
     if not 0 <= codec < len(CODECS) or compression["method"] != 0:
         raise UnsupportedError(f"{where}: unknown compression codec {codec} or method {compression['method']}")
     return CODECS[codec]
@@ -284,7 +280,7 @@ class DictionaryHeader:
 
 
 class HeaderWriter:
-    """Writes batch headers: builds one per combination of counts, then only fills in its numbers.
+    """Writes batch headers: builds one per combination of counts, then only fills in its data_header.
 
     All have one metadata version and one codec, or none.
     """
@@ -298,38 +294,38 @@ class HeaderWriter:
         self._blanks: dict[tuple[object, ...], tuple[bytearray, HeaderTemplate]] = {}
 
     def write(
-        self, numbers: BatchNumbers, body_bytes: int, pairs: Metadata = (), dictionary: DictionaryHeader | None = None
+        self, data_header: DataHeader, body_bytes: int, pairs: Metadata = (), dictionary: DictionaryHeader | None = None
     ) -> bytes:
         """Return the flatbuffer of a record batch, or of a dictionary batch if `dictionary` is given; its length is a
         multiple of 8.
         """
-        key = (len(numbers.nodes), len(numbers.buffers), len(numbers.variadic), pairs, dictionary)
+        key = (len(data_header.nodes), len(data_header.buffers), len(data_header.variadic), pairs, dictionary)
         blank = self._blanks.get(key)
         if blank is None:
             if len(self._blanks) >= _MAX_TEMPLATES:
                 self._blanks.clear()
-            blank = self._blanks[key] = self._build_blank(numbers, pairs, dictionary)
+            blank = self._blanks[key] = self._build_blank(data_header, pairs, dictionary)
         out, template = blank
-        _LONG.pack_into(out, template.length_at, numbers.length)
+        _LONG.pack_into(out, template.length_at, data_header.length)
         _LONG.pack_into(out, template.body_length_at, body_bytes)
-        for at, held in (
-            (template.nodes_at, numbers.nodes),
-            (template.buffers_at, numbers.buffers),
-            (template.variadic_at, numbers.variadic),
+        for at, numbers in (
+            (template.nodes_at, data_header.nodes),
+            (template.buffers_at, data_header.buffers),
+            (template.variadic_at, data_header.variadic),
         ):
-            if len(held):
-                out[at : at + held.nbytes] = held.tobytes()
+            if len(numbers):
+                out[at : at + numbers.nbytes] = numbers.tobytes()
         return bytes(out)
 
     def _build_blank(
-        self, numbers: BatchNumbers, pairs: Metadata, dictionary: DictionaryHeader | None
+        self, data_header: DataHeader, pairs: Metadata, dictionary: DictionaryHeader | None
     ) -> tuple[bytearray, HeaderTemplate]:
         record: dict[str, Any] = {
             "length": 0,
-            "nodes": np.zeros(len(numbers.nodes), FIELD_NODE),
-            "buffers": np.zeros(len(numbers.buffers), BUFFER),
+            "nodes": np.zeros(len(data_header.nodes), FIELD_NODE),
+            "buffers": np.zeros(len(data_header.buffers), BUFFER),
             "compression": self._compression,
-            "variadicBufferCounts": numbers.variadic if len(numbers.variadic) else None,
+            "variadicBufferCounts": data_header.variadic if len(data_header.variadic) else None,
         }
         kind = RECORD_BATCH
         if dictionary is not None:
@@ -339,15 +335,15 @@ class HeaderWriter:
             if self._codec is not None:
                 pairs = (*pairs, (V4_COMPRESSION_KEY, self._codec.upper().encode()))
         raw = build(SPECS, "Message", _message(kind, UnionValue(kind, record), self._version, pairs))
-        root = Message(raw, SPECS, "header").root("Message")
-        inner = root.union("header", kind)
-        assert inner is not None
-        return bytearray(raw), _read_template(root, inner, raw, 0)
+        root = read_root("Message", raw, "header")
+        return bytearray(raw), _read_template(root, root["header"], raw, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class BatchNumbers:
-    """The numbers of a batch: rows, field nodes of shape (n, 2), buffers of shape (m, 2), variadic counts; int64."""
+class DataHeader:
+    """The data header of a batch («RecordBatch message»): rows, field nodes of shape (n, 2), buffers of shape (m, 2),
+    variadic counts; int64.
+    """
 
     length: int
     nodes: npt.NDArray[np.int64]

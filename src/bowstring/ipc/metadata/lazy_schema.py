@@ -11,10 +11,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import cast
 
-from bowstring.datatypes.field import Field, LazyFields, Metadata, Schema
+from bowstring.datatypes.field import Field, Metadata
+from bowstring.datatypes.schema import LazyFields, Schema
 from bowstring.flatbuf.reader import Table
 from bowstring.ipc.limits import ReadLimits
-from bowstring.ipc.metadata.field_tables import Counts, FieldTables, Nodes
+from bowstring.ipc.metadata.field_tables import Counts, DictionariesByField, FieldTables
 from bowstring.ipc.metadata.schema import DictionaryId, WireSchema, read_endianness, read_field, read_pairs
 
 _MAX_INDIVIDUAL_READS = 16
@@ -43,12 +44,12 @@ class LazySchema:
             field = fields[index]
             entry = None if field is None else (field, nodes.get(index, ()))
         if entry is None:
-            table = self._table.child_at("fields", index)
+            table = self._table.child("fields", index)
             entry = self._entries.setdefault(index, read_field(table, self.limits.max_nesting))
         return entry
 
     @cached_property
-    def _bulk_read(self) -> tuple[list[Field | None], Nodes]:
+    def _bulk_read(self) -> tuple[list[Field | None], DictionariesByField]:
         return self._tables.read()
 
     @cached_property
@@ -80,20 +81,20 @@ class LazySchema:
         return self.whole.by_id
 
     def counts(self) -> Counts:
-        """Return nodes, buffers and variadic counts of each field, shape (fields, 3); -1 if only reading the field can
-        tell.
+        """Return nodes, buffers and variadic counts of each field, shape (fields, 3); -1 if unknown until the
+        field is read.
         """
         return self._tables.counts
 
     @cached_property
     def names(self) -> list[str]:
         """The names of all fields."""
-        names = self._tables.texts()
+        names = self._tables.names()
         return self.schema.names if names is None else names
 
     def named(self, name: str) -> list[int]:
         """Return the indices of the fields of this name."""
-        indices = self._tables.named(name.encode(errors="surrogatepass"))
+        indices = self._tables.find_name(name.encode(errors="surrogatepass"))
         return (
             [index for index, other in enumerate(self.names) if other == name] if indices is None else indices.tolist()
         )
@@ -102,13 +103,13 @@ class LazySchema:
         """Return the schema of the fields at these indices."""
         return Schema(tuple(self.entry(index)[0] for index in indices), self.pairs)
 
-    def late(self) -> Schema:
+    def lazy_schema(self) -> Schema:
         """Return the schema with fields that are read on access."""
         return Schema(_Fields(self), self.pairs)
 
 
 class _Fields(LazyFields):
-    """The fields of a deferred schema."""
+    """The fields of a `LazySchema`."""
 
     __slots__ = ("_wire",)
 

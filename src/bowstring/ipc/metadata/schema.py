@@ -1,7 +1,7 @@
 """Schemas in metadata («Schema message»): `Schema` and `Field` to and from the records of `bowstring.flatbuf`.
 
 A dictionary-encoded field stores its value type and a dictionary id. The ids are not part of a `Schema`: they are in a
-tree of `DictionaryId`s beside it, in the order in which a walk over the arrays visits the dictionaries.
+tree of `DictionaryId`s next to it, in the order in which a walk over the arrays visits the dictionaries.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 from bowstring.datatypes import extension, types
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.datatypes.field import Field, Metadata, Schema
+from bowstring.datatypes.field import Field, Metadata
+from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import InvalidDataError, LimitError, UnsupportedError, UnsupportedTypeError, UsageError
 from bowstring.flatbuf.reader import Table
@@ -27,11 +28,11 @@ V4, V5 = 3, 4
 
 @dataclass(frozen=True, slots=True)
 class DictionaryId:
-    """The dictionary of a dictionary-encoded field: its id, its value type, and the dictionaries inside it."""
+    """The dictionary of a dictionary-encoded field: its id, its value type, and the dictionaries in its values."""
 
     id: int
     value_type: DataType
-    inside: tuple[DictionaryId, ...] = ()
+    nested: tuple[DictionaryId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class WireSchema:
 def _walk_nodes(nodes: Iterable[DictionaryId]) -> Iterator[DictionaryId]:
     for node in nodes:
         yield node
-        yield from _walk_nodes(node.inside)
+        yield from _walk_nodes(node.nested)
 
 
 # Reading
@@ -76,7 +77,7 @@ def read_endianness(table: Table) -> bool:
     """Whether the data of a `Schema` table is big-endian; raises `InvalidDataError` for an unknown order."""
     endianness: int = table["endianness"]
     if endianness not in (LITTLE, BIG):
-        raise InvalidDataError(f"{table.message.where}: endianness {endianness} is neither little (0) nor big (1)")
+        raise InvalidDataError(f"{table.flatbuffer.where}: endianness {endianness} is neither little (0) nor big (1)")
     return endianness == BIG
 
 

@@ -10,7 +10,6 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Table
-from bowstring.flatbuf.tables import TYPES
 from bowstring.flatbuf.writer import Record, UnionValue
 
 _INTERVALS = get_args(types.IntervalUnit)
@@ -35,7 +34,7 @@ _PLAIN: dict[str, type[DataType]] = {
 }
 """Types without parameters."""
 
-_LISTS: dict[str, type[types.ListLike]] = {
+LIST_CLASSES: dict[str, type[types.ListLike]] = {
     "List": types.List,
     "LargeList": types.LargeList,
     "ListView": types.ListView,
@@ -116,7 +115,7 @@ _PARAMETERS: dict[str, _Row] = {
 
 
 def _read_union(table: Table, children: _Children) -> types.Union:
-    ids = table["typeIds"].tolist() if table.span("typeIds")[0] else range(len(children))
+    ids = table["typeIds"].tolist() if table.locate("typeIds") else range(len(children))
     return types.Union(_pick("union mode", _UNION_MODES, table["mode"]), tuple(children), tuple(ids))
 
 
@@ -149,7 +148,7 @@ _NESTED: dict[str, tuple[type[DataType], _ReadNested, _Write]] = {
 """Other types with children: the class, its reader and its writer."""
 
 _NAMES: dict[type[DataType], tuple[str, _Write]] = {
-    **{type_class: (name, lambda _: {}) for name, type_class in (*_PLAIN.items(), *_LISTS.items())},
+    **{type_class: (name, lambda _: {}) for name, type_class in (*_PLAIN.items(), *LIST_CLASSES.items())},
     **{type(example): (name, write) for name, (example, _, write) in _PARAMETERS.items()},
     **{type_class: (name, write) for name, (type_class, _, write) in _NESTED.items()},
 }
@@ -167,12 +166,12 @@ def read_type(field: Table, children: Sequence[Field]) -> DataType:
     Raises `InvalidDataError` for an unknown or malformed type; parameters out of range raise the types' own
     `UsageError`.
     """
-    name: str = _pick("type", TYPES, field["type_type"])
-    table = field.union("type", name) if name != TYPES[0] else None
+    table = field["type"]
     if table is None:
-        raise InvalidDataError(f"{field.message.where}: a field has no type")
-    if name in _LISTS:
-        return _LISTS[name](*_exactly(children, 1))
+        raise InvalidDataError(f"{field.flatbuffer.where}: a field has no type")
+    name = table.spec.name
+    if name in LIST_CLASSES:
+        return LIST_CLASSES[name](*_exactly(children, 1))
     if name in _NESTED:
         return _NESTED[name][1](table, children)
     _exactly(children, 0)

@@ -1,1 +1,1 @@
-"""What messages carry: buffers on the way in and out."""
+"""Record batch bodies: reading and writing their buffers («RecordBatch message»)."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferSpec, Role
-from bowstring.layouts.binary_view import INLINE_BYTES, VIEW
+from bowstring.layouts.binary_view import VIEW
+from bowstring.layouts.view_validation import INLINE_BYTES
 from bowstring.memory.buffer import Buffer
 
 
-def swap_byte_order(array: Array, is_native: bool) -> Array:
+def swap_byte_order(array: ArrayData, is_native: bool) -> ArrayData:
     """Return the array with all numbers in the other byte order, copied; bitmaps and bytes are unchanged.
 
     `is_native` is whether `array` is in the machine's byte order. Its dictionary, a separate array, is not swapped.
@@ -23,7 +24,7 @@ def swap_byte_order(array: Array, is_native: bool) -> Array:
     declared = zip(layout.buffers, array.buffers, strict=False)
     buffers = [None if b is None else _swap_buffer(b, spec, is_native) for spec, b in declared]
     children = tuple([swap_byte_order(child, is_native) for child in array.children])
-    return Array(
+    return ArrayData(
         layout,
         array.length,
         (*buffers, *array.buffers[len(layout.buffers) :]),

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from bowstring.errors import InvalidDataError, LimitError
 from bowstring.ipc import codecs
-from bowstring.ipc.codecs import Compress
+from bowstring.ipc.codecs import CompressFunction
 from bowstring.ipc.limits import ReadLimits
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory, allocate
 from bowstring.memory.pool import POOL
-from bowstring.memory.threads import group_by_size, map_in_threads
+from bowstring.memory.thread_pool import group_by_size, map_in_threads
 
 PREFIX = struct.Struct("<q")
 RAW = -1
@@ -33,8 +33,8 @@ _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
 
-def compress_buffers(buffers: Sequence[Buffer | None], compress: Compress) -> list[list[Any]]:
-    """Compress buffers; return each as a list of parts: none for an empty buffer, else prefix and bytes.
+def compress_buffers(buffers: Sequence[Buffer | None], compress: CompressFunction) -> list[list[Any]]:
+    """CompressFunction buffers; return each as a list of parts: none for an empty buffer, else prefix and bytes.
 
     A buffer that does not shrink is not copied and stays as it is, after the prefix -1.
     """
@@ -158,15 +158,15 @@ def _largest_first(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_
 
 def _allocate_targets(sizes_bytes: Sequence[int]) -> list[Buffer]:
     """Return uninitialised buffers of these sizes, cut from pooled memory if large."""
-    rooms: list[Buffer] = []
+    targets: list[Buffer] = []
     for group in group_by_size(sizes_bytes, sizes_bytes, _GROUP_BYTES):
         *starts, total = accumulate((-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in group), initial=0)
         try:
             memory = Memory(POOL.take(total) if total >= _MIN_POOL_BYTES else allocate(total, is_zeroed=False))
         except (MemoryError, ValueError):
             raise LimitError(f"not enough memory for {total} decompressed bytes") from None
-        rooms += [Buffer(memory, start, size) for start, size in zip(starts, group, strict=True)]
-    return rooms
+        targets += [Buffer(memory, start, size) for start, size in zip(starts, group, strict=True)]
+    return targets
 
 
 def decompress_prefix(codec: str, data: bytes, size_bytes: int) -> bytes:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import error_context, first_true, to_buffer
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer
 
 
-def move_nulls_to_children(union: Array, validity: Buffer) -> Array:
+def move_nulls_to_children(union: ArrayData, validity: Buffer) -> ArrayData:
     """Return the union with a null in the child for each null in its own validity bitmap, copied.
 
     `union` begins at offset 0. Offsets of null slots are ignored, and so are their type ids unless the type has them.
@@ -28,7 +28,7 @@ def move_nulls_to_children(union: Array, validity: Buffer) -> Array:
     is_null = ~bitmap.unpack(validity, 0, union.length)
     ids = union.values(0).copy()
     ids[is_null & ~np.isin(ids, layout.ids)] = layout.ids[0] if layout.ids else 0
-    members = layout.child_indices(Array(layout, union.length, (to_buffer(ids),), union.children))
+    members = layout.child_indices(ArrayData(layout, union.length, (to_buffer(ids),), union.children))
     offsets = union.values(1).copy() if layout.is_dense else np.arange(union.length)
     children = []
     for number, child in enumerate(union.children):
@@ -45,4 +45,4 @@ def move_nulls_to_children(union: Array, validity: Buffer) -> Array:
         if layout.is_dense:
             offsets[slots] = np.arange(len(slots))
     buffers = [to_buffer(ids), to_buffer(offsets)] if layout.is_dense else [to_buffer(ids)]
-    return Array(union.layout, union.length, tuple(buffers), tuple(children))
+    return ArrayData(union.layout, union.length, tuple(buffers), tuple(children))

@@ -7,17 +7,17 @@ The header of a batch that was read contains these numbers, so none of its colum
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
-from bowstring.ipc.metadata.header import BatchNumbers
+from bowstring.ipc.metadata.header import DataHeader
 from bowstring.ipc.record_batch.plan import SchemaPlan
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import EncodedBody
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferSpec, Layout, Role
-from bowstring.memory.buffer import Buffer
-from bowstring.memory.iovec import Numbers, Parts
+from bowstring.memory.iovec import Int64Array, PaddedBuffers
 
 _MIN_COLUMNS = 16
 
@@ -47,7 +47,7 @@ class PassthroughPlan:
         """Return the plan for a schema's layouts, or None if columns have to be walked."""
         return cls(layouts) if len(layouts) >= _MIN_COLUMNS and all(map(_is_flat, layouts)) else None
 
-    def body(self, columns: Sequence[Array], alignment: int) -> EncodedBody | None:
+    def body(self, columns: Sequence[ArrayData], alignment: int) -> EncodedBody | None:
         """The body of all columns of a batch, its buffers at multiples of `alignment` bytes.
 
         The body equals that of `encode_body` with default options, little-endian and uncompressed. None if columns have
@@ -76,50 +76,50 @@ class PassthroughPlan:
         sizes = self._sizes_to_write(length, stored_sizes, null_counts)
         if sizes is None:
             return None
-        numbers, paddings, size_bytes = _arrange(length, nodes, sizes, alignment)
+        data_header, paddings, size_bytes = _arrange(length, nodes, sizes, alignment)
         return EncodedBody(
-            numbers, Parts.of_memory(columns.memory, columns.body_at + offsets, sizes, paddings), size_bytes
+            data_header,
+            PaddedBuffers.of_memory(columns.memory, columns.body_offset + offsets, sizes, paddings),
+            size_bytes,
         )
 
-    def _body_of_arrays(self, arrays: Sequence[Array], alignment: int) -> EncodedBody | None:
+    def _body_of_arrays(self, arrays: Sequence[ArrayData], alignment: int) -> EncodedBody | None:
         if not isinstance(arrays, (list, tuple)) or len(arrays) != len(self._layouts):
             return None
         length = arrays[0].length
-        buffers: list[Buffer | None] = []
-        cached_null_counts: list[int] = []
-        for array, layout in zip(arrays, self._layouts, strict=True):
-            if array.offset or array.length != length or (array.layout is not layout and array.layout != layout):
-                return None
-            buffers += array.buffers
-            cached_null_counts.append(array._null_count)
+        if [array.layout for array in arrays] != self._layouts or any([array.offset for array in arrays]):  # noqa: C419
+            return None
+        if [array.length for array in arrays] != [length] * len(arrays):
+            return None
+        buffers = list(chain.from_iterable([array.buffers for array in arrays]))
         if len(buffers) != len(self._spec_of):
             return None
-        null_counts = np.fromiter(cached_null_counts, np.int64, len(cached_null_counts))
+        null_counts = np.array([array._null_count for array in arrays], np.int64)
         if (null_counts < 0).any():
             null_counts = np.array([array.null_count for array in arrays], np.int64)
-        stored_sizes = np.fromiter([0 if buffer is None else buffer.size for buffer in buffers], np.int64, len(buffers))
+        stored_sizes = np.array([0 if buffer is None else buffer.size for buffer in buffers], np.int64)
         sizes = self._sizes_to_write(length, stored_sizes, null_counts)
         if sizes is None:
             return None
         nodes = np.stack((np.full(len(arrays), length, np.int64), null_counts), 1)
-        numbers, paddings, size_bytes = _arrange(length, nodes, sizes, alignment)
-        return EncodedBody(numbers, Parts.of_buffers(buffers, sizes, paddings), size_bytes)
+        data_header, paddings, size_bytes = _arrange(length, nodes, sizes, alignment)
+        return EncodedBody(data_header, PaddedBuffers.of_buffers(buffers, sizes, paddings), size_bytes)
 
-    def _sizes_to_write(self, length: int, stored_sizes: Numbers, null_counts: Numbers) -> Numbers | None:
+    def _sizes_to_write(self, length: int, stored_sizes: Int64Array, null_counts: Int64Array) -> Int64Array | None:
         """Return the number of bytes to write of each buffer, or None if one does not contain exactly its slots."""
         expected_sizes = np.array([spec.size_bytes(length) for spec in self._specs], np.int64)[self._spec_of]
-        sizes: Numbers = stored_sizes.copy()
+        sizes: Int64Array = stored_sizes.copy()
         no_nulls = self._validity_at[null_counts == 0]
         sizes[no_nulls] = expected_sizes[no_nulls] = 0
         return None if ((sizes != expected_sizes) & ~self._has_free_size).any() else sizes
 
 
-def _arrange(length: int, nodes: Numbers, sizes: Numbers, alignment: int) -> tuple[BatchNumbers, Numbers, int]:
-    """Return the numbers of a body with buffers of these sizes, the paddings between them, and its size in bytes."""
+def _arrange(length: int, nodes: Int64Array, sizes: Int64Array, alignment: int) -> tuple[DataHeader, Int64Array, int]:
+    """Return the data header of a body with buffers of these sizes, the padding after each, and its size in bytes."""
     padded = (sizes + (alignment - 1)) & -alignment
     ends = np.cumsum(padded)
-    numbers = BatchNumbers(length, nodes, np.stack((ends - padded, sizes), 1), np.empty(0, np.int64))
-    return numbers, padded - sizes, int(ends[-1])
+    data_header = DataHeader(length, nodes, np.stack((ends - padded, sizes), 1), np.empty(0, np.int64))
+    return data_header, padded - sizes, int(ends[-1])
 
 
 def _is_flat(layout: Layout) -> bool:

@@ -103,11 +103,11 @@ class SchemaPlan(Sequence[ColumnPlan]):
         child_counts = [self._count(child) for child in layout.children]
         return (
             1 + sum(nodes for nodes, _, _ in child_counts),
-            self.own_buffers(layout) + sum(buffers for _, buffers, _ in child_counts),
+            self.count_own_buffers(layout) + sum(buffers for _, buffers, _ in child_counts),
             int(layout.VARIADIC) + sum(variadic for _, _, variadic in child_counts),
         )
 
-    def own_buffers(self, layout: Layout) -> int:
+    def count_own_buffers(self, layout: Layout) -> int:
         """Return the number of a layout's declared buffers in a body, without its children's."""
         return len(layout.buffers) + self.has_extra_validity(layout)
 

@@ -11,14 +11,16 @@ from itertools import islice
 from typing import Protocol, TypeAlias, overload
 from weakref import ReferenceType, ref
 
+from bowstring.arrays.array import Array
 from bowstring.errors import InvalidDataError, UnsupportedError
+from bowstring.ipc.message import join_words
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.metadata.schema import DictionaryId
 from bowstring.ipc.record_batch.byte_order import swap_byte_order
 from bowstring.ipc.record_batch.compression import BodyDecompressor, DecompressionJob, decompress_buffers
 from bowstring.ipc.record_batch.legacy_unions import move_nulls_to_children
 from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout, error_context
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
@@ -58,7 +60,7 @@ class BatchColumns(Sequence[Array]):
         "_decompressor",
         "_linked_batches",
         "_plans",
-        "body_at",
+        "body_offset",
         "dictionaries",
         "header",
         "memory",
@@ -83,11 +85,13 @@ class BatchColumns(Sequence[Array]):
         buffer_count = plan.buffer_count + sum(self.variadic)
         if template.node_count != plan.node_count or template.buffer_count != buffer_count:
             raise InvalidDataError(
-                f"{_join(where)}: expected {plan.node_count} nodes and {buffer_count} buffers for its schema, found "
-                f"{template.node_count} and {template.buffer_count}"
+                f"{join_words(where)}: expected {plan.node_count} nodes and {buffer_count} buffers for its schema, "
+                f"found {template.node_count} and {template.buffer_count}"
             )
         if header.body_bytes > body.size:
-            raise InvalidDataError(f"{_join(where)}: expected a body of {header.body_bytes} bytes, found {body.size}")
+            raise InvalidDataError(
+                f"{join_words(where)}: expected a body of {header.body_bytes} bytes, found {body.size}"
+            )
         self.plan = plan
         self.header = header
         self._set_location(body)
@@ -104,7 +108,7 @@ class BatchColumns(Sequence[Array]):
     def _set_location(self, body: BodyLocation) -> None:
         """Set the location of the body."""
         self.memory = body.memory
-        self.body_at = body.offset
+        self.body_offset = body.offset
 
     @property
     def has_all_columns(self) -> bool:
@@ -160,9 +164,9 @@ class BatchColumns(Sequence[Array]):
                     try:
                         buffers = decompressor.decompress_all(buffers, column.first_node)
                     except InvalidDataError as error:
-                        raise type(error)(f"{_join(self.where)}, column {column.name!r}: {error}") from None
+                        raise type(error)(f"{join_words(self.where)}, column {column.name!r}: {error}") from None
             array = _Walk(self, column, nodes, buffers).array(column.layout)
-        return swap_byte_order(array, is_native=False) if self.plan.wire.is_big_endian else array
+        return Array.from_data(swap_byte_order(array, is_native=False)) if self.plan.wire.is_big_endian else array
 
     def _read_numbers(self, column: ColumnPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return lengths and null counts alternating, and offsets and sizes alternating."""
@@ -178,7 +182,7 @@ class BatchColumns(Sequence[Array]):
 
     def _locate_buffers(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Buffer]:
         """Return the column's buffers in the body, still compressed if it is."""
-        limit, memory, base = self.header.body_bytes, self.memory, self.body_at
+        limit, memory, base = self.header.body_bytes, self.memory, self.body_offset
         out = []
         for offset, size in zip(spans[::2], spans[1::2], strict=True):
             if offset < 0 or size < 0 or offset + size > limit:
@@ -188,7 +192,7 @@ class BatchColumns(Sequence[Array]):
 
     def _create_flat_array(self, column: ColumnPlan, length: int, null_count: int, spans: tuple[int, ...]) -> Array:
         """Create a column of validity and one or two buffers, the common case."""
-        memory, base, limit = self.memory, self.body_at, self.header.body_bytes
+        memory, base, limit = self.memory, self.body_offset, self.header.body_bytes
         if not 0 <= null_count <= length:
             raise self._error(column, f"a node has {length} slots and {null_count} nulls")
         validity_at, validity_size, offset, size, *others = spans
@@ -219,7 +223,7 @@ class BatchColumns(Sequence[Array]):
         return bits
 
     def _error(self, column: ColumnPlan, problem: str) -> InvalidDataError:
-        return InvalidDataError(f"{_join(self.where)}, column {column.name!r}: {problem}")
+        return InvalidDataError(f"{join_words(self.where)}, column {column.name!r}: {problem}")
 
 
 def link_batches(batches: Iterable[Sequence[Array]]) -> None:
@@ -300,12 +304,11 @@ class _Walk:
         array = Array(layout, length, tuple(buffers), children, dictionary, cached_null_count)
         if legacy_validity is None or not null_count:
             return array
-        return self._move_legacy_nulls(
-            array, columns._check_validity(self._column, length, null_count, legacy_validity)
-        )
+        validity = columns._check_validity(self._column, length, null_count, legacy_validity)
+        return Array.from_data(self._move_legacy_nulls(array, validity))
 
-    def _move_legacy_nulls(self, array: Array, validity: Buffer) -> Array:
-        where = f"{_join(self._columns.where)}, column {self._column.name!r}"
+    def _move_legacy_nulls(self, array: ArrayData, validity: Buffer) -> ArrayData:
+        where = f"{join_words(self._columns.where)}, column {self._column.name!r}"
         if not isinstance(array.layout.storage, UnionLayout):
             raise UnsupportedError(f"{where}: {array.type} of metadata version 4 with a validity bitmap")
         with error_context(where):
@@ -319,22 +322,22 @@ class _Walk:
         try:
             dictionary = self._columns.dictionaries(node)
         except InvalidDataError as error:
-            raise type(error)(f"{_join(self._columns.where)}, column {self._column.name!r}: {error}") from None
+            raise type(error)(f"{join_words(self._columns.where)}, column {self._column.name!r}: {error}") from None
         if dictionary is not None:
             return dictionary if dictionary.layout is layout else dictionary.with_layout(layout)
         if not may_be_missing:
             raise self._columns._error(self._column, f"dictionary {node.id} has not been defined")
-        return layout.build([])
+        return Array.from_data(layout.build([]))
 
 
 def _read_variadic_counts(plan: SchemaPlan, header: BatchHeader, where: tuple[object, ...]) -> tuple[int, ...]:
     counts = header.variadic_counts()
     if len(counts) != plan.variadic_count:
-        raise InvalidDataError(f"{_join(where)}: expected {plan.variadic_count} variadic counts, found {len(counts)}")
+        raise InvalidDataError(
+            f"{join_words(where)}: expected {plan.variadic_count} variadic counts, found {len(counts)}"
+        )
     if any(not 0 <= n <= header.template.buffer_count for n in counts):
-        raise InvalidDataError(f"{_join(where)}: variadic counts {counts} of {header.template.buffer_count} buffers")
+        raise InvalidDataError(
+            f"{join_words(where)}: variadic counts {counts} of {header.template.buffer_count} buffers"
+        )
     return counts
-
-
-def _join(where: tuple[object, ...]) -> str:
-    return " ".join(map(str, where))

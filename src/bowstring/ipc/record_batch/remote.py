@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias, overload
 from weakref import ReferenceType, ref
 
+from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError
 from bowstring.io.byte_ranges import FetchedRanges, Span
@@ -17,7 +18,6 @@ from bowstring.io.range_source import ROUND_BYTES, RangeBytes, RangeSource
 from bowstring.ipc.metadata.header import BatchHeader, HeaderTemplate
 from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
 from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation, DictionaryLookup
-from bowstring.layouts.array import Array
 from bowstring.memory.buffer import EMPTY, Buffer
 
 _AT_ONCE_BYTES = 4 * ROUND_BYTES
@@ -186,7 +186,7 @@ class RemoteColumns(BatchColumns):
             return []
         if column.is_flat and self._decompressor is None and nodes[1] == 0:
             ranges = ranges[1:]
-        return [(self.body_at + offset, size_bytes) for offset, size_bytes in ranges if size_bytes]
+        return [(self.body_offset + offset, size_bytes) for offset, size_bytes in ranges if size_bytes]
 
     def _create_array(self, column: ColumnPlan) -> Array:
         array = super()._create_array(column)
@@ -206,7 +206,7 @@ class RemoteColumns(BatchColumns):
         return ranges
 
     def _buffer(self, column: ColumnPlan, offset: int, size_bytes: int) -> Buffer:
-        at, chunks = self.body_at + offset, self._fetched.get(column.first_node)
+        at, chunks = self.body_offset + offset, self._fetched.get(column.first_node)
         buffer = chunks.find(at, size_bytes) if chunks is not None else None
         if buffer is None:  # another thread created the column meanwhile
             buffer = self.source.fetch([(at, size_bytes)]).find(at, size_bytes)

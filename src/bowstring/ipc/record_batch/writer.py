@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.ipc.codecs import Compress
-from bowstring.ipc.metadata.header import BatchNumbers
+from bowstring.ipc.codecs import CompressFunction
+from bowstring.ipc.metadata.header import DataHeader
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions, has_legacy_validity
 from bowstring.ipc.record_batch.byte_order import swap_byte_order
 from bowstring.ipc.record_batch.compression import compress_buffers
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout
 from bowstring.memory.buffer import Buffer
 
@@ -23,7 +23,7 @@ from bowstring.memory.buffer import Buffer
 class EncodedBody:
     """Encoded arrays: the numbers for the header, the parts of the body with padding, and their total size."""
 
-    numbers: BatchNumbers
+    data_header: DataHeader
     parts: Sequence[Any]
     size_bytes: int
 
@@ -33,10 +33,10 @@ _PADDINGS = [bytes(length_bytes) for length_bytes in range(64)]
 
 def encode_body(
     length: int,
-    arrays: Sequence[Array],
+    arrays: Sequence[ArrayData],
     alignment: int,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
-    compress: Compress | None = None,
+    compress: CompressFunction | None = None,
 ) -> EncodedBody:
     """Encode a batch of `length` rows; its buffers begin at multiples of `alignment` bytes (8 to 64).
 
@@ -64,10 +64,10 @@ def encode_body(
     paddings = (padded - sizes).tolist()
     parts = _join_buffers(buffers, paddings) if compressed is None else _join_compressed(compressed, paddings)
     nodes, variadic = np.array(walk.nodes, np.int64).reshape(-1, 2), np.array(walk.variadic, np.int64)
-    return EncodedBody(BatchNumbers(length, nodes, spans, variadic), parts, int(ends[-1]) if len(ends) else 0)
+    return EncodedBody(DataHeader(length, nodes, spans, variadic), parts, int(ends[-1]) if len(ends) else 0)
 
 
-def _collect(arrays: Sequence[Array], walk: _Collector) -> None:
+def _collect(arrays: Sequence[ArrayData], walk: _Collector) -> None:
     """Collect nodes and buffers of arrays, those of common layouts without a walk."""
     nodes, buffers = walk.nodes, walk.buffers
     exact: dict[Layout, tuple[tuple[int, int, int], ...] | None] = {}
@@ -118,7 +118,7 @@ def _exact_buffer_specs(layout: Layout) -> tuple[tuple[int, int, int], ...] | No
     )
 
 
-def _has_exact_buffers(array: Array, slots: tuple[tuple[int, int, int], ...]) -> bool:
+def _has_exact_buffers(array: ArrayData, slots: tuple[tuple[int, int, int], ...]) -> bool:
     """Whether the buffers contain exactly the array's slots, so that they can be written unchanged."""
     buffers, length = array.buffers, array.length
     if buffers[0] is not None and (array.null_count == 0 or buffers[0].size != (length + 7) >> 3):
@@ -141,7 +141,7 @@ class _Collector:
     variadic: list[int]
     is_legacy: bool
 
-    def add(self, array: Array) -> None:
+    def add(self, array: ArrayData) -> None:
         """Add an array that begins at offset 0."""
         layout = array.layout
         self.nodes.extend((array.length, array.null_count))

@@ -1,1 +1,1 @@
-"""What is done to whole files and streams: joined, added to, scanned, recovered."""
+"""Operations on whole files and streams: append, concatenate, scan, recover."""

@@ -15,15 +15,15 @@ from math import gcd
 
 import numpy as np
 
+from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
-from bowstring.errors import InvalidDataError, ResourceError, TruncatedError, UnsupportedError, UsageError
+from bowstring.errors import InvalidDataError, ResourceError, UnsupportedError, UsageError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.writer import SerializedTable
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.os_errors import translate_io_error
 from bowstring.io.sinks import PathSink
-from bowstring.io.sources import open_mapped
+from bowstring.io.sources import open_path
 from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, encode_schema
 from bowstring.ipc.file import FileReader
@@ -36,10 +36,9 @@ from bowstring.ipc.options import IpcWriteOptions
 from bowstring.ipc.schema_cache import schema_difference
 from bowstring.ipc.statistics import StatisticsCollector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
-from bowstring.ipc.tools.copy import clone
+from bowstring.ipc.tools.copy import copy_file_range
 from bowstring.ipc.tools.message_writer import copy_schema_table
 from bowstring.ipc.writers import Block, FileWriter
-from bowstring.layouts.array import Array
 
 KEEP_COMPRESSION = "as before"
 _ALIGNMENTS = (64, 32, 16)
@@ -60,11 +59,11 @@ def append_file(
     batch) and alignment by default. `metadata` is added to the footer's custom metadata and replaces the values of
     existing keys. Dictionaries of the file count as written: one that extends them becomes a delta, any other raises
     `UsageError`. Existing statistics are continued. If compressed batches are appended, the footer's schema lists the
-    feature `COMPRESSED_BODY`, and so does the schema message at the beginning if it has room.
+    feature `COMPRESSED_BODY`, and so does the schema message at the beginning if it has reserved space.
 
     Raises `NotFoundError` if the file does not exist, `InvalidDataError` if it is malformed, `UsageError` if it is not
-    a regular file, `ResourceError` while another process appends to it. Writing a batch of another schema raises
-    `UsageError` with the difference.
+    a regular file, `ResourceError` while another process appends to it (the file is locked with `flock`) or if it was
+    replaced meanwhile. Writing a batch of another schema raises `UsageError` with the difference.
     """
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"expected a path to append to, found {type(path).__name__}")
@@ -100,7 +99,7 @@ def _open_locked(name: str) -> MemorySource:
             mode = stat.S_IFREG
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # for these, opening raises a better error
             raise UsageError(f"{name}: is not a regular file, so it can't be appended to")
-        source = open_mapped(name)
+        source = open_path(name)
         if not isinstance(source, MemorySource):
             source.close()
             continue  # it was replaced between the two calls
@@ -142,24 +141,23 @@ class _ExistingFile:
         version = reader.footer["version"]
         if version not in (V4, V5):
             raise UnsupportedError(f"{source.name}: unsupported metadata version {version}")
-        footer_at = reader.footer_at
+        footer_offset = reader.footer_offset
         start = len(FILE_START)
-        prefix = source.read_at(start, min(PREFIX_BYTES, footer_at - start))
+        prefix = source.read_at(start, min(PREFIX_BYTES, footer_offset - start))
         self._is_legacy = len(prefix) == PREFIX_BYTES and not prefix.startswith(CONTINUATION)
-        self._schema_bytes, prefix_bytes = parse_leading_prefix(prefix, footer_at - start)
+        self._schema_bytes, prefix_bytes = parse_leading_prefix(prefix, footer_offset - start)
         self._schema_at = start + prefix_bytes
         self.end = self._schema_at + self._schema_bytes
         self.blocks: dict[str, list[Block]] = {}
-        for kind, blocks in (
-            (headers.DICTIONARY_BATCH, reader.dictionary_blocks),
-            (headers.RECORD_BATCH, reader.blocks),
-        ):
-            at, head, body = (blocks[name].astype(np.int64) for name in ("offset", "metaDataLength", "bodyLength"))
-            bad = (at < start) | (head < 8) | (body < 0) | (at > footer_at - head) | (body > footer_at - head - at)
-            if bad.any():
+        messages = reader.messages
+        for kind, listing in messages.listings.items():
+            blocks = [messages.block(kind, index) for index in range(listing.count)]
+            if any(block[0] < start or not messages.reader.is_valid_block(block, footer_offset) for block in blocks):
                 raise InvalidDataError(f"{source.name}: footer: a block of {kind} is outside the file")
-            self.end = max(self.end, int((at + head + body).max(initial=0)))
-            self.blocks[kind] = [(int(o), int(m), 0, int(b)) for o, m, b in zip(at, head, body, strict=True)]
+            self.end = max([self.end, *(sum(block) for block in blocks)])
+            self.blocks[kind] = [
+                (offset, metadata_bytes, 0, size_bytes) for offset, metadata_bytes, size_bytes in blocks
+            ]
         self.end += -self.end % 8
 
     def options(self, compression: str | None, level: int | None) -> IpcWriteOptions:
@@ -206,11 +204,11 @@ class _ExistingFile:
             message = HeaderReader(DEFAULT_LIMITS).read(raw, 0, f"{self._source.name}: schema")
         except InvalidDataError:
             return schema_table, None
-        if not isinstance(message, Table) or read_pairs(message.message.root("Message")):
+        if not isinstance(message, Table) or read_pairs(message.flatbuffer.root("Message")):
             return schema_table, None
         features = {*message["features"].tolist(), feature}
         schema_message = headers.schema_message(
-            copy_schema_table(message, features), message.message.root("Message")["version"]
+            copy_schema_table(message, features), message.flatbuffer.root("Message")["version"]
         )
         return schema_table, (self._schema_at, schema_message + bytes(len(raw) - len(schema_message))) if len(
             schema_message
@@ -238,16 +236,10 @@ class AppendSink(PathSink):
         super().__init__(path)
         self._source = source
         try:
-            target, _ = self.skip(copied_bytes)
-            status = os.fstat(source.descriptor)
-            os.fchmod(target, stat.S_IMODE(status.st_mode))
-            clone(source.descriptor, target, copied_bytes)
-        except EOFError:
+            copy_file_range(source, 0, self, copied_bytes)
+        except BaseException:
             super().abandon()
-            raise TruncatedError(f"{path}: the file was truncated while it was copied") from None
-        except OSError as error:
-            super().abandon()
-            raise translate_io_error(error, path, "copied") from None
+            raise
 
     def finish(self) -> None:
         """Replace the old file, unless it was replaced or removed meanwhile."""
@@ -283,18 +275,20 @@ class AppendWriter(FileWriter):
         if isinstance(batch, RecordBatch):
             mismatch = schema_difference(self.schema, batch.schema)
             if mismatch is not None:
-                raise UsageError(f"the batch's schema is not the file's: expected {mismatch[0]}, found {mismatch[1]}")
+                raise UsageError(
+                    f"the batch's schema differs from the file's: expected {mismatch[0]}, found {mismatch[1]}"
+                )
         super().write_batch(batch)
 
     def _write_message(self, message: EncodedMessage) -> tuple[int, int]:
         self._has_appended = True
         return super()._write_message(message)
 
-    def _end(self) -> None:
+    def _write_end(self) -> None:
         encoder, sink, features = self._encoder, self._sink, self._existing.reader.footer["schema"]["features"]
         if self._has_appended and encoder.options.compression is not None and COMPRESSED_BODY not in features:
             assert isinstance(sink, AppendSink)
             encoder.schema_table, message = self._existing.with_feature(COMPRESSED_BODY)
             if message is not None:
                 sink.overwrite(*message)
-        super()._end()
+        super()._write_end()

@@ -7,29 +7,37 @@ different dictionaries, the columns whose indices change are re-encoded.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import UnsupportedError, UsageError
 from bowstring.flatbuf.reader import Table as FlatbufferTable
+from bowstring.flatbuf.tables import VERSIONS
 from bowstring.io import fsspec_store
+from bowstring.io.memory_source import MemorySource
+from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import Rewritable, open_sink, reject_same_file
-from bowstring.ipc.dictionaries.reader import FileDictionaries, StreamDictionaries, find_dictionary
+from bowstring.io.stream_source import StreamSource
+from bowstring.ipc.dictionaries.reader import (
+    FileDictionaries,
+    StreamDictionaries,
+    check_file_delta,
+    find_dictionary,
+)
 from bowstring.ipc.encoded_schema import DICTIONARY_REPLACEMENT
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import DictionaryHeader, HeaderWriter
-from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
+from bowstring.ipc.metadata.schema import V4, V5, DictionaryId, WireSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, fetch_body, open_columns
+from bowstring.ipc.schema_cache import CachedSchema, load_schema, schema_difference
 from bowstring.ipc.statistics import FileStatistics, concat_statistics, with_statistics
-from bowstring.ipc.tools.compatibility import FirstSource
-from bowstring.ipc.tools.concat_source import ConcatSource, open_concat_source
-from bowstring.ipc.tools.merge_dictionaries import DictionaryBatch, DictionaryMerger, dictionaries_inside_out
+from bowstring.ipc.tools.merge_dictionaries import DictionaryBatch, DictionaryMerger, flatten_inner_first
 from bowstring.ipc.tools.message_writer import DryRunWriter, MessageWriter
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchSpan, FileScan, StreamScan
@@ -115,10 +123,10 @@ class _SourceOpener:
     max_piped_bytes: int
     stack: ExitStack
 
-    def open_source(self, source: Any) -> AbstractContextManager[ConcatSource]:
+    def open_source(self, source: Any) -> AbstractContextManager[_OpenedSource]:
         """Open a source until the block ends. Raises `UsageError` if it is the sink."""
         reject_same_file([source], self.sink)
-        return open_concat_source(source, self.limits, self.max_piped_bytes)
+        return _open_source(source, self.limits, self.max_piped_bytes)
 
 
 def _collect_features(sources: Iterable[Any], opener: _SourceOpener, as_stream: bool) -> tuple[set[int], list[Any]]:
@@ -145,7 +153,7 @@ class _Concatenator:
     """Adds one source after another to the writer that `create_writer` returns."""
 
     def __init__(
-        self, create_writer: Callable[[FlatbufferTable, FirstSource], MessageWriter | DryRunWriter], as_stream: bool
+        self, create_writer: Callable[[FlatbufferTable, _FirstSource], MessageWriter | DryRunWriter], as_stream: bool
     ) -> None:
         self._create_writer = create_writer
         self._as_stream = as_stream
@@ -155,11 +163,11 @@ class _Concatenator:
         self._batches = 0
         self._rows = 0
 
-    def begin(self, source: ConcatSource) -> _Output:
+    def begin(self, source: _OpenedSource) -> _Output:
         """Begin a source. Raises `UsageError` if it is incompatible with the first one."""
         output = self._output
         if output is None:
-            first, scan = FirstSource.of(source), source.scan
+            first, scan = _FirstSource.of(source), source.scan
             merger = DictionaryMerger(first.wire, self._as_stream) if first.wire.by_id else None
             output = self._output = _Output(first, self._create_writer(scan.schema, first), merger)
         else:
@@ -170,7 +178,7 @@ class _Concatenator:
     def examine(self, span: BatchSpan | None) -> None:
         """Register a message without writing it."""
         if self._output is not None and span is not None:
-            self._output.writer.note_codec(span.header.template.compression)
+            self._output.writer.add_codec(span.header.template.compression)
 
     @property
     def features(self) -> set[int]:
@@ -181,7 +189,7 @@ class _Concatenator:
         has_replaced = output.merger is not None and output.merger.has_replaced
         return output.writer.features | ({DICTIONARY_REPLACEMENT} if has_replaced else set())
 
-    def add(self, source: ConcatSource) -> None:
+    def add(self, source: _OpenedSource) -> None:
         """Write the batches of a source."""
         output = self.begin(source)
         copier = _MessageCopier(source, output)
@@ -227,7 +235,7 @@ class _Concatenator:
 class _Output:
     """The first source and the output begun with it."""
 
-    first: FirstSource
+    first: _FirstSource
     writer: MessageWriter | DryRunWriter
     merger: DictionaryMerger | None
 
@@ -239,7 +247,7 @@ class _MessageCopier:
     All dictionaries of a file come before its first record batch.
     """
 
-    def __init__(self, source: ConcatSource, output: _Output) -> None:
+    def __init__(self, source: _OpenedSource, output: _Output) -> None:
         self._source = source
         self._writer = output.writer
         self._merger = output.merger
@@ -272,9 +280,8 @@ class _MessageCopier:
             assert span.body is not None
         if self._in_stream is not None:
             self._lookup = self._in_stream = self._in_stream.with_batch(wire, header, span.body, where)
-        elif header.template.is_delta != bool(chain):
-            problem = "a delta comes before" if header.template.is_delta else "a file has only one non-delta batch of"
-            raise InvalidDataError(f"{span.where}: {problem} dictionary {id_}")
+        else:
+            check_file_delta(header, bool(chain), where)
         self._chains[id_] = [*(chain or ()), span] if header.template.is_delta else [span]
         self._changed_ids.add(id_)
 
@@ -308,7 +315,7 @@ class _MessageCopier:
                 replacements[index] = self._merger.remap_indices(columns[index], self._dictionaries[index])
         body, template = encode_with_replacements(columns, replacements, where), columns.header.template
         header = HeaderWriter(template.version, template.compression).write(
-            body.numbers, body.size_bytes, template.pairs
+            body.data_header, body.size_bytes, template.pairs
         )
         self._flush()
         self._writer.write_message(headers.RECORD_BATCH, header, body, template.compression)
@@ -319,7 +326,7 @@ class _MessageCopier:
         Otherwise the batch would use the dictionary of another source.
         """
         for index, nodes in enumerate(self._source.cached_schema.wire.whole.dictionaries):
-            if any(node.id not in self._chains for node in dictionaries_inside_out(nodes)):
+            if any(node.id not in self._chains for node in flatten_inner_first(nodes)):
                 _ = columns[index]
 
     def _write_dictionaries(self) -> None:
@@ -365,8 +372,95 @@ def _map_dictionaries(wire: WireSchema, source_wire: WireSchema) -> dict[int, li
     """Map each of the source's dictionary ids to the output's dictionaries, inner ones first."""
     targets: dict[int, list[DictionaryId]] = {}
     for nodes, source_nodes in zip(wire.dictionaries, source_wire.dictionaries, strict=True):
-        for node, source in zip(dictionaries_inside_out(nodes), dictionaries_inside_out(source_nodes), strict=True):
+        for node, source in zip(flatten_inner_first(nodes), flatten_inner_first(source_nodes), strict=True):
             target_nodes = targets.setdefault(source.id, [])
             if node not in target_nodes:
                 target_nodes.append(node)
     return targets
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenedSource:
+    """A source whose schema has been read; `memory` is its whole content, or None if bodies are read one by one.
+
+    A pipe (`is_pipe`) can't be reopened; a file from a pipe is kept in memory.
+    """
+
+    name: str
+    scan: FileScan | StreamScan
+    cached_schema: CachedSchema
+    memory: MemorySource | None
+    is_pipe: bool
+
+
+@contextmanager
+def _open_source(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Iterator[_OpenedSource]:
+    """Open a source until the block ends; one that is open already is returned unchanged.
+
+    Raises the errors of opening a source, and `LimitError` for a piped file larger than `max_piped_bytes`.
+    """
+    if isinstance(source, _OpenedSource):
+        yield source
+        return
+    opened_source = open_source(source)
+    try:
+        is_file, readable = detect_format(opened_source, max_piped_bytes)
+        memory = readable if isinstance(readable, MemorySource) else None
+        is_pipe = isinstance(opened_source, StreamSource)
+        if is_file:
+            assert isinstance(readable, MemorySource | RangeSource)
+            scan = FileScan(readable, limits, keeps_bodies=True)
+            yield _OpenedSource(readable.name, scan, scan.reader.cached_schema, memory, is_pipe)
+        else:
+            stream = StreamScan(readable, limits, keeps_bodies=True)
+            cached_schema = load_schema(stream.schema, limits)
+            yield _OpenedSource(readable.name, stream, cached_schema, memory, is_pipe)
+    finally:
+        opened_source.close()
+
+
+_MAX_EQUAL_SCHEMAS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstSource:
+    """Name, schema and metadata version of the first source, and the cached schemas that equal its schema."""
+
+    name: str
+    wire: WireSchema
+    version: int
+    equal_schemas: list[CachedSchema]
+
+    @classmethod
+    def of(cls, source: _OpenedSource) -> _FirstSource:
+        """Begin with a source. Raises `UnsupportedError` for unsupported metadata versions."""
+        version = source.scan.version
+        if version not in (V4, V5):
+            raise UnsupportedError(f"{source.name}: metadata version {_version_name(version)} is not supported")
+        return cls(source.name, source.cached_schema.wire.whole, version, [source.cached_schema])
+
+    def check(self, source: _OpenedSource) -> None:
+        """Raise `UsageError` with the first difference, if any."""
+        if source.scan.version != self.version:
+            raise self._mismatch_error(
+                source, f"metadata version {_version_name(self.version)}", _version_name(source.scan.version)
+            )
+        if any(source.cached_schema is cached_schema for cached_schema in self.equal_schemas):
+            return
+        wire, other_wire = self.wire, source.cached_schema.wire.whole
+        if wire.is_big_endian != other_wire.is_big_endian:
+            raise self._mismatch_error(
+                source, *("big-endian" if each.is_big_endian else "little-endian" for each in (wire, other_wire))
+            )
+        mismatch = schema_difference(wire.schema, other_wire.schema, check_metadata=True)
+        if mismatch is not None:
+            raise self._mismatch_error(source, *mismatch)
+        if len(self.equal_schemas) < _MAX_EQUAL_SCHEMAS:
+            self.equal_schemas.append(source.cached_schema)
+
+    def _mismatch_error(self, source: _OpenedSource, expected: str, actual: str) -> UsageError:
+        return UsageError(f"{source.name}: expected {expected} as in {self.name}, found {actual}")
+
+
+def _version_name(number: int) -> str:
+    return VERSIONS[number] if 0 <= number < len(VERSIONS) else str(number)

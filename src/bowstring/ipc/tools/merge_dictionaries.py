@@ -24,18 +24,18 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.ipc.codecs import compressor
-from bowstring.ipc.metadata.header import BatchHeader, BatchNumbers, DictionaryHeader, HeaderWriter
+from bowstring.ipc.metadata.header import BatchHeader, DataHeader, DictionaryHeader, HeaderWriter
 from bowstring.ipc.metadata.schema import V4, DictionaryId, WireSchema
 from bowstring.ipc.options import IpcWriteOptions, MetadataVersion
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.scan import BatchSpan
-from bowstring.layouts.array import Array
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices
 from bowstring.layouts.equality import has_prefix
 from bowstring.memory.buffer import Buffer
 
 ALIGNMENT_BYTES = 64
-Values: TypeAlias = Callable[[], Array]
+Values: TypeAlias = Callable[[], ArrayData]
 """Returns all values of a dictionary."""
 
 
@@ -45,7 +45,7 @@ class DictionaryBatch:
 
     mark: DictionaryHeader
     span: BatchSpan | None
-    values: Array | None = None
+    values: ArrayData | None = None
 
 
 @dataclass(slots=True)
@@ -70,18 +70,18 @@ class DictionaryMerger:
         self._stale: set[int] = set()  # ids of dictionaries that contain a replaced one
         self.has_replaced = False
         self._inner_ids = {
-            id_: {node.id for node in dictionaries_inside_out(known.inside)} for id_, known in wire.by_id.items()
+            id_: {inner.id for inner in flatten_inner_first(node.nested)} for id_, node in wire.by_id.items()
         }
         self._ordered = {
             node.id
             for field, nodes in zip(wire.schema.fields, wire.dictionaries, strict=True)
-            for node, kind in zip(dictionaries_inside_out(nodes), _dictionary_types(field.type), strict=True)
+            for node, kind in zip(flatten_inner_first(nodes), _dictionary_types(field.type), strict=True)
             if kind.ordered
         }
         self._names = {
             node.id: field.name
             for field, nodes in zip(wire.schema.fields, wire.dictionaries, strict=True)
-            for node in dictionaries_inside_out(nodes)
+            for node in flatten_inner_first(nodes)
         }
 
     def merge(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
@@ -94,7 +94,7 @@ class DictionaryMerger:
         self._index_maps.pop(node.id, None)
         is_replacement = node.id in self._output
         batches = self._merge(node, chain, values)
-        if self._may_replace and node.inside and any(batch.mark.is_delta for batch in batches):
+        if self._may_replace and node.nested and any(batch.mark.is_delta for batch in batches):
             return self._write_whole(node.id, values(), is_replacement)  # pyarrow can't read such a delta
         return batches
 
@@ -151,7 +151,7 @@ class DictionaryMerger:
         self.has_replaced = True
         self._stale |= {outer for outer, inside in self._inner_ids.items() if id_ in inside and outer in self._output}
 
-    def _write_whole(self, id_: int, values: Array, is_replacement: bool) -> list[DictionaryBatch]:
+    def _write_whole(self, id_: int, values: ArrayData, is_replacement: bool) -> list[DictionaryBatch]:
         values.validate(full=True)
         if is_replacement:
             self._mark_replaced(id_)
@@ -186,7 +186,7 @@ class DictionaryMerger:
         """Whether indices into one of these dictionaries are remapped."""
         return any(node.id in self._index_maps for node in nodes)
 
-    def remap_indices(self, column: Array, nodes: Sequence[DictionaryId]) -> Array:
+    def remap_indices(self, column: ArrayData, nodes: Sequence[DictionaryId]) -> ArrayData:
         """Return a column of the source with the output's indices; `nodes` are its dictionaries in the output.
 
         Raises `UsageError` if the index type is too small, `InvalidDataError` for indices without a value.
@@ -209,7 +209,7 @@ class DictionaryMerger:
             header = span.header
             body = span.body
             assert isinstance(body, Buffer)
-            numbers, size_bytes = batch_numbers(header), header.body_bytes + -header.body_bytes % 8
+            numbers, size_bytes = read_data_header(header), header.body_bytes + -header.body_bytes % 8
             metadata = HeaderWriter(header.template.version, header.template.compression).write(
                 numbers, size_bytes, header.template.pairs, batch.mark
             )
@@ -223,7 +223,7 @@ class DictionaryMerger:
             batch.values.length, [batch.values], ALIGNMENT_BYTES, options, None if codec is None else compressor(codec)
         )
         writer = HeaderWriter(version, codec)
-        return writer.write(flat.numbers, flat.size_bytes, (), batch.mark), flat, codec
+        return writer.write(flat.data_header, flat.size_bytes, (), batch.mark), flat, codec
 
     def _codec(self, id_: int) -> str | None:
         first = self._output[id_].chain[0]
@@ -231,21 +231,21 @@ class DictionaryMerger:
 
 
 def _dictionary_types(type_: DataType) -> list[Dictionary]:
-    """The dictionary-encoded types in a type, in the order of `dictionaries_inside_out`."""
+    """The dictionary-encoded types in a type, in the order of `flatten_inner_first`."""
     storage_type = type_.storage_type if isinstance(type_, ExtensionType) else type_
     if isinstance(storage_type, Dictionary):
         return [*_dictionary_types(storage_type.value_type), storage_type]
     return [encoded_type for field in storage_type.fields for encoded_type in _dictionary_types(field.type)]
 
 
-def dictionaries_inside_out(nodes: Sequence[DictionaryId]) -> list[DictionaryId]:
+def flatten_inner_first(nodes: Sequence[DictionaryId]) -> list[DictionaryId]:
     """Return dictionaries and those inside them, inner ones first."""
-    return [dictionary for node in nodes for dictionary in (*dictionaries_inside_out(node.inside), node)]
+    return [dictionary for node in nodes for dictionary in (*flatten_inner_first(node.nested), node)]
 
 
-def batch_numbers(header: BatchHeader) -> BatchNumbers:
+def read_data_header(header: BatchHeader) -> DataHeader:
     """Return the numbers of a header, to write into another one."""
-    return BatchNumbers(
+    return DataHeader(
         header.length,
         header.nodes().view(np.int64).reshape(-1, 2),
         header.buffers().view(np.int64).reshape(-1, 2),
@@ -278,7 +278,7 @@ def _is_same_message(left: BatchSpan, right: BatchSpan) -> bool:
     return np.array_equal(left.body.bytes[: a.body_bytes], right.body.bytes[: b.body_bytes])
 
 
-def _difference(output_values: Array, source_values: Array, common_length: int) -> str:
+def _difference(output_values: ArrayData, source_values: ArrayData, common_length: int) -> str:
     """Describe the first value that differs."""
     for index, (left, right) in enumerate(
         zip(

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes.field import Metadata
-from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.reader import Child, Children, Kind, Message, Scalar, Table
-from bowstring.flatbuf.tables import SPECS, TYPES
+from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.tables import SPECS, read_root
 from bowstring.flatbuf.writer import SerializedTable, UnionValue, serialize_table
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import Rewritable, Sink
@@ -26,7 +25,7 @@ from bowstring.ipc.metadata.schema import DictionaryId
 from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS
 from bowstring.ipc.record_batch.remote import RemoteBody
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
-from bowstring.ipc.tools.copy import Copier
+from bowstring.ipc.tools.copy import copy_memory, copy_remote_body
 from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES
 from bowstring.ipc.tools.scan import BatchSpan
 from bowstring.ipc.writers import Block, encode_footer
@@ -51,29 +50,17 @@ def copy_schema_table(table: Table, features: Iterable[int] | None = None) -> Se
 
 def _record(table: Table) -> dict[str, Any]:
     record: dict[str, Any] = {}
-    for name, slot in table.spec.slots.items():
-        if not table.locate(slot.number, _inline_bytes(slot.kind)):
+    for name in table.spec.slots:
+        if not table.locate(name):
             continue
-        if isinstance(slot.kind, Child):
-            spec = slot.kind.spec or _type_name(table)
-            child_table = table.union(name, spec)
-            record[name] = None if child_table is None else UnionValue(spec, _record(child_table))
-        elif isinstance(slot.kind, Children):
-            record[name] = [_record(child) for child in table[name]]
+        value = table[name]
+        if isinstance(value, Table):
+            record[name] = UnionValue(value.spec.name, _record(value))
+        elif isinstance(value, list):
+            record[name] = [_record(child) for child in value]
         else:
-            record[name] = table[name]
+            record[name] = value
     return record
-
-
-def _inline_bytes(kind: Kind) -> int:
-    return kind.packer.size if isinstance(kind, Scalar) else 4
-
-
-def _type_name(field: Table) -> str:
-    number: int = field["type_type"]
-    if not 0 < number < len(TYPES):
-        raise InvalidDataError(f"{field.message.where}: unknown type {number}")
-    return TYPES[number]
 
 
 def declared_features(schema: Table) -> set[int]:
@@ -91,7 +78,7 @@ class FeatureCollector:
         """Add the features of a source's `Schema` table, except those that messages show."""
         self.features |= declared_features(schema)
 
-    def note_codec(self, codec: str | None) -> None:
+    def add_codec(self, codec: str | None) -> None:
         """Add the feature of a body compressed with this codec, if any."""
         if codec is not None:
             self.features.add(COMPRESSED_BODY)
@@ -109,12 +96,12 @@ class DryRunWriter(FeatureCollector):
         dictionary_id: int = 0,  # noqa: ARG002
     ) -> None:
         """Collect the features of a new message."""
-        self.note_codec(codec)
+        self.add_codec(codec)
 
     def copy_messages(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:  # noqa: ARG002 -- as there
         """Collect the features of copied messages."""
         for span in spans:
-            self.note_codec(span.header.template.compression)
+            self.add_codec(span.header.template.compression)
 
 
 class MessageWriter(FeatureCollector):
@@ -138,7 +125,6 @@ class MessageWriter(FeatureCollector):
     ) -> None:
         super().__init__()
         self._sink = sink
-        self._copier = Copier(sink)
         self._table = schema
         self._schema = copy_schema_table(schema, features)
         self._version = version
@@ -162,7 +148,7 @@ class MessageWriter(FeatureCollector):
         sink.write([head], len(head))
 
     def _schema_message(self) -> bytes:
-        """Return the framed schema message, with room for all features that may be added later."""
+        """Return the framed schema message, with reserved space for all features that may be added later."""
         flatbuffer = headers.schema_message(self._schema, self._version)
         return frame_message(flatbuffer + bytes(max(self._schema_bytes - PREFIX_BYTES - len(flatbuffer), 0)))
 
@@ -170,8 +156,8 @@ class MessageWriter(FeatureCollector):
         self, kind: str, metadata: bytes, body: EncodedBody, codec: str | None, dictionary_id: int = 0
     ) -> None:
         """Write a new message, compressed with `codec`; its body is a multiple of 8 bytes."""
-        self._prepare(kind, dictionary_id)
-        self.note_codec(codec)
+        self._write_preceding_dictionaries(kind, dictionary_id)
+        self.add_codec(codec)
         start = self._sink.position
         head = frame_message(metadata, start, ALIGNMENT_BYTES)
         self._sink.write_message(head, body.parts, body.size_bytes)
@@ -184,25 +170,25 @@ class MessageWriter(FeatureCollector):
             if span.header.template.kind == headers.RECORD_BATCH and self._as_stream:
                 self._copy_runs(spans[first:index], source)
                 first = index
-            self._prepare(span.header.template.kind, span.header.template.dictionary_id)
+            self._write_preceding_dictionaries(span.header.template.kind, span.header.template.dictionary_id)
         self._copy_runs(spans[first:], source)
 
-    def _prepare(self, kind: str, dictionary_id: int) -> None:
+    def _write_preceding_dictionaries(self, kind: str, dictionary_id: int) -> None:
         """Write the dictionaries that have to precede a message."""
         if kind == headers.DICTIONARY_BATCH:
             self._missing.pop(dictionary_id, None)
             if dictionary_id in self._empty_ids:
                 self.features.add(DICTIONARY_REPLACEMENT)
         elif self._as_stream:
-            self._define_missing()
+            self._write_empty_dictionaries()
 
-    def _define_missing(self) -> None:
+    def _write_empty_dictionaries(self) -> None:
         """Write the missing dictionaries, without values."""
         missing, self._missing = self._missing, {}
         for node in missing.values():
             values = layout_of(node.value_type).build([])
             body = encode_body(0, [values], ALIGNMENT_BYTES, DEFAULT_WRITE_OPTIONS, None)
-            header = HeaderWriter(self._version).write(body.numbers, body.size_bytes, (), DictionaryHeader(node.id))
+            header = HeaderWriter(self._version).write(body.data_header, body.size_bytes, (), DictionaryHeader(node.id))
             self.write_message(headers.DICTIONARY_BATCH, header, body, None, node.id)
         self._empty_ids.update(missing)
 
@@ -212,32 +198,31 @@ class MessageWriter(FeatureCollector):
 
     def _copy_run(self, run: Sequence[BatchSpan], source: MemorySource | None) -> None:
         sink, first, last = self._sink, run[0], run[-1]
-        skew = first.body_at % ALIGNMENT_BYTES if len(run) > 1 else 0  # the others keep their alignment
+        skew = first.body_offset % ALIGNMENT_BYTES if len(run) > 1 else 0  # the others keep their alignment
         start = sink.position
-        size_bytes = last.body_at + last.header.body_bytes - first.body_at
+        size_bytes = last.body_offset + last.header.body_bytes - first.body_offset
         padding = bytes(-size_bytes % 8)
         flatbuffer = _metadata_with_padding(first) if padding else first.flatbuffer()
         head = frame_message(flatbuffer, start - skew, ALIGNMENT_BYTES)
         sink.write([head], len(head))
-        shift = sink.position - first.body_at
+        shift = sink.position - first.body_offset
         assert first.body is not None
         if isinstance(first.body, RemoteBody):
-            self._copier.copy_remote_body(first.body)
+            copy_remote_body(first.body, sink)
         else:
-            self._copier.copy(source, Buffer(first.body.memory, first.body.offset, size_bytes))
+            copy_memory(source, Buffer(first.body.memory, first.body.offset, size_bytes), sink)
         if padding:
             sink.write([padding], len(padding))
         for span in run:
-            self.note_codec(span.header.template.compression)
+            self.add_codec(span.header.template.compression)
             at = start if span is first else span.start + shift
             body_bytes = span.header.body_bytes + len(padding)
-            self.blocks[span.header.template.kind].append((at, span.body_at + shift - at, 0, body_bytes))
+            self.blocks[span.header.template.kind].append((at, span.body_offset + shift - at, 0, body_bytes))
 
     def end(self, pairs: Metadata = ()) -> None:
         """Write the end marker, and the footer of a file with this custom metadata; the sink is finished."""
         if any(self.blocks.values()):
-            self._define_missing()
-        self._copier.finish()
+            self._write_empty_dictionaries()
         self._update_features()
         sink, parts = self._sink, [END_OF_STREAM]
         if not self._as_stream:
@@ -253,7 +238,6 @@ class MessageWriter(FeatureCollector):
 
     def abandon(self) -> None:
         """Stop and leave a path unchanged."""
-        self._copier.abandon()
         self._sink.abandon()
 
 
@@ -261,9 +245,9 @@ def _metadata_with_padding(span: BatchSpan) -> bytes:
     """Return the message's metadata with the padding counted in the body length, as the next message of a stream begins
     there.
     """
-    root = Message(span.flatbuffer(), SPECS, span.where).root("Message")
-    at = root.locate(root.spec.slots["bodyLength"].number, 8)
-    out = bytearray(root.message.data)
+    root = read_root("Message", span.flatbuffer(), span.where)
+    at = root.locate("bodyLength")
+    out = bytearray(root.flatbuffer.raw)
     out[at : at + 8] = (span.header.body_bytes + -span.header.body_bytes % 8).to_bytes(8, "little")
     return bytes(out)
 
@@ -282,10 +266,10 @@ def _contiguous_runs(spans: Sequence[BatchSpan], is_one_memory: bool) -> Iterato
 
 def _is_adjacent(before: BatchSpan, span: BatchSpan) -> bool:
     return (
-        span.start == before.body_at + before.header.body_bytes
-        and before.body_at % 8 == 0
+        span.start == before.body_offset + before.header.body_bytes
+        and before.body_offset % 8 == 0
         and span.start % 8 == 0
-        and span.body_at % 8 == 0
+        and span.body_offset % 8 == 0
         and span.header.body_bytes % 8 == 0
         and span.is_framing_consistent()
     )

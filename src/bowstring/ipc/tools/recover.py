@@ -7,12 +7,14 @@ have changed are dropped too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
 
+from bowstring.arrays.array import Array
 from bowstring.errors import InvalidDataError
 from bowstring.io.memory_source import MemorySource
+from bowstring.io.range_source import ROUND_BYTES, RangeSource
 from bowstring.io.sinks import open_sink, reject_same_file
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.dictionaries.delta import DeltaDictionary
@@ -26,11 +28,12 @@ from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.remote import RemoteBody, RemoteColumns
 from bowstring.ipc.statistics import with_statistics
 from bowstring.ipc.tools.message_writer import MessageWriter, declared_features
-from bowstring.ipc.tools.prefetch import prefetch_bodies
 from bowstring.ipc.tools.salvage import DroppedRange, MessageSalvager
 from bowstring.ipc.tools.scan import BatchSpan
-from bowstring.layouts.array import Array
 from bowstring.memory.buffer import Memory
+
+_MAX_GROUP_LENGTH = 1000
+_Message = TypeVar("_Message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,9 @@ def recover(
     some batches at a time: headers first, then bodies. A file is saved as a file and a stream as a stream; `sink` is an
     argument of `new_file`, and not the source. Each batch is checked, with `full` every value of it, and then copied
     without decoding. The search for messages continues after damage. The schema lists the features that valid messages
-    use. `advance(done, total)` is called at the beginning and after each message, in bytes.
+    use. Batches are in the footer's order if all its blocks are complete. A batch is also dropped if no message follows
+    directly and its padding is not zero. A lost dictionary that no recovered index refers to is written without values.
+    `advance(done, total)` is called at the beginning and after each message, in bytes.
 
     Raises `UsageError` if the source is the sink, by any path or link, `InvalidDataError` if there is no schema at the
     beginning or in a footer, `FormatMismatchError` for other formats, `LimitError` for more than `max_piped_bytes`
@@ -90,8 +95,10 @@ def recover(
         target = open_sink(sink)
         try:
             features = _collect_features(salvage, messages)
-            dictionaries = salvage.cached_schema.wire.by_id.values()
-            writer = MessageWriter(target, salvage.schema, dictionaries, salvage.version, not salvage.is_file, features)
+            dictionaries = salvage.schema.cached.wire.by_id.values()
+            writer = MessageWriter(
+                target, salvage.schema.table, dictionaries, salvage.schema.version, not salvage.is_file, features
+            )
         except BaseException:
             target.abandon()
             raise
@@ -106,7 +113,7 @@ def recover(
 
 def _collect_features(salvage: MessageSalvager, messages: Sequence[BatchSpan | DroppedRange]) -> set[int]:
     """Return the features that the messages use, and the schema's other features."""
-    features = declared_features(salvage.schema)
+    features = declared_features(salvage.schema.table)
     defined: set[int] = set()
     for span in messages:
         if isinstance(span, DroppedRange):
@@ -115,7 +122,7 @@ def _collect_features(salvage: MessageSalvager, messages: Sequence[BatchSpan | D
         if template.compression is not None:
             features.add(COMPRESSED_BODY)
         if template.kind == headers.RECORD_BATCH:
-            defined.update(salvage.cached_schema.wire.by_id)  # the writer defines those that are missing
+            defined.update(salvage.schema.cached.wire.by_id)  # the writer defines those that are missing
         if template.kind == headers.DICTIONARY_BATCH and not template.is_delta:
             if template.dictionary_id in defined and not salvage.is_file:
                 features.add(DICTIONARY_REPLACEMENT)
@@ -141,7 +148,7 @@ def _write_selected(
         else:
             dictionaries += 1
         if advance is not None:
-            advance(span.body_at + span.header.body_bytes, salvage.source.size)
+            advance(span.body_offset + span.header.body_bytes, salvage.source.size)
     writer.copy_messages(pending, memory)
     footer = salvage.footer
     writer.end(() if footer is None else with_statistics(footer.pairs, None, ()))
@@ -169,8 +176,8 @@ class _MessageSelector:
     dropped: list[DroppedRange] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.salvage.lost_at_start is not None:
-            self.dropped.append(self.salvage.lost_at_start)
+        if self.salvage.schema.lost is not None:
+            self.dropped.append(self.salvage.schema.lost)
 
     def select(self) -> Iterable[BatchSpan]:
         """Yield the messages to keep, in order, and add all others to `dropped`."""
@@ -179,7 +186,7 @@ class _MessageSelector:
     def drop(self, span: BatchSpan, why: str) -> None:
         """Drop a message."""
         header, where = span.header, f"{span.where}"
-        stop = span.body_at + header.body_bytes
+        stop = span.body_offset + header.body_bytes
         reason = why.removeprefix(f"{where}, ").removeprefix(f"{where}: ")
         if header.template.kind == headers.RECORD_BATCH:
             self.dropped.append(DroppedRange(span.start, stop, reason, "record batch", header.length))
@@ -199,7 +206,7 @@ class _MessageSelector:
     def values(self, span: BatchSpan, lookup: Callable[[DictionaryId], Array | None]) -> Array:
         """Return the checked values of a dictionary batch."""
         assert span.body is not None
-        values = read_values(self.salvage.cached_schema.wire, span.header, span.body, lookup, (span.where,))[0]
+        values = read_values(self.salvage.schema.cached.wire, span.header, span.body, lookup, (span.where,))[0]
         values.validate(self.full)
         return values
 
@@ -207,7 +214,7 @@ class _MessageSelector:
         """Check a record batch and drop it if it is not valid."""
         try:
             columns = self._columns(span, lookup)
-            for name, column in zip(self.salvage.cached_schema.wire.whole.schema.names, columns, strict=True):
+            for name, column in zip(self.salvage.schema.cached.wire.whole.schema.names, columns, strict=True):
                 try:
                     column.validate(self.full)
                 except InvalidDataError as error:
@@ -220,7 +227,7 @@ class _MessageSelector:
     def _columns(self, span: BatchSpan, lookup: Callable[[DictionaryId], Array | None]) -> Iterable[Array]:
         """Return the columns; those of a body too large to prefetch are fetched one after another, and none is kept."""
         header, body, where = span.header, span.body, (span.where,)
-        plan = self.salvage.cached_schema.plan(header.template.version)
+        plan = self.salvage.schema.cached.plan(header.template.version)
         assert body is not None
         if isinstance(body, RemoteBody):
             return (RemoteColumns(plan, header, body, lookup, where, [column])[0] for column in plan)
@@ -240,7 +247,7 @@ class _StreamSelector(_MessageSelector):
             entry = entries.get(node.id)
             return None if entry is None else entry.array()
 
-        for message in prefetch_bodies(self.messages):
+        for message in _prefetch_bodies(self.messages):
             if isinstance(message, DroppedRange):
                 self.dropped.append(message)
                 if self.may_contain_dictionary(message):
@@ -299,11 +306,11 @@ class _FileSelector(_MessageSelector):
                     unavailable.discard(node.id)
             return arrays.get(node.id)
 
-        for node in self.salvage.cached_schema.wire.whole.by_id.values():
+        for node in self.salvage.schema.cached.wire.whole.by_id.values():
             lookup(node)
         kept_ids = {id(span) for id_, chain in chains.items() if id_ in arrays for span in chain}
-        yield from prefetch_bodies([span for span in dictionaries if id(span) in kept_ids])
-        yield from (span for span in prefetch_bodies(batches) if self.check(span, lookup))
+        yield from _prefetch_bodies([span for span in dictionaries if id(span) in kept_ids])
+        yield from (span for span in _prefetch_bodies(batches) if self.check(span, lookup))
 
     def _in_footer_order(self, spans: list[BatchSpan], kind: str) -> list[BatchSpan]:
         """Return the messages of a kind, in the footer's order if all that it lists are present, else by offset."""
@@ -315,7 +322,7 @@ class _FileSelector(_MessageSelector):
         offsets = footer.batches if kind == headers.RECORD_BATCH else footer.dictionaries
         if len(set(offsets)) != len(offsets):  # following it could fill the disk
             reason = f"the footer lists a {kind} more than once: duplicates are ignored"
-            self.dropped.append(DroppedRange(footer.at, self.salvage.source.size, reason))
+            self.dropped.append(DroppedRange(footer.offset, self.salvage.source.size, reason))
         elif all(start in by_offset for start in offsets):
             return [by_offset[start] for start in offsets]
         return of_kind
@@ -355,7 +362,7 @@ class _FileSelector(_MessageSelector):
 
     def _read_dictionary(self, chain: list[BatchSpan], lookup: Callable[[DictionaryId], Array | None]) -> Array | None:
         parts: list[Array] = []
-        for number, span in enumerate(prefetch_bodies(list(chain))):
+        for number, span in enumerate(_prefetch_bodies(list(chain))):
             try:
                 parts.append(self.values(span, lookup))
             except InvalidDataError as error:
@@ -369,3 +376,38 @@ class _FileSelector(_MessageSelector):
 
 def _between(places: list[int], start: int, stop: int) -> bool:
     return any(start < place < stop for place in places)
+
+
+def _prefetch_bodies(messages: Iterable[_Message]) -> Iterator[_Message]:
+    """Yield the same in the same order, with the remote bodies of `BatchSpan`s fetched.
+
+    A body larger than `ROUND_BYTES` stays remote; its columns are fetched on access.
+    """
+    group: list[_Message] = []
+    group_bytes = 0
+    for message in messages:
+        body = message.body if isinstance(message, BatchSpan) else None
+        size_bytes = body.size if isinstance(body, RemoteBody) else 0
+        if group_bytes + size_bytes > ROUND_BYTES or len(group) == _MAX_GROUP_LENGTH:
+            yield from _fetch_group(group)
+            group, group_bytes = [], 0
+        group.append(message)
+        group_bytes += size_bytes
+    yield from _fetch_group(group)
+
+
+def _fetch_group(group: list[_Message]) -> Iterator[_Message]:
+    remote_bodies = [
+        message.body for message in group if isinstance(message, BatchSpan) and isinstance(message.body, RemoteBody)
+    ]
+    small_bodies = [body for body in remote_bodies if body.size <= ROUND_BYTES]
+    if not small_bodies:
+        yield from group
+        return
+    source: RangeSource = small_bodies[0].source
+    chunks = source.fetch([(body.offset, body.size) for body in small_bodies])
+    for message in group:
+        if isinstance(message, BatchSpan) and isinstance(message.body, RemoteBody) and message.body.size <= ROUND_BYTES:
+            yield replace(message, body=chunks.find(message.body.offset, message.body.size))
+        else:
+            yield message

@@ -9,17 +9,17 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.codecs import compressor
-from bowstring.ipc.metadata.header import BatchNumbers
+from bowstring.ipc.metadata.header import DataHeader
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.options import IpcWriteOptions
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
-from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES, batch_numbers
-from bowstring.layouts.array import Array
-from bowstring.memory.iovec import Numbers, Parts
+from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES, read_data_header
+from bowstring.layouts.array_data import ArrayData
+from bowstring.memory.iovec import Int64Array, PaddedBuffers
 
 
-def encode_with_replacements(columns: BatchColumns, replacements: Mapping[int, Array], where: str) -> EncodedBody:
+def encode_with_replacements(columns: BatchColumns, replacements: Mapping[int, ArrayData], where: str) -> EncodedBody:
     """Encode the body of a batch with other arrays in place of the columns at some indices, with the batch's own
     options.
 
@@ -30,7 +30,7 @@ def encode_with_replacements(columns: BatchColumns, replacements: Mapping[int, A
     template = header.template
     options = IpcWriteOptions("big" if plan.wire.is_big_endian else "little", "V4" if template.version == V4 else "V5")
     compress = None if template.compression is None else compressor(template.compression)
-    original = batch_numbers(header)
+    original = read_data_header(header)
     body = _BodyBuilder(columns, where)
     node, buffer, variadic = 0, 0, 0
     for index in sorted(replacements):
@@ -48,7 +48,7 @@ def encode_with_replacements(columns: BatchColumns, replacements: Mapping[int, A
         raise InvalidDataError(
             f"{where}: buffers of {body.copied_bytes} bytes in a body of {header.body_bytes} overlap"
         )
-    numbers = BatchNumbers(
+    numbers = DataHeader(
         header.length, np.concatenate(body.nodes), np.concatenate(body.spans), np.array(body.variadic, np.int64)
     )
     return EncodedBody(numbers, body.parts, body.size_bytes)
@@ -60,14 +60,14 @@ class _BodyBuilder:
     def __init__(self, columns: BatchColumns, where: str) -> None:
         self._columns = columns
         self._where = where
-        self.nodes: list[Numbers] = []
-        self.spans: list[Numbers] = []
+        self.nodes: list[Int64Array] = []
+        self.spans: list[Int64Array] = []
         self.variadic: list[int] = []
         self.parts: list[Any] = []
         self.size_bytes = 0
         self.copied_bytes = 0
 
-    def copy_buffers(self, nodes: Numbers, spans: Numbers) -> None:
+    def copy_buffers(self, nodes: Int64Array, spans: Int64Array) -> None:
         """Add buffers of the batch unchanged."""
         offsets, sizes = spans[:, 0], spans[:, 1]
         columns, limit = self._columns, self._columns.header.body_bytes
@@ -79,15 +79,15 @@ class _BodyBuilder:
         ends = np.cumsum(padded)
         self.copied_bytes += int(sizes.sum(dtype=np.float64))
         self._add(nodes, np.stack((ends - padded, sizes), 1), int(ends[-1]) if len(ends) else 0)
-        self.parts += Parts.of_memory(columns.memory, columns.body_at + offsets, sizes, padded - sizes)
+        self.parts += PaddedBuffers.of_memory(columns.memory, columns.body_offset + offsets, sizes, padded - sizes)
 
     def append_encoded(self, encoded: EncodedBody) -> None:
         """Add the buffers of a newly encoded column."""
-        self.variadic += encoded.numbers.variadic.tolist()
-        self._add(encoded.numbers.nodes, encoded.numbers.buffers, encoded.size_bytes)
+        self.variadic += encoded.data_header.variadic.tolist()
+        self._add(encoded.data_header.nodes, encoded.data_header.buffers, encoded.size_bytes)
         self.parts += encoded.parts
 
-    def _add(self, nodes: Numbers, spans: Numbers, size_bytes: int) -> None:
+    def _add(self, nodes: Int64Array, spans: Int64Array, size_bytes: int) -> None:
         self.nodes.append(nodes)
         self.spans.append(spans + np.array([self.size_bytes, 0]))
         self.size_bytes += size_bytes

@@ -29,22 +29,19 @@ from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     CONTINUATION,
     FILE_START,
-    LEGACY_PREFIX_BYTES,
     PREFIX_BYTES,
+    EndOfStream,
+    MessageReader,
+    Where,
     is_file_start,
-    parse_prefix,
+    join_words,
+    read_message_at,
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import V4, V5, read_pairs
 from bowstring.ipc.record_batch.remote import Body, RemoteBody, open_columns
 from bowstring.ipc.schema_cache import CachedSchema, load_schema
-from bowstring.ipc.tools.message_bounds import (
-    has_nonzero_padding,
-    next_message_offset,
-    next_offset_by_buffers,
-    read_end_padding,
-)
 from bowstring.ipc.tools.scan import BatchSpan
 from bowstring.memory.buffer import Buffer
 
@@ -52,6 +49,7 @@ _MARKER_AND_LENGTH = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
 _MAX_PARSED_RATIO = 4
 _MAX_PREFETCHED_HEADERS = 10_000
 _MIN_PARSED_LIMIT_BYTES = 64 << 20
+_MAX_PADDING_BYTES = 64
 
 Kind = Literal["record batch", "dictionary batch"]
 
@@ -68,12 +66,12 @@ class DroppedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Footer:
+class SalvagedFooter:
     """A readable footer: its offset in the file, the schema, the offsets of batches, the metadata size of each, and the
     custom metadata.
     """
 
-    at: int
+    offset: int
     cached_schema: CachedSchema
     schema: Table
     version: int
@@ -82,13 +80,101 @@ class Footer:
     metadata_bytes: dict[int, int]
     pairs: Metadata
 
+    @classmethod
+    def read(cls, source: RandomAccess, limits: ReadLimits) -> SalvagedFooter:
+        """Read the footer of a file. Raises `InvalidDataError` if it or its schema is malformed."""
+        reader = make_file_reader(source, None, limits)
+        cached_schema, table = reader.cached_schema, reader.footer
+        _ = cached_schema.wire.whole
+        if table["version"] not in (V4, V5):
+            raise InvalidDataError(f"metadata version {table['version']}")
+        pairs = read_pairs(table)
+        batches, dictionaries = reader.blocks, reader.dictionary_blocks
+        blocks = np.concatenate([batches, dictionaries])
+        return cls(
+            reader.footer_offset,
+            cached_schema,
+            table["schema"],
+            table["version"],
+            batches["offset"].tolist(),
+            dictionaries["offset"].tolist(),
+            dict(zip(blocks["offset"].tolist(), blocks["metaDataLength"].tolist(), strict=True)),
+            pairs,
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class _NonBatchMessage:
-    """A schema message or the end marker."""
+class SalvagedSchema:
+    """The schema that messages are checked with, from the footer if any, else from the first schema message.
+
+    `stop` is the byte after the schema message, or its offset if it is damaged; `lost` is the range before it that was
+    dropped, if any.
+    """
+
+    table: Table
+    version: int
+    cached: CachedSchema
+    stop: int
+    lost: DroppedRange | None
+
+
+@dataclass(frozen=True, slots=True)
+class NonBatchMessage:
+    """A schema message or, without a schema, the end marker."""
 
     stop: int
     schema: Table | None
+
+
+class CandidateReader:
+    """Reads possible messages at any offset of a source.
+
+    The total size of metadata that is read is limited, as bytes may contain any number of overlapping candidates.
+    """
+
+    def __init__(self, source: RandomAccess, limits: ReadLimits, first_offset: int) -> None:
+        self._source = source
+        self._first_offset = first_offset
+        self._headers = HeaderReader(limits)
+        self._messages = MessageReader(source.name, limits, self._read_header, is_seekable=True)
+        self._remaining_bytes = _MAX_PARSED_RATIO * source.size + _MIN_PARSED_LIMIT_BYTES
+        self.is_legacy = False
+        """Whether messages have the legacy framing; then there are no markers to search for."""
+
+    def read(self, at: int) -> BatchSpan | NonBatchMessage:
+        """Read the message at an offset. A truncated batch has no body. Raises `InvalidDataError` if there is none."""
+        source, size = self._source, self._source.size
+        if not self.is_legacy and at != self._first_offset:
+            prefix = source.read_at(at, min(PREFIX_BYTES, size - at))
+            if prefix[:4] != CONTINUATION:
+                description = "a truncated marker" if CONTINUATION.startswith(prefix) else f"{prefix[:4]!r}"
+                raise InvalidDataError(f"{source.name}: message at byte {at}: expected a message, found {description}")
+        self._messages.seek(at)
+        message = read_message_at(self._messages, source.read_at, size)
+        if isinstance(message, EndOfStream):
+            return NonBatchMessage(at + message.size_bytes, None)
+        if not isinstance(message.header, BatchHeader):
+            return NonBatchMessage(message.stop, message.header)
+        body: Body | None = None
+        if message.stop <= size:
+            body = (
+                RemoteBody(source, message.body_offset, message.body_bytes)
+                if isinstance(source, RangeSource)
+                else Buffer(source.memory, message.body_offset, message.body_bytes)
+            )
+        return BatchSpan.of(message, f"{source.name}: message at byte {at}", body)
+
+    def _read_header(self, raw: bytes, skip: int, where: Where) -> BatchHeader | Table:
+        self._remaining_bytes -= len(raw)
+        if self._remaining_bytes < 0:
+            raise LimitError(f"{join_words(where)}: too many invalid messages: search abandoned")
+        return self._headers.read(raw, skip, where)
+
+    def find_marker(self, at: int) -> int:
+        """Return the offset of the next marker from `at` on, the size of the source if there is none."""
+        if self.is_legacy or self._remaining_bytes < 0:
+            return self._source.size
+        return self._source.search(_MARKER_AND_LENGTH, at)
 
 
 class MessageSalvager:
@@ -99,113 +185,76 @@ class MessageSalvager:
     def __init__(self, source: RandomAccess, limits: ReadLimits) -> None:
         self.source = source
         self.limits = limits
+        self.footer: SalvagedFooter | None = None
         self.footer_problem: str | None = None
-        self.footer = self._read_footer()
-        start = source.read_at(0, min(len(FILE_START), source.size))
-        self.is_file = is_file_start(start) or self.footer is not None
-        self._headers = HeaderReader(limits)
+        try:
+            self.footer = SalvagedFooter.read(source, limits)
+        except InvalidDataError as error:
+            self.footer_problem = str(error).removeprefix(f"{source.name}: ")
+        self.is_file = self.footer is not None or is_file_start(source.read_at(0, min(len(FILE_START), source.size)))
+        first_offset = len(FILE_START) if self.is_file else 0
+        self._candidates = CandidateReader(source, limits, first_offset)
+        self.schema = self._read_schema(first_offset)
         self.lone_batch_losses: set[int] = set()  # offsets at which exactly one record batch was lost
-        self._parsed_bytes = 0
-        self._gave_up = False
-        self._is_legacy = False
-        self._first_offset = len(FILE_START) if self.is_file else 0
-        self.lost_at_start: DroppedRange | None = None
-        self._find_start()
         offsets = () if self.footer is None else (*self.footer.batches, *self.footer.dictionaries)
         self._footer_offsets = sorted(offsets)
         self._prefetched_to = 0 if isinstance(source, RangeSource) else source.size
 
-    def _read_footer(self) -> Footer | None:
-        try:
-            reader = make_file_reader(self.source, None, self.limits)
-            cached_schema = reader.cached_schema
-            _ = cached_schema.wire.whole
-            if reader.footer["version"] not in (V4, V5):
-                raise InvalidDataError(f"metadata version {reader.footer['version']}")
-            pairs = read_pairs(reader.footer)
-        except InvalidDataError as error:
-            self.footer_problem = str(error).removeprefix(f"{self.source.name}: ")
-            return None
-        batch_offsets, dictionary_offsets = (
-            reader.blocks["offset"].tolist(),
-            reader.dictionary_blocks["offset"].tolist(),
-        )
-        blocks = np.concatenate([reader.blocks, reader.dictionary_blocks])
-        metadata_bytes = dict(zip(blocks["offset"].tolist(), blocks["metaDataLength"].tolist(), strict=True))
-        table = reader.footer
-        return Footer(
-            reader.footer_at,
-            cached_schema,
-            table["schema"],
-            table["version"],
-            batch_offsets,
-            dictionary_offsets,
-            metadata_bytes,
-            pairs,
-        )
+    # Schema
 
-    # The schema
-
-    def _find_start(self) -> None:
-        """Find the schema: the footer's if any, else the first schema message."""
-        at, problem = self._first_offset, ""
-        first_message: BatchSpan | _NonBatchMessage | None = None
+    def _read_schema(self, first_offset: int) -> SalvagedSchema:
+        """Return the footer's schema if any, else that of the first schema message."""
+        at, problem, footer = first_offset, "found another message", self.footer
+        message: BatchSpan | NonBatchMessage | None = None
         try:
-            first_message = self._read_message(at)
+            message = self._candidates.read(at)
         except InvalidDataError as error:
             problem = str(error)
-        if not (isinstance(first_message, _NonBatchMessage) and first_message.schema is not None):
-            if self.footer is None:
-                at, schema_message = self._find_schema(at, problem)
-                first_message = schema_message
-                self.lost_at_start = DroppedRange(
-                    0, at, f"no schema message at the beginning: {problem or 'found another message'}"
-                )
+        lost = None
+        if not (isinstance(message, NonBatchMessage) and message.schema is not None):
+            if footer is None:
+                at, message = self._find_schema(at, problem)
+                lost = DroppedRange(0, at, f"no schema message at the beginning: {problem}")
             else:
-                self.lost_at_start = DroppedRange(
-                    0, at, f"the schema message is damaged: {problem or 'found another message'}"
-                )
-                first_message = None
-        if self.footer is not None:
-            self.schema, self.version, self.cached_schema = (
-                self.footer.schema,
-                self.footer.version,
-                self.footer.cached_schema,
-            )
-        else:
-            assert isinstance(first_message, _NonBatchMessage)
-            assert first_message.schema is not None
-            self.schema = first_message.schema
-            self.version = first_message.schema.message.root("Message")["version"]
-            self.cached_schema = load_schema(first_message.schema, self.limits)
-            _ = self.cached_schema.wire.whole
-        if isinstance(first_message, _NonBatchMessage):
-            self._is_legacy = self.source.read_at(at, 4) != CONTINUATION
-            self._first_offset = first_message.stop
+                message = None
+                lost = DroppedRange(0, at, f"the schema message is damaged: {problem}")
+        stop = at
+        if isinstance(message, NonBatchMessage):
+            self._candidates.is_legacy = self.source.read_at(at, 4) != CONTINUATION
+            stop = message.stop
+        if footer is not None:
+            return SalvagedSchema(footer.schema, footer.version, footer.cached_schema, stop, lost)
+        assert isinstance(message, NonBatchMessage)
+        assert message.schema is not None
+        cached = load_schema(message.schema, self.limits)
+        _ = cached.wire.whole
+        version = message.schema.flatbuffer.root("Message")["version"]
+        return SalvagedSchema(message.schema, version, cached, stop, lost)
 
-    def _find_schema(self, start: int, problem: str) -> tuple[int, _NonBatchMessage]:
-        at = self._find_marker(start + 1)
+    def _find_schema(self, start: int, problem: str) -> tuple[int, NonBatchMessage]:
+        candidates = self._candidates
+        at = candidates.find_marker(start + 1)
         while at < self.source.size:
             try:
-                candidate = self._read_message(at)
-                if isinstance(candidate, _NonBatchMessage) and candidate.schema is not None:
+                candidate = candidates.read(at)
+                if isinstance(candidate, NonBatchMessage) and candidate.schema is not None:
                     load_schema(candidate.schema, self.limits).wire.whole  # noqa: B018
                     return at, candidate
             except InvalidDataError:
                 pass
-            at = self._find_marker(at + 1)
+            at = candidates.find_marker(at + 1)
         name = self.source.name
         check_format(name, self.source.read_at(0, min(16, self.source.size)))
         raise InvalidDataError(
             f"{name}: nothing can be recovered: no schema at the beginning "
-            f"({problem.removeprefix(f'{name}: ') or 'found another message'}) or in a footer ({self.footer_problem})"
+            f"({problem.removeprefix(f'{name}: ')}) or in a footer ({self.footer_problem})"
         )
 
     # Messages
 
     def messages(self) -> Iterator[BatchSpan | DroppedRange]:
         """Yield the valid messages in the order of the bytes, and the ranges dropped between them."""
-        at, slack_from, size = self._first_offset, self._first_offset, self.source.size
+        at, slack_from, size = self.schema.stop, self.schema.stop, self.source.size
         while at < size:
             if at >= self._prefetched_to:
                 self._prefetch_headers(at)
@@ -217,7 +266,7 @@ class MessageSalvager:
                     yield dropped
                 at = slack_from = following
                 continue
-            if isinstance(candidate, _NonBatchMessage):
+            if isinstance(candidate, NonBatchMessage):
                 resumed = self._find_batch_after_end(candidate.stop)
                 if resumed is None:
                     if candidate.stop < size and not self.is_file:
@@ -229,7 +278,7 @@ class MessageSalvager:
             damage = self._find_body_damage(candidate)
             if damage is None:
                 yield candidate
-                at, slack_from = next_message_offset(candidate), next_offset_by_buffers(candidate)
+                at, slack_from = _next_message_offset(candidate), _next_offset_by_buffers(candidate)
             else:
                 yield damage
                 at = slack_from = damage.stop
@@ -253,22 +302,22 @@ class MessageSalvager:
         """Return the range to drop if bytes of a message's body were lost or added and no message follows it directly,
         else None.
         """
-        size, stop, buffers_end = self.source.size, next_message_offset(span), next_offset_by_buffers(span)
+        size, stop, buffers_end = self.source.size, _next_message_offset(span), _next_offset_by_buffers(span)
         kind, rows = _kind_of(span)
-        if stop >= size or self._is_legacy or (self.footer is not None and stop >= self.footer.at):
-            if CONTINUATION in read_end_padding(span, self.source):
+        if stop >= size or self._candidates.is_legacy or (self.footer is not None and stop >= self.footer.offset):
+            if CONTINUATION in _read_end_padding(span, self.source):
                 return DroppedRange(
                     span.start, stop, "bytes are missing: the end marker is inside its body", kind, rows
                 )
             return None
         if CONTINUATION.startswith(self.source.read_at(stop, min(4, size - stop))):
             return None
-        next_offset = self._find_batch(span.body_at)
+        next_offset = self._find_batch(span.body_offset)
         if next_offset < buffers_end:
             return DroppedRange(
                 span.start, next_offset, "bytes are missing: the next message begins inside its body", kind, rows
             )
-        if stop <= next_offset and has_nonzero_padding(span, self.source):
+        if stop <= next_offset and _has_nonzero_padding(span, self.source):
             return DroppedRange(span.start, stop, "bytes are missing or added: its padding is not zero", kind, rows)
         return None
 
@@ -285,7 +334,7 @@ class MessageSalvager:
         size, source = self.source.size, self.source
         if (
             self.footer is not None
-            and at >= self.footer.at
+            and at >= self.footer.offset
             and not any(offset >= at for offset in self._footer_offsets)
         ):
             return None, size
@@ -293,10 +342,10 @@ class MessageSalvager:
         rows: int | None = None
         declared_end = 0
         try:
-            candidate = self._read_message(at)
+            candidate = self._candidates.read(at)
             if isinstance(candidate, BatchSpan):
                 kind, rows = _kind_of(candidate)
-                declared_end = next_message_offset(candidate)
+                declared_end = _next_message_offset(candidate)
         except InvalidDataError:
             pass
         if declared_end and declared_end < size and self._is_valid_message(declared_end):
@@ -307,14 +356,14 @@ class MessageSalvager:
             next_offset = self._find_batch(min(slack_from, at) if slack_from != at else at + 1)
             if next_offset < at:  # the message before had a length that swallowed this one
                 kind = rows = None
-        problem = problem.removeprefix(f"{source.name}: ").removeprefix(f"byte {at}: ")
+        problem = problem.removeprefix(f"{source.name}: ").removeprefix(f"message at byte {at}: ")
         return DroppedRange(at, max(next_offset, at), problem, kind, rows), next_offset
 
     def _find_batch(self, start: int) -> int:
         """Return the offset of the first valid batch at or after `start`, or the size of the source."""
         size, at = self.source.size, start
         while at < size:
-            candidate_offset = self._find_marker(at)
+            candidate_offset = self._candidates.find_marker(at)
             index = bisect_left(self._footer_offsets, at)
             if index < len(self._footer_offsets):
                 candidate_offset = min(candidate_offset, self._footer_offsets[index])
@@ -329,23 +378,18 @@ class MessageSalvager:
                 at = candidate_offset + 1
         return size
 
-    def _skip_embedded_stream(self, schema: _NonBatchMessage) -> int:
+    def _skip_embedded_stream(self, schema: NonBatchMessage) -> int:
         """Return the end of the embedded stream that begins with `schema`."""
         at = schema.stop
         while at < self.source.size:
             try:
-                candidate = self._read_message(at)
+                candidate = self._candidates.read(at)
             except InvalidDataError:
                 return at
-            if isinstance(candidate, _NonBatchMessage):
+            if isinstance(candidate, NonBatchMessage):
                 return candidate.stop
-            at = next_message_offset(candidate)
+            at = _next_message_offset(candidate)
         return at
-
-    def _find_marker(self, at: int) -> int:
-        if self._is_legacy or self._gave_up:
-            return self.source.size
-        return self.source.search(_MARKER_AND_LENGTH, at)
 
     def _is_valid_message(self, at: int) -> bool:
         try:
@@ -354,26 +398,26 @@ class MessageSalvager:
             return False
         return True
 
-    def _read_valid_message(self, at: int) -> BatchSpan | _NonBatchMessage:
+    def _read_valid_message(self, at: int) -> BatchSpan | NonBatchMessage:
         """Read the message at an offset and check all but its values."""
-        candidate = self._read_message(at)
-        if isinstance(candidate, _NonBatchMessage):
+        candidate = self._candidates.read(at)
+        if isinstance(candidate, NonBatchMessage):
             return candidate
         header, body, where = candidate.header, candidate.body, (candidate.where,)
         if body is None:
             raise TruncatedError(
-                f"{candidate.where}: expected a body of {header.body_bytes} bytes at byte {candidate.body_at}, found "
-                f"{self.source.size - candidate.body_at}"
+                f"{candidate.where}: expected a body of {header.body_bytes} bytes at byte {candidate.body_offset}, "
+                f"found {self.source.size - candidate.body_offset}"
             )
-        if header.template.version != self.version:
+        if header.template.version != self.schema.version:
             raise InvalidDataError(
-                f"{candidate.where}: expected metadata version {self.version}, found {header.template.version}"
+                f"{candidate.where}: expected metadata version {self.schema.version}, found {header.template.version}"
             )
         if header.template.kind == headers.DICTIONARY_BATCH:
-            find_dictionary(self.cached_schema.wire, header, where)
-            read_values(self.cached_schema.wire, header, body, lambda _: None, where)
+            find_dictionary(self.schema.cached.wire, header, where)
+            read_values(self.schema.cached.wire, header, body, lambda _: None, where)
         else:
-            open_columns(self.cached_schema.plan(header.template.version), header, body, lambda _: None, where)
+            open_columns(self.schema.cached.plan(header.template.version), header, body, lambda _: None, where)
         nodes, buffers = header.nodes(), header.buffers()
         if (nodes["null_count"] < 0).any() or (nodes["null_count"] > nodes["length"]).any():
             raise InvalidDataError(f"{candidate.where}: a node has more nulls than slots")
@@ -385,45 +429,47 @@ class MessageSalvager:
             raise InvalidDataError(f"{candidate.where}: a buffer is outside its body of {header.body_bytes} bytes")
         return candidate
 
-    def _read_message(self, at: int) -> BatchSpan | _NonBatchMessage:
-        """Read the message at an offset; a truncated batch has no body."""
-        source, size = self.source, self.source.size
-        where = f"{source.name}: byte {at}"
-        prefix = source.read_at(at, min(PREFIX_BYTES, size - at))
-        has_marker = prefix[:4] == CONTINUATION
-        is_at_start = at == (len(FILE_START) if self.is_file else 0)
-        if not has_marker and not self._is_legacy and not is_at_start:
-            description = "a truncated marker" if CONTINUATION.startswith(prefix) else f"{prefix[:4]!r}"
-            raise InvalidDataError(f"{where}: expected a message, found {description}")
-        prefix_bytes = PREFIX_BYTES if has_marker else LEGACY_PREFIX_BYTES
-        if len(prefix) < prefix_bytes:
-            raise TruncatedError(f"{where}: expected a message, found only its first {len(prefix)} bytes")
-        length, _ = parse_prefix(prefix, where, self.limits.max_metadata_bytes)
-        if length == 0:
-            return _NonBatchMessage(at + prefix_bytes, None)
-        stop = at + prefix_bytes + length
-        if stop > size:
-            raise TruncatedError(
-                f"{where}: expected {length} bytes of metadata, found {size - at - prefix_bytes}: truncated"
-            )
-        self._parsed_bytes += length
-        if self._parsed_bytes > _MAX_PARSED_RATIO * size + _MIN_PARSED_LIMIT_BYTES:
-            self._gave_up = True
-            raise LimitError(f"{where}: too many invalid messages: search abandoned")
-        header = self._headers.read(source.read_at(at + prefix_bytes, length), 0, where)
-        if not isinstance(header, BatchHeader):
-            return _NonBatchMessage(stop, header)
-        body: Body | None = None
-        if stop + header.body_bytes <= size:
-            if isinstance(source, RangeSource):
-                body = RemoteBody(source, stop, header.body_bytes)
-            else:
-                body = Buffer(source.memory, stop, header.body_bytes)
-        return BatchSpan(header, stop, header.body_bytes, stop - at, not has_marker, where, body)
-
 
 def _kind_of(span: BatchSpan) -> tuple[Kind, int | None]:
     """Return the kind of a message, and the number of rows of a record batch."""
     if span.header.template.kind == headers.RECORD_BATCH:
         return "record batch", span.header.length
     return "dictionary batch", None
+
+
+# Ends of messages («Encapsulated message format», «Buffer Alignment and Padding»)
+
+
+def _next_message_offset(span: BatchSpan) -> int:
+    """Return the offset of the next message: messages are padded to multiples of 8 bytes, wherever they begin."""
+    size_bytes = span.metadata_bytes + span.header.body_bytes
+    return span.start + size_bytes + -size_bytes % 8
+
+
+def _next_offset_by_buffers(span: BatchSpan) -> int:
+    """Return the offset of the next message by the buffers, in case the body length is too large because of damage."""
+    buffers = span.header.buffers()
+    used = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
+    size_bytes = span.metadata_bytes + min(used + -used % 64, span.header.body_bytes)
+    return span.start + size_bytes + -size_bytes % 8
+
+
+def _has_nonzero_padding(span: BatchSpan, source: RandomAccess) -> bool:
+    """Whether bytes between the buffers of a body, or after the last one, are not zero as writers leave them."""
+    buffers, paddings, end = span.header.buffers(), [], 0
+    for start, stop in sorted(
+        zip(buffers["offset"].tolist(), (buffers["offset"] + buffers["length"]).tolist(), strict=True)
+    ):
+        if stop > start:
+            if 0 < start - end < _MAX_PADDING_BYTES:
+                paddings.append((span.body_offset + end, start - end))
+            end = max(end, stop)
+    chunks = source.fetch(paddings)
+    return any(any(chunks.read(*padding)) for padding in paddings) or any(_read_end_padding(span, source))
+
+
+def _read_end_padding(span: BatchSpan, source: RandomAccess) -> bytes:
+    """Return the padding after the last buffer of a body."""
+    buffers = span.header.buffers()
+    end = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
+    return source.read_at(span.body_offset + end, min(_MAX_PADDING_BYTES, span.header.body_bytes - end))

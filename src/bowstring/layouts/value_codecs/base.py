@@ -19,7 +19,7 @@ class ValueCodec(ABC):
     Arrays passed in have shape (n,), contain no nulls, and are never modified.
     """
 
-    __slots__ = ("_fill", "dtype")
+    __slots__ = ("_fill_value", "dtype")
 
     IS_OPAQUE: ClassVar[bool] = False
     """Whether slots are byte strings, which have no byte order."""
@@ -28,36 +28,26 @@ class ValueCodec(ABC):
     EQUAL_BY_BYTES: ClassVar[bool] = True
     """Whether two values are equal exactly if their bytes are."""
 
-    def __init__(self, dtype: Any, fill: Any = 0) -> None:
+    def __init__(self, dtype: Any, fill_value: Any = 0) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self._fill = fill
+        self._fill_value = fill_value
 
     @property
-    def fill(self) -> Any:
+    def fill_value(self) -> Any:
         """A Python value for null slots."""
-        return self._fill
+        return self._fill_value
 
     @abstractmethod
-    def encode(self, values: Sequence[Any]) -> Values:
-        """Convert Python values to slots.
+    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
+        """Convert Python values, whose types are `kinds`, to slots.
 
         Raises TypeError, ValueError or OverflowError if a value is not exactly representable.
         """
 
-    def try_encode(self, values: list[Any]) -> Values | None:
-        """A fast `encode` for values that are neither None nor booleans.
-
-        Returns None if a value has an unexpected Python type or does not fit: use `encode` then.
-        """
-        return None
-
-    def try_encode_exact(self, values: list[Any]) -> Values | None:
-        """Like `try_encode`, but return None unless every value has exactly the data type's own Python type."""
-        return self.try_encode(values)
-
-    def try_encode_few(self, values: Sequence[Any]) -> bytes | None:
-        """Like `try_encode_exact`, faster for few values. Returns the slots as bytes."""
-        return None
+    def encode_with_nulls(self, values: Sequence[Any], kinds: set[type]) -> tuple[Values, Mask]:
+        """As `encode`, for values of which some are None; also return the mask of the valid ones."""
+        filled = [self.fill_value if value is None else value for value in values]
+        return self.encode(filled, kinds), non_null_mask(values)
 
     @abstractmethod
     def decode(self, slots: Values) -> list[Any]:
@@ -80,7 +70,8 @@ class ValueCodec(ABC):
         Does not copy if the types are the same. Raises TypeError, ValueError or OverflowError if a value is not exactly
         representable.
         """
-        return self.encode(array.tolist()), None
+        values = array.tolist()
+        return self.encode(values, set(map(type, values))), None
 
     def not_equal(self, left: Values, right: Values, nans_equal: bool) -> Mask:
         """Compare slot by slot; returns a mask of shape (n,)."""
@@ -91,7 +82,7 @@ class ValueCodec(ABC):
         """NumPy arrays of shape (n,) that sort like the values, most significant first; None if there is no order."""
         return (slots,)
 
-    def identity_keys(self, slots: Values) -> tuple[Values, ...]:
+    def equality_keys(self, slots: Values) -> tuple[Values, ...]:
         """NumPy arrays of shape (n,) that are equal exactly if the stored values are; all NaN are equal.
 
         By default the arrays of `sort_keys`.
@@ -103,6 +94,11 @@ class ValueCodec(ABC):
     def find_invalid(self, slots: Values) -> tuple[int, str] | None:
         """Return the index of the first invalid slot and a description of the fault, or None."""
         return None
+
+
+def non_null_mask(values: Sequence[Any]) -> Mask:
+    """Return which Python values are not None, shape (len(values),)."""
+    return np.frombuffer(bytes([value is not None for value in values]), np.bool_)
 
 
 def is_bytes(value: Any) -> bool:
@@ -119,5 +115,7 @@ def as_words(slots: Values) -> Values:
 
 def words_not_equal(left: Values, right: Values) -> Mask:
     """Compare the bytes of slots; returns a mask of shape (n,)."""
-    mask: Mask = (as_words(left) != as_words(right)).any(axis=1)
-    return mask
+    not_equal = np.zeros(len(left), np.bool_)
+    for left_column, right_column in zip(as_words(left).T, as_words(right).T, strict=True):
+        not_equal |= left_column != right_column
+    return not_equal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from itertools import repeat
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.datatypes.types import Decimal as DecimalType
-from bowstring.layouts.python_conversion import are_all_of_type
 from bowstring.layouts.value_codecs.base import ValueCodec, as_words, words_not_equal
 
 if TYPE_CHECKING:
@@ -19,65 +17,36 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 _MAX_EXPONENT = 1 << 34
-_EXACT = Context(prec=160, Emax=_MAX_EXPONENT, Emin=-_MAX_EXPONENT, traps=[Inexact])
-_MAX_DIGITS = 76
-_ONE = Decimal(1)
+_EXACT = Context(prec=160, Emax=_MAX_EXPONENT, Emin=-_MAX_EXPONENT, traps=[Inexact, InvalidOperation])
 
 
 class DecimalCodec(ValueCodec):
     """Python decimals. Accepts decimals, integers and strings that need no rounding."""
 
-    __slots__ = ("_bound", "_context", "_scale")
+    __slots__ = ("_bound", "_context", "_scale", "_unit")
 
     def __init__(self, type: DecimalType) -> None:
         width = type.bit_width // 8
         super().__init__(np.dtype(f"i{width}") if width <= 8 else np.dtype((np.void, width)))
         self._scale = type.scale
         self._bound = 10**type.precision
-        self._context = Context(
-            prec=type.precision, Emax=_MAX_EXPONENT, Emin=-_MAX_EXPONENT, traps=[Inexact, InvalidOperation]
-        )
+        self._unit = Decimal((0, (1,), -type.scale))
+        self._context = _EXACT.copy()
+        self._context.prec = type.precision
 
-    def try_encode(self, values: list[Any]) -> Values | None:
-        if not are_all_of_type(values, Decimal):
-            return None
-        context = self._context
+    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
+        if kinds != {Decimal}:
+            values = [_to_decimal(value) for value in values]
+        quantize, shift = self._context.quantize, self._context.scaleb
         try:
-            scaled = map(context.scaleb, values, repeat(self._scale))
-            numbers = list(map(int, map(context.quantize, scaled, repeat(_ONE))))
-        except (ArithmeticError, ValueError):
-            return None
-        try:
-            low = np.frombuffer(struct.pack(f"={len(numbers)}q", *numbers), np.int64)
-        except struct.error:
-            return self.from_integers(numbers)
-        if self.dtype.kind == "i":
-            return low.astype(self.dtype, copy=False)
-        words = np.empty((len(low), self.dtype.itemsize // low.itemsize), low.dtype)
-        words[:, 0], words[:, 1:] = low, (low >> 63)[:, None]
-        slots: Values = words.view(self.dtype)[:, 0]
-        return slots
-
-    def encode(self, values: Sequence[Any]) -> Values:
-        return self.from_integers([self._digits(v) for v in values])
-
-    def _digits(self, value: Any) -> int:
-        if not isinstance(value, (Decimal, int, str)) or isinstance(value, bool):
-            raise TypeError("not a decimal, an integer or a string")
-        try:
-            scaled = _EXACT.scaleb(_EXACT.create_decimal(value), self._scale)
-        except ArithmeticError as error:
-            raise ValueError("not a finite decimal") from error
-        if not scaled.is_finite():
-            raise ValueError("not a finite decimal")
-        if scaled and scaled.adjusted() > _MAX_DIGITS:  # expanding it could take forever
-            raise OverflowError("more digits than the precision allows")
-        digits = int(scaled)
-        if digits != scaled:
-            raise ValueError(f"more than {self._scale} decimal places")
-        if not -self._bound < digits < self._bound:
-            raise OverflowError("more digits than the precision allows")
-        return digits
+            scaled = map(quantize, values, repeat(self._unit))  # raises if it has to round
+            return self.from_integers(list(map(int, map(shift, scaled, repeat(self._scale)))))
+        except Inexact:
+            raise ValueError(f"more than {self._scale} decimal places") from None
+        except InvalidOperation:
+            if not all(map(Decimal.is_finite, values)):
+                raise ValueError("not a finite decimal") from None
+            raise OverflowError("more digits than the precision allows") from None
 
     def decode(self, slots: Values) -> list[Any]:
         scale = -self._scale
@@ -85,6 +54,8 @@ class DecimalCodec(ValueCodec):
 
     def from_integers(self, numbers: Sequence[int]) -> Values:
         """Convert unscaled integers, which must fit, to slots."""
+        if self.dtype.kind == "i":
+            return np.array(numbers, self.dtype)
         width = self.dtype.itemsize
         return np.frombuffer(b"".join(n.to_bytes(width, "little", signed=True) for n in numbers), self.dtype)
 
@@ -112,6 +83,15 @@ class DecimalCodec(ValueCodec):
             return None
         index = int(np.argmax(invalid))
         return index, f"{self.integers(slots[index : index + 1])[0]} has more digits than the precision allows"
+
+
+def _to_decimal(value: Any) -> Decimal:
+    if not isinstance(value, (Decimal, int, str)) or isinstance(value, bool):
+        raise TypeError("not a decimal, an integer or a string")
+    try:
+        return _EXACT.create_decimal(value)
+    except ArithmeticError as error:
+        raise ValueError("not a finite decimal") from error
 
 
 def _less(words: Values, bound: int) -> Values:

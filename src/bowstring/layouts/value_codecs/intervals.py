@@ -38,7 +38,7 @@ class MonthIntervalCodec(ValueCodec):
     def __init__(self) -> None:
         super().__init__("i4")
 
-    def encode(self, values: Sequence[Any]) -> Values:
+    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
         if any(not isinstance(value, (int, np.integer)) or isinstance(value, bool) for value in values):
             raise TypeError("not a whole number of months")
         return np.array(values, self.dtype)
@@ -61,8 +61,8 @@ class CompoundIntervalCodec(ValueCodec):
         super().__init__(np.dtype(dtype), empty)
         self._make = make
 
-    def encode(self, values: Sequence[Any]) -> Values:
-        num_units = len(self.fill)
+    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
+        num_units = len(self.fill_value)
         if not all(isinstance(value, tuple) and len(value) == num_units for value in values):
             raise TypeError(f"not a tuple of {num_units} integers")
         if not all(isinstance(unit, int) for value in values for unit in value):
@@ -84,7 +84,7 @@ class CompoundIntervalCodec(ValueCodec):
     def sort_keys(self, slots: Values) -> tuple[Values, ...] | None:
         return None
 
-    def identity_keys(self, slots: Values) -> tuple[Values, ...]:
+    def equality_keys(self, slots: Values) -> tuple[Values, ...]:
         return tuple(as_words(slots).T)
 
 

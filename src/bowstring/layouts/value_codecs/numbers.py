@@ -10,9 +10,8 @@ import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
 from bowstring.layouts.hashing import factorize_bytes
-from bowstring.layouts.python_conversion import are_all_of_type, pack_few_numbers, parse_floats, parse_numbers
 from bowstring.layouts.sort_keys import rank_bytes
-from bowstring.layouts.value_codecs.base import ValueCodec, is_bytes, words_not_equal
+from bowstring.layouts.value_codecs.base import ValueCodec, is_bytes, non_null_mask, words_not_equal
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
@@ -20,42 +19,19 @@ if TYPE_CHECKING:
 
 
 _DOUBLE = np.dtype(np.float64)
-_MAX_JOINED_BYTES = 1 << 12
-"""Limits memory: the width may be untrusted, and slots are allocated before the first value is checked."""
 
 
-def number_kinds(values: Sequence[Any]) -> set[type]:
-    """Return the Python types of numbers; raises TypeError if a value is a boolean."""
-    kinds = set(map(type, values))
+def _check_kinds(kinds: set[type]) -> None:
     if bool in kinds:
         raise TypeError("a boolean is not a number")
-    return kinds
 
 
-class IntegerCodec(ValueCodec):
-    """Python integers; NumPy integers of the same width."""
+class _NumberCodec(ValueCodec):
+    """Slots that are NumPy's numbers."""
 
-    __slots__ = ("_code",)
+    __slots__ = ()
 
     IS_NUMBER: ClassVar[bool] = True
-
-    def __init__(self, type: Int) -> None:
-        super().__init__(f"{'i' if type.is_signed else 'u'}{type.bit_width // 8}")
-        code = {8: "b", 16: "h", 32: "i", 64: "q"}[type.bit_width]
-        self._code = code if type.is_signed else code.upper()
-
-    def try_encode(self, values: list[Any]) -> Values | None:
-        return parse_numbers(values, self.dtype)
-
-    def try_encode_exact(self, values: list[Any]) -> Values | None:
-        return self.try_encode(values) if are_all_of_type(values, int) else None
-
-    def try_encode_few(self, values: Sequence[Any]) -> bytes | None:
-        return pack_few_numbers(values, int, self.dtype)
-
-    def encode(self, values: Sequence[Any]) -> Values:
-        number_kinds(values)
-        return np.frombuffer(machine_array(self._code, values), self.dtype)
 
     def decode(self, slots: Values) -> list[Any]:
         numbers: list[Any] = slots.tolist()
@@ -63,6 +39,21 @@ class IntegerCodec(ValueCodec):
 
     def as_numpy(self, slots: Values) -> Values:
         return slots
+
+
+class IntegerCodec(_NumberCodec):
+    """Python integers; NumPy integers of the same width."""
+
+    __slots__ = ("_code",)
+
+    def __init__(self, type: Int) -> None:
+        super().__init__(str(type))
+        code = {8: "b", 16: "h", 32: "i", 64: "q"}[type.bit_width]
+        self._code = code if type.is_signed else code.upper()
+
+    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
+        _check_kinds(kinds)
+        return np.frombuffer(machine_array(self._code, values), self.dtype)
 
     def as_numpy_copy(self, slots: Values, mask: Mask | None) -> Values:
         if mask is None:
@@ -84,40 +75,23 @@ class IntegerCodec(ValueCodec):
         return array.astype(self.dtype), None
 
 
-class FloatCodec(ValueCodec):
+class FloatCodec(_NumberCodec):
     """Python floats, rounded to the width, and exactly representable integers; NumPy floats of the same width."""
 
     __slots__ = ("_max_exact_integer",)
 
-    IS_NUMBER: ClassVar[bool] = True
     EQUAL_BY_BYTES: ClassVar[bool] = False
 
     def __init__(self, type: FloatingPoint) -> None:
-        super().__init__(f"f{type.bit_width // 8}", fill=0.0)
+        super().__init__(f"f{type.bit_width // 8}", fill_value=0.0)
         self._max_exact_integer = 1 << (np.finfo(self.dtype).nmant + 1)
-
-    def try_encode(self, values: list[Any]) -> Values | None:
-        numbers = parse_numbers(values, _DOUBLE)
-        if numbers is None:
-            return None
-        slots = self._round(numbers)
-        return (
-            None if (np.abs(slots) >= self._max_exact_integer).any() and not are_all_of_type(values, float) else slots
-        )
-
-    def try_encode_exact(self, values: list[Any]) -> Values | None:
-        numbers = parse_floats(values)
-        return None if numbers is None else self._round(numbers)
 
     def _round(self, numbers: Values) -> Values:
         with np.errstate(over="ignore"):
             return numbers.astype(self.dtype, copy=False)
 
-    def try_encode_few(self, values: Sequence[Any]) -> bytes | None:
-        return pack_few_numbers(values, float, self.dtype)
-
-    def encode(self, values: Sequence[Any]) -> Values:
-        kinds = number_kinds(values)
+    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
+        _check_kinds(kinds)
         slots = self._round(np.frombuffer(machine_array("d", values), _DOUBLE))
         if kinds != {float} and (np.abs(slots) >= self._max_exact_integer).any():
             for value, slot in zip(values, slots.tolist(), strict=True):
@@ -125,12 +99,15 @@ class FloatCodec(ValueCodec):
                     raise OverflowError(f"the integer {value} is not exactly representable")
         return slots
 
-    def decode(self, slots: Values) -> list[Any]:
-        numbers: list[Any] = slots.tolist()
-        return numbers
-
-    def as_numpy(self, slots: Values) -> Values:
-        return slots
+    def encode_with_nulls(self, values: Sequence[Any], kinds: set[type]) -> tuple[Values, Mask]:
+        if kinds != {float}:
+            return super().encode_with_nulls(values, kinds)
+        numbers = np.array(values, _DOUBLE)  # NaN for None
+        mask = ~np.isnan(numbers)
+        if np.count_nonzero(mask) + values.count(None) < len(values):  # some values are NaN
+            mask = non_null_mask(values)
+        numbers[~mask] = 0.0
+        return self._round(numbers), mask
 
     def as_numpy_copy(self, slots: Values, mask: Mask | None) -> Values:
         out = slots.copy()
@@ -155,7 +132,7 @@ class FloatCodec(ValueCodec):
             mask &= ~(np.isnan(left) & np.isnan(right))
         return mask
 
-    def identity_keys(self, slots: Values) -> tuple[Values, ...]:
+    def equality_keys(self, slots: Values) -> tuple[Values, ...]:
         bits = slots.view(f"u{self.dtype.itemsize}")
         nan = np.array(np.nan, self.dtype).view(bits.dtype)
         return (np.where(np.isnan(slots), nan, bits),)
@@ -172,19 +149,14 @@ class FixedSizeBinaryCodec(ValueCodec):
         super().__init__(np.dtype((np.void, type.byte_width)))
 
     @property
-    def fill(self) -> bytes:
+    def fill_value(self) -> bytes:
         """Zeros, allocated on demand because the width may be untrusted."""
         return bytes(self.dtype.itemsize)
 
-    def try_encode(self, values: list[Any]) -> Values | None:
+    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
         width = self.dtype.itemsize
-        if not 0 < width <= _MAX_JOINED_BYTES or not are_all_of_type(values, bytes):
-            return None
-        return np.frombuffer(b"".join(values), self.dtype) if {width}.issuperset(map(len, values)) else None
-
-    def encode(self, values: Sequence[Any]) -> Values:
-        width = self.dtype.itemsize
-        if not all(is_bytes(value) and len(value) == width for value in values):
+        are_bytes = {bytes}.issuperset(kinds) or all(map(is_bytes, values))
+        if not are_bytes or not {width}.issuperset(map(len, values)):
             raise ValueError(f"not a byte string of {width} bytes")
         return np.frombuffer(b"".join(values), self.dtype) if width else np.zeros(len(values), self.dtype)
 
@@ -205,12 +177,13 @@ class FixedSizeBinaryCodec(ValueCodec):
         return words_not_equal(left, right)
 
     def sort_keys(self, slots: Values) -> tuple[Values, ...]:
-        return (rank_bytes(*self._bytes_and_offsets(slots)),)
+        return (rank_bytes(*self.flatten(slots)),)
 
-    def identity_keys(self, slots: Values) -> tuple[Values, ...]:
-        return (factorize_bytes(*self._bytes_and_offsets(slots)),)
+    def equality_keys(self, slots: Values) -> tuple[Values, ...]:
+        return (factorize_bytes(*self.flatten(slots)),)
 
-    def _bytes_and_offsets(self, slots: Values) -> tuple[Values, Values]:
+    def flatten(self, slots: Values) -> tuple[Values, Values]:
+        """Return the bytes of all values end to end, and int64 offsets into them, starting at 0."""
         width = self.dtype.itemsize
         data = np.ascontiguousarray(slots).view(np.uint8) if width else np.zeros(0, np.uint8)
         return data, np.arange(len(slots) + 1, dtype=np.int64) * width

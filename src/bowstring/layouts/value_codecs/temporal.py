@@ -11,9 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
-from itertools import repeat
-from operator import sub
-from types import NoneType
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -21,7 +19,6 @@ import numpy as np
 
 from bowstring.datatypes.types import Date, Duration, Time, Timestamp
 from bowstring.errors import UnsupportedError
-from bowstring.layouts.python_conversion import are_all_of_type, attribute_arrays
 from bowstring.layouts.value_codecs.base import ValueCodec
 
 if TYPE_CHECKING:
@@ -36,7 +33,7 @@ _EPOCH_DAY = _EPOCH.toordinal()
 _FIRST_US = -62_135_596_800_000_000
 _LAST_US = 253_402_300_799_999_999
 _MAX_US = (1 << 63) - 1
-_MAX_DAYS = 10**8
+_MICROSECOND = timedelta(microseconds=1)
 _NAT = np.iinfo(np.int64).min
 
 
@@ -50,9 +47,9 @@ def find_timezone(name: str) -> tzinfo:
         return UTC
     offset = re.fullmatch(r"([+-])(\d\d):?(\d\d)", name)
     if offset:
-        span = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
-        if span < timedelta(days=1):
-            return timezone(-span if offset[1] == "-" else span)
+        difference = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
+        if difference < timedelta(days=1):
+            return timezone(-difference if offset[1] == "-" else difference)
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError) as error:
@@ -64,8 +61,8 @@ class _TemporalCodec(ValueCodec):
 
     __slots__ = ("_numpy_type", "_unit")
 
-    def __init__(self, dtype: str, unit: str, numpy_kind: str) -> None:
-        super().__init__(dtype)
+    def __init__(self, dtype: str, unit: str, numpy_kind: str, fill_value: Any = 0) -> None:
+        super().__init__(dtype, fill_value)
         self._unit = unit
         self._numpy_type = np.dtype(f"{numpy_kind}[{unit}]")
 
@@ -73,7 +70,7 @@ class _TemporalCodec(ValueCodec):
     def _to_units(self, value: Any) -> int:
         """Convert a Python value to a number of units."""
 
-    def encode(self, values: Sequence[Any]) -> Values:
+    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
         units = [v if type(v) is int else self._any_to_units(v) for v in values]
         return np.fromiter(units, self.dtype, len(units))
 
@@ -143,9 +140,23 @@ class _MicrosecondCodec(_TemporalCodec):
 
     __slots__ = ("_first_us", "_last_us")
 
-    def __init__(self, dtype: str, unit: str, numpy_kind: str, bounds_us: tuple[int, int]) -> None:
-        super().__init__(dtype, unit, numpy_kind)
+    def __init__(self, dtype: str, unit: str, numpy_kind: str, bounds_us: tuple[int, int], fill_value: Any = 0) -> None:
+        super().__init__(dtype, unit, numpy_kind, fill_value)
         self._first_us, self._last_us = bounds_us
+
+    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
+        try:
+            microseconds = self._all_to_microseconds(values, kinds)
+        except (TypeError, ValueError, OverflowError):
+            return super().encode(values, kinds)
+        slots = None
+        if not ((microseconds < self._first_us) | (microseconds > self._last_us)).any():
+            slots = self._from_microseconds(microseconds)
+        return super().encode(values, kinds) if slots is None else slots
+
+    @abstractmethod
+    def _all_to_microseconds(self, values: Sequence[Any], kinds: set[type]) -> Values:
+        """Convert values of exactly one Python type; raises TypeError, ValueError or OverflowError for others."""
 
     def _from_microseconds(self, microseconds: Values) -> Values | None:
         """Convert microseconds to slots; None if one is not a whole number of units or out of a slot's range."""
@@ -176,8 +187,13 @@ def _numpy_scalar(units: int, numpy_type: np.dtype[Any]) -> Any:
     return units if units == _NAT else np.array(units, np.int64).view(numpy_type)[()]
 
 
-def _timedelta_to_units(span: timedelta, unit: str) -> int:
-    microseconds = (span.days * DAY_S + span.seconds) * 10**6 + span.microseconds
+def _attributes(values: Sequence[Any], *names: str) -> tuple[Values, ...]:
+    """Return arrays of attributes of Python values, which are integers."""
+    return tuple(np.fromiter(map(attrgetter(name), values), np.int64, len(values)) for name in names)
+
+
+def _timedelta_to_units(duration: timedelta, unit: str) -> int:
+    microseconds = duration // _MICROSECOND
     if unit == "ns":
         return microseconds * 1000
     units, rest = divmod(microseconds, 10**6 // PER_SECOND[unit])
@@ -186,23 +202,15 @@ def _timedelta_to_units(span: timedelta, unit: str) -> int:
     return units
 
 
-def _timedeltas_to_microseconds(spans: list[timedelta]) -> Values | None:
-    """Convert timedeltas to microseconds; None if one is close to or above 64 bits."""
-    days, seconds, microseconds = attribute_arrays(spans, "days", "seconds", "microseconds")
-    if (np.abs(days) > _MAX_DAYS).any():
-        return None
-    total: Values = (days * DAY_S + seconds) * 10**6 + microseconds
-    return total
-
-
 class TimestampCodec(_MicrosecondCodec):
     """Python datetimes: aware in the type's time zone, or naive if it has none. Naive datetimes count as UTC."""
 
     __slots__ = ("_zone",)
 
     def __init__(self, type: Timestamp) -> None:
-        super().__init__("i8", type.unit, "M8", (_FIRST_US, _LAST_US))
         self._zone = type.timezone or None
+        fill_value = _EPOCH if self._zone is None else _EPOCH_UTC
+        super().__init__("i8", type.unit, "M8", (_FIRST_US, _LAST_US), fill_value)
 
     def _to_units(self, value: Any) -> int:
         if not isinstance(value, datetime):
@@ -218,34 +226,27 @@ class TimestampCodec(_MicrosecondCodec):
             return _timedelta_to_units(whole - _EPOCH, "ns") + int(nanoseconds)
         return _timedelta_to_units(utc - _EPOCH, self._unit)
 
-    def try_encode(self, values: list[Any]) -> Values | None:
-        if not values or not are_all_of_type(values, datetime):
-            return None
-        try:
-            spans = list(map(sub, values, repeat(_EPOCH if values[0].tzinfo is None else _EPOCH_UTC)))
-        except (TypeError, ValueError, OverflowError):  # aware and naive mixed, or an error of a tzinfo
-            return None
-        microseconds = _timedeltas_to_microseconds(spans)
-        if microseconds is None or (microseconds < _FIRST_US).any() or (microseconds > _LAST_US).any():
-            return None
-        return self._from_microseconds(microseconds)
+    def _all_to_microseconds(self, values: Sequence[Any], kinds: set[type]) -> Values:
+        if kinds != {datetime}:
+            raise TypeError
+        epoch = _EPOCH if values[0].tzinfo is None else _EPOCH_UTC
+        microseconds = [(value - epoch) // _MICROSECOND for value in values]  # TypeError for aware and naive ones
+        return np.array(microseconds, np.int64)
 
     def _to_python(self, microseconds: Values) -> list[Any]:
         datetimes: list[datetime] = microseconds.view("M8[us]").tolist()
         if self._zone is None:
             return datetimes
         zone = find_timezone(self._zone)
-        try:
-            return [moment.replace(tzinfo=UTC).astimezone(zone) for moment in datetimes]
-        except OverflowError:
-            return [_localize(moment, zone) for moment in datetimes]
+        return [_localize(value, zone) for value in datetimes]
 
 
-def _localize(moment: datetime, zone: tzinfo) -> Any:
+def _localize(utc: datetime, zone: tzinfo) -> Any:
+    """Convert a naive datetime in UTC to a time zone, or to `datetime64` if its year there is not 1 to 9999."""
     try:
-        return moment.replace(tzinfo=UTC).astimezone(zone)
+        return utc.replace(tzinfo=UTC).astimezone(zone)
     except OverflowError:
-        return np.datetime64(moment, "us")
+        return np.datetime64(utc, "us")
 
 
 class DurationCodec(_MicrosecondCodec):
@@ -254,16 +255,20 @@ class DurationCodec(_MicrosecondCodec):
     __slots__ = ()
 
     def __init__(self, type: Duration) -> None:
-        super().__init__("i8", type.unit, "m8", (-_MAX_US, _MAX_US))
+        super().__init__("i8", type.unit, "m8", (-_MAX_US, _MAX_US), timedelta())
 
     def _to_units(self, value: Any) -> int:
         if not isinstance(value, timedelta):
             raise TypeError("not a timedelta")
         return _timedelta_to_units(value, self._unit) + int(getattr(value, "nanoseconds", 0))
 
-    def try_encode(self, values: list[Any]) -> Values | None:
-        microseconds = _timedeltas_to_microseconds(values) if are_all_of_type(values, timedelta) else None
-        return None if microseconds is None else self._from_microseconds(microseconds)
+    def _all_to_microseconds(self, values: Sequence[Any], kinds: set[type]) -> Values:
+        if kinds != {timedelta}:
+            raise TypeError
+        days, seconds, microseconds = _attributes(values, "days", "seconds", "microseconds")
+        if (np.abs(days) > _MAX_US // (DAY_S * 10**6) - 1).any():
+            raise OverflowError
+        return (days * DAY_S + seconds) * 10**6 + microseconds
 
     def _to_python(self, microseconds: Values) -> list[Any]:
         return list(microseconds.view("m8[us]").tolist())
@@ -275,19 +280,18 @@ class TimeCodec(_MicrosecondCodec):
     __slots__ = ()
 
     def __init__(self, type: Time) -> None:
-        super().__init__(f"i{type.bit_width // 8}", type.unit, "m8", (0, DAY_S * 10**6 - 1))
+        super().__init__(f"i{type.bit_width // 8}", type.unit, "m8", (0, DAY_S * 10**6 - 1), time())
 
     def _to_units(self, value: Any) -> int:
         if not isinstance(value, time) or value.tzinfo is not None:
             raise TypeError("not a time of day without time zone")
-        span = timedelta(hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond)
-        return _timedelta_to_units(span, self._unit)
+        return _timedelta_to_units(datetime.combine(_EPOCH, value) - _EPOCH, self._unit)
 
-    def try_encode(self, values: list[Any]) -> Values | None:
-        if not are_all_of_type(values, time) or not are_all_of_type([value.tzinfo for value in values], NoneType):
-            return None
-        hours, minutes, seconds, microseconds = attribute_arrays(values, "hour", "minute", "second", "microsecond")
-        return self._from_microseconds(((hours * 60 + minutes) * 60 + seconds) * 10**6 + microseconds)
+    def _all_to_microseconds(self, values: Sequence[Any], kinds: set[type]) -> Values:
+        if kinds != {time} or any(map(attrgetter("tzinfo"), values)):
+            raise TypeError
+        hours, minutes, seconds, microseconds = _attributes(values, "hour", "minute", "second", "microsecond")
+        return ((hours * 60 + minutes) * 60 + seconds) * 10**6 + microseconds
 
     def _to_python(self, microseconds: Values) -> list[Any]:
         return [value.time() for value in microseconds.view("M8[us]").tolist()]
@@ -302,7 +306,7 @@ class DateCodec(_TemporalCodec):
     __slots__ = ("_per_day",)
 
     def __init__(self, type: Date) -> None:
-        super().__init__(f"i{type.bit_width // 8}", "D" if type.unit == "day" else "ms", "M8")
+        super().__init__(f"i{type.bit_width // 8}", "D" if type.unit == "day" else "ms", "M8", _EPOCH.date())
         self._per_day = 1 if type.unit == "day" else DAY_S * 1000
 
     def _to_units(self, value: Any) -> int:
@@ -310,9 +314,9 @@ class DateCodec(_TemporalCodec):
             raise TypeError("not a date")
         return (value.toordinal() - _EPOCH_DAY) * self._per_day
 
-    def try_encode(self, values: list[Any]) -> Values | None:
-        if not are_all_of_type(values, date):
-            return None
+    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
+        if kinds != {date}:
+            return super().encode(values, kinds)
         days = np.fromiter(map(date.toordinal, values), np.int64, len(values)) - _EPOCH_DAY
         return (days * self._per_day).astype(self.dtype)
 
@@ -327,11 +331,7 @@ class DateCodec(_TemporalCodec):
         return dates
 
     def find_invalid(self, slots: Values) -> tuple[int, str] | None:
-        return (
-            None
-            if self._per_day == 1
-            else _first_invalid(slots % self._per_day != 0, slots, "ms is not a whole number of days")
-        )
+        return _first_invalid(slots % self._per_day != 0, slots, "ms is not a whole number of days")
 
 
 def _first_invalid(invalid: Values, slots: Values, fault: str) -> tuple[int, str] | None:

@@ -11,12 +11,12 @@ async function unpack() {
   const raw = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) raw[i] = text.charCodeAt(i);
   const plain = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const held = await new Response(plain).arrayBuffer();
-  const size = Number(new DataView(held).getBigUint64(0, true));
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(held, 8, size)));
+  const unpacked = await new Response(plain).arrayBuffer();
+  const size = Number(new DataView(unpacked).getBigUint64(0, true));
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(unpacked, 8, size)));
   const arrays = {};
   for (const [name, [dtype, at, count]] of Object.entries(header.arrays)) {
-    arrays[name] = new VIEWS[dtype](held, 8 + size + at, count);
+    arrays[name] = new VIEWS[dtype](unpacked, 8 + size + at, count);
   }
   return [header, arrays];
 }
@@ -34,7 +34,7 @@ try {
 const LEAF = { MAGIC: 0, CONTINUATION: 1, LENGTH: 2, METADATA: 3, PADDING: 4, BUFFER: 5, BODY: 6, FOOTER_LENGTH: 7, UNCLAIMED: 8, UNREAD: 9, OMITTED: 10 };
 const CATS = ["framing", "metadata", "padding", "validity", "offsets", "sizes", "type ids", "views", "data", "indices", "body", "unclaimed", "unread", "omitted"];
 const CAT = Object.fromEntries(CATS.map((name, i) => [name, i]));
-const LEGEND = { framing: "framing", body: "body, not told apart", unclaimed: "claimed by nothing", unread: "cannot be read", omitted: "left out", data: "values" };
+const LEGEND = { framing: "framing", body: "body, not split", unclaimed: "not referenced", unread: "cannot be read", omitted: "left out", data: "values" };
 const ROLE_CAT = { values: "data", "index pointers": "offsets", "validity of metadata version 4": "validity" };
 const LEAF_CAT = [0, 0, 0, 1, 2, 8, 10, 0, 11, 12, 13];
 const METADATA = -2, NO_COLUMN = -1;
@@ -44,7 +44,7 @@ const start = new Float64Array(N + 1), cat = new Uint8Array(N), partOf = new Uin
 const partFirst = new Uint32Array(P + 1), nodeFirst = new Float64Array(P + 1), variadicFirst = new Uint32Array(P + 1);
 const groupFirstList = [], groupColumnList = [];
 
-const segmentOf = (p) => D.segments[A.part_kind[p]];
+const partKind = (p) => D.part_kinds[A.part_kind[p]];
 const planOf = (p) => (A.part_plan[p] < 0 ? null : D.plans[A.part_plan[p]]);
 const slotCache = new Map();
 for (const plan of D.plans) {

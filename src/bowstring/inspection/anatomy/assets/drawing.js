@@ -17,7 +17,7 @@ function setTheme(name) {
   readColours();
 }
 const partColour = (p) => {
-  const kind = segmentOf(p);
+  const kind = partKind(p);
   return { schema: ink["c-schema"], footer: ink["c-footer"], "dictionary batch": ink["c-dictionary"], unread: ink["c-unread"], unclaimed: ink["c-unclaimed"], "left out": ink["c-omitted"], start: ink["c-framing"], "end of stream": ink["c-framing"] }[kind] ?? null;
 };
 
@@ -50,7 +50,7 @@ function axisOfByte(byte) {
 
 const chart = $("chart"), overview = $("overview");
 const RULER = 20, ROWS = [[24, 38], [65, 30], [98, 74]];
-let view = [0, start[N]], chosen = [WHOLE, 0], hover = null, lit = null, isOverviewOld = true, pending = false;
+let view = [0, start[N]], selection = [WHOLE, 0], hover = null, highlight = null, isOverviewOld = true, pending = false;
 let overviewImage = null, overviewWidth = 0;
 
 function draw() {
@@ -71,13 +71,13 @@ function fit(canvas, height) {
   return [pen, width];
 }
 
-/** Whether a leaf is dimmed because something else is lit. */
+/** Whether a leaf is dimmed because something else is highlighted. */
 function isDim(leaf) {
-  if (lit === null) return false;
-  if (lit.cat !== undefined) return cat[leaf] !== lit.cat;
+  if (highlight === null) return false;
+  if (highlight.cat !== undefined) return cat[leaf] !== highlight.cat;
   const p = partOf[leaf], plan = planOf(p), column = groupColumn[groupOfLeaf(leaf)];
   if (!plan || column < 0) return true;
-  return plan.dictionary === null ? column !== lit.column : !(D.dictionaries[plan.dictionary] ?? []).includes(lit.column);
+  return plan.dictionary === null ? column !== highlight.column : !(D.dictionaries[plan.dictionary] ?? []).includes(highlight.column);
 }
 
 let hatchesOf = null, hatches = {};
@@ -128,7 +128,7 @@ function paintLeaves(pen, width, [a, b], top, height) {
       total = new Float32Array(Math.ceil(width) + 1);
     }
     const px = Math.max(0, Math.min(Math.floor(x0 + w / 2), total.length - 1));
-    bins[(px * CATS.length + cat[i]) * 2 + (lit !== null && isDim(i) ? 1 : 0)] += w;
+    bins[(px * CATS.length + cat[i]) * 2 + (highlight !== null && isDim(i) ? 1 : 0)] += w;
     total[px] += w;
     merged++;
   }
@@ -157,14 +157,14 @@ function paintLeaves(pen, width, [a, b], top, height) {
 /** Write the first of several labels that fits, or truncate the last one. */
 function label(pen, wordings, left, right, y, colour) {
   left = Math.max(left, 0) + 6;
-  const room = right - left - 5;
-  if (room < 12) return;
-  let text = wordings.find((wording) => pen.measureText(wording).width <= room) ?? wordings.at(-1);
-  if (pen.measureText(text).width > room) {
+  const available = right - left - 5;
+  if (available < 12) return;
+  let text = wordings.find((wording) => pen.measureText(wording).width <= available) ?? wordings.at(-1);
+  if (pen.measureText(text).width > available) {
     let low = 0, high = text.length;
     while (low < high) {
       const mid = (low + high + 1) >> 1;
-      if (pen.measureText(text.slice(0, mid) + "…").width <= room) low = mid;
+      if (pen.measureText(text.slice(0, mid) + "…").width <= available) low = mid;
       else high = mid - 1;
     }
     if (low < 6) return;
@@ -185,7 +185,7 @@ function paintRow(pen, width, level) {
     pen.fillRect(run[0], top, Math.max(run[1] - run[0], 1), height);
     if (run[2] > 1) {
       const n = number(run[2]), what = level === PART ? " messages" : run[3] ? " headers and columns" : " columns";
-      label(pen, [n + what + ", too narrow here to be told apart", n + what, n], run[0], Math.min(run[1], width), top + height / 2 + 5, ink.quiet);
+      label(pen, [n + what + ", too narrow to be drawn separately", n + what, n], run[0], Math.min(run[1], width), top + height / 2 + 5, ink.quiet);
     }
     run = null;
   };
@@ -197,14 +197,14 @@ function paintRow(pen, width, level) {
       run[1] = x1;
       run[2]++;
       run[3] += level === GROUP && groupColumn[i] < 0;
-      if (level === PART && segmentOf(i) === "unread") { close(); pen.fillStyle = ink["c-unread"]; pen.fillRect(x0, top, 2, height); }
+      if (level === PART && partKind(i) === "unread") { close(); pen.fillStyle = ink["c-unread"]; pen.fillRect(x0, top, 2, height); }
       continue;
     }
     close();
     const left = Math.max(x0, -4), right = Math.min(x1, width + 4);
     const own = level === PART ? partColour(i) : null;
     const isHeader = level === GROUP && groupColumn[i] < 0;
-    pen.globalAlpha = lit !== null && level === GROUP && isDim(groupFirst[i]) ? 0.35 : 1;
+    pen.globalAlpha = highlight !== null && level === GROUP && isDim(groupFirst[i]) ? 0.35 : 1;
     pen.fillStyle = own ?? (isHeader ? ink["tint-b"] : level === PART ? (A.part_number[i] % 2 ? ink["tint-b"] : ink["tint-a"]) : ink["tint-a"]);
     pen.fillRect(left, top, Math.max(right - left - (w > 4 ? 1 : 0), 1), height);
     if (w > 24) label(pen, level === PART ? [partTitle(i, false), partTitle(i, true), ...(A.part_rows[i] >= 0 ? [number(A.part_number[i])] : [])] : [groupTitle(i)], left, right, top + height / 2 + 5, own ? ink["on-role"] : ink["on-tint"]);
@@ -269,7 +269,7 @@ function paint() {
       pen.font = "13px " + ink.font;
     }
   }
-  for (const [at] of D.damages) {
+  for (const [at] of D.faults) {
     const x = ((axisOfByte(Math.min(at, start[N])) - view[0]) / (view[1] - view[0])) * width;
     if (x < -4 || x > width + 4) continue;
     const px = Math.min(Math.max(x, 4), width - 4);
@@ -280,13 +280,13 @@ function paint() {
     pen.fillRect(px - 0.5, 20, 1, 154);
   }
   if (hover) outline(pen, width, hover, ink.ink, 1);
-  outline(pen, width, chosen, ink.card, 6);
-  outline(pen, width, chosen, ink.ink, 3);
+  outline(pen, width, selection, ink.card, 6);
+  outline(pen, width, selection, ink.ink, 3);
   paintOverview();
   const notes = [];
-  if (lit?.column !== undefined) notes.push("Only the column " + (D.columns[lit.column] || "without a name") + " is lit; press its name again, or Esc on the map, to light all.");
-  if (merged) notes.push(number(merged) + (merged === 1 ? " part is" : " parts are") + " narrower than a pixel. Where such parts lie, each upright line shows what is there, by share; zoom in to see them apart.");
-  else if (thinParts || thinGroups) notes.push("What is too narrow to be told apart is drawn in one piece: zoom in.");
+  if (highlight?.column !== undefined) notes.push("Only the column " + (D.columns[highlight.column] || "without a name") + " is highlighted; press its name again, or Esc on the map, to show all.");
+  if (merged) notes.push(number(merged) + (merged === 1 ? " part is" : " parts are") + " narrower than a pixel. There, each vertical line is divided by their shares; zoom in to separate them.");
+  else if (thinParts || thinGroups) notes.push("Parts that are too narrow are drawn as one: zoom in.");
   $("note").textContent = notes.join(" ");
   $("zoom-all").disabled = view[0] <= 0 && view[1] >= axis[N];
 }

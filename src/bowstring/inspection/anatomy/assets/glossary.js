@@ -15,8 +15,8 @@ function share(n) {
 }
 
 function partTitle(p, isShort) {
-  const kind = segmentOf(p), n = A.part_number[p];
-  if (kind === "record batch") return n < 0 ? (isShort ? "unlisted" : "Record batch that the footer does not list") : (isShort ? "batch " : "Record batch ") + number(n);
+  const kind = partKind(p), n = A.part_number[p];
+  if (kind === "record batch") return n < 0 ? (isShort ? "unlisted" : "Record batch not listed in the footer") : (isShort ? "batch " : "Record batch ") + number(n);
   if (kind === "dictionary batch") {
     const id = A.part_dictionary[p], delta = A.part_flags[p] & 2 ? " delta" : "";
     return (isShort ? "dict " : "Dictionary ") + id + delta;
@@ -25,15 +25,15 @@ function partTitle(p, isShort) {
   if (kind === "start") return isShort ? "ARROW1" : "Beginning";
   if (kind === "unread" && n >= 0) return (isShort ? "unread " : "Cannot be read: batch ") + number(n);
   if (isShort) return { schema: "schema", "end of stream": "end", footer: "footer", unclaimed: "unclaimed", unread: "unread", "left out": "left out" }[kind];
-  return { schema: "Schema", "end of stream": "End of stream", footer: "Footer", unclaimed: "Claimed by nothing", unread: "Cannot be read", "left out": "Left out" }[kind];
+  return { schema: "Schema", "end of stream": "End of stream", footer: "Footer", unclaimed: "Not referenced", unread: "Cannot be read", "left out": "Left out" }[kind];
 }
 const columnName = (plan, column) =>
   plan.dictionary === null ? (D.columns[column] ?? plan.fields.find((f) => f[3] === column)?.[0] ?? "") || "(no name)" : "values";
 function groupTitle(g) {
   const column = groupColumn[g], p = partOf[groupFirst[g]];
   if (column === METADATA) {
-    const kind = segmentOf(p);
-    return { start: "magic string", footer: "footer", unread: "cannot be read", unclaimed: "claimed by nothing", "end of stream": "marker", "left out": "left out" }[kind] ?? "header";
+    const kind = partKind(p);
+    return { start: "magic string", footer: "footer", unread: "cannot be read", unclaimed: "not referenced", "end of stream": "marker", "left out": "left out" }[kind] ?? "header";
   }
   return column === NO_COLUMN ? "body" : columnName(planOf(p), column);
 }
@@ -48,21 +48,21 @@ function fieldPath(plan, field) {
 }
 /** What a leaf is: the key of its meaning, a short label, and where it belongs. */
 function leafFacts(leaf) {
-  const p = partOf[leaf], kind = A.leaf_kind[leaf], segment = segmentOf(p), slot = slotAt(leaf);
+  const p = partOf[leaf], kind = A.leaf_kind[leaf], kindOfPart = partKind(p), slot = slotAt(leaf);
   if (kind === LEAF.BUFFER) return slot === undefined ? { key: "buffer", label: "buffer " + A.leaf_buffer[leaf], p } : bufferFacts(p, slot);
   if (kind === LEAF.PADDING) {
     const behind = leaf > partFirst[p] ? A.leaf_kind[leaf - 1] : LEAF.BUFFER;
-    const key = segment === "start" ? "padding start" : behind === LEAF.METADATA ? "padding metadata" : "padding body";
+    const key = kindOfPart === "start" ? "padding start" : behind === LEAF.METADATA ? "padding metadata" : "padding body";
     return { key, label: "padding", p };
   }
-  const key = { 0: "magic", 1: "continuation", 2: "length", 3: segment === "footer" ? "footer metadata" : "metadata", 6: "body", 7: "footer length", 8: "unclaimed", 9: "unread", 10: "left out" }[kind];
-  const label = { 0: "magic string", 1: "continuation", 2: "length", 3: "metadata", 6: "body", 7: "length of the footer", 8: "claimed by nothing", 9: "cannot be read", 10: "left out" }[kind];
+  const key = { 0: "magic", 1: "continuation", 2: "length", 3: kindOfPart === "footer" ? "footer metadata" : "metadata", 6: "body", 7: "footer length", 8: "unclaimed", 9: "unread", 10: "left out" }[kind];
+  const label = { 0: "magic string", 1: "continuation", 2: "length", 3: "metadata", 6: "body", 7: "length of the footer", 8: "not referenced", 9: "cannot be read", 10: "left out" }[kind];
   return { key, label, p };
 }
 function bufferFacts(p, slot) {
   const plan = planOf(p), isExtra = slot < 0;
   const [field, role, element] = plan.slots[isExtra ? ~slot : slot];
-  const type = plan.fields[field][2], isTensor = segmentOf(p).includes("tensor");
+  const type = plan.fields[field][2], isTensor = partKind(p).includes("tensor");
   let key = role;
   if (isExtra) key = "data of views";
   else if (isTensor && role === "indices") key = "tensor indices";

@@ -1,26 +1,26 @@
 // The panel
 
 function createElement(tag, attributes = {}, ...inside) {
-  const made = document.createElement(tag);
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (name === "click") made.addEventListener("click", value);
-    else if (name === "colour") made.style.background = value;
-    else if (name === "ink") made.style.color = value;
-    else made.setAttribute(name, value);
+    if (name === "click") element.addEventListener("click", value);
+    else if (name === "colour") element.style.background = value;
+    else if (name === "ink") element.style.color = value;
+    else element.setAttribute(name, value);
   }
-  made.append(...inside.filter((item) => item !== null));
-  return made;
+  element.append(...inside.filter((item) => item !== null));
+  return element;
 }
 const swatch = (c) => createElement("span", { class: "swatch", "aria-hidden": "true", colour: "var(--c-" + CATS[c].replaceAll(" ", "-") + ")" });
 
 function meaningKey([level, i]) {
   if (level === WHOLE) return D.format;
-  if (level === PART) return segmentOf(i);
+  if (level === PART) return partKind(i);
   if (level === LEAFS) return leafFacts(i).key;
   const column = groupColumn[i], p = partOf[groupFirst[i]];
   if (column === NO_COLUMN) return "body";
   if (column !== METADATA) return planOf(p).dictionary === null ? "column" : "dictionary values";
-  return ["start", "footer", "end of stream", "unread", "unclaimed", "left out"].includes(segmentOf(p)) ? segmentOf(p) : "metadata group";
+  return ["start", "footer", "end of stream", "unread", "unclaimed", "left out"].includes(partKind(p)) ? partKind(p) : "metadata group";
 }
 
 function nodeOf(p, field) {
@@ -34,17 +34,17 @@ function factsOf([level, i]) {
   const out = [], a = startOf(level, i), b = stopOf(level, i);
   if (b > a) out.push(["Bytes", number(a) + " to " + number(b - 1)], ["In hexadecimal", "0x" + a.toString(16) + " to 0x" + (b - 1).toString(16)]);
   out.push(["Length", b - a < 1024 ? bytesText(b - a) : human(b - a) + " (" + bytesText(b - a) + ")"]);
-  if (level !== WHOLE) out.push(["Of the whole", share(b - a)]);
+  if (level !== WHOLE) out.push(["Share of the file", share(b - a)]);
   const p = level === WHOLE ? -1 : itemAt(PART, firstLeaf(level, i));
   if (level === PART && A.part_rows[p] >= 0) {
-    out.push([segmentOf(p) === "dictionary batch" ? "Values" : "Rows", number(A.part_rows[p])]);
+    out.push([partKind(p) === "dictionary batch" ? "Values" : "Rows", number(A.part_rows[p])]);
     out.push(["Buffers", number(A.part_buffers[p])]);
     out.push(["Compression", codecOf(p) ?? "none"]);
-    if (A.part_flags[p] & 2) out.push(["Delta", "yes: its values come after those that are there"]);
-    if (A.part_flags[p] & 4) out.push(["Framing", "as before format version 0.15"]);
+    if (A.part_flags[p] & 2) out.push(["Delta", "yes: its values are appended"]);
+    if (A.part_flags[p] & 4) out.push(["Framing", "legacy, before Arrow 0.15"]);
     if (A.part_flags[p] & 8) out.push(["Custom metadata", "yes"]);
     const users = D.dictionaries[String(A.part_dictionary[p])];
-    if (users && segmentOf(p) === "dictionary batch") out.push(["Used by", users.slice(0, 12).map((c) => D.columns[c]).join(", ") + (users.length > 12 ? ", …" : "")]);
+    if (users && partKind(p) === "dictionary batch") out.push(["Used by", users.slice(0, 12).map((c) => D.columns[c]).join(", ") + (users.length > 12 ? ", …" : "")]);
   }
   if (level === GROUP && groupColumn[i] >= 0) {
     const plan = planOf(p), field = plan.fields.findIndex((f) => f[3] === groupColumn[i]);
@@ -55,7 +55,7 @@ function factsOf([level, i]) {
   if (level === LEAFS) {
     const facts = leafFacts(i);
     if (facts.key === "metadata") {
-      out.push(["Message", segmentOf(p)]);
+      out.push(["Message", partKind(p)]);
       if (A.part_rows[p] >= 0) out.push(["Rows", number(A.part_rows[p])], ["Body", bytesText(A.part_claimed[p]) + " in " + number(A.part_buffers[p]) + " buffers of " + number(A.part_nodes[p]) + " fields"], ["Compression", codecOf(p) ?? "none"]);
     }
     if (facts.path) {
@@ -73,12 +73,12 @@ function factsOf([level, i]) {
 
 function warningsOf([level, i]) {
   const a = startOf(level, i), b = stopOf(level, i), out = [];
-  for (const [at, message] of D.damages) if (level !== WHOLE && at >= a && (at < b || (b === start[N] && at === b))) out.push("At byte " + number(at) + ": " + message);
+  for (const [at, message] of D.faults) if (level !== WHOLE && at >= a && (at < b || (b === start[N] && at === b))) out.push("At byte " + number(at) + ": " + message);
   if (level === WHOLE) return out;
   const p = itemAt(PART, firstLeaf(level, i));
-  if (level === PART && !(A.part_flags[p] & 1)) out.push("The footer does not list this message: readers of the file never see it.");
+  if (level === PART && !(A.part_flags[p] & 1)) out.push("The footer does not list this message: readers of the file skip it.");
   const shared = level === LEAFS && A.leaf_kind[i] === LEAF.BUFFER ? D.shared[p]?.[A.leaf_buffer[i]] : null;
-  if (shared && shared[1] !== A.leaf_length[i]) out.push("The header gives this buffer " + bytesText(shared[1]) + " from byte " + number(shared[0]) + " of the body on; some of them belong to another buffer, too, or are not there.");
+  if (shared && shared[1] !== A.leaf_length[i]) out.push("The header gives this buffer " + bytesText(shared[1]) + " from byte " + number(shared[0]) + " of the body on; some of them also belong to another buffer, or are missing.");
   return out.slice(0, 5);
 }
 
@@ -106,12 +106,12 @@ function emptyBuffers(g) {
 }
 
 const detail = $("detail");
-let hexBytes = 256, localFile = null, shown = 0;
+let hexBytes = 256, localFile = null, lastTurn = 0;
 
 async function showDetail() {
-  const item = chosen, [level, i] = item, turn = ++shown;
+  const item = selection, [level, i] = item, turn = ++lastTurn;
   const [title, text, headings] = D.glossary[meaningKey(item)];
-  const crumbs = createElement("nav", { class: "crumbs", "aria-label": "Where it is" });
+  const crumbs = createElement("nav", { class: "crumbs", "aria-label": "Location" });
   for (let up = WHOLE; up < level; up++) {
     const above = [up, itemAt(up, firstLeaf(level, i))];
     crumbs.append(createElement("button", { type: "button", click: () => select(above) }, up === WHOLE ? "whole " + D.format : titleOf(...above)), createElement("span", { "aria-hidden": "true" }, "›"));
@@ -135,7 +135,7 @@ async function showDetail() {
 
   const [children, more, last] = childrenOf(item);
   if (children.length) {
-    right.append(createElement("h3", {}, level === WHOLE ? "In it, in order" : level === PART ? "In this message" : "Its parts"));
+    right.append(createElement("h3", {}, level === WHOLE ? "Contents" : level === PART ? "Contents of this message" : "Its parts"));
     const list = createElement("ul", { class: "parts" });
     const add = (child) => {
       const [l, k] = child, facts = l === LEAFS ? leafFacts(k) : null;
@@ -145,10 +145,10 @@ async function showDetail() {
     children.forEach(add);
     if (more) list.append(createElement("li", { class: "quiet" }, createElement("span"), createElement("span", {}, "… " + number(more) + " more, on the map")));
     last.forEach(add);
-    if (level === GROUP) for (const facts of emptyBuffers(i)) list.append(createElement("li", { class: "quiet" }, createElement("span"), createElement("span", {}, facts.label + (facts.plan.fields[facts.field][1] >= 0 ? " of " + facts.path : "") + (facts.role.startsWith("validity") ? ": left out, as nothing is null" : ": empty")), createElement("span", { class: "size" }, "0 bytes")));
+    if (level === GROUP) for (const facts of emptyBuffers(i)) list.append(createElement("li", { class: "quiet" }, createElement("span"), createElement("span", {}, facts.label + (facts.plan.fields[facts.field][1] >= 0 ? " of " + facts.path : "") + (facts.role.startsWith("validity") ? ": left out, without nulls" : ": empty")), createElement("span", { class: "size" }, "0 bytes")));
     right.append(list);
   }
   if (level !== WHOLE) right.append(...(await bytesOf(item)));
-  if (turn !== shown) return;
+  if (turn !== lastTurn) return;
   detail.replaceChildren(crumbs, left, right);
 }

@@ -1,10 +1,10 @@
 // Legend
 
 function setHighlight(next) {
-  lit = next;
+  highlight = next;
   isOverviewOld = true;
-  for (const button of $("legend").children) button.setAttribute("aria-pressed", String(lit !== null && lit.cat === Number(button.dataset.cat)));
-  for (const button of document.querySelectorAll("[data-column]")) button.setAttribute("aria-pressed", String(lit !== null && lit.column === Number(button.dataset.column)));
+  for (const button of $("legend").children) button.setAttribute("aria-pressed", String(highlight !== null && highlight.cat === Number(button.dataset.cat)));
+  for (const button of document.querySelectorAll("[data-column]")) button.setAttribute("aria-pressed", String(highlight !== null && highlight.column === Number(button.dataset.column)));
   draw();
 }
 {
@@ -12,7 +12,7 @@ function setHighlight(next) {
   for (let leaf = 0; leaf < N; leaf++) sums[cat[leaf]] += A.leaf_length[leaf];
   CATS.forEach((name, c) => {
     if (!sums[c]) return;
-    const button = createElement("button", { type: "button", "data-cat": c, "aria-pressed": "false", title: bytesText(sums[c]), click: () => setHighlight(lit && lit.cat === c ? null : { cat: c }) }, swatch(c), LEGEND[name] ?? name, createElement("span", { class: "share" }, share(sums[c])));
+    const button = createElement("button", { type: "button", "data-cat": c, "aria-pressed": "false", title: bytesText(sums[c]), click: () => setHighlight(highlight && highlight.cat === c ? null : { cat: c }) }, swatch(c), LEGEND[name] ?? name, createElement("span", { class: "share" }, share(sums[c])));
     $("legend").append(button);
   });
 }
@@ -55,7 +55,7 @@ chart.addEventListener("pointerup", (event) => {
 chart.addEventListener("pointercancel", () => { drag = null; });
 chart.addEventListener("pointerleave", () => {
   hover = null;
-  $("status").textContent = nameOf(chosen);
+  $("status").textContent = nameOf(selection);
   draw();
 });
 chart.addEventListener("dblclick", (event) => fitItem(itemUnder(event)));
@@ -74,9 +74,9 @@ chart.addEventListener("wheel", (event) => {
 }, { passive: false });
 const KEYS = {
   ArrowLeft: () => step(-1), ArrowRight: () => step(1), ArrowDown: selectChild, ArrowUp: selectParent,
-  "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), Enter: () => fitItem(chosen), 0: () => fitItem([WHOLE, 0]),
+  "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), Enter: () => fitItem(selection), 0: () => fitItem([WHOLE, 0]),
   Escape: () => { setHighlight(null); select([WHOLE, 0], false); fitItem([WHOLE, 0]); },
-  Home: () => select([Math.max(chosen[0], PART), 0]), End: () => select([Math.max(chosen[0], PART), count[Math.max(chosen[0], PART)] - 1]),
+  Home: () => select([Math.max(selection[0], PART), 0]), End: () => select([Math.max(selection[0], PART), count[Math.max(selection[0], PART)] - 1]),
   PageUp: () => step(-10), PageDown: () => step(10),
 };
 chart.addEventListener("keydown", (event) => {
@@ -97,7 +97,7 @@ overview.addEventListener("pointerup", () => { brushing = false; });
 const on = (id, act) => $(id).addEventListener("click", act);
 on("zoom-in", () => zoom(0.5));
 on("zoom-out", () => zoom(2));
-on("zoom-to", () => fitItem(chosen));
+on("zoom-to", () => fitItem(selection));
 on("zoom-all", () => fitItem([WHOLE, 0]));
 on("go-in", selectChild);
 on("go-out", selectParent);
@@ -125,25 +125,25 @@ for (const group of [$("scale"), $("theme")]) {
 darkWanted.addEventListener("change", () => { setTheme(theme); isOverviewOld = true; showDetail(); draw(); });
 $("goto").addEventListener("submit", (event) => {
   event.preventDefault();
-  const wanted = Number($("goto-number").value.replace(/[,_\s]/g, "")), kind = $("goto-kind").value;
-  if (!Number.isFinite(wanted) || $("goto-number").value.trim() === "") {
+  const target = Number($("goto-number").value.replace(/[,_\s]/g, "")), kind = $("goto-kind").value;
+  if (!Number.isFinite(target) || $("goto-number").value.trim() === "") {
     $("status").textContent = "Expected a number.";
     return;
   }
   if (kind === "byte") {
-    if (wanted >= 0 && wanted < start[N]) selectByte(wanted);
-    else $("status").textContent = "There is no byte " + number(wanted) + ": the last one is " + number(start[N] - 1) + ".";
+    if (target >= 0 && target < start[N]) selectByte(target);
+    else $("status").textContent = "There is no byte " + number(target) + ": the last one is " + number(start[N] - 1) + ".";
     return;
   }
-  const kindNumber = D.segments.indexOf("record batch");
+  const kindNumber = D.part_kinds.indexOf("record batch");
   for (let p = 0; p < P; p++) {
-    if (A.part_kind[p] === kindNumber && A.part_number[p] === wanted) {
+    if (A.part_kind[p] === kindNumber && A.part_number[p] === target) {
       select([PART, p], false);
       fitItem([PART, p]);
       return;
     }
   }
-  $("status").textContent = "There is no record batch " + number(wanted) + ".";
+  $("status").textContent = "There is no record batch " + number(target) + ".";
 });
 for (const button of document.querySelectorAll("[data-byte]")) {
   button.addEventListener("click", () => { selectByte(Number(button.dataset.byte)); chart.scrollIntoView({ block: "center" }); });
@@ -151,7 +151,7 @@ for (const button of document.querySelectorAll("[data-byte]")) {
 for (const button of document.querySelectorAll("[data-column]")) {
   button.addEventListener("click", () => {
     const column = Number(button.dataset.column);
-    setHighlight(lit && lit.column === column ? null : { column });
+    setHighlight(highlight && highlight.column === column ? null : { column });
     $("drawing").scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" });
   });
 }
@@ -159,8 +159,8 @@ new ResizeObserver(() => draw()).observe(chart);
 
 setTheme(theme);
 root.classList.add("ready");
-const asked = location.hash.match(/^#byte=(\d+)$/);
-if (asked && N) selectByte(Number(asked[1]));
+const fragment = location.hash.match(/^#byte=(\d+)$/);
+if (fragment && N) selectByte(Number(fragment[1]));
 else select([WHOLE, 0], false);
 paint();
 

@@ -39,8 +39,8 @@ function reveal([level, i]) {
   const a = axis[firstLeaf(level, i)], b = axis[lastLeaf(level, i)], [v0, v1] = view, width = chart.clientWidth;
   const pixels = ((b - a) / (v1 - v0)) * width;
   if (pixels < 8) {
-    const room = Math.max(((b - a) * width) / 60, 1e-9), middle = (a + b) / 2;
-    moveTo([middle - room / 2, middle + room / 2], true);
+    const range = Math.max(((b - a) * width) / 60, 1e-9), middle = (a + b) / 2;
+    moveTo([middle - range / 2, middle + range / 2], true);
   } else if (a < v0 || b > v1) {
     const span = Math.max(v1 - v0, (b - a) * 1.1), middle = (a + b) / 2;
     moveTo([middle - span / 2, middle + span / 2], true);
@@ -58,28 +58,28 @@ function nameOf([level, i]) {
   return (names.join(" › ") || D.name) + "  ·  bytes " + number(a) + " to " + number(b - 1) + " (" + human(b - a) + ")";
 }
 function select(item, shouldReveal = true) {
-  chosen = item;
+  selection = item;
   if (shouldReveal) reveal(item);
   hexBytes = chart.clientWidth < 560 ? 96 : 256;
   $("status").textContent = nameOf(item);
   try {
     history.replaceState(null, "", item[0] === LEAFS ? "#byte=" + startOf(...item) : location.pathname + location.search);
-  } catch { /* where a page must not say where it is, it need not */ }
+  } catch { /* the browser does not allow it, for example in a frame */ }
   draw();
   return showDetail();
 }
 function step(by) {
-  const [level, i] = chosen;
+  const [level, i] = selection;
   if (level === WHOLE) return;
   select([level, Math.min(Math.max(i + by, 0), count[level] - 1)]);
 }
 function selectChild() {
-  const [level, i] = chosen;
+  const [level, i] = selection;
   if (level === LEAFS || !N) return;
   select(level === WHOLE ? [PART, 0] : [level + 1, itemAt(level + 1, firstLeaf(level, i))]);
 }
 function selectParent() {
-  const [level, i] = chosen;
+  const [level, i] = selection;
   if (level === WHOLE) return;
   select([level - 1, itemAt(level - 1, firstLeaf(level, i))]);
 }

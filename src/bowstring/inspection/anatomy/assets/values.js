@@ -11,18 +11,18 @@ function embeddedBytes(from, most) {
 const rangeFirst = new Float64Array(A.range_start.length + 1);
 for (let r = 0; r < A.range_start.length; r++) rangeFirst[r + 1] = rangeFirst[r] + A.range_length[r];
 async function read(from, most) {
-  const held = embeddedBytes(from, most);
-  if (held.length >= most || !localFile) return held;
+  const embedded = embeddedBytes(from, most);
+  if (embedded.length >= most || !localFile) return embedded;
   return new Uint8Array(await localFile.slice(from, from + most).arrayBuffer());
 }
 
 async function bytesOf([level, i]) {
-  const a = startOf(level, i), size = stopOf(level, i) - a, wanted = Math.min(size, hexBytes);
+  const a = startOf(level, i), size = stopOf(level, i) - a, byteCount = Math.min(size, hexBytes);
   let bytes;
   try {
-    bytes = await read(a, wanted);
+    bytes = await read(a, byteCount);
   } catch (error) {
-    bytes = embeddedBytes(a, wanted);
+    bytes = embeddedBytes(a, byteCount);
   }
   const out = [];
   if (level === LEAFS && bytes.length) out.push(...valuesOf(i, bytes, size));
@@ -30,8 +30,8 @@ async function bytesOf([level, i]) {
   if (bytes.length) out.push(hexDump(bytes, a));
   const under = createElement("p", { class: "under" });
   if (bytes.length < size) under.append(bytes.length ? "The first " + number(bytes.length) + " of " + bytesText(size) + "." : "This page does not carry these " + bytesText(size) + ".");
-  if (bytes.length >= wanted && wanted < size && wanted < 8192) under.append(createElement("button", { type: "button", click: () => { hexBytes *= 4; showDetail(); } }, "Show more"));
-  else if (bytes.length < wanted && !localFile) {
+  if (bytes.length >= byteCount && byteCount < size && byteCount < 8192) under.append(createElement("button", { type: "button", click: () => { hexBytes *= 4; showDetail(); } }, "Show more"));
+  else if (bytes.length < byteCount && !localFile) {
     const input = createElement("input", { type: "file", class: "hidden", "aria-label": "The file that this page is about" });
     input.addEventListener("change", () => {
       const file = input.files[0];
@@ -106,12 +106,12 @@ function formatDecimal(value, scale) {
 }
 /** Format a value according to the name of its type. */
 function formatValue(raw, type) {
-  let found;
-  if ((found = type.match(/^timestamp\[(s|ms|us|ns)(?:, tz=(.*))?\]/))) return formatTimestamp(raw, found[1]) + (found[2] ? " UTC" : "");
+  let match;
+  if ((match = type.match(/^timestamp\[(s|ms|us|ns)(?:, tz=(.*))?\]/))) return formatTimestamp(raw, match[1]) + (match[2] ? " UTC" : "");
   if (type === "date32[day]") return formatTimestamp(BigInt(raw) * 86400n, "s").slice(0, 10);
   if (type === "date64[ms]") return formatTimestamp(raw, "ms").slice(0, 10);
-  if ((found = type.match(/^time(?:32|64)\[(s|ms|us|ns)\]/))) return formatTimestamp(raw, found[1]).slice(11) || String(raw);
-  if ((found = type.match(/^duration\[(s|ms|us|ns)\]/))) return raw + " " + found[1];
+  if ((match = type.match(/^time(?:32|64)\[(s|ms|us|ns)\]/))) return formatTimestamp(raw, match[1]).slice(11) || String(raw);
+  if ((match = type.match(/^duration\[(s|ms|us|ns)\]/))) return raw + " " + match[1];
   return String(raw);
 }
 const hexText = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
@@ -120,35 +120,35 @@ const safeText = (text) => text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f
 function valuesOf(leaf, bytes, size) {
   const kind = A.leaf_kind[leaf], view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const list = (items) => {
-    const made = createElement("ul", { class: "values" });
-    for (const [index, value, isNull] of items) made.append(createElement("li", isNull ? { class: "null" } : {}, index === null ? null : createElement("i", {}, String(index)), value));
-    return made;
+    const element = createElement("ul", { class: "values" });
+    for (const [index, value, isNull] of items) element.append(createElement("li", isNull ? { class: "null" } : {}, index === null ? null : createElement("i", {}, String(index)), value));
+    return element;
   };
   if ((kind === LEAF.LENGTH || kind === LEAF.FOOTER_LENGTH) && bytes.length >= 4) return [createElement("h3", {}, "Value"), list([[null, number(view.getInt32(0, true)) + " bytes"]])];
   if (kind === LEAF.METADATA) return metadataOf(partOf[leaf], list);
   if (kind !== LEAF.BUFFER) return [];
   const facts = leafFacts(leaf);
-  if (!facts.plan || segmentOf(facts.p).includes("tensor")) return [];
+  if (!facts.plan || partKind(facts.p).includes("tensor")) return [];
   if (codecOf(facts.p)) {
     if (bytes.length < 8) return [];
     const claim = view.getBigInt64(0, true);
     const [, text] = D.glossary.compressed;
-    const opened = decompressedBytes(leaf);
+    const decompressed = decompressedBytes(leaf);
     const stored = claim === -1n ? "-1: stored as it is, " + bytesText(size - 8) : number(Number(claim)) + " bytes come out of " + number(size - 8) + " (" + codecOf(facts.p) + ")";
-    const told = [createElement("h3", {}, "Compressed"), createElement("p", { class: "quiet" }, text), list([["length", stored]])];
-    return opened ? [...decodeValues(leaf, facts, opened, claim === -1n ? size - 8 : Number(claim), list), ...told] : told;
+    const elements = [createElement("h3", {}, "Compressed"), createElement("p", { class: "quiet" }, text), list([["length", stored]])];
+    return decompressed ? [...decodeValues(leaf, facts, decompressed, claim === -1n ? size - 8 : Number(claim), list), ...elements] : elements;
   }
   return decodeValues(leaf, facts, bytes, size, list);
 }
-/** What a header says of its fields and buffers, or the footer of the batches: as the page knows it from the map. */
+/** The fields and buffers of a header, or the batches of the footer, from the data of the map. */
 function metadataOf(p, list) {
   const most = 24, out = [], plan = planOf(p);
-  const told = (title, items, total) => {
+  const addList = (title, items, total) => {
     if (!total) return;
     out.push(createElement("h3", {}, title), list(items));
     if (total > items.length) out.push(createElement("p", { class: "under" }, "The first " + items.length + " of " + number(total) + "."));
   };
-  if (segmentOf(p) === "footer") {
+  if (partKind(p) === "footer") {
     const items = [];
     let total = 0;
     for (let q = 0; q < P; q++) {
@@ -157,7 +157,7 @@ function metadataOf(p, list) {
       const from = startOf(PART, q);
       items.push([partTitle(q, true), "at " + number(from) + ": " + number(A.part_body[q] - from) + " + " + bytesText(stopOf(PART, q) - A.part_body[q])]);
     }
-    told("Blocks: place, header and body", items, total);
+    addList("Blocks: offset, header and body", items, total);
     return out;
   }
   if (!plan || !A.part_nodes[p]) return out;
@@ -165,7 +165,7 @@ function metadataOf(p, list) {
     const node = nodeOf(p, f);
     return [f, fieldPath(plan, f) + ": " + number(node.length) + (node.nulls ? ", " + number(node.nulls) + " null" : "")];
   });
-  told("Field nodes: slots and nulls", nodes, A.part_nodes[p]);
+  addList("Field nodes: slots and nulls", nodes, A.part_nodes[p]);
   const slots = slotsOf(p), places = new Map();
   for (let leaf = partFirst[p]; leaf < partFirst[p + 1]; leaf++) if (A.leaf_buffer[leaf] >= 0) places.set(A.leaf_buffer[leaf], leaf);
   const buffers = [];
@@ -175,20 +175,20 @@ function metadataOf(p, list) {
     const from = claimed ? claimed[0] : leaf === undefined ? 0 : start[leaf] - A.part_body[p];
     buffers.push([n, facts.path + " " + facts.label + ": " + (size ? number(size) + " at " + number(from) : "nothing")]);
   }
-  told("Buffers: bytes, and where in the body", buffers, A.part_buffers[p]);
+  addList("Buffers: bytes, and offset in the body", buffers, A.part_buffers[p]);
   return out;
 }
 /** The first decompressed bytes of a buffer, if the page has them. */
 function decompressedBytes(leaf) {
-  const n = A.opened_leaf.length;
+  const n = A.decompressed_leaf.length;
   if (!n) return null;
-  const at = below(A.opened_leaf, leaf, n);
-  return A.opened_leaf[at] === leaf ? A.opened_bytes.subarray(openedFirst[at], openedFirst[at] + A.opened_length[at]) : null;
+  const at = below(A.decompressed_leaf, leaf, n);
+  return A.decompressed_leaf[at] === leaf ? A.decompressed_bytes.subarray(decompressedFirst[at], decompressedFirst[at] + A.decompressed_length[at]) : null;
 }
-const openedFirst = new Float64Array(A.opened_leaf.length + 1);
-for (let i = 0; i < A.opened_leaf.length; i++) openedFirst[i + 1] = openedFirst[i] + A.opened_length[i];
+const decompressedFirst = new Float64Array(A.decompressed_leaf.length + 1);
+for (let i = 0; i < A.decompressed_leaf.length; i++) decompressedFirst[i + 1] = decompressedFirst[i] + A.decompressed_length[i];
 
-/** The beginning of the buffer of the same field that has another role, as far as the page has it; null for none. */
+/** The available bytes of the buffer of the same field with another role, or null. */
 function beside(leaf, facts, role) {
   const g = groupOfLeaf(leaf);
   for (let other = groupFirst[g]; other < Math.min(groupFirst[g + 1], leaf); other++) {
@@ -273,8 +273,8 @@ function decodeValues(leaf, facts, bytes, size, list) {
     }
   }
   const nulls = ["data", "views", "indices"].includes(role) ? markNulls(items, beside(leaf, facts, "validity")) : 0;
-  const told = items.length ? [title, list(items)] : [];
-  if (items.length && items.length < slots + extra) told.push(createElement("p", { class: "under" }, "The first " + items.length + (slots < Infinity ? " of " + number(slots + extra) : "") + "."));
-  if (nulls) told.push(createElement("p", { class: "under" }, "Marked: slots that are null. What stands in them means nothing."));
-  return told;
+  const elements = items.length ? [title, list(items)] : [];
+  if (items.length && items.length < slots + extra) elements.push(createElement("p", { class: "under" }, "The first " + items.length + (slots < Infinity ? " of " + number(slots + extra) : "") + "."));
+  if (nulls) elements.push(createElement("p", { class: "under" }, "Marked slots are null; their contents are ignored."));
+  return elements;
 }

@@ -1,0 +1,85 @@
+"""The server process of the transfer benchmarks: it serves one table by Arrow Flight and by Bowstring."""
+
+from __future__ import annotations
+
+import base64
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+import bowstring
+from benchmarks.worker import serve_requests
+
+FLIGHT_OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+
+
+SMALL = b"small"
+"""The ticket of a table of three rows."""
+
+
+class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Serves the table in batches of as many rows as the ticket requests, and the small one."""
+
+    def __init__(self, location: str, table: Any, small: Any) -> None:
+        super().__init__(location)
+        self._table = table
+        self._small = small
+
+    def do_get(self, _context: Any, ticket: Any) -> Any:
+        """The stream of a table."""
+        if ticket.ticket == SMALL:
+            return flight.RecordBatchStream(self._small)
+        batches = self._table.to_batches(max_chunksize=int(ticket.ticket))
+        reader = pa.RecordBatchReader.from_batches(self._table.schema, batches)
+        return flight.RecordBatchStream(reader, options=pa.ipc.IpcWriteOptions(compression=None))
+
+
+def main(path: str, socket_path: str) -> None:
+    """Serve the Arrow file at `path`, both as a file and as a table in memory."""
+    with pa.OSFile(path) as file:
+        buffer = file.read_buffer()
+    pa_table = pa.ipc.open_file(buffer).read_all()
+    table = bowstring.open_file(buffer).read_all()
+    small = pa.table({"a": [1, 2, 3], "s": ["x", "yy", "zzz"]})
+    tcp_server = FlightServer("grpc://127.0.0.1:0", pa_table, small)
+    unix_server = FlightServer(f"grpc+unix://{socket_path}", pa_table, small)
+    for flight_server in (tcp_server, unix_server):
+        threading.Thread(target=flight_server.serve, daemon=True).start()
+    memory = bowstring.share(table)
+    with (
+        bowstring.serve({"file": path, "memory": memory, "small": bowstring.table(small)}) as server,
+        bowstring.serve({"sent": memory}, scheme="tcp") as sender,
+    ):
+        serve_requests(_methods(server, table), tcp_port=tcp_server.port, **server.uris, **sender.uris)
+    os._exit(0)  # do not wait for Flight's threads
+
+
+def _methods(
+    server: bowstring.sharing.Server, table: bowstring.Table
+) -> dict[str, Callable[..., dict[str, Any] | None]]:
+    handles: list[bowstring.sharing.Handle] = []
+
+    def add() -> dict[str, Any]:
+        return {"uri": server.add("copy", table)}
+
+    def remove() -> None:
+        server.remove("copy")
+
+    def share() -> dict[str, Any]:
+        handles.append(bowstring.share(table))
+        return {"handle": base64.b64encode(pickle.dumps(handles[-1])).decode()}
+
+    def unshare() -> None:
+        handles.pop().close()
+
+    return {"add": add, "remove": remove, "share": share, "unshare": unshare}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

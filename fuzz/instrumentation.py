@@ -1,0 +1,42 @@
+"""Import all of Bowstring, instrumented if Atheris is installed.
+
+This takes seconds. Only the fork server imports this module; workers are forked from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import pkgutil
+from typing import Any
+
+_PACKAGES = (
+    "arrays", "compute", "datatypes", "dissociated", "flatbuf", "inspection", "integration_json", "interop", "io",
+    "ipc", "layouts", "memory", "tensors",
+)  # fmt: skip
+
+
+def _import_all() -> None:
+    for package in _PACKAGES:
+        module = importlib.import_module(f"bowstring.{package}")
+        for submodule in pkgutil.walk_packages(module.__path__, module.__name__ + "."):
+            importlib.import_module(submodule.name)
+
+
+def _import_instrumented() -> Any:
+    try:
+        import atheris
+    except ImportError:
+        return None
+    with contextlib.redirect_stderr(io.StringIO()), atheris.instrument_imports(include=["bowstring"]):
+        _import_all()
+    return atheris
+
+
+engine = _import_instrumented()
+"""Atheris, or None."""
+
+from fuzz.oracles import check  # noqa: E402 -- it imports Bowstring
+
+__all__ = ["check", "engine"]

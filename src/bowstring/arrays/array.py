@@ -1,0 +1,348 @@
+"""The public array: `ArrayData` with the methods that users call and the protocols that other libraries look for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+
+import numpy as np
+
+from bowstring.compute import cast, encode, filter as selection, nulls, sort
+from bowstring.compute.sort import NullPlacement, Order
+from bowstring.compute.unify_dictionaries import concat_unified
+from bowstring.datatypes.conversion import as_type
+from bowstring.errors import DataTypeError, NotFoundError, UsageError
+from bowstring.interop import c_data, dlpack
+from bowstring.interop.pandas.from_pandas import column_from_series
+from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
+from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import Values
+from bowstring.layouts.dictionary import decode_dictionary
+from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.gather import check_count
+from bowstring.layouts.indexing import chunk_starts, normalize_index, to_integer
+from bowstring.layouts.numpy_conversion import convert_dtype
+from bowstring.layouts.registry import layout_of
+from bowstring.memory import bitmap
+from bowstring.memory.buffer import Buffer
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.conversion import TypeLike
+
+
+class Array(ArrayData):
+    """A sequence of `length` values of one data type; immutable.
+
+    Created by `bowstring.array`, by readers, or from buffers by `Array.from_buffers`. Indexing returns Python values;
+    slicing returns arrays that share the memory. The children and the dictionary are arrays, too.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def from_data(cls, data: ArrayData, dictionaries: dict[int, Array] | None = None) -> Array:
+        """Return the public array of an `ArrayData`, sharing its memory; an array is returned as it is.
+
+        `dictionaries` has the arrays of dictionaries by the `id` of their data, so that arrays share them, too.
+        """
+        if isinstance(data, Array):
+            return data
+        children: tuple[Array, ...] = ()
+        dictionary = None
+        if data.children or data.dictionary is not None:
+            dictionaries = {} if dictionaries is None else dictionaries
+            children = tuple([cls.from_data(child, dictionaries) for child in data.children])
+            if data.dictionary is not None:
+                dictionary = dictionaries.get(id(data.dictionary))
+                if dictionary is None:
+                    dictionary = dictionaries[id(data.dictionary)] = cls.from_data(data.dictionary, dictionaries)
+        return cls(data.layout, data.length, data.buffers, children, dictionary, data._null_count, data.offset)
+
+    @classmethod
+    def from_buffers(  # noqa: PLR0913 -- an array has this many parts
+        cls,
+        type: TypeLike,
+        length: int,
+        buffers: Sequence[Buffer | bytes | Values | None],
+        children: Sequence[ArrayData] = (),
+        dictionary: ArrayData | None = None,
+        null_count: int = -1,
+        offset: int = 0,
+    ) -> Array:
+        """Create an array over existing memory, without copying.
+
+        `buffers` follow «Buffer Listing for Each Layout», with None for an absent validity bitmap. The array consists
+        of the slots from `offset` to `offset + length`. A negative null count is computed on first use. The structure
+        is checked (`validate()`), the values are not (`validate(full=True)`).
+        """
+        array = cls(
+            layout_of(as_type(type, "Array.from_buffers")),
+            length,
+            tuple(b if b is None or isinstance(b, Buffer) else Buffer.of(b) for b in buffers),
+            tuple(map(cls.from_data, children)),
+            None if dictionary is None else cls.from_data(dictionary),
+            null_count,
+            offset,
+        )
+        array.validate()
+        return array
+
+    # Structure
+
+    def compact(self) -> Array:
+        """Return an equal array with offset 0 and no elements outside its slots; copies only if necessary."""
+        return Array.from_data(self.layout.compact(self))
+
+    def field(self, key: int | str) -> Array:
+        """Return a child array by index or field name, limited to the slots of this array.
+
+        Raises `NotFoundError` if there is no such child or the name is ambiguous.
+        """
+        names = [f.name for f in self.type.fields]
+        if isinstance(key, str):
+            if names.count(key) != 1:
+                raise NotFoundError(
+                    f"{self.type} has {names.count(key)} children named {key!r}; its children are {names}"
+                )
+            key = names.index(key)
+        key = to_integer("a child index", key)
+        if not -len(names) <= key < len(names):
+            raise NotFoundError(f"child index {key} is out of range for {self.type} with {len(names)} children")
+        return self.compact().children[key]
+
+    @overload
+    def is_valid(self, index: int) -> bool: ...
+    @overload
+    def is_valid(self) -> Array: ...
+    def is_valid(self, index: int | None = None) -> bool | Array:
+        """Return whether slot `index` is valid by the array's validity bitmap.
+
+        Without an index, return a boolean array with one element per slot, which also regards nulls in dictionaries,
+        runs and union children (`bowstring.compute.nulls`). Raises `IndexError` if the index is out of range.
+        """
+        if index is None:
+            return Array.from_data(nulls.is_valid(self))
+        validity = self.buffers[0] if self.layout.has_validity else None
+        index = normalize_index(index, self.length)
+        if validity is None:
+            return self.null_count == 0
+        return bitmap.get(validity, self.offset + index)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.to_pylist())
+
+    @overload
+    def __getitem__(self, key: int) -> Any: ...
+    @overload
+    def __getitem__(self, key: slice) -> Self: ...
+    def __getitem__(self, key: int | slice) -> Any:
+        if isinstance(key, slice):
+            start, stop, step = key.indices(self.length)
+            if step == 1:
+                return self.slice(start, max(stop - start, 0))
+            check_count(self, len(range(start, stop, step)))
+            return self.take(np.arange(start, stop, step, dtype=np.int64))
+        return self.layout.value_at(self, normalize_index(key, self.length))
+
+    # Compute
+
+    def take(self, indices: Sequence[int] | Values | ArrayData) -> Array:
+        """Return the slots at `indices` (non-negative integers without nulls), copied.
+
+        Raises `UsageError` if an index is out of range or not an integer.
+        """
+        return Array.from_data(super().take(indices))
+
+    def filter(self, mask: selection.MaskLike) -> Array:
+        """Return the slots for which `mask` is true, copied; a null in the mask drops its slot.
+
+        Raises `UsageError` if the mask is not boolean or its length differs from the array's.
+        """
+        return Array.from_data(selection.filter_array(self, mask))
+
+    def is_null(self, nan_is_null: bool = False) -> Array:
+        """Return a boolean array that is true for nulls, and with `nan_is_null` also for NaN.
+
+        Nulls in a dictionary, a run or a union's child count as null.
+        """
+        return Array.from_data(nulls.is_null(self, nan_is_null))
+
+    def drop_null(self) -> Array:
+        """Return the slots that are not null, copied if there are nulls."""
+        return Array.from_data(nulls.drop_null(self))
+
+    def fill_null(self, fill_value: Any) -> Array:
+        """Replace nulls by `fill_value`, a Python value of the array's type; copies if there are nulls.
+
+        Raises `DataTypeError` if the value does not fit the type.
+        """
+        return Array.from_data(nulls.fill_null(self, fill_value))
+
+    def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
+        """Return the uint64 indices that sort the array; the sort is stable (`bowstring.compute.sort`).
+
+        Nulls, and NaN next to them, come last or first. Raises `DataTypeError` if the type has no order.
+        """
+        return Array.from_data(sort.sort_indices(self, order, null_placement))
+
+    def sort(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
+        """Return the sorted values, copied, in the order of `sort_indices`."""
+        return self.take(self.sort_indices(order, null_placement))
+
+    def cast(self, target_type: TypeLike, safe: bool = True) -> Array:
+        """Cast the values to another type, copied if they change (`bowstring.compute.cast`).
+
+        The type is a Bowstring type, a type of another library, or a name such as "int64".
+
+        Raises `DataTypeError` if there is no such cast or, naming the value, if a value overflows or loses information.
+        With `safe=False` such a value wraps around or is truncated. Strings that cannot be parsed always raise.
+        """
+        return Array.from_data(cast.cast(self, target_type, safe))
+
+    def unique(self) -> Array:
+        """Return the distinct values in order of first appearance, copied.
+
+        All NaNs are one value, and so are all nulls.
+        """
+        return Array.from_data(encode.unique(self))
+
+    def dictionary_encode(self, index_type: TypeLike | None = None) -> Array:
+        """Dictionary-encode the array, with int32 indices by default; returns a dictionary-encoded array as it is.
+
+        Raises `DataTypeError` if there are too many distinct values for the index type.
+        """
+        return Array.from_data(encode.dictionary_encode(self, index_type))
+
+    def dictionary_decode(self) -> Array:
+        """Decode a dictionary-encoded array, copied; returns any other array as it is."""
+        return Array.from_data(decode_dictionary(self))
+
+    def run_end_encode(self, run_end_type: TypeLike | None = None) -> Array:
+        """Run-end encode the array, with int32 run ends by default; returns a run-end encoded array as it is."""
+        return Array.from_data(encode.run_end_encode(self, run_end_type))
+
+    def run_end_decode(self) -> Array:
+        """Decode a run-end encoded array, copied; returns any other array as it is."""
+        return Array.from_data(encode.run_end_decode(self))
+
+    # Comparison
+
+    def equals(self, other: Any, nans_equal: bool = False) -> bool:
+        """Return whether types, lengths, nulls and values are equal. Memory under nulls is ignored.
+
+        `other` may be an array of another library with `__arrow_c_array__`.
+        """
+        return arrays_equal(self, as_array(other), nans_equal)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Array):
+            return NotImplemented
+        return self.equals(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # NumPy and pandas
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
+        """Return the values as `to_numpy` does, copied only if necessary.
+
+        `copy=False` raises `WouldCopyError` instead of copying. Raises `DataTypeError` if there are nulls and `dtype`
+        cannot represent them.
+        """
+        return convert_dtype(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
+
+    def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
+        """Return the values as a pandas series. `bowstring.interop.pandas.to_pandas` lists the options.
+
+        The series owns its memory. With `copy=False` or `zero_copy_only=True` it shares the array's memory, read-only,
+        if there are no nulls and NumPy has the type. Raises `MissingExtraError` if pandas is not installed, and
+        `WouldCopyError` if `zero_copy_only` is not possible.
+        """
+        return to_series(self, options)
+
+    @classmethod
+    def from_pandas(cls, values: Any, type: TypeLike | None = None) -> Array:
+        """Create an array from a pandas series, index or array. Missing values become null.
+
+        Shares the memory of numbers, dates and times. Raises `DataTypeError` if the values do not fit one type or the
+        requested one, and for periods, intervals and sparse values.
+        """
+        return cls.from_data(column_from_series(values, type).combine_chunks())
+
+    # Protocols: DLPack, the buffer protocol, the Arrow C data interface, pickle
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """Support `memoryview(array)` from Python 3.12 on (`bowstring.interop.dlpack`)."""
+        return dlpack.array_buffer(self)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Return the values as a DLPack capsule: a copy, or with `copy=False` the read-only memory itself.
+
+        `options` are those of the array API standard (`bowstring.interop.dlpack`). Raises `NotShareableError` (a
+        `BufferError`) for nulls and for layouts without primitive elements.
+        """
+        return dlpack.array_capsule(self, options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The DLPack device of the values: the CPU."""
+        return dlpack.CPU_DEVICE
+
+    def __arrow_c_schema__(self) -> object:
+        return self.type.__arrow_c_schema__()
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return c_data.export_array(self, requested_schema)
+
+    def __arrow_c_device_array__(self, requested_schema: object = None, **options: object) -> tuple[object, object]:
+        return c_data.export_array(self, requested_schema, options)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """Pickle the slots of the array only; from protocol 5 on with out-of-band buffers, not copied (PEP 574).
+
+        Unpickling shares the out-of-band buffers and checks the structure.
+        """
+        array = self.compact()
+        buffers = tuple(None if b is None else b.pickled(protocol) for b in array.buffers)
+        return _restore, (array.type, array.length, buffers, array.children, array.dictionary)
+
+
+def _restore(*args: Any) -> Array:
+    return Array.from_buffers(*args)
+
+
+def as_array(values: object) -> Array:
+    """Return an Array as it is and import an array of another library that has `__arrow_c_array__`.
+
+    Raises `DataTypeError` for any other object.
+    """
+    if isinstance(values, ArrayData):
+        return Array.from_data(values)
+    if hasattr(values, "__arrow_c_array__"):
+        return import_array(values)
+    raise DataTypeError(f"expected an array, found {type(values).__name__}; create one with bowstring.array")
+
+
+def as_arrays(data: Iterable[object]) -> list[Array]:
+    """Convert several arrays with `as_array`; dictionaries that they share stay shared."""
+    dictionaries: dict[int, Array] = {}
+    return [Array.from_data(d, dictionaries) if isinstance(d, ArrayData) else as_array(d) for d in data]
+
+
+def import_array(source: object) -> Array:
+    """Import an array of another library through the C data interface. Raises like `c_data.import_array`."""
+    return Array.from_data(c_data.import_array(source))
+
+
+def concat_arrays(arrays: Iterable[Array]) -> Array:
+    """Concatenate arrays of one data type; copies.
+
+    Dictionaries are unified. Raises `DataTypeError` if the union is too large for the indices.
+    """
+    checked = [as_array(array) for array in arrays]
+    if not checked:
+        raise UsageError("there are no arrays to concatenate")
+    for array in checked:
+        if array.type != checked[0].type:
+            raise UsageError(f"arrays of {checked[0].type} and {array.type} can't be concatenated")
+    chunk_starts([array.length for array in checked])
+    return Array.from_data(concat_unified(checked))

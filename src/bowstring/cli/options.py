@@ -1,0 +1,50 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+PATH = click.Path(allow_dash=True, readable=False)
+"""A path or "-", not checked before it is opened."""
+
+file_argument = click.argument("file", required=False, type=PATH)
+
+max_piped_option = click.option(
+    "--max-piped-bytes",
+    type=click.IntRange(min=0),
+    default=MAX_PIPED_BYTES,
+    show_default="1 GiB",
+    help="Maximum size of a file that is read from a pipe into memory; streams have none.",
+)
+columns_option = click.option(
+    "-c", "--column", "columns", multiple=True, metavar="NAME", help="Select this column; may be repeated."
+)
+quick_option = click.option("--quick", is_flag=True, help="Check the structure only, not every value.")
+
+
+def json_option(text: str) -> Callable[[_Command], _Command]:
+    """Return the option for JSON as output, with this help text."""
+    return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+def all_option(text: str) -> Callable[[_Command], _Command]:
+    """Return the option that shows everything, with this help text."""
+    return click.option("--all", "show_all", is_flag=True, help=text)
+
+
+def rows_option(text: str) -> Callable[[_Command], _Command]:
+    """Return the option for a number of rows, with this help text."""
+    return click.option("-n", "--rows", "count", type=click.IntRange(min=0), default=10, help=text)
+
+
+def format_option(text: str, default: str | None = None) -> Callable[[_Command], _Command]:
+    """Return the option for the format of rows, with this help text."""
+    formats = click.Choice(["table", "jsonl", "csv"])
+    return click.option("--format", "row_format", type=formats, default=default, help=text)

@@ -1,0 +1,101 @@
+"""The data of a chunked array: arrays of one type that make up one column.
+
+The public class, `bowstring.arrays.chunked_array.ChunkedArray`, adds methods and protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from bowstring.compute.cast import cast
+from bowstring.compute.unify_dictionaries import concat_unified
+from bowstring.datatypes.types import DataType, Dictionary, int64
+from bowstring.errors import WouldCopyError
+from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import Values, error_context
+from bowstring.layouts.numpy_conversion import convert_dtype
+from bowstring.layouts.registry import layout_of
+
+
+class ChunkedData:
+    """The chunks of a column and their type; immutable. The constructor checks nothing."""
+
+    __slots__ = ("chunks", "type")
+
+    chunks: Sequence[ArrayData]
+
+    def __init__(self, chunks: Sequence[ArrayData], type: DataType) -> None:
+        self.type = type
+        self.chunks = tuple(chunks)
+
+    @property
+    def num_chunks(self) -> int:
+        """The number of chunks."""
+        return len(self.chunks)
+
+    @property
+    def null_count(self) -> int:
+        """The number of null slots."""
+        return sum(chunk.null_count for chunk in self.chunks)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the values in bytes, as `Array.nbytes`."""
+        return sum(chunk.nbytes for chunk in self.chunks)
+
+    def to_pylist(self) -> list[Any]:
+        """Return the values as Python objects, as `Array.to_pylist`."""
+        return list(chain.from_iterable(chunk.to_pylist() for chunk in self.chunks))
+
+    def to_numpy(self, zero_copy_only: bool = False) -> Values:
+        """Return the values as one NumPy array, which shares the memory of a single chunk if the layout allows."""
+        if len(self.chunks) == 1:
+            return self.chunks[0].to_numpy(zero_copy_only)
+        if zero_copy_only:
+            raise WouldCopyError(f"{len(self.chunks)} chunks can't be converted to one NumPy array without a copy")
+        return combine_widened(self).to_numpy(zero_copy_only=False)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
+        """Return the values as one NumPy array, as `Array.__array__`; several chunks are copied."""
+        return convert_dtype(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
+
+    def combine_chunks(self) -> ArrayData:
+        """Return all values as one array; copies unless there is exactly one chunk.
+
+        Raises `DataTypeError` if the union of the chunks' dictionaries is too large for the indices.
+        """
+        if len(self.chunks) == 1:
+            return self.chunks[0]
+        return concat_unified(self.chunks) if self.chunks else layout_of(self.type).build([])
+
+    def validate(self, full: bool = False) -> None:
+        """Check every chunk, as `Array.validate`."""
+        for chunk in self.chunks:
+            chunk.validate(full)
+
+    def __len__(self) -> int:
+        return sum(chunk.length for chunk in self.chunks)
+
+
+def cast_chunks(column: ChunkedData, target_type: DataType, safe: bool = True) -> ChunkedData:
+    """Cast the chunks of a column. The error names the chunk."""
+    chunks = []
+    for index, chunk in enumerate(column.chunks):
+        with error_context(f"chunk {index}"):
+            chunks.append(cast(chunk, target_type, safe))
+    return ChunkedData(chunks, target_type)
+
+
+def combine_widened(column: ChunkedData) -> ArrayData:
+    """Combine the chunks of a column, with wider indices if the union of their dictionaries may be too large."""
+    type_ = column.type
+    if column.num_chunks > 1 and isinstance(type_, Dictionary):
+        dictionaries = {id(chunk.dictionary): chunk.dictionary for chunk in column.chunks}.values()
+        num_values = sum(dictionary.length for dictionary in dictionaries if dictionary is not None)
+        if num_values > np.iinfo(str(type_.index_type)).max:
+            column = cast_chunks(column, Dictionary(int64(), type_.value_type, type_.ordered))
+    return column.combine_chunks()

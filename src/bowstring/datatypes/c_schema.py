@@ -1,0 +1,133 @@
+"""«The ArrowSchema structure» of the Arrow C data interface: read C structures as types and fields."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from functools import lru_cache
+
+from bowstring.datatypes.base import DataType
+from bowstring.datatypes.c_format import parse_format_string
+from bowstring.datatypes.c_schema_export import NULLABLE
+from bowstring.datatypes.extension import resolve
+from bowstring.datatypes.field import Field, Metadata
+from bowstring.datatypes.nested import DICTIONARY_ORDERED, Dictionary
+from bowstring.datatypes.primitive import Int
+from bowstring.errors import InvalidDataError, LimitError
+from bowstring.memory import c_abi
+
+MAX_NESTING = 64
+"""Maximum nesting depth of children and dictionaries."""
+MAX_FIELDS = 500_000
+"""Maximum number of fields of one schema. A malformed structure can refer to the same child many times."""
+MAX_PAIRS = 1 << 20
+"""Maximum number of key-value pairs of one metadata string."""
+MAX_METADATA_BYTES = 1 << 28
+"""Maximum length of one metadata string."""
+
+_MAX_CACHED_BYTES = 200
+"""Fields with names and formats of this length or longer are not cached."""
+_CString = ctypes.c_char_p
+_FIRST, _LAST = c_abi.FIRST_ADDRESS, c_abi.LAST_ADDRESS
+
+
+def read_field(address: int) -> Field:
+    """Read the field of an ArrowSchema structure, with registered extension types resolved. The structure is copied and
+    not released.
+
+    Raises `InvalidDataError` or a subclass for a malformed structure.
+    """
+    return _read(address, 0, iter(range(MAX_FIELDS)))
+
+
+def _read(address: int, depth: int, budget: Iterator[int]) -> Field:
+    if next(budget, None) is None:
+        raise LimitError(f"a schema has more than {MAX_FIELDS} fields")
+    fields = c_abi.SchemaStruct.from_address(address)[:]
+    format_address, name_address, metadata, flags, n_children, children, dictionary, release, _ = fields
+    if not release:
+        raise InvalidDataError("a schema is released already")
+    if not format_address:
+        raise InvalidDataError("a schema's format is a null pointer")
+    if not _FIRST <= format_address < _LAST:
+        c_abi.check_pointer(format_address, "a schema's format")
+    if name_address and not _FIRST <= name_address < _LAST:
+        c_abi.check_pointer(name_address, "a schema's name")
+    format_text = _CString.from_address(address).value or b""
+    name = _CString.from_address(address + 8).value or b""
+    if not n_children and not dictionary and not metadata:
+        read_leaf = _read_leaf if len(name) + len(format_text) < _MAX_CACHED_BYTES else _read_leaf.__wrapped__
+        return read_leaf(format_text, name, flags)
+    if depth >= MAX_NESTING:
+        raise LimitError(f"a schema is nested more than {MAX_NESTING} levels deep")
+    if n_children < 0:
+        raise InvalidDataError(f"a schema has {n_children} children")
+    addresses = c_abi.read_pointers(children, n_children, "children of a schema")
+    type_ = parse_format_string(format_text, tuple(_read(child, depth + 1, budget) for child in addresses), flags)
+    if dictionary:
+        if not isinstance(type_, Int):
+            raise InvalidDataError(f"dictionary indices must be integers, found {type_}")
+        c_abi.check_pointer(dictionary, "a schema's dictionary")
+        type_ = Dictionary(type_, _read(dictionary, depth + 1, budget).type, bool(flags & DICTIONARY_ORDERED))
+    pairs = _read_metadata(metadata) if metadata else ()
+    field = Field(_decode_name(name), type_, bool(flags & NULLABLE), pairs)
+    try:
+        return resolve(field)
+    except InvalidDataError as error:
+        if isinstance(type_, Dictionary):
+            return field  # some writers add the extension metadata to the dictionary values, too
+        has_path = str(error).startswith("field ")
+        raise InvalidDataError(str(error) if has_path else f"field {field.name!r}: {error}") from error
+
+
+@lru_cache(maxsize=4096)
+def _read_leaf(format_text: bytes, name: bytes, flags: int) -> Field:
+    return Field(_decode_name(name), parse_format_string(format_text, (), flags), bool(flags & NULLABLE))
+
+
+def _decode_name(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidDataError(f"a field's name {text[:60]!r} is not valid UTF-8: {error}") from None
+
+
+def _read_metadata(address: int) -> Metadata:
+    cursor = address
+    c_abi.check_pointer(address, "a schema's metadata")
+
+    def read_int32() -> int:
+        nonlocal cursor
+        value = ctypes.c_int32.from_address(cursor).value
+        cursor += 4
+        return value
+
+    def read_bytes() -> bytes:
+        nonlocal cursor
+        size = read_int32()
+        if size < 0:
+            raise InvalidDataError(f"a schema's metadata has a string of {size} bytes")
+        if cursor - address + size > MAX_METADATA_BYTES:
+            raise LimitError(f"a schema's metadata is longer than {MAX_METADATA_BYTES} bytes")
+        value = ctypes.string_at(cursor, size)
+        cursor += size
+        return value
+
+    num_pairs = read_int32()
+    if not 0 <= num_pairs <= MAX_PAIRS:
+        raise LimitError(f"a schema's metadata has {num_pairs} key-value pairs, the limit is {MAX_PAIRS}")
+    return tuple((read_bytes(), read_bytes()) for _ in range(num_pairs))
+
+
+def import_field(source: object) -> Field:
+    """Import a field from an object with `__arrow_c_schema__` or an "arrow_schema" capsule.
+
+    Raises `DataTypeError` for any other object, `InvalidDataError` or a subclass for a malformed structure.
+    """
+    capsule = source.__arrow_c_schema__() if hasattr(source, "__arrow_c_schema__") else source
+    return read_field(c_abi.capsule_pointer(capsule, c_abi.SCHEMA_CAPSULE))
+
+
+def import_type(source: object) -> DataType:
+    """Import a data type from an object with `__arrow_c_schema__` or a capsule. Raises as `import_field`."""
+    return import_field(source).type

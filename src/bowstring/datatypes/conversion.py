@@ -1,0 +1,53 @@
+"""Arguments that describe a type or a field: of Bowstring, of another library, or by name."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias
+
+from bowstring.datatypes.aliases import parse_alias
+from bowstring.datatypes.base import DataType
+from bowstring.datatypes.c_schema import import_field, import_type
+from bowstring.datatypes.field import Field, MetadataLike, as_metadata, check_name
+from bowstring.errors import UsageError
+
+
+class HasSchema(Protocol):
+    """An ArrowSchema exporter of the PyCapsule interface."""
+
+    def __arrow_c_schema__(self) -> object:
+        """Return an "arrow_schema" capsule."""
+
+
+TypeLike: TypeAlias = HasSchema | str
+"""A data type of Bowstring or of another library, or the name of one."""
+
+
+def as_type(value: object, what: str = "a data type") -> DataType:
+    """Return a data type as it is; convert one of another library (`__arrow_c_schema__`), or a name such as "int64".
+
+    Raises `UsageError` for any other object; `what` names the argument in the message.
+    """
+    if isinstance(value, DataType):
+        return value
+    if isinstance(value, str):
+        return parse_alias(value)
+    if hasattr(value, "__arrow_c_schema__"):
+        return import_type(value)
+    raise UsageError(f"{what}: expected a type such as bs.int32() or 'int32', found {value!r:.100}")
+
+
+def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLike = None) -> Field:
+    """Create a field: a named, typed column or child.
+
+    The type is one of Bowstring or of another library, or a name such as "int64". Raises `UsageError` if the name is
+    not a string, or for any other object as the type.
+    """
+    check_name(name)
+    return Field(name, as_type(type, f"field {name!r}"), nullable, as_metadata(metadata))
+
+
+def coerce_field(value: Any) -> Any:
+    """Import a field of another library; return anything else unchanged."""
+    if isinstance(value, Field) or not hasattr(value, "__arrow_c_schema__"):
+        return value
+    return import_field(value)

@@ -1,0 +1,261 @@
+"""Schemas: «an ordered sequence of fields», with custom metadata («Schema message»)."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field as _slot
+from typing import Any, TypeAlias
+
+from bowstring.datatypes.base import DataType
+from bowstring.datatypes.c_schema import import_field
+from bowstring.datatypes.c_schema_export import export_schema
+from bowstring.datatypes.conversion import HasSchema, TypeLike, coerce_field, field
+from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata
+from bowstring.datatypes.nested import Struct
+from bowstring.errors import DataTypeError, InvalidDataError, NotFoundError, UsageError
+
+
+class LazyFields(ABC):
+    """The fields of a schema, created on first access, one by one or all at once.
+
+    An error in a field is raised when the field, or all fields, are accessed.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of fields."""
+
+    @property
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """The names of all fields."""
+
+    @abstractmethod
+    def named(self, name: str) -> list[int]:
+        """Return the indices of the fields with this name."""
+
+    @abstractmethod
+    def one(self, index: int) -> Field:
+        """Return the field at a valid index."""
+
+    @abstractmethod
+    def all(self) -> tuple[Field, ...]:
+        """Return all fields."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Schema:
+    """An ordered sequence of fields, with custom metadata.
+
+    Equality and hash ignore the custom metadata; `equals` can compare it. Iterating yields the fields.
+    """
+
+    source: tuple[Field, ...] | LazyFields
+    """The fields; those of a reader are created on first access."""
+    pairs: Metadata = ()
+    _indices: dict[str, int] = _slot(default_factory=dict, init=False)
+    """The index of each name that was looked up."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """All fields, in order."""
+        source = self.source
+        return source.all() if isinstance(source, LazyFields) else source
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the fields, in order."""
+        source = self.source
+        return list(source.names) if isinstance(source, LazyFields) else [f.name for f in source]
+
+    @property
+    def types(self) -> list[DataType]:
+        """The types of the fields, in order."""
+        return [f.type for f in self.fields]
+
+    @property
+    def metadata(self) -> dict[bytes, bytes]:
+        """The custom metadata as a dictionary, with the last value of a repeated key; `pairs` has all."""
+        return dict(self.pairs)
+
+    def index(self, key: str | int) -> int:
+        """Return the index of a field by its name or its (possibly negative) index.
+
+        Raises `NotFoundError` if there is no such field or several have that name.
+        """
+        if isinstance(key, str):
+            index = self._indices.get(key)
+            if index is not None:
+                return index
+            indices = self._named(key)
+            if len(indices) == 1:
+                return self._indices.setdefault(key, indices[0])
+            if indices:
+                raise NotFoundError(f"{len(indices)} columns are called {key!r} (at {indices}): select one by index")
+            raise NotFoundError(f"no column is called {key!r}; there are {_abbreviate(self.names)}")
+        try:
+            key = operator.index(key)
+        except TypeError:
+            raise UsageError(f"a column is found by its name or its index, not by {key!r}") from None
+        if -len(self) <= key < len(self):
+            return key % len(self)
+        raise NotFoundError(f"column index {key} is out of range for a schema of length {len(self)}")
+
+    def _named(self, name: str) -> list[int]:
+        source = self.source
+        if isinstance(source, LazyFields):
+            return source.named(name)
+        return [i for i, f in enumerate(source) if f.name == name]
+
+    def _at(self, index: int) -> Field:
+        source = self.source
+        return source.one(index) if isinstance(source, LazyFields) else source[index]
+
+    def indices(self, keys: str | int | Iterable[str | int]) -> list[int]:
+        """Return the indices of several fields, or of one, by name or index. Raises as `index`."""
+        several = [keys] if isinstance(keys, str) or not isinstance(keys, Iterable) else keys
+        return list(map(self.index, several))
+
+    def field(self, key: str | int) -> Field:
+        """Return a field by name or index. Raises as `index`."""
+        return self._at(self.index(key))
+
+    def select(self, keys: str | int | Iterable[str | int]) -> Schema:
+        """Return the schema of some of the fields, in this order."""
+        return Schema(tuple(map(self._at, self.indices(keys))), self.pairs)
+
+    def with_metadata(self, metadata: MetadataLike) -> Schema:
+        """Return the schema with other custom metadata."""
+        return Schema(self.source, as_metadata(metadata))
+
+    def remove_metadata(self) -> Schema:
+        """Return the schema without its custom metadata."""
+        return Schema(self.source)
+
+    def equals(self, other: Schema | HasSchema, check_metadata: bool = False) -> bool:
+        """Return whether the fields are equal; with `check_metadata` also the custom metadata at every depth.
+
+        `other` may be a schema of another library.
+        """
+        other = as_schema(other)
+        if self != other:
+            return False
+        if not check_metadata:
+            return True
+        return sorted(self.pairs) == sorted(other.pairs) and all(
+            a.equals(b, True) for a, b in zip(self.fields, other.fields, strict=True)
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return self.source is other.source or self.fields == other.fields
+
+    def __hash__(self) -> int:
+        return hash(self.fields)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schema, (self.fields, self.pairs)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether the schema has a field of this name, or this field."""
+        return bool(self._named(key)) if isinstance(key, str) else key in self.fields
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __getitem__(self, key: str | int) -> Field:
+        return self.field(key)
+
+    def __str__(self) -> str:
+        return "\n".join(str(f) for f in self.fields)
+
+    def __arrow_c_schema__(self) -> object:
+        return export_schema("", Struct(self.fields), False, self.pairs)
+
+    def __repr__(self) -> str:
+        return f"Schema({', '.join(map(str, self.fields))})"
+
+
+def _abbreviate(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:10]))
+    return shown + (f" and {len(names) - 10} more" if len(names) > 10 else "") if names else "none"
+
+
+SchemaLike: TypeAlias = "Schema | FieldsLike"
+"""A schema, or anything that `schema` converts."""
+
+
+def as_schema(value: SchemaLike, what: str = "a schema") -> Schema:
+    """Return a schema as it is, and convert anything that `schema` does. Raises `UsageError` for other objects.
+
+    `what` names the argument in the message.
+    """
+    if isinstance(value, Schema):
+        return value
+    is_iterable = isinstance(value, Iterable) and not isinstance(value, str | bytes)
+    if is_iterable or hasattr(value, "__arrow_c_schema__"):
+        return schema(value)
+    raise UsageError(f"{what}: expected a schema such as bs.schema({{'a': 'int64'}}), found {value!r:.100}")
+
+
+def schema(fields: FieldsLike, metadata: MetadataLike = None) -> Schema:
+    """Create a schema of fields, (name, type) pairs or a mapping from names to types, or import one.
+
+    Types can be those of another library, or names such as "int64". An object with `__arrow_c_schema__` is imported
+    with its custom metadata, unless `metadata` replaces it.
+    """
+    if not isinstance(fields, Iterable) or hasattr(fields, "__arrow_c_schema__"):
+        imported = import_schema(fields)
+        return imported if metadata is None else Schema(imported.source, as_metadata(metadata))
+    return Schema(as_fields(fields), as_metadata(metadata))
+
+
+FieldsLike: TypeAlias = (
+    "Iterable[Field | HasSchema | tuple[str, TypeLike]] | Mapping[str, TypeLike] | Mapping[str, DataType] | HasSchema"
+)
+
+
+def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
+    """Convert fields, (name, type) pairs, a mapping, or another library's struct type or schema to fields.
+
+    Raises `UsageError` for anything else.
+    """
+    if isinstance(fields, Schema):
+        return fields.fields
+    if hasattr(fields, "__arrow_c_schema__"):
+        return coerce_field(fields).type.fields  # type: ignore[no-any-return]
+    items: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else fields
+    try:
+        return tuple(f if isinstance(f, Field) else field(*f) for f in map(coerce_field, items))
+    except DataTypeError:
+        raise
+    except TypeError:
+        raise DataTypeError(f"expected fields or (name, type) pairs, not {fields!r:.80}") from None
+
+
+def import_schema(source: object) -> Schema:
+    """Import a schema from an object with `__arrow_c_schema__` or a capsule. Raises as `import_field`."""
+    return schema_from_field(import_field(source))
+
+
+def schema_from_field(field: Field) -> Schema:
+    """Return the schema that a field of a struct type represents («Record batches» of the C data interface).
+
+    Raises `InvalidDataError` for any other type.
+    """
+    if not isinstance(field.type, Struct):
+        raise InvalidDataError(f"expected a struct as the type of a schema or record batch, found {field.type}")
+    return Schema(field.type.children, field.pairs)
+
+
+def field_from_schema(schema: Schema) -> Field:
+    """Return the field of a struct type that represents a schema in the C data interface."""
+    return Field("", Struct(schema.fields), False, schema.pairs)

@@ -1,0 +1,173 @@
+"""Pair metadata with bodies by sequence number («Client Sequence»), in any order of arrival.
+
+A sequence number has 32 bits and rolls over. It is interpreted as a distance from the next message to deliver; outside
+the window of `max_pending_messages` it is a duplicate or too far ahead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
+from bowstring.dissociated.wire import SEQUENCE_MASK, SEQUENCE_MODULUS, Body, sequence_distance
+from bowstring.errors import LimitError, ProtocolError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamMessage:
+    """One message of the stream, with its body if it has one."""
+
+    sequence: int
+    header: Any
+    body: Body | None
+
+    def __repr__(self) -> str:
+        return f"<message {self.sequence}: header of {len(self.header)} bytes, body {self.body!r}>"
+
+
+@dataclass(slots=True, eq=False)
+class _PendingMessage:
+    """The parts of a message that have arrived."""
+
+    header: Any = None
+    needs_body: bool = False
+    body: Body | None = None
+    pending_bytes: int = 0
+
+
+class MessageAssembler:
+    """Assembles metadata and bodies into messages, and delivers these in the order of their sequence numbers.
+
+    `start` is the first sequence number, 0 in the protocol. A duplicate, a message after the end, or a body of a header
+    without one is a `ProtocolError`. Too many or too large pending messages are a `LimitError`.
+    """
+
+    __slots__ = ("_end_distance", "_limits", "_next", "_pending", "_pending_bytes", "_stream")
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, start: int = 0, stream: str = "stream") -> None:
+        self._limits = limits
+        self._stream = stream
+        self._next = start & SEQUENCE_MASK
+        self._pending: dict[int, _PendingMessage] = {}
+        self._end_distance: int | None = None
+        self._pending_bytes = 0
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence number of the next message to deliver."""
+        return self._next
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the end and all messages before it were received."""
+        return self._end_distance == 0
+
+    @property
+    def num_pending(self) -> int:
+        """The number of messages that wait for their counterpart or for an earlier message."""
+        return len(self._pending)
+
+    @property
+    def pending_bytes(self) -> int:
+        """The bytes of pending metadata and bodies."""
+        return self._pending_bytes
+
+    def add_metadata(self, sequence: int, header: Any, needs_body: bool) -> list[StreamMessage]:
+        """Add a metadata message. Return the messages that can now be delivered."""
+        if needs_body or sequence != self._next or sequence in self._pending or self._end_distance is not None:
+            pending = self._pending_message(sequence, "metadata message")
+            if pending.header is not None:
+                raise ProtocolError(f"{self._stream}: metadata message {sequence} came twice")
+            if pending.body is not None and not needs_body:
+                raise ProtocolError(f"{self._stream}: a body came for message {sequence}, whose header has none")
+            pending.header, pending.needs_body = header, needs_body
+            self._add_bytes(pending, len(header))
+            return self._take_complete()
+        self._next = (sequence + 1) & SEQUENCE_MASK
+        return [StreamMessage(sequence, header, None), *self._take_complete()]
+
+    def add_body(self, sequence: int, body: Body) -> list[StreamMessage]:
+        """Add a body. Return the messages that can now be delivered."""
+        pending = self._pending_message(sequence, "body")
+        if pending.body is not None:
+            raise ProtocolError(f"{self._stream}: body {sequence} came twice")
+        if pending.header is not None and not pending.needs_body:
+            raise ProtocolError(f"{self._stream}: a body came for message {sequence}, whose header has none")
+        pending.body = body
+        # A body of addresses takes 16 bytes per buffer here, whatever the size of the buffers.
+        self._add_bytes(pending, body.addresses.nbytes * 2 if hasattr(body, "addresses") else body.length_bytes)
+        return self._take_complete()
+
+    def add_end(self, sequence: int) -> None:
+        """Add the end of the stream, whose number is one more than that of the last message."""
+        if self._end_distance is not None:
+            raise ProtocolError(f"{self._stream}: the end of stream came twice")
+        distance = sequence_distance(self._next, sequence)
+        if distance > self._limits.max_pending_messages:
+            raise ProtocolError(
+                f"{self._stream}: the end of stream has number {sequence}, but message {self._next} is the next one"
+            )
+        late_sequences = [number for number in self._pending if sequence_distance(self._next, number) >= distance]
+        if late_sequences:
+            raise ProtocolError(
+                f"{self._stream}: message {late_sequences[0]} came, but the end of stream has number {sequence}"
+            )
+        self._end_distance = distance
+
+    def missing(self) -> str:
+        """Describe what has not arrived, for the error when a connection ends too early."""
+        first = f"message {self._next}"
+        pending = self._pending.get(self._next)
+        if pending is not None and pending.header is not None:
+            first = f"the body of message {self._next}"
+        elif pending is not None:
+            first = f"the metadata of message {self._next}"
+        if self._end_distance is None:
+            return f"{first} and the end of stream"
+        ready = sum(
+            1
+            for pending in self._pending.values()
+            if pending.header is not None and bool(pending.body) == pending.needs_body
+        )
+        return f"{first} (of {self._end_distance - ready} incomplete ones before the end of stream)"
+
+    def _pending_message(self, sequence: int, what: str) -> _PendingMessage:
+        pending = self._pending.get(sequence)
+        if pending is not None:
+            return pending
+        distance = sequence_distance(self._next, sequence)
+        if self._end_distance is not None and self._end_distance <= distance < SEQUENCE_MODULUS // 2:
+            raise ProtocolError(f"{self._stream}: {what} {sequence} lies after the end of stream")
+        if distance >= SEQUENCE_MODULUS // 2:
+            raise ProtocolError(f"{self._stream}: {what} {sequence} came again: message {self._next} is the next one")
+        if distance >= self._limits.max_pending_messages:
+            raise LimitError(
+                f"{self._stream}: {what} {sequence} is {distance} messages ahead of message {self._next}, "
+                f"max_pending_messages = {self._limits.max_pending_messages}"
+            )
+        pending = self._pending[sequence] = _PendingMessage()
+        return pending
+
+    def _add_bytes(self, pending: _PendingMessage, length_bytes: int) -> None:
+        pending.pending_bytes += length_bytes
+        self._pending_bytes += length_bytes
+
+    def _take_complete(self) -> list[StreamMessage]:
+        complete: list[StreamMessage] = []
+        while True:
+            pending = self._pending.get(self._next)
+            if pending is None or pending.header is None or (pending.needs_body and pending.body is None):
+                break
+            del self._pending[self._next]
+            self._pending_bytes -= pending.pending_bytes
+            complete.append(StreamMessage(self._next, pending.header, pending.body))
+            self._next = (self._next + 1) & SEQUENCE_MASK
+            if self._end_distance is not None:
+                self._end_distance -= 1
+        if self._pending_bytes > self._limits.max_pending_bytes:
+            raise LimitError(
+                f"{self._stream}: {self._pending_bytes} bytes of pending messages, "
+                f"max_pending_bytes = {self._limits.max_pending_bytes}"
+            )
+        return complete

@@ -1,0 +1,136 @@
+"""Specifications of flatbuffer tables as data: the slots of a table, and the type and default of each.
+
+The reader, the vectorised reader and the writer all walk these specifications; `bowstring.flatbuf.tables` has those of
+Arrow. A type's `default` is the value of an absent slot. `inline_bytes` is the size of a value in the table: the size
+of the value itself for scalars and structs, 4 for an offset to anything else. `item_bytes` is the size of an element of
+a string or vector.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number of a `struct` format."""
+
+    format: str
+    default: Any = 0
+    packer: struct.Struct = field(init=False, repr=False, compare=False)
+    dtype: np.dtype[Any] = field(init=False, repr=False, compare=False)
+    inline_bytes: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "packer", struct.Struct(f"<{self.format}"))
+        object.__setattr__(self, "dtype", np.dtype(f"<{self.format}"))
+        object.__setattr__(self, "inline_bytes", self.packer.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """One struct of `dtype`, inline in the table."""
+
+    dtype: np.dtype[Any]
+    default: ClassVar[None] = None
+    inline_bytes: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inline_bytes", self.dtype.itemsize)
+
+
+@dataclass(frozen=True, slots=True)
+class String:
+    """A string in UTF-8, or any bytes if not `is_utf8`."""
+
+    is_utf8: bool = True
+    default: ClassVar[None] = None
+    inline_bytes: ClassVar[int] = 4
+    item_bytes: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A vector of numbers or structs, read as one NumPy view of `dtype`."""
+
+    dtype: np.dtype[Any]
+    default: npt.NDArray[Any] = field(init=False, repr=False, compare=False)
+    inline_bytes: ClassVar[int] = 4
+    item_bytes: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "default", np.frombuffer(b"", self.dtype))
+        object.__setattr__(self, "item_bytes", self.dtype.itemsize)
+
+
+@dataclass(frozen=True, slots=True)
+class SubTable:
+    """A table, by the name of its specification."""
+
+    spec: str
+    default: ClassVar[None] = None
+    inline_bytes: ClassVar[int] = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TableVector:
+    """A vector of tables, by the name of their specification."""
+
+    spec: str
+    default: ClassVar[tuple[()]] = ()
+    inline_bytes: ClassVar[int] = 4
+    item_bytes: ClassVar[int] = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """A table of one of several specifications.
+
+    The preceding slot, called like this one with `_type` appended, has the index into `members`.
+    """
+
+    members: tuple[str, ...]
+    default: ClassVar[None] = None
+    inline_bytes: ClassVar[int] = 4
+
+
+VTABLE_HEADER_BYTES = 4
+"""The sizes of the vtable and of the table, before the entries."""
+SlotType: TypeAlias = Scalar | Struct | String | Vector | SubTable | TableVector | Union
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One slot of a table: its full name (such as "Field.name"), index, type, and the position of its entry in a
+    vtable.
+    """
+
+    path: str
+    index: int
+    type: SlotType
+    is_required: bool
+    entry: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entry", VTABLE_HEADER_BYTES + 2 * self.index)
+
+
+class TableSpec:
+    """The slots of one table by name, in the order of their indices."""
+
+    __slots__ = ("name", "slots")
+
+    def __init__(self, name: str, /, required: tuple[str, ...] = (), **types: SlotType) -> None:
+        self.name = name
+        self.slots = {
+            slot_name: Slot(f"{name}.{slot_name}", index, type_, slot_name in required)
+            for index, (slot_name, type_) in enumerate(types.items())
+        }
+
+    def __repr__(self) -> str:
+        return f"TableSpec({self.name})"

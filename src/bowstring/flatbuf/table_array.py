@@ -1,0 +1,218 @@
+"""Read many tables of one specification at once with NumPy.
+
+`TableArray` corresponds to `bowstring.flatbuf.reader.Table`: it reads the same specifications and applies the same
+rules (`bowstring.flatbuf.bounds`). Instead of raising an error it returns for each table whether the rules hold;
+reading an invalid table with `Table` raises the error.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bowstring.flatbuf.bounds import is_offset_valid, is_slot_valid, is_table_valid, is_vector_valid, is_vtable_valid
+from bowstring.flatbuf.reader import Flatbuffer
+from bowstring.flatbuf.specs import Scalar, String, SubTable, TableSpec, TableVector, Union, Vector
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+_U16_OFFSET = struct.Struct("<H")
+_VTABLE = struct.Struct("<HH")
+_U8, _U16, _U32, _I32 = np.dtype("u1"), np.dtype("<u2"), np.dtype("<u4"), np.dtype("<i4")
+
+
+class Elements(NamedTuple):
+    """Strings or vectors: the position of the first element and the length of each, 0 if absent or not valid."""
+
+    starts: IntArray
+    lengths: IntArray
+    is_valid: BoolArray
+
+
+class ByteReader:
+    """The bytes of a flatbuffer as little-endian integers at many positions, which must be in bounds.
+
+    Position 0 means an absent value.
+    """
+
+    __slots__ = ("_views", "bytes", "raw", "size", "specs")
+
+    def __init__(self, flatbuffer: Flatbuffer) -> None:
+        self.specs = flatbuffer.specs
+        self.raw = flatbuffer.raw
+        self.size = flatbuffer.size
+        self.bytes = np.frombuffer(self.raw, _U8)
+        self._views = {1: self.bytes}
+
+    def integers(self, positions: IntArray, dtype: np.dtype[Any]) -> IntArray:
+        """Read an integer of `dtype` at each position."""
+        item_bytes = dtype.itemsize
+        if int(np.bitwise_or.reduce(positions)) & (item_bytes - 1):
+            rows = np.ascontiguousarray(self.bytes[positions[:, None] + np.arange(item_bytes)])
+            unaligned: IntArray = rows.view(dtype)[:, 0].astype(np.int64)
+            return unaligned
+        view = self._views.get(item_bytes)
+        if view is None:
+            view = self._views[item_bytes] = self.bytes[: self.size // item_bytes * item_bytes].view(f"u{item_bytes}")
+        aligned: IntArray = view.take(positions >> (item_bytes.bit_length() - 1)).view(dtype).astype(np.int64)
+        return aligned
+
+    def follow(self, positions: IntArray) -> tuple[IntArray, BoolArray]:
+        """Return the targets of offsets, 0 if absent or not valid, and whether each is absent or valid."""
+        distances = self.integers(positions, _U32)
+        targets = positions + distances
+        is_valid: BoolArray = is_offset_valid(distances, targets, self.size)
+        if positions.all() and is_valid.all():
+            return targets, is_valid
+        return np.where((positions > 0) & is_valid, targets, 0), is_valid | (positions == 0)
+
+    def elements(self, targets: IntArray, is_valid: BoolArray, item_bytes: int) -> Elements:
+        """Return the elements of the strings or vectors at `targets`, where `is_valid`; both are from `follow`."""
+        lengths = self.integers(targets, _U32)
+        if not targets.all():
+            lengths = np.where(targets > 0, lengths, 0)
+        starts = targets + 4
+        is_valid = is_valid & is_vector_valid(starts, lengths, item_bytes, self.size)
+        return Elements(starts, lengths if is_valid.all() else np.where(is_valid, lengths, 0), is_valid)
+
+    def equal(self, starts: IntArray, lengths: IntArray, text: bytes) -> BoolArray:
+        """Whether each string equals `text`; strings of its length must not exceed the flatbuffer in total."""
+        is_equal: BoolArray = (lengths == len(text)) & (starts + len(text) <= self.size)
+        if text:
+            rows = np.flatnonzero(is_equal)
+            candidates = self.bytes[starts[rows, None] + np.arange(len(text))]
+            is_equal[rows] = (candidates == np.frombuffer(text, _U8)).all(axis=1)
+        return is_equal
+
+
+def offset_positions(vectors: Elements) -> tuple[IntArray, IntArray]:
+    """Return for each offset in vectors of tables the index of its vector and its position."""
+    owners = np.repeat(np.arange(len(vectors.lengths)), vectors.lengths)
+    firsts = np.cumsum(vectors.lengths) - vectors.lengths
+    return owners, np.repeat(vectors.starts - 4 * firsts, vectors.lengths) + 4 * np.arange(len(owners))
+
+
+class _SharedVtable(NamedTuple):
+    """A vtable that all tables share: its size, the size of the tables, and its position."""
+
+    vtable_size: int
+    table_size: int
+    position: int
+
+
+class TableArray:
+    """The tables at `positions`, where `is_valid`; absent and invalid slots have their default value.
+
+    `is_valid` is the mask of readable tables.
+    """
+
+    __slots__ = ("_reader", "_shared", "_sizes", "_spec", "_vtable_sizes", "_vtables", "is_valid", "positions")
+
+    _vtables: IntArray
+    _vtable_sizes: IntArray
+    _sizes: IntArray
+
+    def __init__(self, reader: ByteReader, spec: TableSpec, positions: IntArray, is_valid: BoolArray) -> None:
+        self._reader = reader
+        self._spec = spec
+        is_every_valid = bool(is_valid.all())
+        self.positions = positions if is_every_valid else np.where(is_valid, positions, 0)
+        self.is_valid = is_valid
+        vtables = self.positions - reader.integers(self.positions, _I32)
+        self._shared = _shared_vtable(reader, vtables, self.positions) if is_every_valid else None
+        if self._shared is not None:
+            return
+        is_valid = is_valid & is_vtable_valid(vtables, reader.size)
+        self._vtables = np.where(is_valid, vtables, 0)
+        self._vtable_sizes = reader.integers(self._vtables, _U16)
+        self._sizes = reader.integers(self._vtables + 2, _U16)
+        self.is_valid = is_valid & is_table_valid(
+            self.positions, self._sizes, self._vtables, self._vtable_sizes, reader.size
+        )
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def locate(self, name: str) -> tuple[IntArray, BoolArray]:
+        """Return the position of a slot in each table, 0 if absent or not valid, and whether it is absent or valid."""
+        slot = self._spec.slots[name]
+        entry, inline_bytes = slot.entry, slot.type.inline_bytes
+        if self._shared is not None:
+            vtable_size, table_size, vtable = self._shared
+            offset = _U16_OFFSET.unpack_from(self._reader.raw, vtable + entry)[0] if entry < vtable_size else 0
+            is_inside = is_slot_valid(offset, inline_bytes, table_size)
+            positions = self.positions + offset if is_inside else np.zeros_like(self.positions)
+            return positions, self.is_valid & (is_inside or offset == 0)
+        has_entry = self.is_valid & (entry < self._vtable_sizes)
+        offsets = self._reader.integers(np.where(has_entry, self._vtables + entry, 0), _U16)
+        is_inside = has_entry & is_slot_valid(offsets, inline_bytes, self._sizes)
+        is_absent = ~has_entry | (offsets == 0)
+        return np.where(is_inside, self.positions + offsets, 0), self.is_valid & (is_inside | is_absent)
+
+    def is_absent(self, name: str) -> BoolArray:
+        """Whether each table is valid and has no such slot."""
+        positions, is_valid = self.locate(name)
+        is_absent: BoolArray = is_valid & (positions == 0)
+        return is_absent
+
+    def numbers(self, name: str) -> tuple[IntArray, BoolArray]:
+        """Return the numbers of a slot, 0 or 1 for booleans, and whether each is absent or valid."""
+        type_ = self._spec.slots[name].type
+        assert isinstance(type_, Scalar)
+        positions, is_valid = self.locate(name)
+        is_bool = type_.dtype.kind == "b"
+        numbers = self._reader.integers(positions, _U8 if is_bool else type_.dtype)
+        if is_bool:
+            numbers = (numbers != 0).astype(np.int64)
+        return (numbers if positions.all() else np.where(positions > 0, numbers, type_.default)), is_valid
+
+    def elements(self, name: str) -> Elements:
+        """Return the elements of the strings or vectors of a slot."""
+        type_ = self._spec.slots[name].type
+        assert isinstance(type_, String | Vector | TableVector)
+        return self._reader.elements(*self.follow(name), type_.item_bytes)
+
+    def follow(self, name: str) -> tuple[IntArray, BoolArray]:
+        """Return the targets of a slot's offsets, 0 if absent or not valid, and whether each is absent or valid."""
+        positions, is_valid = self.locate(name)
+        targets, is_in_bounds = self._reader.follow(positions)
+        return targets, is_valid & is_in_bounds
+
+    def tables(self, name: str) -> TableArray:
+        """Return the tables of a slot; absent ones are not valid.
+
+        The tables of a union may differ in their members: `take` reads those of one member.
+        """
+        type_ = self._spec.slots[name].type
+        assert isinstance(type_, SubTable | Union)
+        spec = self._reader.specs[type_.spec] if isinstance(type_, SubTable) else TableSpec(name)
+        targets, is_valid = self.follow(name)
+        return TableArray(self._reader, spec, targets, is_valid & (targets > 0))
+
+    def take(self, indices: IntArray, spec: TableSpec | None = None) -> TableArray:
+        """Return the tables at these indices, as another `spec` if given."""
+        selected = object.__new__(TableArray)
+        selected._reader = self._reader
+        selected._spec = self._spec if spec is None else spec
+        selected._shared = self._shared
+        selected.positions, selected.is_valid = self.positions[indices], self.is_valid[indices]
+        if self._shared is None:
+            selected._vtables, selected._vtable_sizes = self._vtables[indices], self._vtable_sizes[indices]
+            selected._sizes = self._sizes[indices]
+        return selected
+
+
+def _shared_vtable(reader: ByteReader, vtables: IntArray, positions: IntArray) -> _SharedVtable | None:
+    """Return the vtable if all tables share a valid one, else None."""
+    if not len(positions) or (vtables != vtables[0]).any():
+        return None
+    vtable = int(vtables[0])
+    if not is_vtable_valid(vtable, reader.size):
+        return None
+    vtable_size, table_size = _VTABLE.unpack_from(reader.raw, vtable)
+    is_valid = is_table_valid(int(positions.max()), table_size, vtable, vtable_size, reader.size)
+    return _SharedVtable(vtable_size, table_size, vtable) if is_valid else None

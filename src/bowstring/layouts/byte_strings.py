@@ -1,0 +1,103 @@
+"""Byte strings and UTF-8 strings, with offsets or with views: what both layouts have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.errors import DataTypeError
+from bowstring.layouts import text
+from bowstring.layouts.base import Indices, Layout, Values, fill_nulls, pack_validity, short_repr
+from bowstring.layouts.hashing import factorize_bytes
+from bowstring.layouts.sort_keys import rank_bytes
+from bowstring.layouts.value_codecs.base import is_bytes
+from bowstring.memory.buffer import UINT8, Buffer, Bytes
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import DataType
+    from bowstring.layouts.array_data import ArrayData
+    from bowstring.memory.bitmap import Mask
+
+
+class ByteStringLayout(Layout):
+    """Byte strings, or UTF-8 strings if `is_text`."""
+
+    __slots__ = ()
+
+    is_text: bool
+
+    @abstractmethod
+    def of(self, lengths: Indices, data: Bytes, validity: Buffer | None) -> ArrayData:
+        """Create an array of consecutive values of these lengths in bytes."""
+
+    @abstractmethod
+    def flatten(self, array: ArrayData) -> tuple[Bytes, Indices]:
+        """Return the bytes of all values end to end, and int64 offsets into them, starting at 0."""
+
+    @abstractmethod
+    def bytes_at(self, array: ArrayData, index: int) -> bytes | None:
+        """Return the bytes of one slot; None if they are not within the buffers."""
+
+    def build(self, values: Sequence[Any]) -> ArrayData:
+        data, lengths, mask = _encode_values(values, self.is_text, self.type)
+        return self.of(lengths, np.frombuffer(data, UINT8), pack_validity(mask))
+
+    def value_at(self, array: ArrayData, index: int) -> Any:
+        if array.is_null_at(index):
+            return None
+        value = self.bytes_at(array, index)
+        if value is not None:
+            try:
+                return value.decode() if self.is_text else value
+            except UnicodeDecodeError:
+                pass
+        return super().value_at(array, index)  # raises
+
+    def to_pylist(self, array: ArrayData) -> list[Any]:
+        return text.decode_values(*self.flatten(array), array.mask(), self.is_text)
+
+    def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:
+        return (rank_bytes(*self.flatten(array)),)
+
+    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
+        return (factorize_bytes(*self.flatten(array)),)
+
+
+def _encode_values(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[bytes, Indices, Mask | None]:
+    """Concatenate strings or byte strings; return the bytes, the lengths in bytes, and the mask of valid values.
+
+    The mask is None if all values are valid. Raises `DataTypeError` naming the first value that does not fit `type`.
+    """
+    encode = _encode_strings if is_text else _encode_bytes
+    mask = None
+    try:
+        try:
+            data, lengths = encode(values)
+        except TypeError:  # a null, or an error
+            filled, mask = fill_nulls(values, "" if is_text else b"")
+            data, lengths = encode(filled)
+    except (TypeError, UnicodeEncodeError):
+        raise _conversion_error(values, is_text, type) from None
+    if int(lengths.sum()) != len(data):  # a memoryview with elements of several bytes
+        raise _conversion_error(values, is_text, type)
+    return data, lengths, mask
+
+
+def _encode_strings(values: Sequence[str]) -> tuple[bytes, Indices]:
+    if all(map(str.isascii, values)):
+        return "".join(values).encode(), np.fromiter(map(len, values), np.int64, len(values))
+    return _encode_bytes(list(map(str.encode, values)))
+
+
+def _encode_bytes(values: Sequence[bytes]) -> tuple[bytes, Indices]:
+    return b"".join(values), np.fromiter(map(len, values), np.int64, len(values))
+
+
+def _conversion_error(values: Sequence[Any], is_text: bool, type: DataType) -> DataTypeError:
+    for index, value in enumerate(values):
+        if value is not None and not (isinstance(value, str) if is_text else is_bytes(value)):
+            return DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
+    return DataTypeError(f"a value cannot be converted to {type}: UTF-8 does not encode surrogates")

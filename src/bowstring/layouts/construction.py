@@ -1,0 +1,90 @@
+"""Arrays of Python objects and of NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bowstring.datatypes.types import DataType
+from bowstring.errors import DataTypeError
+from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import Layout, Values, pack_validity
+from bowstring.layouts.boolean import BooleanLayout
+from bowstring.layouts.extension import ExtensionLayout
+from bowstring.layouts.fixed_size_list import FixedSizeListLayout
+from bowstring.layouts.primitive import PrimitiveLayout
+from bowstring.layouts.registry import layout_of
+from bowstring.layouts.struct_ import StructLayout
+from bowstring.layouts.type_inference import infer_array, type_of_numpy
+
+
+def array_from_python(values: Sequence[Any], type: DataType | None = None) -> ArrayData:
+    """Create an array of Python objects, None for null, of a data type or of the one inferred from them.
+
+    Raises `DataTypeError` naming the first value that does not fit.
+    """
+    try:
+        return infer_array(values) if type is None else layout_of(type).build(values)
+    except RecursionError:
+        raise DataTypeError("the values are nested too deep") from None
+
+
+def invert_mask(mask: Values) -> Values:
+    """Return the opposite of a mask, with the same shape and fields."""
+    if mask.dtype.names is None:
+        return ~mask
+    valid = np.empty(mask.shape, mask.dtype)
+    for name in mask.dtype.names:
+        valid[name] = invert_mask(mask[name])
+    return valid
+
+
+def array_from_numpy(values: Values, type: DataType | None = None, valid: Values | None = None) -> ArrayData:
+    """Create an array of a NumPy array, sharing its memory if the type allows.
+
+    Dimensions beyond the first become fixed-size lists. `valid` is False for nulls; it has an element per row or per
+    element of `values`, or fields with such arrays. Raises `DataTypeError` if the values do not fit the type.
+    """
+    return _from_numpy(values, layout_of(type or type_of_numpy(values)), valid)
+
+
+def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> ArrayData:
+    if values.ndim == 0:
+        raise DataTypeError("an array is made from a NumPy array of at least one dimension")
+    if values.dtype.byteorder == ">" or (values.dtype.kind in "iufmM" and not values.dtype.isnative):
+        values = values.astype(values.dtype.newbyteorder("="))
+    if isinstance(layout, ExtensionLayout):
+        storage_values = layout.from_numpy(values)
+        if storage_values is not None:
+            return _from_numpy(storage_values, layout.storage, valid).with_layout(layout)
+    if isinstance(layout, FixedSizeListLayout) and values.ndim > 1 and values.shape[1] == layout.size:
+        flat = (values.shape[0] * values.shape[1], *values.shape[2:])
+        row_mask, element_mask = (valid, None) if valid is None or valid.ndim == 1 else (None, valid.reshape(flat))
+        elements = _from_numpy(values.reshape(flat), layout.children[0], element_mask)
+        return ArrayData(layout, len(values), (pack_validity(row_mask),), (elements,))
+    if values.ndim == 1 and values.dtype.kind != "O":
+        if isinstance(layout, PrimitiveLayout):
+            return layout.from_numpy(values, valid)
+        if isinstance(layout, BooleanLayout) and values.dtype.kind == "b":
+            return layout.of(values, valid)
+        if isinstance(layout, StructLayout) and values.dtype.names == tuple(layout.names):
+            row_mask, element_mask = (valid, None) if valid is None or valid.dtype.names is None else (None, valid)
+            columns = [
+                _from_numpy(values[name], child, None if element_mask is None else element_mask[name])
+                for name, child in zip(layout.names, layout.children, strict=True)
+            ]
+            return ArrayData(layout, len(values), (pack_validity(row_mask),), tuple(columns))
+    if valid is not None and (valid.ndim > 1 or valid.dtype.names is not None):
+        if values.dtype.kind in "mMV":
+            raise DataTypeError(f"NumPy's {values.dtype} with a mask by element does not become {layout.type}")
+        return layout.build(np.where(valid, values.astype(object), np.array(None)).tolist())
+    python_values = list(values) if values.ndim > 1 or values.dtype.kind in "mM" else values.tolist()
+    if values.dtype.kind == "T":
+        python_values = [element if isinstance(element, str) or values.ndim > 1 else None for element in python_values]
+    if valid is not None:
+        python_values = [
+            element if is_valid else None for element, is_valid in zip(python_values, valid.tolist(), strict=True)
+        ]
+    return layout.build(python_values)

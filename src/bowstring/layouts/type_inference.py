@@ -1,0 +1,212 @@
+"""Inference of the data type of Python values and NumPy arrays, and arrays of values of an inferred type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
+from itertools import chain
+from types import NoneType
+from typing import Any
+
+import numpy as np
+
+from bowstring.datatypes import types
+from bowstring.datatypes.types import DataType
+from bowstring.errors import DataTypeError, UnsupportedError
+from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import Values, fill_nulls, pack_validity
+from bowstring.layouts.gather import check_values
+from bowstring.layouts.list_ import ListLayout
+from bowstring.layouts.registry import layout_of
+from bowstring.layouts.struct_ import StructLayout
+from bowstring.layouts.value_codecs.intervals import DayTime, MonthDayNano
+from bowstring.layouts.value_codecs.temporal import find_timezone
+
+
+def infer_array(values: Sequence[Any]) -> ArrayData:
+    """Create an array of Python values, of the narrowest of Python's own kinds of types that represents all of them.
+
+    Only None becomes `null`, integers int64 (uint64 if necessary), integers with floats float64, datetimes microseconds
+    in the time zone of the first, sequences lists, and mappings structs. Raises `DataTypeError` for a mixture or an
+    unknown type, and `LimitError` for many mappings with hardly any common key, because nearly all fields would be
+    null.
+    """
+    kinds = set(map(type, values))
+    base_types = {_base_type(kind) for kind in kinds - {NoneType}}
+    if base_types == {int, float}:
+        base_types = {float}
+    if len(base_types) > 1:
+        names = " and ".join(sorted(kind.__name__ for kind in base_types))
+        raise DataTypeError(f"values of {names} have no common data type: give one")
+    base_type = base_types.pop() if base_types else NoneType
+    if base_type in _NESTED:
+        return _NESTED[base_type](values)
+    data_type = _TYPES[base_type]
+    if base_type is int:
+        try:
+            return layout_of(types.int64()).build_of_types(values, kinds)
+        except DataTypeError:  # too large, or unsigned
+            pass
+    if not isinstance(data_type, DataType):
+        data_type = data_type([value for value in values if value is not None])
+    return layout_of(data_type).build_of_types(values, kinds)
+
+
+def _infer_lists(values: Sequence[Any]) -> ArrayData:
+    filled, mask = fill_nulls(values, ())
+    child = infer_array(list(chain.from_iterable(filled)))
+    layout = layout_of(types.list_(child.type))
+    assert isinstance(layout, ListLayout)
+    return layout.of(np.fromiter(map(len, filled), np.int64, len(filled)), child, pack_validity(mask))
+
+
+def _infer_structs(values: Sequence[Mapping[str, Any] | None]) -> ArrayData:
+    filled, mask = fill_nulls(values, {})
+    names = list(dict.fromkeys(chain.from_iterable(filled)))
+    for name in names:
+        if not isinstance(name, str):
+            raise DataTypeError(f"a struct's field is named by a string, not by {name!r}")
+    check_values(len(names) * len(filled), sum(map(len, filled)))
+    columns = [infer_array([value.get(name) for value in filled]) for name in names]
+    struct_type = types.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
+    layout = layout_of(struct_type)
+    assert isinstance(layout, StructLayout)
+    return layout.of(columns, len(filled), mask)
+
+
+def type_of_numpy(values: Values) -> DataType:
+    """Return the data type of a NumPy array: that of its elements, in fixed-size lists per further dimension."""
+    if values.ndim > 1:
+        return types.list_(type_of_numpy(values[:, 0] if values.shape[1] else values.reshape(-1)), values.shape[1])
+    if values.dtype.kind == "O":
+        return infer_array(values.tolist()).type
+    return _dtype_type(values.dtype)
+
+
+def _dtype_type(dtype: np.dtype[Any]) -> DataType:
+    if dtype.subdtype is not None:
+        data_type = _dtype_type(dtype.base)
+        for size in reversed(dtype.shape):
+            data_type = types.list_(data_type, size)
+        return data_type
+    create_type = _NUMPY_KINDS.get(dtype.kind)
+    if create_type is None or (dtype.kind == "f" and dtype.itemsize > 8):
+        raise DataTypeError(f"NumPy's {dtype} has no data type: specify one")
+    return create_type(dtype)
+
+
+def _time_unit(dtype: np.dtype[Any]) -> types.TimeUnit:
+    unit, count = np.datetime_data(dtype)
+    for time_unit in types.TIME_UNITS:
+        if unit == time_unit and count == 1:
+            return time_unit
+    raise DataTypeError(f"NumPy's {dtype} has no data type: convert it to s, ms, us or ns")
+
+
+def _datetime_type(dtype: np.dtype[Any]) -> DataType:
+    return types.date32() if np.datetime_data(dtype) == ("D", 1) else types.Timestamp(_time_unit(dtype))
+
+
+def _void_type(dtype: np.dtype[Any]) -> DataType:
+    if dtype.fields is None:
+        return types.FixedSizeBinary(dtype.itemsize)
+    return types.struct([(name, _dtype_type(dtype.fields[name][0])) for name in dtype.names or ()])
+
+
+_NUMPY_KINDS: dict[str, Callable[[np.dtype[Any]], DataType]] = {
+    "b": lambda _: types.bool_(),
+    "i": lambda d: types.Int(d.itemsize * 8),
+    "u": lambda d: types.Int(d.itemsize * 8, False),
+    "f": lambda d: types.FloatingPoint(d.itemsize * 8),
+    "U": lambda _: types.string(),
+    "T": lambda _: types.string(),
+    "S": lambda _: types.binary(),
+    "M": _datetime_type,
+    "m": lambda d: types.Duration(_time_unit(d)),
+    "V": _void_type,
+}
+
+
+def _base_type(kind: type) -> type:
+    """Return the key of `_TYPES` or `_NESTED` for a Python type. Raises `DataTypeError` if there is none."""
+    for base in kind.__mro__:
+        if base in _TYPES or base in _NESTED:
+            return base
+    for other, equivalent in _EQUIVALENT_TYPES.items():
+        if issubclass(kind, other):
+            return equivalent
+    raise DataTypeError(f"Python's {kind.__name__} has no data type: specify one")
+
+
+def _integer_type(values: list[Any]) -> DataType:
+    low, high = min(values), max(values)
+    if low >= -(1 << 63) and high < 1 << 63:
+        return types.int64()
+    if low >= 0 and high < 1 << 64:
+        return types.uint64()
+    raise DataTypeError(f"integers from {low} to {high} do not fit 64 bits: give a decimal type")
+
+
+def _decimal_type(values: list[Decimal]) -> DataType:
+    digits = scale = 0
+    for value in values:
+        _, value_digits, exponent = value.as_tuple()
+        if not isinstance(exponent, int):
+            raise DataTypeError(f"{value} is not a finite decimal")
+        scale = max(scale, -exponent)
+        digits = max(digits, len(value_digits) + exponent)
+    precision = max(digits + scale, 1)
+    return types.Decimal(precision, scale, 128 if precision <= 38 else 256)
+
+
+def _timestamp_type(values: list[datetime]) -> DataType:
+    zone = values[0].tzinfo
+    if any((value.tzinfo is None) != (zone is None) for value in values):
+        raise DataTypeError("datetimes with and without a zone have no common data type: give one")
+    return types.timestamp("us", None if zone is None else timezone_name(zone))
+
+
+def timezone_name(zone: tzinfo) -> str:
+    """Return the name of a time zone, or "UTC" if the name is not found: it denotes the same points in time."""
+    name = getattr(zone, "key", None) or getattr(zone, "zone", None) or zone.tzname(None) or "UTC"
+    if name.startswith(("UTC+", "UTC-")):
+        name = name[3:]
+    try:
+        find_timezone(name)
+    except UnsupportedError:
+        return "UTC"
+    return str(name)
+
+
+_TYPES: dict[type, DataType | Callable[[list[Any]], DataType]] = {
+    NoneType: types.null(),
+    bool: types.bool_(),
+    int: _integer_type,
+    float: types.float64(),
+    str: types.string(),
+    bytes: types.binary(),
+    datetime: _timestamp_type,
+    date: types.date32(),
+    time: types.time64("us"),
+    timedelta: types.duration("us"),
+    Decimal: _decimal_type,
+    MonthDayNano: types.month_day_nano_interval(),
+    DayTime: types.day_time_interval(),
+    np.datetime64: lambda v: _datetime_type(v[0].dtype),
+    np.timedelta64: lambda v: types.Duration(_time_unit(v[0].dtype)),
+}
+"""The data type of each Python type, or a function of the values that are not None."""
+_NESTED: dict[type, Callable[[Sequence[Any]], ArrayData]] = {list: _infer_lists, dict: _infer_structs}
+_EQUIVALENT_TYPES: dict[type, type] = {
+    np.integer: int,
+    np.floating: float,
+    np.bool_: bool,
+    bytearray: bytes,
+    memoryview: bytes,
+    tuple: list,
+    np.ndarray: list,
+    ArrayData: list,
+    Mapping: dict,
+}
+"""Python types that have the data type of another one."""

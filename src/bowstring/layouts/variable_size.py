@@ -1,0 +1,140 @@
+"""Offsets, which «Variable-size Binary Layout» and «Variable-size List Layout» have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bowstring.errors import InvalidDataError, UsageError
+from bowstring.layouts.base import VALIDITY, BufferSpec, Indices, Layout, Role, Values, first_true
+from bowstring.layouts.concatenation import array_lengths, concat_values
+from bowstring.layouts.equality import all_blocks, bytes_equal
+from bowstring.memory.buffer import Buffer
+
+if TYPE_CHECKING:
+    from bowstring.datatypes.types import DataType
+    from bowstring.layouts.array_data import ArrayData
+    from bowstring.layouts.interleave import SlotSelection
+
+
+class VariableSizeLayout(Layout):
+    """A validity bitmap, and 32- or 64-bit offsets into data or a child."""
+
+    __slots__ = ("offset_type",)
+
+    def __init__(
+        self, type: DataType, offset_bits: int, buffers: Sequence[BufferSpec] = (), children: Sequence[Layout] = ()
+    ) -> None:
+        self.offset_type = np.dtype(f"i{offset_bits // 8}")
+        offsets = BufferSpec(Role.OFFSETS, self.offset_type, extra=1)
+        super().__init__(type, (VALIDITY, offsets, *buffers), children)
+
+    @abstractmethod
+    def offset_limit(self, array: ArrayData) -> tuple[int, str]:
+        """Return the maximum offset of an array and the name of that maximum for messages."""
+
+    def offsets(self, array: ArrayData) -> Values:
+        """Return the offsets; raises `InvalidDataError` unless they ascend and lie between 0 and the limit.
+
+        The buffer of an empty array is ignored; its offset is 0.
+        """
+        if not array.length:
+            return np.zeros(1, self.offset_type)
+        offsets, (limit, limit_name) = array.values(1), self.offset_limit(array)
+        if offsets[0] < 0:
+            raise InvalidDataError(f"offsets[0] = {offsets[0]} is negative")
+        falling = offsets[1:] < offsets[:-1]
+        if falling.any():
+            at = first_true(falling)
+            raise InvalidDataError(f"offsets[{at + 1}] = {offsets[at + 1]} is less than offsets[{at}] = {offsets[at]}")
+        if offsets[-1] > limit:
+            at = first_true(offsets > limit)
+            raise InvalidDataError(f"offsets[{at}] = {offsets[at]} exceeds {limit_name} {limit}")
+        return offsets
+
+    def offsets_at(self, array: ArrayData, index: int) -> tuple[int, int]:
+        """Return the offsets of the start and the end of a slot's value, unchecked."""
+        offsets, at = array.buffers[1], array.offset + index
+        if offsets is None:
+            return 0, 0
+        return offsets.element(self.offset_type, at), offsets.element(self.offset_type, at + 1)
+
+    def compact_offsets(self, array: ArrayData) -> tuple[int, int, Buffer]:
+        """Return the first and the last offset, and a buffer of the offsets from 0, copied only if necessary."""
+        offsets, width = array.values(1) if array.length else self.offsets(array), self.offset_type.itemsize
+        first, last = int(offsets[0]), int(offsets[-1])
+        if not 0 <= first <= last <= self.offset_limit(array)[0]:
+            self.offsets(array)  # raises
+        buffer, size = array.buffers[1], (array.length + 1) * width
+        if first or not array.length or buffer is None:
+            return first, last, Buffer.of(offsets - offsets[0])
+        return first, last, buffer.slice(array.offset * width, size) if buffer.size > size else buffer
+
+    def slot_ranges(self, slots: SlotSelection) -> tuple[Indices, Indices]:
+        """Return the starts and lengths of the selected slots' values. Raises as `offsets`."""
+        limits = np.array([self.offset_limit(array)[0] for array in slots.arrays])
+        starts, stops = slots.gather_elements(1, 2).reshape(-1, 2).T.astype(np.int64)
+        lengths, exceeds = stops - starts, stops > slots.per_slot(limits)
+        if starts.min() < 0 or lengths.min() < 0 or exceeds.any():
+            bad = (starts < 0) | (lengths < 0) | exceeds
+            self.offsets(slots.arrays[int(slots.array_indices[first_true(bad)])])  # raises
+        return starts, lengths
+
+    def concat_lengths(self, arrays: Sequence[ArrayData], limits: Indices) -> tuple[Indices, Indices, Indices]:
+        """Return the lengths of all values of arrays with these limits, and each array's first and last offset.
+
+        The offsets of an empty array are 0. Raises as `offsets`.
+        """
+        slots = array_lengths(arrays)
+        offsets = concat_values(arrays, 1).astype(np.int64)
+        ends = np.cumsum(slots + 1)
+        first, last = offsets[ends - slots - 1], offsets[ends - 1]
+        first[slots == 0] = last[slots == 0] = 0
+        lengths = np.delete(np.diff(offsets), ends[:-1] - 1)
+        if (first < 0).any() or (lengths < 0).any() or (last > limits).any():
+            for array in arrays:
+                self.offsets(array)  # raises
+        return lengths, first, last
+
+    def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+        lengths, mask = [np.diff(self.offsets(array)) for array in (left, right)], left.mask()
+        if ((lengths[0] != lengths[1]) & mask).any():
+            return False
+        null = ~mask  # type: ignore[operator]
+        has_values_under_nulls = lengths[0][null].any() or lengths[1][null].any()
+        return bool(has_values_under_nulls) and super().equal_where_valid(left, right, nans_equal)
+
+    def check(self, array: ArrayData) -> None:
+        offsets, (limit, limit_name) = array.values(1), self.offset_limit(array)
+        if not 0 <= offsets[0] <= offsets[-1] <= limit:
+            raise InvalidDataError(
+                f"the offsets run from {offsets[0]} to {offsets[-1]}, not within {limit_name} {limit}"
+            )
+
+    def check_full(self, array: ArrayData) -> None:
+        self.offsets(array)
+
+
+def offsets_from_lengths(lengths: Values, dtype: np.dtype[Any], data_type: DataType) -> Values:
+    """Return the offsets for lengths, starting at 0; raises `UsageError` if they do not fit the offset type."""
+    total = int(lengths.sum(dtype=np.int64))
+    if total >> 8 * dtype.itemsize - 1:
+        raise UsageError(f"{total} elements are too many for the 32-bit offsets of {data_type}; use the large type")
+    offsets = np.zeros(len(lengths) + 1, dtype)
+    np.add.accumulate(lengths, dtype=dtype, out=offsets[1:])
+    return offsets
+
+
+def offsets_equal(left: Values, right: Values) -> bool:
+    """Return whether two offset arrays are equal relative to their first offset."""
+    if left[0] == right[0]:
+        return bytes_equal(left, right)
+    left_base, right_base = left[0], right[0]
+
+    def is_equal(first: int, last: int) -> bool:
+        return not (left[first:last] - left_base != right[first:last] - right_base).any()
+
+    return all_blocks(is_equal, len(left), left.itemsize)

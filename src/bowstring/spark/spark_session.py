@@ -1,0 +1,169 @@
+"""A Spark session with settings for Arrow, and the registration of ``format("arrow")`` in any session.
+
+docs/spark.md lists the settings and their reasons. The caller's own settings take precedence.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+from bowstring.errors import EnvironmentProblemError, MissingExtraError, UsageError
+from bowstring.sharing.processes import end_children
+from bowstring.spark.java import use_java
+
+try:
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.find_spark_home import _find_spark_home
+    from pyspark.sql import SparkSession
+except ImportError as error:
+    raise MissingExtraError.of("PySpark", "spark") from error
+
+from bowstring.spark.batch_size import skip_check_of_writes
+from bowstring.spark.source import ArrowDataSource
+from bowstring.spark.streaming import reject_streams
+
+MAX_RECORDS_PER_BATCH = 65_536
+"""Rows per batch; Spark's own default makes small batches of narrow rows."""
+
+_LAUNCHERS = ("spark-submit", "spark-class", "SparkSubmit")
+_END_S = 5.0
+
+# The root's level is that of Spark's shell, which would print a message about any other.
+_QUIET_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.filter.threshold.type = ThresholdFilter
+appender.stderr.filter.threshold.level = error
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+
+
+def session(
+    master: str = "local[*]", conf: Mapping[str, str | int | bool] | None = None, *, app_name: str = "bowstring"
+) -> SparkSession:
+    """Start a Spark session for Arrow, or return the running one of this process, with ``format("arrow")`` registered.
+
+    Sets the environment variables JAVA_HOME, PYSPARK_PYTHON and, for a local master, SPARK_LOCAL_IP. Leaves no files in
+    the working directory.
+
+    Args:
+        master: ``local[*]``, ``local-cluster[2,1,1024]``, ``spark://host:port``, …
+        conf: Spark settings, which override Bowstring's. A running session gets no others.
+        app_name: the name of the Spark application.
+
+    Raises:
+        EnvironmentProblemError: no suitable Java was found, or Spark did not start.
+        UsageError: a session with another master is running in this process: stop it, or pass it to `register`.
+    """
+    running = SparkContext._active_spark_context
+    if running is not None and running.master != master:
+        raise UsageError(
+            f"a Spark session with master {running.master} runs in this process already: stop it before starting one "
+            f"with {master}, or pass it to bowstring.spark.register"
+        )
+    if running is None:
+        java = use_java()
+        _set_environment(is_local=master.startswith("local"))
+    builder = SparkSession.builder.master(master).appName(app_name)
+    defaults = _settings(master) if running is None else {}
+    for key, value in {**defaults, **(conf or {})}.items():
+        builder = builder.config(key, str(value).lower() if isinstance(value, bool) else value)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+            spark = builder.getOrCreate()
+    except PySparkException as problem:
+        reason = f" with the Java of {java.home}" if running is None else ""
+        raise EnvironmentProblemError(f"Spark did not start{reason}: {problem}") from problem
+    except (KeyboardInterrupt, SystemExit):
+        if SparkContext._gateway is None:
+            end_children(_LAUNCHERS, _END_S)  # PySpark does not end a Java that is still starting
+        raise
+    if running is None and master.startswith("local-cluster"):
+        _remove_worker_folder_at_exit(spark)
+    return register(spark)
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Register ``format("arrow")`` in `spark`, a classic or Connect session, and return it.
+
+    From then on `readStream` and `writeStream` raise `UsageError` for ``format("arrow")``, which does not support
+    streams. The session's Python workers must be able to import this package. Call `register` in each thread that
+    writes: Spark looks a data source up in the active session of the thread, and a new thread has none.
+    """
+    spark.dataSource.register(ArrowDataSource)
+    reject_streams(spark)
+    skip_check_of_writes()
+    jvm = getattr(spark, "_jvm", None)  # None for a Connect session
+    if jvm is not None:
+        type(spark)._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
+    return spark
+
+
+def _set_environment(is_local: bool) -> None:
+    """Set the variables that Spark reads only from the environment, unless they are set."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if is_local:
+        # Spark resolves the machine's own name, which often fails in containers.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _settings(master: str) -> dict[str, str | int | bool]:
+    """Return the Spark settings of a new session."""
+    folder = Path(tempfile.mkdtemp(prefix="bowstring-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    log4j = folder / "log4j2.properties"
+    log4j.write_text(_QUIET_LOG4J)
+    settings: dict[str, str | int | bool] = {
+        "spark.sql.execution.arrow.pyspark.enabled": True,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": MAX_RECORDS_PER_BATCH,
+        "spark.sql.timeType.enabled": True,
+        "spark.driver.memory": f"{_driver_memory_mb()}m",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home={folder}",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        "spark.ui.enabled": False,
+        "spark.ui.showConsoleProgress": False,
+    }
+    if master.startswith("local"):
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    if master.startswith("local-cluster"):
+        settings["spark.executor.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
+    return settings
+
+
+def _driver_memory_mb() -> int:
+    """Return a quarter of the memory available to this process, between 1 and 8 GiB, in MiB."""
+    available_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            available_bytes = min(available_bytes, int(Path(limit).read_text()))
+        except (OSError, ValueError):
+            continue
+    return max(1024, min(8192, available_bytes // 4 >> 20))
+
+
+def _remove_worker_folder_at_exit(spark: SparkSession) -> None:
+    """Remove the logs in SPARK_HOME/work at exit, which the workers of a local cluster leave there."""
+    application = spark.sparkContext.applicationId
+    if re.fullmatch(r"app-[0-9-]+", application):
+        atexit.register(_remove_worker_folder, spark, Path(_find_spark_home(), "work", application))
+
+
+def _remove_worker_folder(spark: SparkSession, folder: Path) -> None:
+    spark.stop()
+    shutil.rmtree(folder, ignore_errors=True)

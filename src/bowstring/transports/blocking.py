@@ -1,0 +1,433 @@
+"""Drive channels with blocking calls and deadlines, which count from the last progress.
+
+A `BlockingSession` waits for the events of a `Session`. A `BlockingChannel` sends and receives single messages.
+"""
+
+from __future__ import annotations
+
+import math
+import select
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, TypeAlias
+
+from bowstring.dissociated.wire import BytesLike, Message
+from bowstring.errors import (
+    BowstringError,
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    UsageError,
+)
+from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.region import Region
+from bowstring.transports.base import (
+    DEFAULT_OPTIONS,
+    RECEIVE,
+    SEND,
+    Announced,
+    Channel,
+    Deadline,
+    Endpoint,
+    Event,
+    Exported,
+    Interest,
+    Lost,
+    Offered,
+    Received,
+    Transport,
+    TransportOptions,
+    check_destination,
+)
+from bowstring.transports.session import Failed, ProtocolCore, Session, SessionEvent
+
+Allocate: TypeAlias = Callable[[int | None, int], Any]
+"""Called with the tag and length of a message, before the bytes of an offered one arrive. Returns a writable buffer of
+that length or None for a new one. Raises an error of `bowstring.errors` to refuse the message, which ends the
+connection.
+"""
+
+_CLOSING_S = 5.0
+_FREE_S = 1.0
+_MAX_WAIT_S = 1.0
+"""How long a session waits before it looks for output of other threads that the transport did not take at once."""
+
+
+class ReceivedMessage(NamedTuple):
+    """A received message: its tag (None for a plain message) and its bytes."""
+
+    tag: int | None
+    data: memoryview
+
+
+def wait(interests: Iterable[Interest], timeout_s: float) -> bool:
+    """Wait until a descriptor is ready; return False if `timeout_s` passes first. `math.inf` waits for any time."""
+    poll = select.poll()
+    for descriptor, events in interests:
+        poll.register(descriptor, (select.POLLIN if events & RECEIVE else 0) | (select.POLLOUT if events & SEND else 0))
+    # Rounded up: a wait of less than a millisecond must not become a busy loop.
+    return bool(poll.poll(None if timeout_s == math.inf else math.ceil(timeout_s * 1000)))
+
+
+def dial(
+    transport: Transport, address: str, options: TransportOptions = DEFAULT_OPTIONS, timeout_s: float | None = None
+) -> Channel:
+    """Return a connected channel. Raises as `Transport.dial`, and `DeadlineError`."""
+    deadline = options.deadline(timeout_s)
+    channel = transport.dial(address, options)
+    with close_on_error(channel):
+        while not channel.is_connected:
+            if not deadline.remaining_s():
+                raise deadline.error(channel.activity)
+            wait(channel.interests(), min(deadline.remaining_s(), channel.wait_s))
+            for event in channel.progress(SEND):
+                if isinstance(event, Lost):
+                    raise event.error
+    return channel
+
+
+class BlockingSession(Closable):
+    """Waits for the events of a session. Makes no progress while its caller computes, except for released leases.
+
+    One thread waits for events. A lease may be released in any thread and in the middle of any code, so a thread that
+    does not get the lock at once leaves it to the thread that has it.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.lock = threading.Lock()
+        self.is_closed = False
+        self._events: deque[SessionEvent] = deque()
+        own = weakref.ref(self)  # no cycle: a connection that is dropped ends at once
+        session.wake = lambda: None if (driver := own()) is None else driver.flush()
+
+    def request(self, core: ProtocolCore, message: Message) -> None:
+        """As `Session.request`; sends what the transport takes at once."""
+        with self.lock:
+            now = time.monotonic()
+            self.session.request(core, message, now)
+            self._events.extend(self.session.step(now, SEND))
+
+    def next_event(self) -> SessionEvent:
+        """Wait for the next event."""
+        while not self._events:
+            with self.lock:
+                self._events.extend(self.session.step(time.monotonic()))
+            self.flush()
+            if not self._events:
+                self._wait()
+        return self._events.popleft()
+
+    def pending_events(self) -> list[SessionEvent]:
+        """Return what happened so far, without waiting."""
+        with self.lock:
+            self._events.extend(self.session.step(time.monotonic()))
+        events, self._events = list(self._events), deque()
+        return events
+
+    def flush(self) -> None:
+        """Send what was released, unless another thread has the lock, which does it then."""
+        session = self.session
+        while session.has_released and not self.is_closed and self.lock.acquire(blocking=False):
+            try:
+                self._events.extend(session.step(time.monotonic(), SEND))
+                # During a stream the server may wait for this end to receive, so nothing blocks.
+                while session.core is None and session.is_sending and wait(session.interests(SEND), _FREE_S):
+                    self._events.extend(session.step(time.monotonic(), SEND))
+                for channel in session.channels.values():
+                    channel.wake()  # another thread may wait for what this one received
+            finally:
+                self.lock.release()
+
+    def close(self) -> None:
+        """Close the session. May be called from any thread; another that waits gets `Failed`. Idempotent."""
+        if not self.is_closed:
+            self.is_closed = True
+            for channel in self.session.channels.values():
+                channel.shut_down()
+            is_locked = self.lock.acquire(timeout=_CLOSING_S)
+            self.session.close()
+            self._events.append(Failed(ClosedError("the connection was closed")))
+            if is_locked:
+                self.lock.release()
+
+    def _wait(self) -> None:
+        session = self.session
+        timeout_s = min(max(session.next_deadline() - time.monotonic(), 0.0), session.wait_s, _MAX_WAIT_S)
+        if timeout_s > 0:
+            wait(session.interests(), timeout_s)
+
+
+class BlockingChannel(Closable):
+    """A channel with blocking calls. One thread may send while another receives; other threads take turns.
+
+    Every call fails with `DeadlineError` if nothing is sent or received for `timeout_s`, by default that of the
+    options, however long a whole message takes; `math.inf` waits for any time. After a `DeadlineError`, `receive` can
+    be called again; `send` has closed the channel if a part of the message was sent. After another error of the
+    connection, all calls raise `ConnectionLostError`.
+    """
+
+    def __init__(self, transport: Transport, channel: Channel) -> None:
+        self.channel = channel
+        self.exporter = transport.exporter(channel)
+        self.memory: Any = transport.open_memory(channel, None)
+        """The memory that the peer exported, as of the last received message."""
+        self._inbox: deque[Event] = deque()
+        self._destination: Any = None
+        self._send_lock = threading.Lock()
+        self._receive_lock = threading.Lock()
+        self._is_closed = False
+        self._failure: str | None = None
+
+    @classmethod
+    def dial(
+        cls,
+        transport: Transport,
+        address: str,
+        *,
+        timeout_s: float | None = None,
+        options: TransportOptions = DEFAULT_OPTIONS,
+    ) -> BlockingChannel:
+        """Connect to a listener. Raises as `Transport.dial`, and `DeadlineError`."""
+        return cls(transport, dial(transport, address, options, timeout_s))
+
+    @classmethod
+    def pair(
+        cls, transport: Transport, options: TransportOptions = DEFAULT_OPTIONS
+    ) -> tuple[BlockingChannel, BlockingChannel]:
+        """Create two connected ends, for tests. Raises as `Transport.listen` and `dial`."""
+        with BlockingListener.listen(transport, options=options) as listener:
+            own = cls.dial(transport, listener.address, options=options)
+            with close_on_error(own):
+                return own, listener.accept()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether this end was closed, by `close` or after an error."""
+        return self._is_closed or self._failure is not None
+
+    @property
+    def has_input(self) -> bool:
+        """Whether there is anything to receive: bytes, or the end of the connection."""
+        return bool(self._inbox) or self._wait(RECEIVE, Deadline(0.0))
+
+    def send(self, parts: Sequence[BytesLike], *, tag: int | None = None, timeout_s: float | None = None) -> None:
+        """Send one message, the bytes of `parts` in order, plain or tagged. They may change afterwards.
+
+        Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`.
+        """
+        deadline = self.channel.options.deadline(timeout_s)
+        with _Exclusive(self, self._send_lock, deadline, "send"):
+            self._drain(deadline, self.channel.submit(parts, tag))
+
+    def send_message(self, message: Message, *, timeout_s: float | None = None) -> None:
+        """Send a message of a `ServerConnection` or `ClientConnection`."""
+        self.send(message.parts, tag=message.tag, timeout_s=timeout_s)
+
+    def post(self, parts: Sequence[BytesLike], *, tag: int | None = None) -> None:
+        """Queue one message and send without blocking; later calls of `flush` and `send` send the rest.
+
+        The bytes are copied. Raises `ConnectionLostError`, `ClosedError`.
+        """
+        with _Exclusive(self, self._send_lock, self.channel.options.deadline(None), "post"):
+            self.channel.submit((b"".join(parts),), tag)
+            self._check_events(self.channel.progress(SEND))
+
+    def flush(self, *, timeout_s: float | None = None) -> None:
+        """Send queued messages. Raises as `send`; after a `DeadlineError` the rest is still queued."""
+        deadline = self.channel.options.deadline(timeout_s)
+        with _Exclusive(self, self._send_lock, deadline, "flush"):
+            self._drain(deadline, None)
+
+    def export(self, region: Region, *, timeout_s: float | None = None) -> Exported:
+        """Export a region; it may be closed afterwards. Raises as `send`, and `UsageError` as `MemoryExporter`."""
+        deadline = self.channel.options.deadline(timeout_s)
+        with _Exclusive(self, self._send_lock, deadline, "export"):
+            if self.exporter is None:
+                raise UsageError("this transport can't export memory")
+            exported = self.exporter.export(region)
+            self._drain(deadline, 0)
+            return exported
+
+    def retire(self, exported: Exported, *, timeout_s: float | None = None) -> None:
+        """Tell the peer that no later message refers to exported memory. Raises as `export`."""
+        deadline = self.channel.options.deadline(timeout_s)
+        with _Exclusive(self, self._send_lock, deadline, "retire"):
+            if self.exporter is None:
+                raise UsageError("this transport can't export memory")
+            self.exporter.retire(exported)
+            self._drain(deadline, 0)
+
+    def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> ReceivedMessage:
+        """Receive the next message. `memory` has what the peer exported before it.
+
+        Raises `ConnectionLostError`, `DeadlineError`, `ProtocolError`, `LimitError`, `ResourceError`, `ClosedError`.
+        """
+        deadline, channel = self.channel.options.deadline(timeout_s), self.channel
+        with _Exclusive(self, self._receive_lock, deadline, "receive"):
+            while True:
+                while self._inbox:
+                    received = self._process(self._inbox.popleft(), allocate)
+                    if received is not None:
+                        return received
+                before = channel.bytes_received
+                self._inbox.extend(channel.progress(RECEIVE))
+                if channel.bytes_received != before:
+                    deadline.restart()
+                if not self._inbox and not self._wait(RECEIVE, deadline) and channel.wait_s > 0:
+                    raise deadline.error(channel.activity)
+                self._check_open("receive")
+
+    def close(self) -> None:
+        """Close the connection. May be called from any thread: blocked calls raise `ClosedError`. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.channel.shut_down()
+        locks = [lock for lock in (self._send_lock, self._receive_lock) if lock.acquire(timeout=_CLOSING_S)]
+        self.channel.close()
+        self._inbox.clear()
+        if self.memory is not None:
+            self.memory.close()
+        for lock in locks:
+            lock.release()
+
+    def _process(self, event: Event, allocate: Allocate | None) -> ReceivedMessage | None:
+        """Process an event of receiving; return the message if there is one."""
+        if isinstance(event, Received):
+            self.channel.grant(1, len(event.data))
+            destination, self._destination = self._destination, None
+            if destination is None and allocate is not None:
+                destination = allocate(event.tag, len(event.data))
+                if destination is not None:
+                    check_destination(destination, len(event.data))[:] = event.data
+            return ReceivedMessage(event.tag, event.data if destination is None else memoryview(destination).cast("B"))
+        if isinstance(event, Offered):
+            destination = None if allocate is None else allocate(event.tag, event.length_bytes)
+            self.channel.accept_into(event.token, destination)
+            self._destination = destination
+        elif isinstance(event, Announced):
+            self.memory.update(event.update)
+        else:
+            self._check_events([event])
+        return None
+
+    def _check_events(self, events: Sequence[Event]) -> None:
+        """Raise the error of a lost connection."""
+        for event in events:
+            if isinstance(event, Lost):
+                self._check_open("the call was ended")
+                raise event.error
+
+    def _drain(self, deadline: Deadline, token: int | None) -> None:
+        """Send the queue. On an error, withdraw the message with this token; if part of it is sent, or it is 0, the
+        connection fails.
+        """
+        channel = self.channel
+        try:
+            while True:
+                before = channel.bytes_sent
+                self._check_events(channel.progress(SEND))
+                if not channel.is_sending:
+                    return
+                if channel.bytes_sent != before:
+                    deadline.restart()
+                if not self._wait(SEND, deadline):
+                    raise deadline.error(channel.activity)
+                self._check_open("send")
+        except BaseException as error:
+            if token is not None and not (token and channel.cancel(token)):
+                self._fail(f"in the middle of a message: {error}")
+            raise
+
+    def _check_open(self, action: str) -> None:
+        if self._is_closed:
+            raise ClosedError(f"{action}: the channel was closed")
+        if self._failure is not None:
+            raise ConnectionLostError(f"{action} after the connection ended: {self._failure}")
+
+    def _wait(self, directions: int, deadline: Deadline) -> bool:
+        """Wait until the channel can progress; return False if the deadline passes first."""
+        channel = self.channel
+        return wait(channel.interests(directions), min(deadline.remaining_s(), channel.wait_s))
+
+    def _fail(self, reason: str) -> None:
+        """End the connection; its descriptors stay open until `close`."""
+        self._failure = self._failure or reason
+        self.channel.shut_down()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_is_closed"):
+            self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"ended ({self._failure})" if self._failure else "open"
+        return f"<BlockingChannel {state}: {self.channel!r}>"
+
+
+class _Exclusive:
+    """Holds a lock of a channel. An error ends the connection, except for `DeadlineError` and `UsageError`."""
+
+    __slots__ = ("_channel", "_lock")
+
+    def __init__(self, channel: BlockingChannel, lock: threading.Lock, deadline: Deadline, action: str) -> None:
+        if not lock.acquire(blocking=False) and not lock.acquire(timeout=deadline.remaining_s()):
+            raise deadline.error(f"{action} while another thread does the same")
+        try:
+            channel._check_open(action)
+        except BowstringError:
+            lock.release()
+            raise
+        self._channel = channel
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, BowstringError) and not isinstance(error, DeadlineError | UsageError):
+            self._channel._fail(str(error))
+        self._lock.release()
+
+
+class BlockingListener(Closable):
+    """Accepts connections of an endpoint with blocking calls."""
+
+    def __init__(self, transport: Transport, endpoint: Endpoint, options: TransportOptions = DEFAULT_OPTIONS) -> None:
+        self._transport = transport
+        self._options = options
+        self._accepted: deque[Channel] = deque()
+        self.endpoint = endpoint
+
+    @classmethod
+    def listen(
+        cls, transport: Transport, address: str | None = None, *, options: TransportOptions = DEFAULT_OPTIONS
+    ) -> BlockingListener:
+        """Listen at an address. Raises as `Transport.listen`."""
+        return cls(transport, transport.listen(address, options), options)
+
+    @property
+    def address(self) -> str:
+        """The address to dial."""
+        return self.endpoint.address
+
+    def accept(self, *, timeout_s: float | None = None) -> BlockingChannel:
+        """Wait for the next connection. Raises `DeadlineError`, `ClosedError`, `ResourceError`."""
+        deadline = self._options.deadline(timeout_s)
+        while not self._accepted:
+            self._accepted.extend(self.endpoint.accept())
+            if not self._accepted and not wait(self.endpoint.interests(), deadline.remaining_s()):
+                raise deadline.error(f"{self._transport.scheme} {self.address!r}: waiting for a connection")
+        return BlockingChannel(self._transport, self._accepted.popleft())
+
+    def close(self) -> None:
+        """Stop listening; accepted channels stay open. A blocked `accept` raises `ClosedError`. Idempotent."""
+        self.endpoint.close()
+        while self._accepted:
+            self._accepted.popleft().close()

@@ -1,0 +1,425 @@
+"""Frames on a byte stream: the format, what is queued to send, and what received bytes contain (docs/dissociated.md).
+
+Nothing here does I/O; `bowstring.transports.stream_channel` connects it to a socket.
+
+One call sends many small frames, and one call receives many. The bytes of a long message are received directly into its
+destination.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import struct
+import weakref
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from bowstring.errors import LimitError, ProtocolError, ResourceError, UsageError
+from bowstring.memory.descriptors import check_available
+from bowstring.memory.iovec import IOV_MAX
+from bowstring.memory.region import FileRange, Region
+from bowstring.transports.base import (
+    Event,
+    Offered,
+    Received,
+    Sent,
+    TransportOptions,
+    check_destination,
+)
+
+FRAME = struct.Struct("<4sBBHQQ")
+"""Magic, kind, number of descriptors, zero, tag or region index, length in bytes of what follows."""
+MAGIC = b"BWS1"
+HELLO = struct.Struct("<HH")
+"""The lowest and the highest version of the frames that the sender can receive."""
+VERSION = 1
+
+RECEIVE_BYTES = 1 << 16
+_LAZY_BYTES = 1 << 16
+_HUGE_BYTES = 8 << 20
+_MAX_FREE_BYTES = 256 << 20
+
+
+class Kind(IntEnum):
+    """The kind of a frame."""
+
+    PLAIN = 0
+    TAGGED = 1
+    REGION = 2
+    RETIRE = 3
+    HELLO = 4
+
+
+_KINDS = tuple(Kind)
+
+Part: TypeAlias = bytes | memoryview | FileRange
+"""What a queue sends: bytes, or bytes of a file."""
+
+
+class FrameQueue:
+    """The frames to send, as buffers of vectored writes."""
+
+    __slots__ = ("_bytes_sent", "_bytes_submitted", "_entries", "_tokens")
+
+    def __init__(self, tokens: Iterator[int]) -> None:
+        self._tokens = tokens
+        # A frame's first part has the negative token, until it is sent in part.
+        self._entries: deque[tuple[Part, Region | None, int]] = deque()
+        self._bytes_submitted = self._bytes_sent = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+    @property
+    def queued_bytes(self) -> int:
+        """The number of bytes that have not been sent."""
+        return self._bytes_submitted - self._bytes_sent
+
+    def submit(self, kind: Kind, tag: int, parts: Sequence[Any], region: Region | None = None) -> int:
+        """Queue a frame, with the descriptor of `region`; return its token."""
+        token = next(self._tokens)
+        entries: list[tuple[Part, Region | None, int]] = []
+        length_bytes = 0
+        for part in parts:
+            # Small messages are bytes, which need no view.
+            view = part if type(part) is bytes or type(part) is FileRange else memoryview(part).cast("B")
+            if view:
+                entries.append((view, None, token))
+                length_bytes += len(view)
+        self._entries.append((FRAME.pack(MAGIC, kind, region is not None, 0, tag, length_bytes), region, -token))
+        self._entries.extend(entries)
+        self._bytes_submitted += FRAME.size + length_bytes
+        return token
+
+    def next_file(self) -> FileRange | None:
+        """The range of a file to send next, if any."""
+        part = self._entries[0][0]
+        return part if isinstance(part, FileRange) else None
+
+    def next_views(self) -> tuple[list[bytes | memoryview], Region | None]:
+        """The buffers of the next call. A frame with a descriptor starts a new one."""
+        views: list[bytes | memoryview] = []
+        for part, region, _ in self._entries:
+            if isinstance(part, FileRange) or len(views) == IOV_MAX or (views and region is not None):
+                break
+            views.append(part)
+        return views, self._entries[0][1]
+
+    def is_followed_by_file(self, count: int) -> bool:
+        """Whether a range of a file comes after the first `count` parts."""
+        return count < len(self._entries) and isinstance(self._entries[count][0], FileRange)
+
+    def advance(self, count: int, events: list[Event]) -> None:
+        """Remove the first `count` bytes, which were sent, and report complete messages."""
+        self._bytes_sent += count
+        entries = self._entries
+        while count:
+            part, _, token = entries.popleft()
+            token = abs(token)
+            if count < len(part):
+                rest = part[count:] if isinstance(part, FileRange) else memoryview(part)[count:]
+                entries.appendleft((rest, None, token))
+                return
+            count -= len(part)
+            if not entries or entries[0][2] != token:
+                events.append(Sent(token))
+
+    def cancel(self, token: int) -> bool:
+        """Remove a frame of which nothing was sent; return False if there is none with this token."""
+        queued = [entry for entry in self._entries if entry[2] in (token, -token)]
+        if not queued or queued[0][2] != -token:
+            return False
+        self._entries = deque(entry for entry in self._entries if entry[2] not in (token, -token))
+        self._bytes_submitted -= sum(len(part) for part, _, _ in queued)
+        return True
+
+    def clear(self) -> None:
+        """Discard everything."""
+        self._entries.clear()
+
+
+class IncomingFrame:
+    """A frame whose header has arrived. `body` is None until an offer is accepted."""
+
+    __slots__ = ("body", "descriptor", "filled", "is_discarded", "kind", "length_bytes", "tag", "token")
+
+    def __init__(self, kind: Kind, tag: int, length_bytes: int, descriptor: int = -1) -> None:
+        self.kind = kind
+        self.tag = tag
+        self.length_bytes = length_bytes
+        self.descriptor = descriptor
+        self.filled = 0
+        self.body: memoryview | None = None
+        self.token = 0
+        self.is_discarded = False
+
+    def take_descriptor(self) -> int:
+        """Return the descriptor, which the caller has to close."""
+        descriptor, self.descriptor = self.descriptor, -1
+        return descriptor
+
+
+class FrameReader:
+    """Cuts received bytes into frames. A subclass adds frames of its own kinds."""
+
+    lengths_bytes: ClassVar[Mapping[Kind, int]] = {Kind.HELLO: HELLO.size}
+    """The kinds besides PLAIN and TAGGED, and the length of each."""
+
+    def __init__(self, name: str, options: TransportOptions, tokens: Iterator[int]) -> None:
+        self.name = name
+        self.options = options
+        self.frame: IncomingFrame | None = None
+        self.credit_messages = options.credit_messages
+        self.credit_bytes = options.credit_bytes
+        self.is_dialer = self.owes_hello = False
+        self.peer_version = VERSION
+        self.last_kind: Kind | None = None
+        """The kind of the last frame whose header was read by `cut`, unless another header is incomplete."""
+        self._tokens = tokens
+        self._buffer = b""
+        self._offset = 0
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether another message may be received."""
+        return self.credit_messages > 0 and self.credit_bytes > 0
+
+    @property
+    def has_descriptors(self) -> bool:
+        """Whether descriptors were received that belong to no frame yet."""
+        return False
+
+    @property
+    def num_buffered(self) -> int:
+        """The number of received bytes that are not cut yet."""
+        return len(self._buffer) - self._offset
+
+    @property
+    def can_receive(self) -> bool:
+        """Whether more bytes can be received."""
+        return self.has_credit if self.frame is None else self.frame.body is not None
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether buffered bytes are enough to deliver or offer a message."""
+        if not self.num_buffered or not self.can_receive:
+            return False
+        if self.frame is not None:
+            return True
+        if self.num_buffered < FRAME.size:
+            return False
+        length_bytes: int = FRAME.unpack_from(self._buffer, self._offset)[5]
+        return self.num_buffered >= FRAME.size + min(length_bytes, self.options.eager_bytes)
+
+    @property
+    def position(self) -> str:
+        """Where the next byte is, for error messages."""
+        frame = self.frame
+        if frame is not None:
+            return f"after {frame.filled} of {frame.length_bytes} bytes of a message"
+        return "in the middle of a frame's header" if self.num_buffered else "between two messages"
+
+    def target(self) -> memoryview | None:
+        """The memory to receive into directly, if the next bytes are those of an accepted message."""
+        frame = self.frame
+        if frame is None or self.num_buffered or frame.body is None:
+            return None
+        rest = frame.length_bytes - frame.filled
+        return frame.body[:rest] if frame.is_discarded else frame.body[frame.filled :]
+
+    def advance(self, count: int, events: list[Event]) -> None:
+        """Record that `count` bytes were received into the target."""
+        assert self.frame is not None
+        self.frame.filled += count
+        if self.frame.filled == self.frame.length_bytes:
+            self._deliver(self.frame, events)
+
+    def feed(self, received: bytes) -> None:
+        """Add received bytes."""
+        self._buffer, self._offset = self._buffer[self._offset :] + received, 0
+
+    def cut(self, events: list[Event]) -> bool:
+        """Cut the received bytes into frames; return whether more bytes are needed."""
+        self.last_kind = None
+        while self.num_buffered >= FRAME.size or self.frame is not None:
+            frame = self.frame
+            if frame is None:
+                if not self.has_credit:
+                    return False
+                frame = self.frame = self._parse_header()
+                self.last_kind = frame.kind
+                if frame.length_bytes > self.options.eager_bytes and frame.kind <= Kind.TAGGED:
+                    frame.token = next(self._tokens)
+                    self.credit_messages -= 1
+                    tag = frame.tag if frame.kind is Kind.TAGGED else None
+                    events.append(Offered(frame.token, tag, frame.length_bytes))
+                    return False
+                content = memoryview(self._buffer)[self._offset : self._offset + frame.length_bytes]
+                frame.filled = len(content)
+                self._offset += frame.filled
+                frame.body = memoryview(bytearray(content) + bytes(frame.length_bytes - frame.filled))
+            elif frame.body is None:
+                return False
+            else:
+                self._fill(frame, frame.body)
+            if frame.filled < frame.length_bytes:
+                return True
+            self._deliver(frame, events)
+        if self.num_buffered:
+            self.last_kind = None
+        return True
+
+    def accept_into(self, token: int, destination: Any) -> None:
+        """As `Channel.accept_into`."""
+        frame = self.frame
+        if frame is None or frame.token != token or frame.body is not None:
+            raise UsageError(f"{self.name}: message {token} is not offered")
+        if destination is None:
+            frame.body = _allocate(frame.length_bytes, self.name)
+        else:
+            frame.body = check_destination(destination, frame.length_bytes)
+
+    def discard(self, token: int) -> bool | None:
+        """Discard an offered message; return False if a part of it was received, None if it was not offered."""
+        frame = self.frame
+        if frame is None or frame.token != token:
+            return None
+        frame.is_discarded = frame.filled == 0
+        frame.body = memoryview(bytearray(min(frame.length_bytes, RECEIVE_BYTES)))
+        return frame.is_discarded
+
+    def close(self) -> None:
+        """Discard what was received."""
+        self._buffer, self._offset, self.frame = b"", 0, None
+
+    def _fill(self, frame: IncomingFrame, body: memoryview) -> None:
+        """Move buffered bytes into a frame's body."""
+        count = min(self.num_buffered, frame.length_bytes - frame.filled)
+        if count and not frame.is_discarded:
+            body[frame.filled : frame.filled + count] = memoryview(self._buffer)[self._offset : self._offset + count]
+        frame.filled += count
+        self._offset += count
+
+    def _deliver(self, frame: IncomingFrame, events: list[Event]) -> None:
+        """Report a complete frame."""
+        kind = frame.kind
+        if kind <= Kind.TAGGED:
+            if not frame.token:
+                self.credit_messages -= 1
+                self.credit_bytes -= frame.length_bytes
+            if not frame.is_discarded:
+                events.append(Received(frame.tag if kind is Kind.TAGGED else None, frame.body))
+        elif kind is Kind.HELLO:
+            self._receive_hello(frame)
+        else:
+            events.append(self._control_event(frame))
+        self.frame = None
+
+    def _parse_header(self) -> IncomingFrame:
+        magic, number, descriptors, reserved, tag, length_bytes = FRAME.unpack_from(self._buffer, self._offset)
+        is_frame = magic == MAGIC and not reserved and number < len(_KINDS)
+        if not is_frame or (number > Kind.TAGGED and _KINDS[number] not in self.lengths_bytes):
+            header = self._buffer[self._offset : self._offset + FRAME.size]
+            raise ProtocolError(f"{self.name}: expected a frame, found the bytes {header.hex(' ')}")
+        self._offset += FRAME.size
+        kind = _KINDS[number]
+        descriptor = self._take_descriptor(kind, descriptors)
+        expected_length = self.lengths_bytes.get(kind, length_bytes)
+        frame = IncomingFrame(kind, tag, length_bytes, descriptor)
+        self.frame = frame  # closes its descriptor after an error
+        if length_bytes != expected_length:
+            raise ProtocolError(f"{self.name}: a {kind.name} frame has {expected_length} bytes, found {length_bytes}")
+        if kind is Kind.PLAIN and tag:
+            raise ProtocolError(f"{self.name}: a plain message with the tag {tag}")
+        limit = self.options.max_tagged_bytes if kind is Kind.TAGGED else self.options.max_plain_bytes
+        if length_bytes > limit and kind <= Kind.TAGGED:
+            raise LimitError(f"{self.name}: a message of {length_bytes} bytes; at most {limit} are received")
+        return frame
+
+    def _take_descriptor(self, kind: Kind, announced: int) -> int:
+        """Return the descriptor of a frame, or -1. Raises `ProtocolError` for another number than announced."""
+        if announced:
+            raise ProtocolError(f"{self.name}: {kind.name} frame with 0 descriptors; {announced} announced, expected 0")
+        return -1
+
+    def _control_event(self, frame: IncomingFrame) -> Event:
+        """Return the event of a frame of a kind that a subclass has."""
+        raise NotImplementedError(frame.kind)
+
+    def _receive_hello(self, frame: IncomingFrame) -> None:
+        """Learn the versions of the peer. If it dialed, the answer precedes the next submitted message."""
+        lowest, highest = HELLO.unpack(frame.body or b"")
+        if not lowest <= VERSION <= highest:
+            raise ProtocolError(
+                f"{self.name}: the peer receives frames of version {lowest} to {highest}, this end sends {VERSION}"
+            )
+        self.peer_version = min(highest, VERSION)
+        self.owes_hello = not self.is_dialer
+
+
+class _FreeMappings:
+    """The memory of received messages without views, to receive others of the same size.
+
+    New pages take longer than the copy into them, in a virtual machine whose host reclaims free memory several times as
+    long: reading 256 MB again takes 0.6 of the time with this. If memory is short, the system takes the pages back.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._mappings: list[mmap.mmap] = []
+
+    def take(self, size_bytes: int) -> mmap.mmap | None:
+        """Remove and return memory of this size, if any."""
+        for mapping in tuple(self._mappings):
+            if len(mapping) == size_bytes:
+                try:
+                    self._mappings.remove(mapping)
+                except ValueError:  # another thread took it
+                    continue
+                return mapping
+        return None
+
+    def put(self, mapping: mmap.mmap) -> None:
+        """Add memory without views, or free it. Called by the garbage collector, at any time in any thread."""
+        if hasattr(mmap, "MADV_FREE") and sum(map(len, self._mappings)) + len(mapping) <= self._limit_bytes:
+            mapping.madvise(mmap.MADV_FREE)
+            self._mappings.append(mapping)
+
+
+_FREE_MAPPINGS = _FreeMappings(_MAX_FREE_BYTES)
+
+
+def _allocate(length_bytes: int, name: str) -> memoryview:
+    """Allocate the memory of a message."""
+    if length_bytes < _LAZY_BYTES:
+        return memoryview(bytearray(length_bytes))
+    if length_bytes < _HUGE_BYTES:
+        return memoryview(_map(length_bytes, name))
+    size_bytes = -(-length_bytes // _HUGE_BYTES) * _HUGE_BYTES
+    mapping = _FREE_MAPPINGS.take(size_bytes)
+    if mapping is None:
+        mapping = _map(size_bytes, name)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            try:
+                mapping.madvise(mmap.MADV_HUGEPAGE)
+            except OSError:
+                pass
+    owner: Any = np.frombuffer(mapping, np.uint8, length_bytes)
+    weakref.finalize(owner, _FREE_MAPPINGS.put, mapping).atexit = False
+    return memoryview(owner)
+
+
+def _map(size_bytes: int, name: str) -> mmap.mmap:
+    check_available(size_bytes, f"{name}: a message")
+    try:
+        # Pages are allocated as bytes arrive, whatever length the peer announced.
+        return mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError, ValueError) as error:
+        cause = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        raise ResourceError(f"no memory for a message of {size_bytes} bytes: {error}", cause) from error

@@ -1,0 +1,31 @@
+"""The transports, by the scheme of a URI."""
+
+from __future__ import annotations
+
+from bowstring.errors import UsageError
+from bowstring.transports.base import Transport
+from bowstring.transports.loopback import LOOPBACK
+from bowstring.transports.tcp import TCP, TLS
+from bowstring.transports.tls import TlsOptions
+from bowstring.transports.ucx.transport import UCX
+from bowstring.transports.unix import UNIX
+
+TRANSPORTS: dict[str, Transport] = {transport.scheme: transport for transport in (UNIX, LOOPBACK, TCP, TLS, UCX)}
+"""Add a transport here, or with `register_transport` from outside of Bowstring."""
+
+
+def register_transport(transport: Transport) -> None:
+    """Add a transport. Raises `UsageError` if there is one with its scheme."""
+    if TRANSPORTS.setdefault(transport.scheme, transport) is not transport:
+        raise UsageError(f"there is a transport with the scheme {transport.scheme} already")
+
+
+def find_transport(scheme: str, uri: object, tls: TlsOptions | None = None) -> Transport:
+    """Return the transport of a URI's scheme. Raises `UsageError` if there is none, or it does not support `tls`."""
+    transport = TRANSPORTS.get(scheme)
+    if transport is None:
+        expected = " or ".join(sorted(TRANSPORTS))
+        raise UsageError(f"URI {str(uri)!r}: expected the scheme {expected}, found {scheme}")
+    if tls is not None and not transport.supports_tls:
+        raise UsageError(f"{scheme}: the option tls is not supported: use {TLS.scheme}")
+    return transport

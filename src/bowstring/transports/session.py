@@ -1,0 +1,458 @@
+"""A session: one side of the protocol over its channels and its peer's memory.
+
+A `Session` does what every transport and every driver need: it passes messages between channels and a
+`ClientConnection` or `ServerConnection`, checks lengths before memory is allocated and addresses before they are read,
+limits what is queued and leased, and measures deadlines from the last progress. It does not wait: a driver calls `step`
+when one of the `interests` is ready, when `wait_s` or the time of `next_deadline` has passed, and after `wake`.
+
+Metadata and bodies may use one channel (`Role.BOTH`) or two, from one server or two, in any order of arrival.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.events import ClientEvent, MessageReady, ServerEvent
+from bowstring.dissociated.leases import Leases
+from bowstring.dissociated.message_assembler import StreamMessage
+from bowstring.dissociated.server import Role
+from bowstring.dissociated.wire import AddressBody, Message
+from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
+from bowstring.memory.buffer import allocate
+from bowstring.memory.closable import Closable
+from bowstring.memory.descriptors import check_available
+from bowstring.transports.base import (
+    BOTH,
+    RECEIVE,
+    SEND,
+    Announced,
+    Channel,
+    Event,
+    Interest,
+    Located,
+    Lost,
+    Offered,
+    Offsets,
+    Received,
+    RemoteMemory,
+    without_traceback,
+)
+
+_ALIGNMENT_BYTES = 64
+_ROUNDS_PER_STEP = 16
+
+
+class ProtocolCore(Protocol):
+    """What a session needs of a `ClientConnection` or `ServerConnection`."""
+
+    leases: Leases
+
+    @property
+    def expects_input(self) -> bool:
+        """Whether the peer has to send something."""
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether received messages wait for their counterpart or for an earlier message."""
+
+    def check_length(self, tag: int | None, length_bytes: int) -> None:
+        """Raise an error for a message that must not be received."""
+
+    def receive(self, tag: int | None, body: Any) -> Sequence[ClientEvent | ServerEvent]:
+        """Process a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """Deadlines and limits of one session."""
+
+    input_timeout_s: float = math.inf
+    """The time without progress in which the peer has to send what the protocol expects of it."""
+    stall_s: float = math.inf
+    """The time without progress in the middle of a message, in either direction."""
+    max_queued_bytes: int = 1 << 18
+    """The bytes that are submitted ahead of what the transport takes; a longer message is submitted alone."""
+    max_leases: int = 1 << 62
+    """The leased addresses at which a stream pauses until the peer frees some."""
+    max_leased_bytes: int = 1 << 62
+    """The bytes at leased addresses at which a stream pauses."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageLocated:
+    """Client: the next message in order, whose body was sent as addresses.
+
+    `memory` contains all buffers, at `offsets`. It is the peer's memory, leased until `Session.release(lease)`, or a
+    copy, for which `lease` is None.
+    """
+
+    message: StreamMessage
+    memory: Any
+    offsets: Offsets
+    lease: Lease | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lease:
+    """The leased addresses of one body, and the connection that leased them."""
+
+    core: ClientConnection
+    body: AddressBody
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The session has ended: the last event. After a `DeadlineError`, it may be continued."""
+
+    error: BowstringError
+
+
+SessionEvent: TypeAlias = ClientEvent | ServerEvent | MessageLocated | Failed
+
+
+class _Copy:
+    """A message whose body is being copied from several extents, or fetched."""
+
+    __slots__ = ("located", "num_fetches")
+
+    def __init__(self, located: MessageLocated) -> None:
+        self.located = located
+        self.num_fetches = 0
+
+
+class Session(Closable):
+    """One side of the protocol over one or two channels; `wake` is set by the driver.
+
+    One thread at a time may call its methods, except `release`, which any thread may call at any time, also in a
+    finalizer.
+    """
+
+    def __init__(
+        self,
+        channels: Mapping[Role, Channel],
+        memory: RemoteMemory | None = None,
+        *,
+        now: float,
+        core: ProtocolCore | None = None,
+        options: SessionOptions | None = None,
+    ) -> None:
+        self.channels = dict(channels)
+        self.memory = memory
+        self.core = core
+        self.options = options or SessionOptions()
+        self.wake: Callable[[], None] = _do_nothing
+        self._stream: Iterator[Sequence[Message] | None] | None = None
+        self._is_draining = False
+        self._released: deque[Lease] = deque()
+        self._updates: deque[Any] = deque()
+        self._located: deque[SessionEvent | _Copy] = deque()
+        self._fetches: dict[int, _Copy] = {}
+        self._bytes_received = self._bytes_sent = 0
+        self._received_at = self._sent_at = now
+        self._is_failed = False
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a stream is being sent."""
+        return self._stream is not None
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether submitted messages have not been sent."""
+        return any(channel.is_sending for channel in self.channels.values())
+
+    @property
+    def has_released(self) -> bool:
+        """Whether leases were released that `step` has not freed."""
+        return bool(self._released) and not self._is_failed
+
+    @property
+    def wait_s(self) -> float:
+        """How long to wait for the interests at most: 0 if `step` can continue at once."""
+        if self.has_released or self._can_submit():
+            return 0.0
+        return min((channel.wait_s for channel in self.channels.values()), default=math.inf)
+
+    def request(self, core: ProtocolCore, message: Message, now: float) -> None:
+        """Begin a stream as a client: `core` receives from now on, and every channel sends its <want_data> message."""
+        self.core = core
+        self._received_at = self._sent_at = now
+        for channel in self.channels.values():
+            channel.submit(message.parts, message.tag)
+
+    def stream(self, messages: Iterator[Sequence[Message] | None], now: float) -> None:
+        """Send these messages as the channels take them; None waits until all before it are sent.
+
+        The messages of one element, such as the metadata and body of a batch, are never held apart by a limit.
+        """
+        self._stream = messages
+        self._sent_at = now
+
+    def stop(self) -> None:
+        """Send no more messages of the stream."""
+        self._stream = None
+
+    def refuse(self, message: Message) -> None:
+        """Send this message, and no more of the stream. The session can still send after it failed to receive."""
+        self._stream = None
+        self._is_failed = False
+        self.submit(message)
+
+    def submit(self, message: Message) -> None:
+        """Queue a message: tagged ones on the channel for bodies, plain ones on that for metadata."""
+        self._channel(Role.METADATA if message.tag is None else Role.BODIES).submit(message.parts, message.tag)
+
+    def release(self, lease: Lease) -> None:
+        """Free the addresses of a lease at the next `step`, and wake the driver. Thread-safe."""
+        self._released.append(lease)
+        self.wake()
+
+    def interests(self, directions: int = BOTH) -> list[Interest]:
+        """Return the descriptors to wait for before the next `step`."""
+        interests = [interest for channel in self.channels.values() for interest in channel.interests(directions)]
+        if self.memory is not None and self._fetches:
+            interests += self.memory.interests()
+        return interests
+
+    def next_deadline(self) -> float:
+        """The time at which `step` fails unless there is progress before; `math.inf` for never."""
+        options, deadline = self.options, math.inf
+        if self.core is not None and self.core.expects_input:
+            deadline = self._received_at + options.input_timeout_s
+        for channel in self.channels.values():
+            if channel.is_receiving:
+                deadline = min(deadline, self._received_at + options.stall_s)
+            if channel.is_sending:
+                deadline = min(deadline, self._sent_at + options.stall_s)
+        return deadline
+
+    def step(self, now: float, directions: int = BOTH) -> list[SessionEvent]:
+        """Receive and send without waiting. Return what happened, in order; `Failed` is the last event."""
+        events: list[SessionEvent] = []
+        if self._is_failed:
+            return events
+        try:
+            if directions & RECEIVE:
+                for channel in self.channels.values():
+                    self._receive(channel, events)
+                if self._fetches:
+                    self._finish_fetches(events)
+            if self._released or self._stream is not None or self.is_sending:
+                self._send()
+        except BowstringError as error:
+            self._is_failed = True
+            events.append(Failed(without_traceback(error)))
+            return events
+        if not self._has_progress(now) and not events and now >= self.next_deadline():
+            channels = list(self.channels.values())
+            waiting = next((channel for channel in channels if channel.is_sending), channels[0])
+            events.append(Failed(self._deadline_error(waiting.activity)))
+        return events
+
+    def _has_progress(self, now: float) -> bool:
+        """Whether bytes were received or sent since the last step."""
+        received = sent = 0
+        for channel in self.channels.values():
+            received += channel.bytes_received
+            sent += channel.bytes_sent
+        if received == self._bytes_received and sent == self._bytes_sent:
+            return False
+        if received != self._bytes_received:
+            self._bytes_received, self._received_at = received, now
+        if sent != self._bytes_sent:
+            self._bytes_sent, self._sent_at = sent, now
+        return True
+
+    def close(self) -> None:
+        """Close the channels and the memory, which ends all leases. Views of the memory stay valid. Idempotent."""
+        self._is_failed = True
+        self._stream = None
+        self._released.clear()
+        for channel in self.channels.values():
+            channel.close()
+        if self.memory is not None:
+            self.memory.close()
+
+    def _receive(self, channel: Channel, events: list[SessionEvent]) -> None:
+        received = channel.progress(RECEIVE)
+        for event in received:
+            core = self.core
+            if isinstance(event, Received):
+                channel.grant(1, len(event.data))
+                if core is None:
+                    raise ConnectionLostError(f"the server sent a message of {len(event.data)} bytes without a request")
+                for ready in core.receive(event.tag, event.data):
+                    self._deliver(ready, events)
+                if self._updates and not core.has_pending:
+                    self._apply_updates()
+            elif isinstance(event, Offered):
+                if core is None:
+                    length = event.length_bytes
+                    raise ConnectionLostError(f"the server sent a message of {length} bytes without a request")
+                core.check_length(event.tag, event.length_bytes)
+                channel.accept_into(event.token)
+                received.extend(channel.progress(RECEIVE))
+            elif isinstance(event, Announced):
+                self._updates.append(event.update)
+                # A body whose metadata is late may refer to memory that is retired already.
+                if core is None or not core.has_pending:
+                    self._apply_updates()
+            else:
+                self._check_lost(event)
+
+    def _apply_updates(self) -> None:
+        if self.memory is None:
+            raise ProtocolError("the peer exported memory, which this end can't read")
+        while self._updates:
+            self.memory.update(self._updates.popleft())
+
+    def _check_lost(self, event: Event) -> None:
+        """Raise the error of a direction that ended. A peer may have sent all before it ended: that arrives first."""
+        if isinstance(event, Lost):
+            if event.directions & RECEIVE:
+                raise event.error
+            self._stream = None
+
+    def _deliver(self, event: ClientEvent | ServerEvent, events: list[SessionEvent]) -> None:
+        """Report an event of the protocol; a message with addresses once its buffers are located or copied."""
+        located: SessionEvent | _Copy = event
+        if isinstance(event, MessageReady) and isinstance(event.message.body, AddressBody):
+            located = self._locate(event.message, event.message.body)
+        if isinstance(located, _Copy) or self._located:
+            self._located.append(located)
+            self._finish_fetches(events)
+        else:
+            events.append(located)
+
+    def _locate(self, message: StreamMessage, body: AddressBody) -> MessageLocated | _Copy:
+        """Check the addresses, once for all transports. Buffers of one extent stay there if it can be viewed."""
+        core, memory = self.core, self.memory
+        assert isinstance(core, ClientConnection)
+        lease = Lease(core, body)
+        if not body.lengths.any():
+            self._released.append(lease)
+            return MessageLocated(message, b"", np.zeros(body.lengths.size, np.uint64), None)
+        if memory is None:
+            raise ProtocolError(f"message {message.sequence}: found addresses, but the peer exports no memory")
+        try:
+            located = _locate_in_one_extent(memory, body)
+        except ProtocolError as error:
+            raise ProtocolError(f"message {message.sequence}: {error}") from error
+        view = None if located is None else memory.view(located.extent)
+        if located is None or view is None:
+            return self._copy(message, lease, memory)
+        return MessageLocated(message, view, located.offsets, lease)
+
+    def _copy(self, message: StreamMessage, lease: Lease, memory: RemoteMemory) -> _Copy:
+        """Start to copy the buffers of a body, each aligned to 64 bytes."""
+        body = lease.body
+        if body.total_bytes > memory.size_bytes:
+            raise LimitError(f"{body.total_bytes} bytes at addresses, more than all regions have")
+        ends = np.cumsum((body.lengths.astype(np.int64) + _ALIGNMENT_BYTES - 1) & -_ALIGNMENT_BYTES)
+        check_available(int(ends[-1]), f"message {message.sequence}")
+        destination = allocate(int(ends[-1]))
+        starts = np.concatenate(([0], ends[:-1]))
+        copy = _Copy(MessageLocated(message, destination, starts.astype(np.uint64), lease))
+        for indices, located in memory.locate_all(body.addresses, body.lengths):
+            for index, offset in zip(indices.tolist(), located.offsets.tolist(), strict=True):
+                start, length = int(starts[index]), int(body.lengths[index])
+                target = memoryview(destination.data)[start : start + length]
+                one = located._replace(offsets=np.array([offset], np.uint64))
+                self._fetches[memory.fetch(one, body.lengths[index : index + 1], target)] = copy
+                copy.num_fetches += 1
+        return copy
+
+    def _finish_fetches(self, events: list[SessionEvent]) -> None:
+        assert self.memory is not None
+        for fetched in self.memory.progress():
+            if fetched.error is not None:
+                raise fetched.error
+            self._fetches.pop(fetched.token).num_fetches -= 1
+        while self._located:
+            first = self._located[0]
+            if isinstance(first, _Copy):
+                if first.num_fetches:
+                    return
+                assert first.located.lease is not None
+                self._released.append(first.located.lease)
+                events.append(replace(first.located, lease=None))
+            else:
+                events.append(first)
+            self._located.popleft()
+
+    def _send(self) -> None:
+        """Submit what was released, and messages of the stream, and send as long as the transport takes them."""
+        while self._released:
+            lease = self._released.popleft()
+            message = lease.core.free(lease.body)
+            if message is not None:
+                self.submit(message)
+        for _ in range(_ROUNDS_PER_STEP):
+            self._submit_stream()
+            was_full = self._stream is not None
+            for channel in self.channels.values():
+                for event in channel.progress(SEND):
+                    self._check_lost(event)
+            if not was_full or not self._can_submit():
+                break
+
+    def _submit_stream(self) -> None:
+        """Submit messages of the stream until its limits are reached."""
+        while self._can_submit():
+            assert self._stream is not None
+            try:
+                messages = next(self._stream)
+            except StopIteration:
+                self._stream = None
+                return
+            if messages is None:
+                self._is_draining = True
+                continue
+            for message in messages:
+                self.submit(message)
+
+    def _can_submit(self) -> bool:
+        if self._stream is None or self._is_failed:
+            return False
+        if self._is_draining:
+            self._is_draining = self.is_sending
+            return not self._is_draining
+        options = self.options
+        if any(channel.queued_bytes >= options.max_queued_bytes for channel in self.channels.values()):
+            return False
+        leases = self.core.leases if self.core is not None else None
+        return leases is None or (
+            leases.outstanding < options.max_leases and leases.outstanding_bytes < options.max_leased_bytes
+        )
+
+    def _channel(self, role: Role) -> Channel:
+        return self.channels[role if role in self.channels else Role.BOTH]
+
+    def _deadline_error(self, activity: str) -> DeadlineError:
+        timeout_s = min(self.options.input_timeout_s, self.options.stall_s)
+        return DeadlineError(f"{activity}: nothing within {timeout_s:g} s")
+
+    def __repr__(self) -> str:
+        return f"<Session over {list(self.channels.values())}>"
+
+
+def _locate_in_one_extent(memory: RemoteMemory, body: AddressBody) -> Located | None:
+    """Return the location of a body's buffers; None if they are in several extents."""
+    try:
+        return memory.locate(body.addresses, body.lengths)
+    except ProtocolError:
+        # Only other implementations send bodies of several extents.
+        if len(memory.locate_all(body.addresses, body.lengths)) == 1:
+            raise
+    return None
+
+
+def _do_nothing() -> None:
+    pass

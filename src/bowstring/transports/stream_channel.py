@@ -1,0 +1,365 @@
+"""Channels and endpoints of stream sockets with Bowstring's frames; transports differ in how bytes are moved."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import math
+import os
+import socket
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from bowstring.errors import (
+    BowstringError,
+    ClosedError,
+    ConnectionLostError,
+    ResourceError,
+    TruncatedError,
+    UsageError,
+    translate_os_error,
+)
+from bowstring.memory.region import FileRange, Region
+from bowstring.transports.base import (
+    BOTH,
+    RECEIVE,
+    SEND,
+    Channel,
+    Endpoint,
+    Event,
+    Interest,
+    Lost,
+    Traits,
+    TransportOptions,
+    without_traceback,
+)
+from bowstring.transports.frames import HELLO, RECEIVE_BYTES, VERSION, FrameQueue, FrameReader, Kind
+
+MEMORY_KINDS = frozenset({"host", "file"})
+_CALLS_PER_PROGRESS = 16
+_NOT_CONNECTED = {errno.ENOTCONN, errno.EBADF}
+_BACKLOG = 128
+_SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+
+
+class StreamChannel(Channel):
+    """One end of a connection. After an error of receiving, submitted messages can still be sent."""
+
+    reader_type: type[FrameReader] = FrameReader
+
+    def __init__(self, connection: socket.socket, name: str, options: TransportOptions) -> None:
+        tokens = itertools.count(1)
+        self.options = options
+        self.traits = Traits(memory_kinds=MEMORY_KINDS)
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self.is_closed = False
+        self.is_connected = True
+        self._name = name
+        self._socket = connection
+        self._queue = FrameQueue(tokens)
+        self._reader = self.reader_type(name, options, tokens)
+        self._lost_directions = 0
+        self._is_half_closed = False
+        connection.setblocking(False)
+
+    def descriptors(self) -> list[int]:
+        """As `Channel.descriptors`."""
+        return [] if self.is_closed else [self._socket.fileno()]
+
+    @property
+    def is_sending(self) -> bool:
+        """As `Channel.is_sending`."""
+        return bool(self._queue)
+
+    @property
+    def queued_bytes(self) -> int:
+        """As `Channel.queued_bytes`."""
+        return self._queue.queued_bytes
+
+    @property
+    def is_receiving(self) -> bool:
+        """As `Channel.is_receiving`."""
+        return self._reader.frame is not None or self._reader.num_buffered > 0
+
+    @property
+    def wait_s(self) -> float:
+        """As `Channel.wait_s`."""
+        # Bytes that were received but not delivered, for lack of credit or behind an offer, need no descriptor.
+        return 0.0 if self._reader.can_continue and not self._lost_directions & RECEIVE else math.inf
+
+    @property
+    def activity(self) -> str:
+        """As `Channel.activity`."""
+        if not self.is_connected:
+            return f"{self._name}: connecting"
+        if self.queued_bytes:
+            return f"{self._name}: sending, {self.queued_bytes} bytes before the end"
+        where = "in the middle of a frame" if self.is_receiving else "between two messages"
+        return f"{self._name}: receiving, {where}"
+
+    def submit(self, parts: Sequence[Any], tag: int | None = None) -> int:
+        """As `Channel.submit`."""
+        return self._submit(Kind.PLAIN if tag is None else Kind.TAGGED, tag or 0, parts)
+
+    def accept_into(self, token: int, destination: Any = None) -> None:
+        """As `Channel.accept_into`."""
+        self._reader.accept_into(token, destination)
+
+    def cancel(self, token: int) -> bool:
+        """As `Channel.cancel`."""
+        is_discarded = self._reader.discard(token)
+        return self._queue.cancel(token) if is_discarded is None else is_discarded
+
+    def grant(self, messages: int, nbytes: int) -> None:
+        """As `Channel.grant`."""
+        self._reader.credit_messages += messages
+        self._reader.credit_bytes += nbytes
+
+    def progress(self, directions: int = BOTH) -> list[Event]:
+        """As `Channel.progress`."""
+        events: list[Event] = []
+        if not self.is_connected:
+            try:
+                self.is_connected = not self._lost_directions and self._connect()
+            except BowstringError as error:
+                self._lost_directions = BOTH
+                events.append(Lost(without_traceback(error), BOTH))
+            if not self.is_connected:
+                return events
+        directions &= ~self._lost_directions
+        if directions & SEND and self._queue:
+            self._send(events)
+        if directions & RECEIVE:
+            try:
+                self._receive(events)
+            except BowstringError as error:
+                self._reader.close()
+                self._lost_directions |= RECEIVE
+                events.append(Lost(without_traceback(error), RECEIVE))
+        return events
+
+    def interests(self, directions: int = BOTH) -> list[Interest]:
+        """As `Channel.interests`."""
+        directions &= ~self._lost_directions
+        needed = SEND if directions & SEND and self._queue else 0
+        if directions & RECEIVE and self._reader.can_receive:
+            needed |= RECEIVE
+        return [Interest(self._socket.fileno(), needed)] if needed and self.is_connected else []
+
+    def half_close(self) -> None:
+        """As `Channel.half_close`."""
+        self._is_half_closed = True
+        if not self._queue:
+            self._shut_down(socket.SHUT_WR)
+
+    def shut_down(self) -> None:
+        """As `Channel.shut_down`."""
+        self._shut_down(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """As `Channel.close`."""
+        self.is_closed = True
+        self._lost_directions = BOTH
+        self._socket.close()
+        self._queue.clear()
+        self._reader.close()
+
+    def _connect(self) -> bool:
+        """Continue to connect; return whether it is done. Raises an error of `bowstring.errors`."""
+        return True
+
+    @abstractmethod
+    def _read(self, size_bytes: int) -> bytes:
+        """Receive bytes; none at the end. Raises `OSError`."""
+
+    @abstractmethod
+    def _write(self, views: list[bytes | memoryview], region: Region | None) -> int:
+        """Send bytes, with the descriptor of a region; return their number. Raises `OSError`."""
+
+    def _write_file(self, file: FileRange) -> int:
+        """Send bytes of a file; return their number. Raises `OSError`, `TruncatedError`."""
+        count = os.sendfile(self._socket.fileno(), file.region.descriptor, file.offset_bytes, file.nbytes)
+        if not count:
+            file.region.check()
+            raise TruncatedError(f"{self._name}: the end of {file.region.name} at byte {file.offset_bytes}")
+        return count
+
+    def _read_into(self, target: memoryview) -> int:
+        """Receive bytes into memory; return their number, 0 at the end. Raises `OSError`."""
+        return self._socket.recv_into(target)
+
+    def _submit(self, kind: Kind, tag: int, parts: Sequence[Any], region: Region | None = None) -> int:
+        if self._reader.owes_hello:
+            self._reader.owes_hello = False
+            self._submit_hello()
+        return self._queue.submit(kind, tag, parts, region)
+
+    def _submit_hello(self) -> None:
+        self._queue.submit(Kind.HELLO, 0, (HELLO.pack(VERSION, VERSION),))
+
+    def _send(self, events: list[Event]) -> None:
+        for _ in range(_CALLS_PER_PROGRESS):
+            if not self._queue:
+                break
+            try:
+                file = self._queue.next_file()
+                count = self._write(*self._queue.next_views()) if file is None else self._write_file(file)
+            except BlockingIOError:
+                return
+            except (OSError, BowstringError) as error:
+                self._queue.clear()
+                self._lost_directions |= SEND
+                if isinstance(error, BowstringError):  # a file became shorter: the peer must not wait for its bytes
+                    self._shut_down(socket.SHUT_RDWR)
+                lost = error if isinstance(error, BowstringError) else self._socket_error(error)
+                events.append(Lost(without_traceback(lost), SEND))
+                return
+            self.bytes_sent += count
+            self._queue.advance(count, events)
+        if self._is_half_closed and not self._queue:
+            self._shut_down(socket.SHUT_WR)
+
+    def _receive(self, events: list[Event]) -> None:
+        reader = self._reader
+        for _ in range(_CALLS_PER_PROGRESS):
+            target = reader.target()
+            try:
+                if target is not None:
+                    count = self._read_into(target)
+                    if not count:
+                        raise self._end_of_input()
+                    self.bytes_received += count
+                    reader.advance(count, events)
+                    continue
+                if not reader.cut(events):
+                    return
+                if reader.frame is None:
+                    received = self._read(RECEIVE_BYTES)
+                    if not received:
+                        raise self._end_of_input()
+                    self.bytes_received += len(received)
+                    reader.feed(received)
+                    if len(received) < RECEIVE_BYTES and not reader.has_descriptors:
+                        reader.cut(events)  # that was all, most likely
+                        return
+            except BlockingIOError:
+                return
+            except BowstringError:
+                raise
+            except OSError as error:
+                raise self._socket_error(error) from error
+
+    def _shut_down(self, direction: int) -> None:
+        try:
+            self._socket.shutdown(direction)
+        except OSError:
+            pass
+
+    def _end_of_input(self) -> BowstringError:
+        if self.is_closed:
+            return ClosedError(f"{self._name}: closed while receiving")
+        return ConnectionLostError(f"{self._name}: the peer disconnected {self._reader.position}")
+
+    def _socket_error(self, error: OSError) -> BowstringError:
+        if self.is_closed:
+            return ClosedError(f"{self._name}: closed by another thread")
+        if error.errno in _NOT_CONNECTED:
+            return ConnectionLostError(f"{self._name}: the peer disconnected", error)
+        reason = "the peer disconnected" if isinstance(error, ConnectionError) else error.strerror
+        return translate_os_error(error, f"{self._name}: {reason}")
+
+    def __del__(self) -> None:
+        if hasattr(self, "_is_half_closed"):
+            self.close()
+
+
+class StreamEndpoint(Endpoint):
+    """A listening socket."""
+
+    def __init__(self, listener: socket.socket, address: str, options: TransportOptions, name: str) -> None:
+        self.address = address
+        self.options = options
+        self.is_closed = False
+        self._name = name
+        self._socket = listener
+
+    def descriptors(self) -> list[int]:
+        """As `Endpoint.descriptors`."""
+        return [self._socket.fileno()] if self._socket.fileno() >= 0 else []
+
+    def accept(self, limit: int = 16) -> list[Channel]:
+        """As `Endpoint.accept`."""
+        channels: list[Channel] = []
+        while len(channels) < limit:
+            try:
+                connection = self._accept()
+            except ResourceError:
+                if channels:
+                    break
+                raise
+            if connection is None:
+                break
+            try:
+                channels.append(self._wrap(connection))
+            except ConnectionLostError:
+                continue
+        return channels
+
+    def interests(self) -> list[Interest]:
+        """As `Endpoint.interests`."""
+        return [] if self.is_closed else [Interest(self._socket.fileno(), RECEIVE)]
+
+    def shut_down(self) -> None:
+        """As `Endpoint.shut_down`."""
+        self.is_closed = True
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        """As `Endpoint.close`."""
+        self.shut_down()
+        self._socket.close()
+
+    @abstractmethod
+    def _wrap(self, connection: socket.socket) -> Channel:
+        """Return the channel of a new connection. Raises `ConnectionLostError` to refuse it."""
+
+    def _listen(self, name: Any) -> None:
+        """Bind the socket and listen. Raises `UsageError` if the address is in use."""
+        try:
+            self._bind(name)
+            self._socket.listen(_BACKLOG)
+            self._socket.setblocking(False)
+        except OSError as error:
+            self.close()
+            raise UsageError(f"{self._name}: can't listen there: {error.strerror}") from error
+
+    def _bind(self, name: Any) -> None:
+        self._socket.bind(name)
+
+    def _accept(self) -> socket.socket | None:
+        """Return the next connection of any peer, or None if none is waiting."""
+        if self.is_closed:
+            raise self._closed_error()
+        try:
+            return self._socket.accept()[0]
+        except (BlockingIOError, ConnectionAbortedError):
+            return None
+        except OSError as error:
+            if error.errno in _SHORTAGES:
+                raise translate_os_error(error, f"{self._name}: {error.strerror}") from error
+            raise self._closed_error() from error
+
+    def _closed_error(self) -> ClosedError:
+        return ClosedError(f"{self._name}: the listener is closed")
+
+    def __del__(self) -> None:
+        if not getattr(self, "is_closed", True):
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.address!r}, {'closed' if self.is_closed else 'listening'}>"

@@ -1,0 +1,129 @@
+"""The TCP transport: frames over TCP, plain (`tcp`) or with TLS (`tcp+tls`); bodies are sent as bytes.
+
+A plain endpoint listens only at loopback addresses, where every user of the machine can connect to it; other addresses
+need TLS, with client certificates to know who the clients are.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, ClassVar
+
+from bowstring.errors import UsageError, translate_os_error
+from bowstring.memory.closable import close_on_error
+from bowstring.transports.base import (
+    DEFAULT_OPTIONS,
+    Channel,
+    MemoryExporter,
+    RemoteMemory,
+    Transport,
+    TransportOptions,
+)
+from bowstring.transports.stream_channel import StreamEndpoint
+from bowstring.transports.tcp_address import SocketAddress, format_address, parse_address, resolve
+from bowstring.transports.tcp_channel import TcpChannel, TlsChannel, accept_tcp
+from bowstring.transports.tls import TlsOptions
+
+if TYPE_CHECKING:
+    import ssl
+
+_DEFAULT_ADDRESS = "//127.0.0.1:0"
+_UNSUPPORTED_OPTIONS = ("keep_descriptors", "allow_other_users")
+
+
+class TcpEndpoint(StreamEndpoint):
+    """Listens at an address of a host; port 0 chooses one. All addresses of the machine: `0.0.0.0` or `[::]`."""
+
+    def __init__(self, address: str, options: TransportOptions, scheme: str, context: ssl.SSLContext | None) -> None:
+        host, port = parse_address(address)
+        where = resolve(host, port)[0]
+        if context is None and not where.is_loopback:
+            raise UsageError(f"tcp {address!r}: {where.name[0]} is not a loopback address: use tcp+tls there")
+        name = f"{scheme} {address!r}"
+        super().__init__(_new_socket(where, name), address, options, name)
+        self._scheme = scheme
+        self._context = context
+        # Without it, a server could not restart at its port while connections of the last one end.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listen(where.name)
+        host = socket.gethostname() if where.is_unspecified else host
+        self.address = format_address(host, self._socket.getsockname()[1])
+
+    def _wrap(self, connection: socket.socket) -> Channel:
+        return accept_tcp(connection, self.options, self._scheme, self._context)
+
+
+class TcpTransport(Transport):
+    """Connections over TCP, without encryption.
+
+    The options `keep_descriptors` and `allow_other_users` are a `UsageError`.
+    """
+
+    scheme: ClassVar[str] = "tcp"
+
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpEndpoint:
+        """As `Transport.listen`; the default is an unused port at 127.0.0.1."""
+        self._check(options)
+        return TcpEndpoint(address or _DEFAULT_ADDRESS, options, self.scheme, None)
+
+    def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> TcpChannel:
+        """As `Transport.dial`. Blocks while the name of a remote host is resolved."""
+        self._check(options)
+        addresses = resolve(*parse_address(address))
+        channel = TcpChannel(_new_socket(addresses[0], f"{self.scheme} {address!r}"), address, options)
+        with close_on_error(channel):
+            channel.dial(addresses)
+        return channel
+
+    def exporter(self, channel: Channel) -> MemoryExporter | None:  # noqa: ARG002 - not needed
+        """As `Transport.exporter`: bodies are sent as bytes."""
+        return None
+
+    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:  # noqa: ARG002
+        """As `Transport.open_memory`: there is none."""
+        return None
+
+    def _check(self, options: TransportOptions) -> None:
+        """Raise `UsageError` for options that this transport does not support."""
+        for name in _UNSUPPORTED_OPTIONS:
+            if getattr(options, name):
+                raise UsageError(f"{self.scheme}: the option {name} is not supported")
+        if options.tls is not None and not self.supports_tls:
+            raise UsageError("tcp: the option tls is not supported: use tcp+tls")
+
+
+class TlsTransport(TcpTransport):
+    """Connections over TCP with TLS, according to `TransportOptions.tls`."""
+
+    scheme: ClassVar[str] = "tcp+tls"
+    supports_tls: ClassVar[bool] = True
+
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpEndpoint:
+        """As `Transport.listen`. Raises `UsageError` without a certificate."""
+        self._check(options)
+        context = (options.tls or TlsOptions()).server_context()
+        return TcpEndpoint(address or _DEFAULT_ADDRESS, options, self.scheme, context)
+
+    def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> TcpChannel:
+        """As `TcpTransport.dial`. An end without a valid certificate is a `Lost` event."""
+        self._check(options)
+        tls = options.tls or TlsOptions()
+        context = tls.client_context()
+        host, port = parse_address(address)
+        addresses = resolve(host, port)
+        connection = _new_socket(addresses[0], f"{self.scheme} {address!r}")
+        channel = TlsChannel(connection, address, options, context, tls.server_name or host)
+        with close_on_error(channel):
+            channel.dial(addresses)
+        return channel
+
+
+def _new_socket(where: SocketAddress, name: str) -> socket.socket:
+    try:
+        return socket.socket(where.family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise translate_os_error(error, f"{name}: {error.strerror}") from error
+
+
+TCP = TcpTransport()
+TLS = TlsTransport()

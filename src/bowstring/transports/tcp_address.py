@@ -1,0 +1,63 @@
+"""Addresses of TCP sockets: `//HOST:PORT`, as in `tcp://HOST:PORT`, or `HOST:PORT`; IPv6 addresses in brackets.
+
+>>> parse_address("//localhost:5000"), parse_address("[::1]:0")
+(('localhost', 5000), ('::1', 0))
+>>> format_address("::1", 5000)
+'//[::1]:5000'
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from typing import Any, NamedTuple
+
+from bowstring.errors import ConnectionLostError, UsageError
+
+_ADDRESS = re.compile(r"(?://)?(?:\[([^\[\]]*)\]|([^:/\[\]@\s]*)):([0-9]{1,5})/?")
+_MAX_PORT = 65535
+
+
+class SocketAddress(NamedTuple):
+    """The address of a socket: its family, and the argument of `bind` and `connect`."""
+
+    family: int
+    name: Any
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect to it."""
+        return ipaddress.ip_address(self.name[0].partition("%")[0]).is_loopback
+
+    @property
+    def is_unspecified(self) -> bool:
+        """Whether it stands for all addresses of the machine."""
+        return ipaddress.ip_address(self.name[0].partition("%")[0]).is_unspecified
+
+
+def parse_address(address: object) -> tuple[str, int]:
+    """Return the host and port. Raises `UsageError` for other text."""
+    match = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
+    host = (match[1] or match[2]) if match is not None else None
+    if match is None or not host or not host.isascii() or not host.isprintable() or int(match[3]) > _MAX_PORT:
+        raise UsageError(f"tcp address {address!r}: expected //HOST:PORT, with an IPv6 address in brackets")
+    return host, int(match[3])
+
+
+def format_address(host: str, port: int) -> str:
+    """Return the text of an address, as in URIs."""
+    return f"//[{host}]:{port}" if ":" in host else f"//{host}:{port}"
+
+
+def resolve(host: str, port: int) -> list[SocketAddress]:
+    """Return the socket addresses of a host, the preferred one first. Blocks for a name that is not local.
+
+    Raises `ConnectionLostError` if it has none.
+    """
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a valid name"
+        raise ConnectionLostError(f"tcp {format_address(host, port)}: no address of this host: {reason}") from error
+    return [SocketAddress(family, name) for family, _, _, _, name in infos]

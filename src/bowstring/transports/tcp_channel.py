@@ -1,0 +1,343 @@
+"""One end of a TCP connection, plain or with TLS: frames, vectored sends, and files sent by the kernel."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError, translate_os_error
+from bowstring.memory.closable import close_on_error
+from bowstring.memory.region import FileRange, Region
+from bowstring.transports.base import (
+    BOTH,
+    DEFAULT_OPTIONS,
+    RECEIVE,
+    SEND,
+    Event,
+    Interest,
+    Lost,
+    PeerIdentity,
+    Traits,
+    TransportOptions,
+)
+from bowstring.transports.stream_channel import MEMORY_KINDS, StreamChannel
+from bowstring.transports.tcp_address import SocketAddress, format_address
+
+if TYPE_CHECKING:
+    import ssl
+
+_KEEP_ALIVE_OPTIONS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
+"""A peer that is unreachable for 30 s is lost, if nothing is being sent to it.
+
+While bytes are being sent, the deadlines of the drivers end the connection. TCP_USER_TIMEOUT would replace both, but it
+also ends the connection of a peer that is alive and does not receive for a while.
+"""
+_UNREACHABLE = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
+_RECORD_BYTES = 1 << 14
+_TLS_CALL_BYTES = 1 << 18
+# Plain integers: the enum flags of the socket module are slow in a loop.
+_NO_SIGNAL = int(getattr(socket, "MSG_NOSIGNAL", 0))
+_MORE = int(getattr(socket, "MSG_MORE", 0))
+
+
+class TcpChannel(StreamChannel):
+    """One end of a connection; created by `dial` or `TcpEndpoint.accept`."""
+
+    def __init__(
+        self, connection: socket.socket, address: str, options: TransportOptions = DEFAULT_OPTIONS, scheme: str = "tcp"
+    ) -> None:
+        super().__init__(connection, f"{scheme} {address}", options)
+        self._addresses: list[SocketAddress] = []
+
+    def dial(self, addresses: Sequence[SocketAddress]) -> None:
+        """Begin to connect to the first of these addresses that answers. The first frame is a HELLO."""
+        self._reader.is_dialer = True
+        self._submit_hello()
+        self.is_connected = False
+        self._addresses = list(addresses)
+        self._begin_connect()
+
+    def configure(self) -> None:
+        """Set the options of the connected socket."""
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, number in _KEEP_ALIVE_OPTIONS:
+            if hasattr(socket, name):
+                self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), number)
+
+    def interests(self, directions: int = BOTH) -> list[Interest]:
+        """As `Channel.interests`."""
+        if self.is_connected or self._lost_directions or self.is_closed:
+            return super().interests(directions)
+        return [Interest(self._socket.fileno(), self._connect_direction)]
+
+    @property
+    def _connect_direction(self) -> int:
+        return SEND
+
+    def _begin_connect(self) -> None:
+        """Connect to the next address. Raises `ConnectionLostError`, `ResourceError` if the last one fails."""
+        while True:
+            family, name = self._addresses.pop(0)
+            try:
+                if self._socket.family != family or self._socket.fileno() < 0:
+                    self._socket.close()
+                    self._socket = socket.socket(family, socket.SOCK_STREAM)
+                    self._socket.setblocking(False)
+                number = self._socket.connect_ex(name)
+            except OSError as error:
+                raise translate_os_error(error, f"{self._name}: {error.strerror}") from error
+            if number in (0, errno.EINPROGRESS, errno.EINTR):
+                return
+            self._fail_connect(number)
+
+    def _fail_connect(self, number: int) -> None:
+        """Give up an address. Raises the error if it was the last one."""
+        self._socket.close()
+        if not self._addresses:
+            error = OSError(number, os.strerror(number))
+            message = f"{self._name}: nobody answers there ({error.strerror})"
+            if number in _UNREACHABLE:
+                raise ConnectionLostError(message, error)
+            raise translate_os_error(error, message)
+
+    def _connect(self) -> bool:
+        number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            self._fail_connect(number)
+            self._begin_connect()
+            return False
+        try:
+            peer = self._socket.getpeername()
+        except OSError:
+            return False
+        if peer == self._socket.getsockname():  # an unused port that was chosen for this end, too
+            self._fail_connect(errno.ECONNREFUSED)
+            self._begin_connect()
+            return False
+        self.configure()
+        return True
+
+    def _read(self, size_bytes: int) -> bytes:
+        return self._socket.recv(size_bytes)
+
+    def _write(self, views: list[bytes | memoryview], region: Region | None) -> int:  # noqa: ARG002 - never sent
+        # The header of a message whose body is a file shares its first segment.
+        flags = _NO_SIGNAL | _MORE if self._queue.is_followed_by_file(len(views)) else _NO_SIGNAL
+        return self._socket.sendmsg(views, (), flags)
+
+    def _send(self, events: list[Event]) -> None:
+        super()._send(events)
+        if not self._queue and not self._lost_directions & SEND:
+            # Nothing else would report that the peer is closed: sending the first message to it succeeds.
+            number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if number:
+                self._lost_directions |= SEND
+                events.append(Lost(self._socket_error(OSError(number, os.strerror(number))), SEND))
+
+    def _socket_error(self, error: OSError) -> BowstringError:
+        if error.errno in _UNREACHABLE and not self.is_closed:
+            return ConnectionLostError(f"{self._name}: the peer is unreachable ({error.strerror})", error)
+        return super()._socket_error(error)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name}, {'closed' if self.is_closed else 'open'}>"
+
+
+class TlsChannel(TcpChannel):
+    """One end of a connection with TLS. Messages are encrypted, so that the kernel can't send files directly.
+
+    OpenSSL's state is not thread-safe: a lock lets the threads that send and receive take turns.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        address: str,
+        options: TransportOptions,
+        context: ssl.SSLContext,
+        server_name: str | None,
+    ) -> None:
+        super().__init__(connection, address, options, "tcp+tls")
+        self._context = context
+        self._server_name = server_name
+        """The name in the server's certificate; None at the server."""
+        self._lock = threading.Lock()
+        self._handshake_direction = 0
+        """What the handshake waits for; 0 before it."""
+        self._is_writing = False
+        """Whether OpenSSL has to be called again with the bytes at the beginning of the queue."""
+        self._needs_write_to_read = False
+
+    def begin_accepted(self) -> None:
+        """Begin the handshake of an accepted connection."""
+        self.is_connected = False
+        self._begin_handshake()
+
+    def cancel(self, token: int) -> bool:
+        """As `Channel.cancel`."""
+        return super().cancel(token) if not self._is_writing else bool(self._reader.discard(token))
+
+    def interests(self, directions: int = BOTH) -> list[Interest]:
+        """As `Channel.interests`."""
+        interests = super().interests(directions)
+        if self._needs_write_to_read and interests:
+            return [Interest(interests[0].descriptor, interests[0].events | SEND)]
+        return interests
+
+    @property
+    def wait_s(self) -> float:
+        """As `Channel.wait_s`; bytes that OpenSSL has decrypted need no descriptor."""
+        can_receive = self.is_connected and not self._lost_directions & RECEIVE and self._reader.can_receive
+        if can_receive and not self.is_closed:
+            with self._lock:
+                if self._tls_socket.pending():
+                    return 0.0
+        return super().wait_s
+
+    @property
+    def _connect_direction(self) -> int:
+        return self._handshake_direction or SEND
+
+    @property
+    def _tls_socket(self) -> ssl.SSLSocket:
+        return cast("ssl.SSLSocket", self._socket)
+
+    def _begin_handshake(self) -> None:
+        self._socket = self._context.wrap_socket(
+            self._socket,
+            server_side=self._server_name is None,
+            do_handshake_on_connect=False,
+            suppress_ragged_eofs=False,
+            server_hostname=self._server_name,
+        )
+        self._handshake_direction = RECEIVE if self._server_name is None else SEND
+
+    def _connect(self) -> bool:
+        import ssl
+
+        try:
+            if not self._handshake_direction:
+                if not super()._connect():
+                    return False
+                self._begin_handshake()
+            self._tls_socket.do_handshake()
+        except ssl.SSLWantReadError:
+            self._handshake_direction = RECEIVE
+            return False
+        except ssl.SSLWantWriteError:
+            self._handshake_direction = SEND
+            return False
+        except ssl.SSLCertVerificationError as error:
+            reason = error.verify_message or error.reason
+            raise ConnectionLostError(f"{self._name}: the peer's certificate is not valid: {reason}", error) from error
+        except OSError as error:
+            if isinstance(error, BowstringError):
+                raise
+            raise ConnectionLostError(f"{self._name}: the TLS handshake failed: {_describe(error)}", error) from error
+        certificate = self._tls_socket.getpeercert()
+        if certificate:
+            subject: Any = certificate["subject"]
+            name = ", ".join(f"{key}={text}" for names in subject for key, text in names)
+            self.traits = Traits(memory_kinds=MEMORY_KINDS, peer=PeerIdentity(name=name))
+        return True
+
+    def _read(self, size_bytes: int) -> bytes:
+        target = bytearray(size_bytes)
+        return bytes(memoryview(target)[: self._read_into(memoryview(target))])
+
+    def _read_into(self, target: memoryview) -> int:
+        import ssl
+
+        self._needs_write_to_read = False
+        try:
+            with self._lock:
+                return self._tls_socket.recv_into(target)
+        except ssl.SSLWantReadError:
+            raise BlockingIOError from None
+        except ssl.SSLWantWriteError:  # the answer to a new key
+            self._needs_write_to_read = True
+            raise BlockingIOError from None
+
+    def _write(self, views: list[bytes | memoryview], region: Region | None) -> int:  # noqa: ARG002 - never sent
+        first = memoryview(views[0])
+        if len(first) >= _RECORD_BYTES:
+            return self._encrypt(first[:_TLS_CALL_BYTES])
+        record = bytearray()
+        for view in views:
+            record += view[: _RECORD_BYTES - len(record)]
+            if len(record) == _RECORD_BYTES:
+                break
+        return self._encrypt(memoryview(record))
+
+    def _write_file(self, file: FileRange) -> int:
+        file.region.check()
+        return self._encrypt(file.region.view(file.offset_bytes, min(file.nbytes, _TLS_CALL_BYTES)))
+
+    def _encrypt(self, view: memoryview) -> int:
+        """Send bytes. After `BlockingIOError`, the next call has to begin with the same bytes."""
+        import ssl
+
+        try:
+            with self._lock:
+                count = self._tls_socket.send(view)
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            self._is_writing = True
+            raise BlockingIOError from None
+        self._is_writing = False
+        return count
+
+    def _shut_down(self, direction: int) -> None:
+        try:
+            # That of SSLSocket would let later calls read and write unencrypted bytes.
+            socket.socket.shutdown(self._socket, direction)
+        except OSError:
+            pass
+
+    def _socket_error(self, error: OSError) -> BowstringError:
+        import ssl
+
+        if self.is_closed or not isinstance(error, ssl.SSLError):
+            return super()._socket_error(error)
+        if isinstance(error, ssl.SSLEOFError):
+            return ConnectionLostError(f"{self._name}: the peer disconnected {self._reader.position}", error)
+        reason = _describe(error)
+        if "ALERT" in reason.upper():
+            return ConnectionLostError(f"{self._name}: the peer ended the connection: {reason}", error)
+        return ProtocolError(f"{self._name}: {reason}")
+
+
+def _describe(error: OSError) -> str:
+    reason: Any = getattr(error, "reason", None)
+    return str(reason or error.strerror or error)
+
+
+def accept_tcp(
+    connection: socket.socket,
+    options: TransportOptions,
+    scheme: str,
+    context: ssl.SSLContext | None,
+) -> TcpChannel:
+    """Return the channel of an accepted connection. Raises `ConnectionLostError` if it has ended."""
+    channel: TcpChannel
+    try:
+        address = format_address(*connection.getpeername()[:2])
+    except OSError as error:
+        connection.close()
+        raise ConnectionLostError(f"{scheme}: the peer disconnected", error) from error
+    if context is None:
+        channel = TcpChannel(connection, address, options)
+    else:
+        channel = TlsChannel(connection, address, options, context, None)
+    with close_on_error(channel):
+        try:
+            channel.configure()
+            if isinstance(channel, TlsChannel):
+                channel.begin_accepted()
+        except OSError as error:
+            raise ConnectionLostError(f"{scheme} {address}: the peer disconnected", error) from error
+    return channel

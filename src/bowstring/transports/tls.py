@@ -1,0 +1,77 @@
+"""TLS for stream sockets, through Python's `ssl`: version 1.3, with optional client certificates."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bowstring.errors import UsageError, translate_os_error
+
+if TYPE_CHECKING:
+    import ssl
+
+Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """Certificates of one end. Paths are those of PEM files."""
+
+    certificate: Path | None = None
+    """This end's certificate, and those of its issuers; servers need one."""
+    key: Path | None = None
+    """The private key of `certificate`, without a passphrase; by default in the same file."""
+    authorities: Path | None = None
+    """The certificates of the issuers of the peer's. Clients use those of the system by default. A server with
+    authorities accepts only clients with a certificate.
+    """
+    server_name: str | None = None
+    """Client: the name in the server's certificate; by default the host of the address."""
+
+    def server_context(self) -> ssl.SSLContext:
+        """Create the context of a server. Raises `UsageError`, and `NotFoundError` for paths."""
+        import ssl
+
+        if self.certificate is None:
+            raise UsageError("tls: a server needs the option certificate")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        # A client that only sends would otherwise close its end with unread tickets, which resets the connection.
+        context.num_tickets = 0
+        if self.authorities is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+        return self._load(context)
+
+    def client_context(self) -> ssl.SSLContext:
+        """Create the context of a client. Raises as `server_context`."""
+        import ssl
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self.authorities is None:
+            context.load_default_certs()
+        return self._load(context)
+
+    def _load(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        import ssl
+
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        # The end of one direction is that of the TCP connection. Frames have lengths, so nothing is lost unnoticed.
+        context.options |= getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
+        for name in ("authorities", "certificate"):
+            path = getattr(self, name)
+            if path is None:
+                continue
+            try:
+                if name == "authorities":
+                    context.load_verify_locations(path)
+                else:
+                    context.load_cert_chain(path, self.key, password=_refuse_passphrase)
+            except ssl.SSLError as error:
+                raise UsageError(f"tls: {name} {str(path)!r}: {error.reason or error}") from error
+            except OSError as error:
+                raise translate_os_error(error, f"tls: {name} {str(path)!r} or its key: {error.strerror}") from error
+        return context
+
+
+def _refuse_passphrase() -> str:
+    raise UsageError("tls: the key has a passphrase, which is not supported")

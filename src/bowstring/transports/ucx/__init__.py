@@ -1,0 +1,1 @@
+"""UCX: libucp through ctypes («URI Specification», scheme `ucx`)."""

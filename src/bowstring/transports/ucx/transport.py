@@ -1,0 +1,218 @@
+"""The transport `ucx`: URIs such as `ucx://127.0.0.1:31337?want_data=1`.
+
+It listens at a port of 127.0.0.1 unless told otherwise, and needs the extra `ucx` or another libucp (`UcxOptions`).
+UCX neither authenticates nor encrypts, and trusts its peers: use it among processes and hosts that trust each other.
+
+By default bodies are sent as bytes. `UcxOptions.shares_memory` lets a server export memory and clients map it or fetch
+from it; every peer can then read, and over tcp also write, all memory of this process (see the module `ucp`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from bowstring.errors import ClosedError, ConnectionLostError, UnsupportedError, UsageError
+from bowstring.transports.base import (
+    DEFAULT_OPTIONS,
+    RECEIVE,
+    Channel,
+    Endpoint,
+    Interest,
+    MemoryExporter,
+    RemoteMemory,
+    Transport,
+    TransportOptions,
+)
+from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, Signal, UcxChannel, arm
+from bowstring.transports.ucx.libucp import Feature
+from bowstring.transports.ucx.memory import Arena, ArenaExporter, UcxMemory
+from bowstring.transports.ucx.ucp import DEFAULT_FEATURES, Context, Worker
+
+_DEFAULT_HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class UcxOptions:
+    """How this process uses UCX."""
+
+    library: str | os.PathLike[str] | None = None
+    """The path of libucp, such as the system's; None for that of the wheel `libucx-cu12`."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of libucp, without the prefix `UCX_`; they have priority over the environment."""
+    shares_memory: bool = False
+    """Whether servers export memory, and clients read what servers export. Only for peers that are trusted."""
+    arena_bytes: int = 1 << 30
+    """The size of the memory that a listener exports; pages are allocated when they are used."""
+
+
+class UcxEndpoint(Endpoint):
+    """Listens at a port. Each accepted channel has its own worker."""
+
+    def __init__(self, transport: UcxTransport, address: str, options: TransportOptions) -> None:
+        host, port = split_address(address)
+        self.options = options
+        self.is_closed = False
+        self.arena: Arena | None = None
+        self._transport = transport
+        context = transport.acquire()
+        with ExitStack() as on_error:
+            on_error.callback(transport.release)
+            self._worker = on_error.enter_context(context.create_worker(()))
+            self._signal = Signal()
+            on_error.callback(self._signal.close)
+            self._listener = self._worker.listen(host, port)
+            if transport.settings.shares_memory:
+                self.arena = Arena(context, transport.settings.arena_bytes)
+                self.remote_handle = self.arena.handle
+            on_error.pop_all()
+        host, port = self._listener.address
+        self.address = f"//[{host}]:{port}" if ":" in host else f"//{host}:{port}"
+        self._arm()
+
+    def accept(self, limit: int = 16) -> list[Channel]:
+        """As `Endpoint.accept`."""
+        if self.is_closed:
+            raise ClosedError(f"ucx {self.address}: the listener is closed")
+        self._signal.clear()
+        self._worker.progress()
+        channels: list[Channel] = []
+        while self._listener.requests and len(channels) < limit:
+            request = self._listener.requests[0]
+            worker = self._transport.create_worker()
+            try:
+                endpoint = worker.accept(request)
+            except (ConnectionLostError, UsageError, UnsupportedError):  # the client has left
+                worker.close()
+                self._transport.release()
+                continue
+            channels.append(UcxChannel(endpoint, self.options, self._transport.release, arena=self.arena))
+        self._arm()
+        return channels
+
+    def interests(self) -> list[Interest]:
+        """As `Endpoint.interests`."""
+        return [Interest(descriptor, RECEIVE) for descriptor in self.descriptors()] if not self.is_closed else []
+
+    def descriptors(self) -> list[int]:
+        """As `Endpoint.descriptors`: those that are known; libucp has more."""
+        return [self._signal.descriptor, self._worker.event_descriptor] if not self._worker.is_closed else []
+
+    def shut_down(self) -> None:
+        """As `Endpoint.shut_down`."""
+        self.is_closed = True
+        self._signal.set()
+
+    def close(self) -> None:
+        """As `Endpoint.close`; channels that were accepted keep the exported memory."""
+        self.is_closed = True
+        self.arena = None
+        if not self._worker.is_closed:
+            self._worker.close()
+            self._signal.close()
+            self._transport.release()
+
+    def _arm(self) -> None:
+        if self._listener.requests:
+            self._signal.set()
+        else:
+            arm(self._worker, _do_nothing, [self._signal])
+
+
+class UcxTransport(Transport):
+    """Connections over UCX. All channels of a process share one context, which is closed with the last of them."""
+
+    scheme: ClassVar[str] = "ucx"
+
+    def __init__(self, settings: UcxOptions | None = None) -> None:
+        self.settings = settings or UcxOptions()
+        self._context: Context | None = None
+        self._num_users = 0
+        self._lock = threading.Lock()
+
+    def configure(self, settings: UcxOptions) -> None:
+        """Change the options of this process. Raises `UsageError` if there are connections or listeners."""
+        with self._lock:
+            if self._num_users:
+                raise UsageError("ucx: options can't be changed while there are connections")
+            self.settings = settings
+
+    def acquire(self) -> Context:
+        """Return the context, which stays open until the matching `release`. Raises as `Context`."""
+        with self._lock:
+            if self._context is None or self._context.is_closed:
+                features = DEFAULT_FEATURES | Feature.RMA if self.settings.shares_memory else DEFAULT_FEATURES
+                self._context = Context(features, self.settings.options, self.settings.library)
+                self._num_users = 0
+            self._num_users += 1
+            return self._context
+
+    def release(self) -> None:
+        """Undo one `acquire`."""
+        with self._lock:
+            self._num_users -= 1
+            if self._num_users == 0 and self._context is not None:
+                context, self._context = self._context, None
+                context.close()
+
+    def create_worker(self) -> Worker:
+        """Create a worker for one channel; `release` follows when it is closed. Raises as `Context`."""
+        context = self.acquire()
+        try:
+            return context.create_worker(ACTIVE_MESSAGE_IDS)
+        except BaseException:
+            self.release()
+            raise
+
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> UcxEndpoint:
+        """As `Transport.listen`, at `//host:port`; by default at a free port of 127.0.0.1."""
+        return UcxEndpoint(self, f"//{_DEFAULT_HOST}:0" if address is None else address, options)
+
+    def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UcxChannel:
+        """As `Transport.dial`: does not wait for the listener; the channel reports `Lost` if there is none."""
+        host, port = split_address(address)
+        worker = self.create_worker()
+        try:
+            return UcxChannel(worker.connect(host, port), options, self.release)
+        except BaseException:
+            worker.close()
+            self.release()
+            raise
+
+    def exporter(self, channel: Channel) -> MemoryExporter | None:
+        """As `Transport.exporter`: none unless `UcxOptions.shares_memory` is set, and the channel was accepted."""
+        assert isinstance(channel, UcxChannel)
+        if channel.exporter is None and channel.arena is not None:
+            channel.exporter = ArenaExporter(channel.arena)
+        exporter: MemoryExporter | None = channel.exporter
+        return exporter
+
+    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
+        """As `Transport.open_memory`: none without a key in the URI, or `UcxOptions.shares_memory`."""
+        assert isinstance(channel, UcxChannel)
+        if remote_handle is None or not self.settings.shares_memory:
+            return None
+        return UcxMemory(channel, remote_handle)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return the host and the port of `//host:port` or `host:port`. Raises `UsageError`.
+
+    >>> split_address("//[::1]:31337")
+    ('::1', 31337)
+    """
+    host, colon, port = address.removeprefix("//").rstrip("/").rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 0xFFFF:
+        raise UsageError(f"ucx {address!r}: expected an address such as //127.0.0.1:31337")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _do_nothing() -> None:
+    pass
+
+
+UCX = UcxTransport()

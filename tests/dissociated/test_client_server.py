@@ -1,0 +1,482 @@
+"""Both sides of a stream, message by message, and peers that do what they may not."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.events import (
+    AddressesFreed,
+    ClientEvent,
+    DataRequested,
+    MessageReady,
+    StreamComplete,
+    StreamEnded,
+)
+from bowstring.dissociated.limits import Limits
+from bowstring.dissociated.server import Role, ServerConnection
+from bowstring.dissociated.states import State
+from bowstring.dissociated.wire import AddressBody, Message, PackedBody
+from bowstring.errors import (
+    BowstringError,
+    ConnectionLostError,
+    InvalidDataError,
+    LimitError,
+    ProtocolError,
+    UsageError,
+)
+
+WANT, FREE = 101, 102
+
+
+def has_body(header: Any) -> bool:
+    return bytes(header[:1]) == b"B"
+
+
+def a_client(**options: Any) -> ClientConnection:
+    return ClientConnection(WANT, options.pop("free_data", FREE), has_body=has_body, **options)
+
+
+def requesting_client(**options: Any) -> ClientConnection:
+    client = a_client(**options)
+    client.request(b"t")
+    return client
+
+
+def streaming_server(**options: Any) -> ServerConnection:
+    server = ServerConnection(WANT, options.pop("free_data", FREE), **options)
+    server.receive(WANT, b"t")
+    return server
+
+
+def joined(message: Message) -> bytes:
+    return b"".join(message.parts)
+
+
+def give(client: ClientConnection, messages: list[Message]) -> list[ClientEvent]:
+    return [event for message in messages for event in client.receive(message.tag, joined(message))]
+
+
+def prefix(kind: int, sequence: int) -> bytes:
+    return struct.pack("<BI", kind, sequence)
+
+
+def pairs(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}Q", *values)
+
+
+class Owner:
+    pass
+
+
+def test_the_bytes_of_a_small_stream_follow_the_specification() -> None:
+    server = ServerConnection(WANT, FREE)
+    assert server.receive(WANT, b"ticket") == [DataRequested(b"ticket")]
+    messages = server.send(b"Schema")
+    messages += server.send(b"B1", PackedBody.of(b"ab", b"cd"))
+    messages += server.send(b"B2", AddressBody.of([4096, 8192], [3, 5]))
+    messages += server.end()
+    assert [(message.tag, joined(message)) for message in messages] == [
+        (None, b"\x01\0\0\0\0Schema"),
+        (None, b"\x01\x01\0\0\0B1"),
+        (0x0000_0000_0000_0001, b"abcd"),
+        (None, b"\x01\x02\0\0\0B2"),
+        (0x0100_0000_0000_0002, pairs(8, 2, 4096, 3, 8192, 5)),
+        (None, b"\0\x03\0\0\0"),
+    ]
+    assert all(message.length_bytes == len(joined(message)) for message in messages)
+
+
+def test_the_client_gets_messages_in_order_with_their_bodies() -> None:
+    server, client = streaming_server(), requesting_client()
+    events = give(client, server.send(b"Schema"))
+    events += give(client, server.send(b"B1", PackedBody.of(b"abcd")))
+    events += give(client, server.end())
+    first, second, ended, complete = events
+    assert isinstance(first, MessageReady)
+    assert isinstance(second, MessageReady)
+    assert (first.message.sequence, bytes(first.message.header), first.message.body) == (0, b"Schema", None)
+    assert isinstance(second.message.body, PackedBody)
+    assert second.message.body.parts == (b"abcd",)
+    assert (ended, complete) == (StreamEnded(2), StreamComplete())
+    assert server.state is State.COMPLETE
+    assert client.is_complete
+
+
+def test_the_stream_is_complete_when_the_client_has_freed_all_memory() -> None:
+    server, client = streaming_server(), requesting_client()
+    owner = Owner()
+    alive = weakref.ref(owner)
+    messages = server.send(b"Schema") + server.send(b"B", AddressBody.of([1, 2], [1, 1]), owner) + server.end()
+    del owner
+    events = give(client, messages)
+    assert events[-1] == StreamEnded(2)
+    assert (client.is_ended, client.is_complete, server.state) == (True, False, State.HOLDING)
+    body = events[1].message.body  # type: ignore[union-attr]
+    assert isinstance(body, AddressBody)
+    gc.collect()
+    assert alive() is not None
+    freed = client.free(body)
+    assert freed is not None
+    assert (freed.tag, joined(freed)) == (FREE, pairs(1, 2))
+    assert server.receive(freed.tag, joined(freed)) == [AddressesFreed(2, 0), StreamComplete()]
+    assert client.is_complete
+    gc.collect()
+    assert alive() is None
+
+
+def test_single_addresses_can_be_freed() -> None:
+    server, client = streaming_server(), requesting_client()
+    give(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([1, 2, 3], [1, 1, 1])))
+    freed = client.free(np.array([3, 1], np.uint64))
+    assert freed is not None
+    assert server.receive(freed.tag, joined(freed)) == [AddressesFreed(2, 1)]
+    with pytest.raises(UsageError, match="address 3"):
+        client.free(np.array([3], np.uint64))
+
+
+def test_a_batch_without_buffers_leases_nothing() -> None:
+    server, client = streaming_server(), requesting_client()
+    events = give(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([], [])) + server.end())
+    assert events[-1] == StreamComplete()
+    body = events[1].message.body  # type: ignore[union-attr]
+    assert isinstance(body, AddressBody)
+    assert client.free(body) is None
+
+
+def test_metadata_and_bodies_of_two_connections_are_paired() -> None:
+    metadata, bodies, client = (
+        streaming_server(role=Role.METADATA),
+        streaming_server(role=Role.BODIES),
+        requesting_client(),
+    )
+    plain: list[Message] = []
+    tagged: list[Message] = []
+    for header, body in [(b"Schema", None), (b"B1", PackedBody.of(b"x")), (b"B2", AddressBody.of([7], [1]))]:
+        plain += metadata.send(header, body)
+        tagged += bodies.send(header, body)
+    plain, tagged = plain + metadata.end(), tagged + bodies.end()
+    assert {message.tag for message in plain} == {None}
+    assert [message.tag for message in tagged] == [1, 1 << 56 | 2]
+    assert (metadata.state, bodies.state) == (State.COMPLETE, State.HOLDING)
+    events = give(client, tagged)
+    assert events == []
+    events = give(client, plain)
+    assert [type(event) for event in events] == [MessageReady, MessageReady, MessageReady, StreamEnded]
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from([0, 2**32 - 2, 2**32 - 1]))
+def test_an_unordered_transport_may_deliver_in_any_order(random: Any, start: int) -> None:
+    server = streaming_server(first_sequence=start)
+    client = requesting_client(first_sequence=start, in_order=False)
+    messages = server.send(b"Schema")
+    for number in range(6):
+        messages += server.send(b"B%d" % number, PackedBody.of(b"%d" % number))
+    messages += server.end()
+    random.shuffle(messages)
+    events = give(client, messages)
+    ready = [event.message for event in events if isinstance(event, MessageReady)]
+    assert [bytes(message.header) for message in ready] == [b"Schema", b"B0", b"B1", b"B2", b"B3", b"B4", b"B5"]
+    assert [type(event) for event in events[-2:]] == [StreamEnded, StreamComplete]
+
+
+def test_the_sequence_number_rolls_over_on_both_sides() -> None:
+    server, client = streaming_server(first_sequence=2**32 - 1), requesting_client(first_sequence=2**32 - 1)
+    events = give(client, server.send(b"Schema") + server.send(b"B", PackedBody.of(b"x")) + server.end())
+    assert [event.message.sequence for event in events if isinstance(event, MessageReady)] == [2**32 - 1, 0]
+
+
+def test_one_connection_serves_one_stream_after_the_other() -> None:
+    server = streaming_server()
+    server.send(b"Schema")
+    server.send(b"B", AddressBody.of([9], [1]))
+    server.end()
+    assert server.receive(WANT, b"again") == [DataRequested(b"again")]
+    assert joined(server.send(b"Schema")[0]).startswith(prefix(1, 0))
+    server.receive(FREE, pairs(9))
+    server.end()
+    assert server.state is State.COMPLETE
+
+
+def test_the_server_ends_the_leases_of_a_lost_client() -> None:
+    server = streaming_server()
+    owner = Owner()
+    alive = weakref.ref(owner)
+    server.send(b"Schema")
+    server.send(b"B", AddressBody.of([1, 2], [1, 1]), owner)
+    del owner
+    assert server.connection_lost() == 2
+    gc.collect()
+    assert alive() is None
+    assert server.state is State.LOST
+    with pytest.raises(ProtocolError):
+        server.send(b"B")
+
+
+# Hostile clients
+
+
+@pytest.mark.parametrize(
+    ("before", "tag", "data", "message"),
+    [
+        ("waiting", None, b"plain", "expected a tagged message"),
+        ("waiting", 7, b"", "found 7"),
+        ("waiting", FREE, pairs(1), "free_data while waiting"),
+        ("streaming", WANT, b"t", "want_data while streaming"),
+        ("streaming", FREE, b"", "one or more integers"),
+        ("streaming", FREE, b"123", "one or more integers"),
+        ("streaming", FREE, pairs(5), "frees address 5"),
+        ("streaming", FREE, pairs(1, 1), "address 1 2 times"),
+        ("streaming", 1 << 56, pairs(0, 0), "expected the tag"),
+    ],
+)
+def test_a_protocol_violation_of_the_client_ends_the_connection(
+    before: str, tag: int | None, data: bytes, message: str
+) -> None:
+    server = ServerConnection(WANT, FREE)
+    if before == "streaming":
+        server.receive(WANT, b"t")
+        server.send(b"Schema")
+        server.send(b"B", AddressBody.of([1], [1]))
+    with pytest.raises(ProtocolError, match=message):
+        server.receive(tag, data)
+    assert server.state is State.FAILED
+    assert not server.leases
+    with pytest.raises(ProtocolError, match="want_data while failed"):
+        server.receive(WANT, b"t")
+
+
+def test_a_huge_ticket_is_an_error() -> None:
+    with pytest.raises(LimitError, match="max_ticket_bytes = 10"):
+        ServerConnection(WANT, limits=Limits(max_ticket_bytes=10)).receive(WANT, bytes(11))
+
+
+@given(st.lists(st.tuples(st.none() | st.sampled_from([WANT, FREE, 0, 2**64 - 1]), st.binary(max_size=24)), max_size=8))
+def test_any_messages_to_a_server_are_events_or_errors_of_bowstring(messages: list[tuple[int | None, bytes]]) -> None:
+    server = ServerConnection(WANT, FREE)
+    for tag, data in messages:
+        try:
+            server.receive(tag, data)
+        except BowstringError:
+            assert server.state is State.FAILED
+
+
+# Hostile servers
+
+
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ([(None, b"")], "prefix of 5 bytes"),
+        ([(None, b"\x01\0\0")], "prefix of 5 bytes"),
+        ([(None, prefix(2, 0) + b"S")], "type 0 or 1"),
+        ([(None, prefix(1, 1) + b"S")], "expected sequence number 0, found 1"),
+        ([(None, prefix(1, 2**32 - 1) + b"S")], "expected sequence number 0"),
+        ([(None, prefix(1, 0) + b"B")], "expected a schema"),
+        ([(None, prefix(0, 0))], "expected a schema before it"),
+        ([(None, prefix(0, 1))], "expected sequence number 0"),
+        ([(None, prefix(1, 0) + b"S"), (None, prefix(1, 0) + b"S")], "expected sequence number 1, found 0"),
+        ([(None, prefix(1, 0) + b"S"), (None, prefix(1, 2) + b"B")], "expected sequence number 1, found 2"),
+        ([(None, prefix(1, 0) + b"S"), (None, prefix(0, 1) + b"x")], "exactly 5 bytes, found 6"),
+        ([(None, prefix(1, 0) + b"S"), (None, prefix(0, 7))], "end of stream: expected sequence number 1, found 7"),
+        ([(None, prefix(1, 0) + b"S"), (None, prefix(0, 1)), (None, prefix(0, 1))], "while complete"),
+        ([(None, prefix(1, 0) + b"S"), (None, prefix(0, 1)), (None, prefix(1, 1) + b"B")], "while complete"),
+        ([(None, prefix(1, 0) + b"S"), (None, prefix(0, 1)), (1, b"body")], "body while complete"),
+        ([(None, prefix(1, 0) + b"S"), (0, b"body")], "message 1 is the next one"),
+        ([(0, b"body"), (None, prefix(1, 0) + b"S")], "message 0, whose header has none"),
+        ([(5, b"body"), (5, b"body")], "body 5 came twice"),
+        ([(5, b"body"), (None, prefix(1, 0) + b"S"), (None, prefix(0, 1))], "message 5 came, but the end"),
+        ([(1 << 40 | 5, b"body")], "reserved bits"),
+        ([(2 << 56 | 5, b"body")], "body type 0 or 1"),
+        ([(1 << 56 | 5, b"body")], "at least 16 bytes"),
+        ([(1 << 56 | 5, pairs(0, 2**63))], "buffers take"),
+        ([(1 << 56 | 5, pairs(9, 1, 0, 8) + pairs(1, 1))], "found 48"),
+    ],
+)
+def test_a_protocol_violation_of_the_server_ends_the_stream(
+    messages: list[tuple[int | None, bytes]], message: str
+) -> None:
+    client = requesting_client()
+    for tag, data in messages[:-1]:
+        client.receive(tag, data)
+    with pytest.raises(ProtocolError, match=message):
+        client.receive(*messages[-1])
+    assert client.metadata_state is State.FAILED
+    with pytest.raises(ProtocolError, match="metadata message while failed"):
+        client.receive(None, prefix(1, 0) + b"S")
+
+
+def test_addresses_need_a_uri_with_free_data_on_both_sides() -> None:
+    with pytest.raises(ProtocolError, match="the URI has no free_data"):
+        requesting_client(free_data=None).receive(1 << 56 | 1, pairs(1, 1, 0, 1))
+    server = streaming_server(free_data=None)
+    server.send(b"Schema")
+    with pytest.raises(UsageError, match="free_data"):
+        server.send(b"B", AddressBody.of([1], [1]))
+
+
+def test_a_body_that_cannot_be_encoded_is_an_error_and_the_stream_continues() -> None:
+    server, client = streaming_server(), requesting_client()
+    first = server.send(b"Schema")
+    with pytest.raises(UsageError, match=f"{1 << 64} bytes"):
+        server.send(b"B", AddressBody.of([1, 2], [1 << 63, 1 << 63]))
+    assert not server.leases
+    assert len(give(client, first + server.send(b"B", AddressBody.of([1], [1])))) == 2
+
+
+def test_limits_of_the_client_are_named() -> None:
+    limits = Limits(max_metadata_bytes=10, max_packed_body_bytes=20, max_pending_messages=3, max_ticket_bytes=4)
+    with pytest.raises(LimitError, match="max_metadata_bytes = 10"):
+        requesting_client(limits=limits).receive(None, prefix(1, 0) + b"S" * 6)
+    with pytest.raises(LimitError, match="max_packed_body_bytes = 20"):
+        requesting_client(limits=limits).receive_body(1, object(), 21)
+    with pytest.raises(LimitError, match="max_pending_messages = 3"):
+        requesting_client(limits=limits).receive(3, b"")
+    with pytest.raises(UsageError, match="max_ticket_bytes = 4"):
+        a_client(limits=limits).request(b"12345")
+
+
+def test_a_malformed_header_ends_the_stream() -> None:
+    def refuse(header: Any) -> bool:
+        raise InvalidDataError("no header")
+
+    client = ClientConnection(WANT, has_body=refuse)
+    client.request(b"t")
+    with pytest.raises(InvalidDataError):
+        client.receive(None, prefix(1, 0) + b"S")
+    assert client.body_state is State.FAILED
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([None, None, 1, 2, 1 << 56 | 1, 1 << 56 | 2, 1 << 33, 2**64 - 1]),
+            st.sampled_from(
+                [prefix(1, 0) + b"S", prefix(1, 1) + b"B", prefix(1, 2) + b"B", prefix(0, 3), pairs(1, 1, 5, 1)]
+            )
+            | st.binary(max_size=30),
+        ),
+        max_size=10,
+    ),
+    st.booleans(),
+)
+def test_any_messages_to_a_client_are_events_or_errors_of_bowstring(
+    messages: list[tuple[int | None, bytes]], in_order: bool
+) -> None:
+    client = requesting_client(in_order=in_order)
+    expected = 0
+    for tag, data in messages:
+        try:
+            events = client.receive(tag, data)
+        except BowstringError:
+            assert client.metadata_state is State.FAILED
+            return
+        for event in events:
+            if isinstance(event, MessageReady):
+                assert event.message.sequence == expected
+                expected += 1
+
+
+# Connections that end
+
+
+@pytest.mark.parametrize(
+    ("messages", "missing"),
+    [
+        ([], "message 0 and the end of stream"),
+        ([(None, prefix(1, 0) + b"S")], "message 1 and the end of stream"),
+        ([(None, prefix(1, 0) + b"S"), (None, prefix(1, 1) + b"B")], "the body of message 1"),
+        ([(None, prefix(1, 0) + b"S"), (1, b"x")], "the metadata of message 1"),
+    ],
+)
+def test_a_lost_server_is_an_error_that_names_the_missing_message(
+    messages: list[tuple[int | None, bytes]], missing: str
+) -> None:
+    client = requesting_client()
+    for tag, data in messages:
+        client.receive(tag, data)
+    with pytest.raises(ConnectionLostError, match=missing):
+        client.connection_lost()
+    assert client.metadata_state is State.LOST
+
+
+def test_gaps_before_the_end_are_an_error_when_an_unordered_connection_ends() -> None:
+    client = requesting_client(in_order=False)
+    client.receive(None, prefix(1, 0) + b"S")
+    client.receive(None, prefix(0, 5))
+    with pytest.raises(ConnectionLostError, match=r"message 1 .*4 incomplete"):
+        client.connection_lost()
+
+
+def test_a_server_lost_after_the_end_is_not_an_error() -> None:
+    server, client = streaming_server(), requesting_client()
+    events = give(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([1], [1])) + server.end())
+    client.connection_lost()
+    body = events[1].message.body  # type: ignore[union-attr]
+    assert isinstance(body, AddressBody)
+    assert client.free(body) is None
+
+
+# Our own side
+
+
+def test_misuse_of_the_server_is_a_usage_error() -> None:
+    server = ServerConnection(WANT)
+    with pytest.raises(ProtocolError, match="while waiting"):
+        server.send(b"Schema")
+    server.receive(WANT, b"t")
+    with pytest.raises(UsageError, match="schema before the end"):
+        server.end()
+    with pytest.raises(UsageError, match="has to be the schema"):
+        server.send(b"B", PackedBody.of(b""))
+    server.send(b"Schema")
+    server.end()
+    with pytest.raises(ProtocolError, match="while complete"):
+        server.send(b"B")
+
+
+def test_a_client_connection_sends_one_request() -> None:
+    client = requesting_client()
+    with pytest.raises(UsageError, match="another ClientConnection"):
+        client.request(b"t")
+
+
+def test_messages_before_the_request_are_an_error() -> None:
+    with pytest.raises(ProtocolError, match="while waiting"):
+        a_client().receive(None, prefix(1, 0) + b"S")
+    with pytest.raises(ProtocolError, match="while waiting"):
+        a_client().receive(1, b"")
+
+
+@pytest.mark.parametrize("freed", [[(20,)], [(10, 20, 30)], [(20,), (10,), (30, 30)], [(10,), (20,)]])
+def test_a_stream_is_complete_when_all_buffers_that_have_bytes_are_freed(freed: list[tuple[int, ...]]) -> None:
+    server = streaming_server()
+    server.send(b"Schema")
+    server.send(b"B", AddressBody.of([10, 20, 30], [0, 5, 0]))
+    server.end()
+    for addresses in freed:
+        server.receive(FREE, pairs(*addresses))
+    assert server.state is State.COMPLETE
+    with pytest.raises(ProtocolError, match="frees address 20"):
+        server.receive(FREE, pairs(20))
+
+
+def test_a_client_frees_all_addresses_of_a_body_also_those_of_empty_buffers() -> None:
+    server, client = streaming_server(), requesting_client()
+    give(client, server.send(b"Schema"))
+    (event,) = give(client, server.send(b"B", AddressBody.of([10, 20], [0, 5])))
+    assert isinstance(event, MessageReady)
+    assert isinstance(event.message.body, AddressBody)
+    assert client.leases.outstanding == 1
+    freed = client.free(event.message.body)
+    assert freed is not None
+    assert joined(freed) == pairs(10, 20)
+    give(client, server.end())
+    assert client.is_complete

@@ -1,0 +1,148 @@
+"""Reading many tables at once gives the same values as reading them one by one, for any bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bowstring.errors import InvalidDataError
+from bowstring.flatbuf.reader import Flatbuffer, Table
+from bowstring.flatbuf.specs import Scalar, String, SubTable, TableSpec, TableVector, Union, Vector
+from bowstring.flatbuf.table_array import ByteReader, TableArray
+from bowstring.flatbuf.writer import UnionValue, build
+
+SPECS = {
+    spec.name: spec
+    for spec in (
+        TableSpec("Root", rows=TableVector("Row")),
+        TableSpec(
+            "Row",
+            flag=Scalar("?", False),
+            small=Scalar("h", -1),
+            large=Scalar("q", 7),
+            text=String(),
+            numbers=Vector(np.dtype("<i8")),
+            leaf=SubTable("Leaf"),
+            value_type=Scalar("B"),
+            value=Union(("NONE", "Leaf", "Root")),
+        ),
+        TableSpec("Leaf", width=Scalar("i", 32)),
+    )
+}
+
+
+def record(index: int, is_uniform: bool) -> dict[str, Any]:
+    """A row; of rows that are not uniform, some slots are absent."""
+    row = {
+        "flag": index % 2 > 0,
+        "small": -index,
+        "large": index << 40,
+        "text": f"row {index}",
+        "numbers": list(range(index % 4)),
+        "leaf": {"width": index},
+        "value_type": 1,
+        "value": UnionValue("Leaf", {"width": index}),
+    }
+    return row if is_uniform else {name: value for at, (name, value) in enumerate(row.items()) if (index + at) % 5}
+
+
+def flatbuffer(raw: bytes) -> Flatbuffer:
+    """A flatbuffer of the test's tables."""
+    return Flatbuffer(raw, SPECS, "test", 1_000_000)
+
+
+def offsets(raw: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The positions of the offsets of all rows."""
+    start, count = flatbuffer(raw).root("Root").span("rows")
+    return start + 4 * np.arange(count, dtype=np.int64)
+
+
+def read_slot(table: Table, name: str) -> Any:
+    """A slot's value in a form that can be compared; None if reading it raises an error."""
+    try:
+        value = table[name]
+        type_ = table.spec.slots[name].type
+        if isinstance(type_, String | Vector):
+            start, length = table.span(name)
+            return (start, length) if table.locate(name) else (4, 0)
+        if isinstance(type_, SubTable | Union):
+            return None if value is None else value.position
+        return int(value)
+    except InvalidDataError:
+        return None
+
+
+def check(raw: bytes) -> tuple[int, int]:
+    """Compare both readers; return the number of slots that are valid and that are not."""
+    reader, positions = ByteReader(flatbuffer(raw)), offsets(raw)
+    tables = TableArray(reader, SPECS["Row"], *reader.follow(positions))
+    counts = [0, 0]
+    for name, slot in SPECS["Row"].slots.items():
+        if isinstance(slot.type, Scalar):
+            numbers, is_valid = tables.numbers(name)
+            expected: list[Any] = numbers.tolist()
+        elif isinstance(slot.type, String | Vector):
+            starts, lengths, is_valid = tables.elements(name)
+            expected = list(zip(starts.tolist(), lengths.tolist(), strict=True))
+        elif name == "leaf":
+            leaves = tables.tables(name)
+            is_valid, expected = leaves.is_valid, leaves.positions.tolist()
+        else:
+            continue
+        for index, position in enumerate(positions.tolist()):
+            value = None
+            try:
+                buffer = flatbuffer(raw)
+                value = read_slot(Table(buffer, SPECS["Row"], buffer.follow(position, "Root.rows")), name)
+            except InvalidDataError:
+                pass
+            is_text_malformed = name == "text" and value is None and is_valid[index]  # the array does not decode text
+            assert is_text_malformed or (value is not None) == bool(is_valid[index]), (name, index)
+            if value is not None:
+                assert value == expected[index], (name, index)
+            counts[value is None] += 1
+    return counts[0], counts[1]
+
+
+@pytest.mark.parametrize("is_uniform", [True, False])
+def test_tables_read_at_once_equal_tables_read_one_by_one(is_uniform: bool) -> None:
+    raw = build(SPECS, "Root", {"rows": [record(index, is_uniform) for index in range(40)]})
+    valid, invalid = check(raw)
+    assert (valid + invalid, invalid) == (280, 0 if is_uniform else 8)  # an absent leaf counts as not valid
+
+
+@pytest.mark.parametrize("is_uniform", [True, False])
+def test_tables_with_changed_bytes_are_valid_at_once_if_they_are_one_by_one(is_uniform: bool) -> None:
+    raw = build(SPECS, "Root", {"rows": [record(index, is_uniform) for index in range(12)]})
+    random, first = np.random.default_rng(3), int(offsets(raw)[0])
+    total = np.zeros(2, int)
+    for _ in range(150):
+        changed = bytearray(raw)
+        for at in random.integers(first, len(raw), 6).tolist():
+            changed[at] = int(random.choice([0, 1, 2, 4, 7, 8, 127, 255]))
+        total += check(bytes(changed))
+    assert total.min() > 300
+
+
+def test_taken_tables_of_a_union_are_read_as_their_member() -> None:
+    raw = build(SPECS, "Root", {"rows": [record(index, True) for index in range(9)]})
+    reader = ByteReader(flatbuffer(raw))
+    values = TableArray(reader, SPECS["Row"], *reader.follow(offsets(raw))).tables("value")
+    widths, is_valid = values.take(np.array([8, 2]), SPECS["Leaf"]).numbers("width")
+    assert (widths.tolist(), is_valid.tolist()) == ([8, 2], [True, True])
+
+
+def test_a_union_of_an_unknown_member_names_table_slot_and_byte() -> None:
+    raw = build(SPECS, "Root", {"rows": [{"value_type": 9, "value": UnionValue("Leaf", {})}]})
+    row = flatbuffer(raw).root("Root")["rows"][0]
+    with pytest.raises(InvalidDataError, match=rf"test: byte {row.position} of .*Row.value_type below 3, found 9"):
+        _ = row["value"]
+
+
+def test_a_required_slot_that_is_absent_names_table_slot_and_byte() -> None:
+    specs = {"Root": TableSpec("Root", required=("text",), text=String(), number=Scalar("i"))}
+    root = Flatbuffer(build(specs, "Root", {"number": 1}), specs, "test").root("Root")
+    with pytest.raises(InvalidDataError, match=rf"test: byte {root.position} of .*Root.text is required but absent"):
+        _ = root["text"]

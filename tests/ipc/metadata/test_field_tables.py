@@ -1,0 +1,250 @@
+"""Reading all fields of a schema in one pass gives the same fields as reading them one by one."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import bowstring as bs
+from bowstring.datatypes.extension import NAME_KEY
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.types import Dictionary, RunEndEncoded, Struct, Union
+from bowstring.errors import BowstringError, InvalidDataError, LimitError
+from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.tables import read_root
+from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.metadata import field_tables
+from bowstring.ipc.metadata.field_tables import FieldTables
+from bowstring.ipc.metadata.lazy_schema import LazySchema
+from bowstring.ipc.metadata.schema import DictionaryId, read_field
+from bowstring.ipc.record_batch.plan import SchemaPlan
+from bowstring.testing import strategies
+from fuzz.structure import parse_structure
+from tests.ipc import samples
+from tests.ipc.flatbuffer_assembler import FlatbufferAssembler, number
+
+
+@pytest.fixture(autouse=True)
+def _decode_few_fields_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(field_tables, "_MIN_FIELDS", 0)
+
+
+_FLAT = [
+    bs.int32(), bs.uint8(), bs.float16(), bs.string(), bs.string_view(), bs.binary(), bs.null(), bs.bool_(),
+    bs.decimal128(7, 2), bs.decimal256(40, -3), bs.date32(), bs.date64(), bs.time32("ms"), bs.time64("ns"),
+    bs.timestamp("us"), bs.timestamp("us", "UTC"), bs.timestamp("us", "Europe/Oslo"), bs.timestamp("ns", "UTC"),
+    bs.duration("s"), bs.month_interval(), bs.binary(7), bs.binary(8), bs.large_string(), bs.large_binary(),
+]  # fmt: skip
+
+
+_NESTED = [
+    bs.list_(bs.int8()), bs.struct({"p": bs.int8(), "q": bs.large_list(bs.string())}), bs.map_(bs.string(), bs.int64()),
+    bs.list_(bs.float32(), 2), bs.list_view(bs.string()), bs.dictionary(bs.int16(), bs.string()),
+    bs.dictionary(bs.int8(), bs.list_(bs.dictionary(bs.uint32(), bs.string()))),
+    bs.list_(bs.dictionary(bs.int8(), bs.date32())),
+]  # fmt: skip
+
+
+def schema_table(raw: bytes, max_tables: int = 1_000_000) -> Table:
+    start = len(raw) - 10 - int.from_bytes(raw[-10:-6], "little")
+    table = read_root("Footer", raw[start:-10], "footer", max_tables)["schema"]
+    if table is None:
+        raise InvalidDataError("the footer has no schema")
+    assert isinstance(table, Table)
+    return table
+
+
+def footer_of(schema: bs.Schema) -> bytes:
+    return samples.as_file(bs.RecordBatch(schema, 0, [bs.array([], field.type) for field in schema]))
+
+
+def pyarrow_footer(schema: pa.Schema) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema):
+        pass
+    return bytes(sink.getvalue())
+
+
+def one_by_one(raw: bytes) -> list[tuple[Field, tuple[DictionaryId, ...]]]:
+    table = schema_table(raw)
+    count = table.span("fields")[1]
+    return [read_field(table.child("fields", index), 64) for index in range(count)]
+
+
+def every(type_: bs.DataType) -> Iterator[bs.DataType]:
+    """Yield a type and all types inside it."""
+    yield type_
+    for inside in [
+        *(child.type for child in type_.fields),
+        *([type_.value_type] if isinstance(type_, Dictionary) else []),
+    ]:
+        yield from every(inside)
+
+
+_LEFT = (Union, RunEndEncoded, Struct)
+
+
+def test_flat_fields_of_every_type_are_read_in_one_pass() -> None:
+    fields = [bs.field(f"c{i} ø", _FLAT[i % len(_FLAT)], nullable=i % 3 > 0) for i in range(300)]
+    schema = bs.schema(fields)
+    for raw in (footer_of(schema), pyarrow_footer(pa.schema(schema))):
+        assert FieldTables.of(schema_table(raw)).read()[0] == fields
+        assert LazySchema(schema_table(raw), DEFAULT_LIMITS).schema == schema
+
+
+def test_nested_and_dictionary_fields_are_read_in_one_pass() -> None:
+    schema = bs.schema([bs.field(f"c{i}", _NESTED[i % len(_NESTED)], metadata={"k": "v"}) for i in range(64)])
+    for raw in (footer_of(schema), pyarrow_footer(pa.schema(schema))):
+        fields, nodes = FieldTables.of(schema_table(raw)).read()
+        assert None not in fields
+        each = one_by_one(raw)
+        assert fields == [field for field, _ in each]
+        assert [nodes.get(i, ()) for i in range(64)] == [expected for _, expected in each]
+        read = LazySchema(schema_table(raw), DEFAULT_LIMITS)
+        assert read.schema.equals(schema, check_metadata=True)
+        assert (read.counts() > 0)[:, 0].all()
+        plan, eager = SchemaPlan(read), SchemaPlan(read.whole)
+        assert [(c.first_node, c.first_buffer) for c in plan] == [(c.first_node, c.first_buffer) for c in eager]
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.text(max_size=4), strategies.types(), st.booleans(), strategies.metadata()), max_size=8))
+def test_fields_read_in_one_pass_equal_those_read_one_by_one(columns: list[tuple[str, bs.DataType, bool, Any]]) -> None:
+    schema = bs.schema([Field(*column) for column in columns])
+    raw = footer_of(schema)
+    at_once, nodes = FieldTables.of(schema_table(raw)).read()
+    for index, (fields, (expected, dictionaries)) in enumerate(zip(at_once, one_by_one(raw), strict=True)):
+        if fields is None:
+            assert any(isinstance(inside, _LEFT) for inside in every(expected.type))
+        else:
+            assert fields.equals(expected, check_metadata=True)
+            assert nodes.get(index, ()) == dictionaries
+
+
+def test_flipped_bytes_give_the_same_fields_or_the_same_errors() -> None:
+    kinds = [*_FLAT, *_NESTED]
+    schema = bs.schema([bs.field(f"c{i}", kinds[i % len(kinds)], metadata={"k": str(i)}) for i in range(60)])
+    raw, random = pyarrow_footer(pa.schema(schema)), np.random.default_rng(11)
+    start, stop = len(raw) - 10 - int.from_bytes(raw[-10:-6], "little"), len(raw) - 10
+    same = left = 0
+    for _ in range(300):
+        broken = bytearray(raw)
+        for at in random.integers(start, stop, 2).tolist():
+            broken[at] = int(random.integers(256))
+        try:
+            table = schema_table(bytes(broken))
+            at_once, nodes = FieldTables.of(table).read()
+        except BowstringError:
+            continue
+        for index, fields in enumerate(at_once):
+            if fields is None:
+                left += 1
+                continue
+            expected, dictionaries = read_field(table.child("fields", index), 64)
+            assert fields.equals(expected, check_metadata=True)
+            assert nodes.get(index, ()) == dictionaries
+            same += 1
+    assert same > 1000
+    assert left > 10
+
+
+def test_a_schema_of_many_fields_is_read_in_bounded_time() -> None:
+    raw = pyarrow_footer(pa.schema([(f"column_{i}", pa.int64()) for i in range(200_000)]))
+    start = time.process_time()
+    assert len(LazySchema(schema_table(raw), DEFAULT_LIMITS).schema) == 200_000
+    assert time.process_time() - start < 20
+
+
+def test_a_schema_of_a_million_fields_is_rejected_unless_a_limit_is_raised() -> None:
+    count = 1_000_000
+    raw = _shared_field(count)
+    start = time.process_time()
+    with pytest.raises(LimitError, match="max_tables"):
+        LazySchema(read_root("Schema", raw, "footer"), DEFAULT_LIMITS)
+    limits = ReadLimits(max_tables=4 * count)
+    with pytest.raises(LimitError):  # all fields share one table
+        _ = LazySchema(read_root("Schema", raw, "footer", limits.max_tables), limits).schema
+    assert time.process_time() - start < 20
+
+
+def _shared_field(count: int) -> bytes:
+    """Return a `Schema` whose fields are all the same table."""
+    head = struct.pack("<I", 20) + struct.pack("<HHHHHH", 8, 8, 0, 4, 0, 0) + bytes(4)
+    head += struct.pack("<iI", 20 - 4, 8 - 4) + struct.pack("<I", count)
+    first = len(head)
+    at = first + 4 * count
+    offsets = (at + 16 - (first + 4 * np.arange(count, dtype=np.int64))).astype("<u4").tobytes()
+    vtable = struct.pack("<HHHHHH", 12, 16, 4, 0, 8, 12) + bytes(4)
+    field = struct.pack("<iIB3xI", 16, 12 + 8, 1, 12) + bytes(16)
+    return head + offsets + vtable + field
+
+
+def test_a_dictionary_field_of_an_unknown_type_is_not_read_in_one_pass() -> None:
+    structure = parse_structure(samples.as_stream(samples.batch("dictionary")))
+    assert structure is not None
+    assert structure.messages[0].header is not None
+    structure.messages[0].header.slots["fields"][0].slots["type_type"] = 200
+    with pytest.raises(InvalidDataError, match=r"Field\.type_type below 27, found 200"):
+        _ = bs.open_stream(structure.encode()).schema
+
+
+def test_a_key_beyond_the_end_of_the_message_is_not_read_in_one_pass() -> None:
+    assembly = FlatbufferAssembler()
+    assembly.schema_message("fields")
+    assembly.offsets("fields", "field")
+    assembly.table("field", "Field", type_type=number("Null"), type="null", name="name", custom_metadata="pairs")
+    assembly.table("null", "Null")
+    assembly.text("name", b"x")
+    assembly.offsets("pairs", "pair")
+    assembly.table("pair", "KeyValue", key="key")
+    assembly.text("key", b"abcd", len(NAME_KEY))
+    with pytest.raises(InvalidDataError, match=r"KeyValue\.key has 20 elements"):
+        _ = bs.open_stream(assembly.to_message()).schema
+
+
+def test_a_dictionary_list_with_two_children_is_not_read_in_one_pass() -> None:
+    assembly = FlatbufferAssembler()
+    assembly.schema_message("fields")
+    assembly.offsets("fields", "field")
+    assembly.table(
+        "field", "Field", type_type=number("List"), type="list", dictionary="code", children="children", name="name"
+    )
+    assembly.table("list", "List")
+    assembly.table("code", "DictionaryEncoding", id=0)
+    assembly.offsets("children", "child", "child")
+    assembly.table("child", "Field", type_type=number("Null"), type="null", name="name")
+    assembly.table("null", "Null")
+    assembly.text("name", b"x")
+    with pytest.raises(InvalidDataError, match="expected 1 children, found 2"):
+        _ = bs.open_stream(assembly.to_message()).schema
+
+
+def test_a_long_time_zone_that_many_fields_share_is_rejected_in_bounded_memory() -> None:
+    assembly = FlatbufferAssembler()
+    assembly.schema_message("fields")
+    assembly.repeated("fields", "field", 100_000)
+    assembly.table("field", "Field", type_type=number("Timestamp"), type="timestamp", name="name")
+    assembly.table("timestamp", "Timestamp", unit=1, timezone="zone")
+    assembly.text("name", b"x")
+    assembly.text("zone", b"Z" * 1_000_000)
+    with pytest.raises(LimitError, match="text of more than 5600"):
+        _ = bs.open_stream(assembly.to_message()).schema
+
+
+def test_names_that_occur_elsewhere_in_a_message_are_found_as_names() -> None:
+    schema = bs.schema(
+        [bs.field("name", bs.int8(), metadata={"name": "name"}), *((f"c{i}", bs.int8()) for i in range(9))]
+    )
+    twice = bs.schema([bs.field("name", bs.int8(), metadata={"name": "name"}) for _ in range(9)])
+    raw = footer_of(schema)
+    assert LazySchema(schema_table(raw), DEFAULT_LIMITS).named("name") == [0]
+    raw = pyarrow_footer(pa.schema(twice))
+    assert raw.count(struct.pack("<I", 4) + b"name") > 9
+    assert LazySchema(schema_table(raw), DEFAULT_LIMITS).named("name") == list(range(9))

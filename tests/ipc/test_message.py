@@ -1,0 +1,159 @@
+"""Encapsulated messages, read from bytes without I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, TruncatedError
+from bowstring.ipc.limits import ReadLimits
+from bowstring.ipc.message import (
+    CONTINUATION,
+    END_OF_STREAM,
+    LEGACY_END_OF_STREAM,
+    EndOfStream,
+    Message,
+    MessageReader,
+    Where,
+    frame_message,
+    read_message,
+    read_message_at,
+)
+
+METADATA = b"24 bytes of metadata....."[:24]
+BODY = bytes(16)
+
+
+@dataclass
+class Header:
+    """A decoded header: its bytes, and the size of its body."""
+
+    raw: bytes
+    body_bytes: int
+
+
+def read_header(raw: bytes, skip: int, _where: Where) -> Header:
+    return Header(raw[skip:], len(BODY))
+
+
+def reader_of(limits: ReadLimits | None = None, **options: object) -> MessageReader[Header]:
+    return MessageReader("a.arrows", limits or ReadLimits(), read_header, **options)  # type: ignore[arg-type]
+
+
+def read_all(raw: bytes, reader: MessageReader[Header]) -> list[Message[Header] | EndOfStream]:
+    """Read a stream from its beginning, and skip the bodies."""
+    events: list[Message[Header] | EndOfStream] = []
+    position = 0
+
+    def read(size: int) -> bytes:
+        nonlocal position
+        chunk = raw[position : position + size]
+        position += len(chunk)
+        return chunk
+
+    while not events or isinstance(events[-1], Message):
+        events.append(read_message(reader, read))
+        if isinstance(events[-1], Message):
+            assert position == events[-1].body_offset
+            reader.check_body_size(events[-1], len(raw) - position)
+            position = events[-1].stop
+    return events
+
+
+@pytest.mark.parametrize("is_legacy", [False, True])
+def test_a_reader_gives_the_positions_of_messages_in_both_framings(is_legacy: bool) -> None:
+    prefix_bytes = 4 if is_legacy else 8
+    first = frame_message(METADATA, is_legacy=is_legacy) + BODY
+    second = frame_message(METADATA, len(first), is_legacy=is_legacy) + BODY
+    marker = LEGACY_END_OF_STREAM if is_legacy else END_OF_STREAM
+    *messages, end = read_all(first + second + marker, reader_of())
+    assert [(m.offset, m.stop) for m in messages if isinstance(m, Message)] == [
+        (0, len(first)),
+        (len(first), len(first) + len(second)),
+    ]
+    for message in messages:
+        assert isinstance(message, Message)
+        assert message.prefix_bytes == prefix_bytes
+        assert message.header.raw.startswith(METADATA)
+        assert message.body_bytes == len(BODY)
+    assert end == EndOfStream(len(first) + len(second), len(marker))
+
+
+def test_a_stream_may_end_without_a_marker() -> None:
+    raw = frame_message(METADATA) + BODY
+    assert read_all(raw, reader_of())[-1] == EndOfStream(len(raw), 0)
+
+
+def test_a_sequential_reader_needs_no_byte_after_a_legacy_end_marker() -> None:
+    reader = reader_of()
+    assert reader.bytes_needed == len(LEGACY_END_OF_STREAM)
+    assert reader.receive(LEGACY_END_OF_STREAM) == EndOfStream(0, 4)
+
+
+@pytest.mark.parametrize("is_legacy", [False, True])
+def test_a_seekable_reader_reads_messages_at_any_offset(is_legacy: bool) -> None:
+    raw = bytes(40) + frame_message(METADATA, is_legacy=is_legacy) + BODY
+
+    def read_at(offset: int, size: int) -> bytes:
+        return raw[offset : offset + size]
+
+    reader = reader_of(is_seekable=True)
+    reader.seek(40)
+    message = read_message_at(reader, read_at, len(raw))
+    assert isinstance(message, Message)
+    assert (message.offset, message.stop) == (40, len(raw))
+    reader.seek(40)
+    with pytest.raises(TruncatedError, match=r"a\.arrows: message at byte 40: expected \d+ bytes of metadata at byte"):
+        read_message_at(reader, read_at, 60)
+
+
+@pytest.mark.parametrize("is_legacy", [False, True])
+def test_a_stream_that_is_cut_off_within_a_message_is_truncated(is_legacy: bool) -> None:
+    raw = frame_message(METADATA, is_legacy=is_legacy) + BODY
+    for stop in range(1, len(raw)):
+        with pytest.raises(TruncatedError, match=r"a\.arrows: message 0 at byte 0: expected .* at byte \d+, found \d+"):
+            read_all(raw[:stop], reader_of())
+
+
+def test_limits_are_applied_before_bytes_are_read() -> None:
+    limits = ReadLimits(max_metadata_bytes=1 << 10, max_body_bytes=8)
+    with pytest.raises(LimitError, match=r"1025 bytes of metadata exceed the limit of 1024 \(max_metadata_bytes\)"):
+        read_all(CONTINUATION + (1025).to_bytes(4, "little"), reader_of(limits))
+    reader = reader_of(limits)
+    raw = frame_message(METADATA)
+    message = reader.receive(raw[:4]) or reader.receive(raw[4:8]) or reader.receive(raw[8:])
+    assert isinstance(message, Message)
+    with pytest.raises(LimitError, match=r"a body of 16 bytes exceeds the limit of 8 \(max_body_bytes\)"):
+        reader.check_body_limit(message.offset, message.body_bytes)
+
+
+def test_a_negative_metadata_length_is_malformed() -> None:
+    with pytest.raises(InvalidDataError, match="expected a metadata length of 0 or more, found -2"):
+        read_all(CONTINUATION + (-2).to_bytes(4, "little", signed=True), reader_of())
+
+
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [
+        (b"PAR1\0\0\0\0", "a Parquet file"),
+        (b"ARROW1\0\0", "an Arrow file: use open_file"),
+        (b"a,b\n1,2\n", "other bytes"),
+        (b" \0\0\0\0\0\0", "other bytes"),
+    ],
+)
+def test_other_formats_are_recognised_at_the_beginning(start: bytes, name: str) -> None:
+    with pytest.raises(FormatMismatchError, match=f"a.arrows: expected an Arrow stream, found {name}"):
+        read_all(start, reader_of(expected_format="an Arrow stream"))
+
+
+def test_a_block_precedes_the_footer_and_contains_its_metadata() -> None:
+    raw = frame_message(METADATA)
+    reader, where = reader_of(), ("record batch", 3)
+    assert reader.is_valid_block((8, len(raw), 16), 8 + len(raw) + 16)
+    for block in ((8, len(raw), 17), (-1, len(raw), 0), (8, 7, 0), (8, len(raw), -1)):
+        assert not reader.is_valid_block(block, 8 + len(raw) + 16)
+        assert "a.arrows: record batch 3: expected a block before byte" in str(reader.block_error(block, 64, where))
+    assert reader.read_block(raw, (8, len(raw), 16), where).raw.startswith(METADATA)
+    with pytest.raises(InvalidDataError, match="record batch 3 at byte 8: expected a metadata length of up to 16"):
+        reader.read_block(raw, (8, 24, 16), where)

@@ -1,0 +1,102 @@
+"""Round trips with pyarrow in both directions: types, nulls, empty, sliced and nested arrays, in files and streams."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import bowstring as bs
+from bowstring.datatypes import types as t
+from bowstring.testing import strategies
+
+FORMATS = ("file", "stream")
+MAKE: dict[str, Any] = {"file": bs.new_file, "stream": bs.new_stream}
+OPEN: dict[str, Any] = {"file": bs.open_file, "stream": bs.open_stream}
+PEER_MAKE = {"file": pa.ipc.new_file, "stream": pa.ipc.new_stream}
+PEER_OPEN = {"file": pa.ipc.open_file, "stream": pa.ipc.open_stream}
+
+
+def to_bytes(format_: str, schema: bs.Schema, batches: list[bs.RecordBatch], alignment: int = 64) -> bytes:
+    sink = io.BytesIO()
+    with MAKE[format_](sink, schema, alignment=alignment) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return sink.getvalue()
+
+
+def written_by_pyarrow(format_: str, table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with PEER_MAKE[format_](sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def same(left: bs.RecordBatch, right: bs.RecordBatch) -> bool:
+    return left.equals(right, check_metadata=True, nans_equal=True)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@settings(max_examples=60)
+@given(batch=strategies.batches(), alignment=st.sampled_from([8, 64]))
+def test_written_batches_are_read_unchanged(format_: str, batch: bs.RecordBatch, alignment: int) -> None:
+    (read,) = OPEN[format_](to_bytes(format_, batch.schema, [batch], alignment))
+    read.validate(full=True)
+    assert same(read, batch)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@settings(max_examples=80)
+@given(batch=strategies.batches(max_columns=3), start=st.integers(0, 3))
+def test_batches_are_exchanged_with_pyarrow_in_both_directions(format_: str, batch: bs.RecordBatch, start: int) -> None:
+    peer = PEER_OPEN[format_](to_bytes(format_, batch.schema, [batch])).read_all()
+    peer.validate(full=True)
+    assert peer.num_rows == batch.num_rows
+    read = list(OPEN[format_](written_by_pyarrow(format_, peer.slice(start))))
+    for batch_read in read:
+        batch_read.validate(full=True)
+    if batch.num_columns:
+        expected = batch.slice(start)
+        assert sum(b.num_rows for b in read) == expected.num_rows
+        assert bs.Table.from_batches(read, expected.schema).equals(bs.Table.from_batches([expected]), nans_equal=True)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_pyarrow_sees_the_same_python_values(data: st.DataObject) -> None:
+    plain = st.one_of(
+        strategies.int_types(),
+        strategies.decimal_types(),
+        st.sampled_from([t.bool_(), t.string(), t.large_binary(), t.string_view(), t.date32(), t.timestamp("us")]),
+    )
+    type_ = data.draw(
+        st.one_of(
+            plain,
+            plain.map(t.list_),
+            plain.map(t.large_list_view),
+            plain.map(lambda it: t.struct({"a": it, "b": it})),
+            plain.map(lambda it: t.dictionary(t.int16(), it)),
+            plain.map(lambda it: t.map_(t.string(), it)),
+            plain.map(lambda it: t.run_end_encoded(t.int32(), it)),
+        )
+    )
+    array = data.draw(strategies.arrays(type_))
+    batch = bs.RecordBatch.from_arrays([array], ["x"])
+    peer = pa.ipc.open_file(to_bytes("file", batch.schema, [batch])).read_all()
+    assert peer.column("x").to_pylist() == array.to_pylist()
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_many_batches_are_read_in_order(format_: str, data: st.DataObject) -> None:
+    schema = data.draw(strategies.batches()).schema
+    batches = [data.draw(strategies.batches(schema)) for _ in range(3)]
+    if format_ == "file":  # a file has one dictionary for all batches
+        batches = [batches[0], batches[0].slice(1), batches[0]]
+    read = list(OPEN[format_](to_bytes(format_, schema, batches)))
+    assert len(read) == 3
+    assert all(same(a, b) for a, b in zip(read, batches, strict=True))

@@ -1,0 +1,152 @@
+"""Two hosts: network namespaces, joined by a link with delay and loss that can be cut."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bowstring.errors import DeadlineError
+from tests.polling import wait_until
+from tests.sharing.other_process import Other
+from tests.transports.certificates import Authority
+
+SERVER_ADDRESS, CLIENT_ADDRESS = "10.77.0.1", "10.77.0.2"
+ROWS, BATCHES = 1 << 16, 8  # 4 MB
+
+LINK = """
+import ctypes, fcntl, heapq, os, random, select, signal, struct, time
+TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 1, 0x1000
+libc = ctypes.CDLL(None, use_errno=True)
+ends = []
+for network in networks:
+    with open(f"/run/netns/{network}") as namespace:
+        assert libc.setns(namespace.fileno(), 0x40000000) == 0, os.strerror(ctypes.get_errno())
+    end = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    fcntl.ioctl(end, TUNSETIFF, struct.pack("16sH22x", b"link0", IFF_TUN | IFF_NO_PI))
+    ends.append(end)
+is_cut = False
+def cut(*_):
+    global is_cut
+    is_cut = True
+signal.signal(signal.SIGUSR1, cut)
+say(None)
+source, packets, count = random.Random(1), [], 0
+while True:
+    wait_s = max(packets[0][0] - time.monotonic(), 0) if packets else None
+    for end in select.select(ends, [], [], wait_s)[0]:
+        packet = os.read(end, 1 << 16)
+        if not is_cut and source.random() >= loss:
+            heapq.heappush(packets, (time.monotonic() + delay_s, count := count + 1, ends[end == ends[0]], packet))
+    while packets and packets[0][0] <= time.monotonic():
+        _, _, end, packet = heapq.heappop(packets)
+        try:
+            os.write(end, packet)
+        except OSError:
+            pass
+"""
+SERVE = """
+import bowstring as bs, numpy as np
+from bowstring.sharing.server import ServerOptions
+table = bs.Table.from_batches([bs.record_batch({"a": np.arange(rows) + n}) for n in range(batches)])
+server = bs.serve({"t": table}, address, ServerOptions(tls=tls, stall_s=stall_s), scheme="tcp+tls")
+say(server.uri("t"))
+while True: hear(); say(server.num_clients)
+"""
+CONNECT = """
+import bowstring as bs
+sums = []
+try:
+    with bs.connect(uri, tls=tls, timeout_s=timeout_s) as dataset:
+        for batch in dataset:
+            sums.append(int(batch.column("a").to_numpy().sum()))
+            if len(sums) == 1: say(None)
+    say(sums)
+except Exception as error:
+    say(type(error))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """The names of two networks, and the process that passes packets between them."""
+
+    server: str
+    client: str
+    link: Other
+
+    def cut(self) -> None:
+        """Pass no more packets."""
+        self.link.process.send_signal(signal.SIGUSR1)
+
+
+def ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    if shutil.which("ip") is None or not Path("/dev/net/tun").exists():
+        pytest.skip("needs the command ip and /dev/net/tun")
+    names = [f"bowstring-{os.getpid()}-{role}" for role in ("server", "client")]
+    try:
+        for name in names:
+            try:
+                ip("netns", "add", name)
+            except subprocess.CalledProcessError as error:
+                pytest.skip(f"network namespaces are not available: {error.stderr.decode().strip()}")
+        with Other(LINK, networks=names, delay_s=0.02, loss=0.01) as link:
+            try:
+                link.hear()
+            except AssertionError as error:
+                pytest.skip(f"a link between the namespaces is not available: {error}")
+            for name, address in zip(names, (SERVER_ADDRESS, CLIENT_ADDRESS), strict=True):
+                ip("-n", name, "address", "add", f"{address}/24", "dev", "link0")
+                ip("-n", name, "link", "set", "link0", "mtu", "9000", "up")
+            yield Hosts(names[0], names[1], link)
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority.create(tmp_path)
+
+
+def serve(hosts: Hosts, authority: Authority, **values: object) -> Other:
+    tls = authority.server(SERVER_ADDRESS)
+    return Other(SERVE, network=hosts.server, address=f"{SERVER_ADDRESS}:0", tls=tls, batches=BATCHES, **values)
+
+
+def num_clients(server: Other) -> int:
+    server.tell(None)
+    count: int = server.hear()
+    return count
+
+
+def test_a_table_of_another_host_arrives_over_a_link_with_delay_and_loss(hosts: Hosts, authority: Authority) -> None:
+    with serve(hosts, authority, rows=ROWS, stall_s=20) as server:
+        values = {"uri": server.hear(), "tls": authority.client(), "timeout_s": 20}
+        with Other(CONNECT, network=hosts.client, **values) as client:
+            client.hear()
+            expected = [ROWS * (ROWS - 1) // 2 + ROWS * number for number in range(BATCHES)]
+            assert client.hear() == expected
+        assert wait_until(lambda: num_clients(server) == 0)
+
+
+def test_a_host_that_is_cut_off_in_the_middle_is_noticed_by_both_ends(hosts: Hosts, authority: Authority) -> None:
+    with serve(hosts, authority, rows=16 * ROWS, stall_s=1) as server:
+        values = {"uri": server.hear(), "tls": authority.client(), "timeout_s": 1}
+        with Other(CONNECT, network=hosts.client, **values) as client:
+            client.hear()
+            assert num_clients(server) == 1
+            hosts.cut()
+            assert client.hear() is DeadlineError
+            assert wait_until(lambda: num_clients(server) == 0)

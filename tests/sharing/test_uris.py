@@ -1,0 +1,37 @@
+"""Tickets for one data set and for several."""
+
+from __future__ import annotations
+
+from hypothesis import example, given, strategies as st
+
+from bowstring.dissociated.uri import parse_uri
+from bowstring.sharing.uris import MAX_TICKETS, Ticket, max_tickets, uri_for
+
+NAMES = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1), min_size=1, max_size=5)
+
+
+@given(NAMES, st.booleans())
+@example(["a", "packed"], False)
+@example(["packed"], True)
+def test_a_ticket_round_trips(names: list[str], packed: bool) -> None:
+    ticket = Ticket(tuple(names), packed)
+    assert Ticket.decode(ticket.encode()) == ticket
+
+
+@given(st.binary())
+def test_any_bytes_are_a_ticket(data: bytes) -> None:
+    assert Ticket.decode(data).names
+
+
+def test_the_ticket_of_one_data_set_is_its_name() -> None:
+    assert Ticket(("d/1",)).encode() == b"d/1"
+    assert Ticket(("d/1",), packed=True).encode() == b"d/1\0packed"
+    assert Ticket(("a", "b")).encode() == b"\0a\0b\0"
+
+
+def test_a_uri_without_max_tickets_allows_one_ticket_per_request() -> None:
+    uri = uri_for("@server", "t")
+    assert max_tickets(parse_uri(uri)) == MAX_TICKETS
+    assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}&", ""))) == 1
+    assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=many"))) == 1
+    assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=7"))) == 7

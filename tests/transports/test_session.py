@@ -1,0 +1,287 @@
+"""Sessions over one or two channels, with each driver."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamComplete, StreamEnded
+from bowstring.dissociated.server import Role, ServerConnection
+from bowstring.dissociated.wire import AddressBody, Body, PackedBody
+from bowstring.errors import ConnectionLostError, DeadlineError, ProtocolError
+from bowstring.memory.region import Region
+from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.transports.asyncio_driver import AsyncSession
+from bowstring.transports.base import Channel, Transport, TransportOptions
+from bowstring.transports.blocking import BlockingChannel, BlockingSession
+from bowstring.transports.loopback import LOOPBACK
+from bowstring.transports.regions import address_of
+from bowstring.transports.session import Failed, MessageLocated, Session, SessionEvent, SessionOptions
+from bowstring.transports.unix import UNIX
+from tests.polling import wait_until
+
+WANT, FREE = 1, 2
+OPTIONS = TransportOptions(timeout_s=10)
+
+
+def client_core(**options: Any) -> ClientConnection:
+    return ClientConnection(WANT, FREE, has_body=lambda header: bytes(header) == b"batch", **options)
+
+
+class Served:
+    """A server's session over the other end of a client's channel; `step` lets it continue."""
+
+    def __init__(self, transport: Transport, role: Role, **options: Any) -> None:
+        own, self.other = BlockingChannel.pair(transport, OPTIONS)
+        self.client_channel: Channel = own.channel
+        self.client_memory = own.memory
+        self.keep_alive = own
+        self.core = ServerConnection(WANT, FREE, role=role)
+        channel = self.other.channel
+        self.exporter = transport.exporter(channel)
+        self.session = Session(
+            {Role.BOTH: channel}, now=0.0, core=self.core, options=SessionOptions(**options) if options else None
+        )
+        self.events: list[SessionEvent] = []
+
+    def step(self) -> None:
+        self.events += self.session.step(time.monotonic())
+
+    def step_until(self, condition: Callable[[], bool]) -> None:
+        """Let the server continue until the condition holds."""
+
+        def is_done() -> bool:
+            self.step()
+            return condition()
+
+        assert wait_until(is_done)
+
+    def stream(self, region: Region | None, bodies: list[Body]) -> None:
+        """Send a schema, the region, and batches with these bodies."""
+        self.step_until(lambda: DataRequested(b"ticket") in self.events)
+
+        def messages() -> Iterator[Any]:
+            if region is not None:
+                assert self.exporter is not None
+                self.exporter.export(region)
+            yield self.core.send(b"schema")
+            for body in bodies:
+                yield self.core.send(b"batch", body)
+            yield self.core.end()
+
+        self.session.stream(messages(), time.monotonic())
+        self.step()
+
+
+@contextmanager
+def served(transport: Transport, role: Role = Role.BOTH, **options: Any) -> Iterator[Served]:
+    server = Served(transport, role, **options)
+    try:
+        yield server
+    finally:
+        server.session.close()
+        server.keep_alive.close()
+        server.other.close()
+
+
+@pytest.fixture(autouse=True)
+def no_descriptor_is_left() -> Iterator[None]:
+    with no_descriptor_left():
+        yield
+
+
+def is_freed(server: Served, count: int) -> bool:
+    return sum(event.count for event in server.events if isinstance(event, AddressesFreed)) == count
+
+
+def receive_all(driver: BlockingSession) -> list[Any]:
+    """The messages until the end of the stream."""
+    messages = []
+    while not isinstance(event := driver.next_event(), StreamEnded):
+        assert not isinstance(event, Failed), event
+        messages.append(event)
+    return messages
+
+
+@pytest.fixture(params=[UNIX, LOOPBACK], ids=["unix", "loopback"])
+def transport(request: pytest.FixtureRequest) -> Transport:
+    transport: Transport = request.param
+    return transport
+
+
+def test_addresses_are_located_and_a_lease_released_in_any_thread_is_freed(transport: Transport) -> None:
+    with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
+        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0))
+        core = client_core()
+        driver.request(core, core.request(b"ticket"))
+        server.stream(region, [AddressBody.of([0, 5], [4, 5]), PackedBody.of(b"packed")])
+        schema, located, packed = receive_all(driver)
+        assert bytes(schema.message.header) == b"schema"
+        assert isinstance(located, MessageLocated)
+        assert [bytes(located.memory[o : o + n]) for o, n in zip(located.offsets.tolist(), (4, 5), strict=True)] == [
+            b"some",
+            b"bytes",
+        ]
+        assert isinstance(packed, MessageReady)
+        assert located.lease is not None
+        thread = threading.Thread(target=driver.session.release, args=(located.lease,))
+        thread.start()
+        thread.join(10)
+        server.step_until(lambda: StreamComplete() in server.events)
+        assert AddressesFreed(2, 0) in server.events
+        driver.close()
+
+
+def test_buffers_of_several_regions_are_copied_in_order_and_freed(transport: Transport) -> None:
+    with served(transport) as server, Region.copy_of([b"first"]) as first, Region.copy_of([b"second"]) as second:
+        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0))
+        core = client_core()
+        driver.request(core, core.request(b"ticket"))
+        assert server.exporter is not None
+        server.step_until(lambda: bool(server.events))
+        server.exporter.export(first)
+        server.stream(second, [AddressBody.of([0, address_of(1, 1), 9], [5, 5, 0]), PackedBody.of(b"after")])
+        _, located, after = receive_all(driver)
+        assert located.lease is None
+        assert [bytes(located.memory[o : o + 5]) for o in located.offsets.tolist()[:2]] == [b"first", b"econd"]
+        assert isinstance(after, MessageReady)
+        server.step_until(lambda: StreamComplete() in server.events)
+        driver.close()
+
+
+def test_metadata_and_bodies_are_two_channels_of_one_session(transport: Transport) -> None:
+    with (
+        served(transport, Role.METADATA) as metadata,
+        served(transport, Role.BODIES) as bodies,
+        Region.copy_of([b"0123456789"]) as region,
+    ):
+        channels = {Role.METADATA: metadata.client_channel, Role.BODIES: bodies.client_channel}
+        driver = BlockingSession(Session(channels, bodies.client_memory, now=0.0))
+        core = client_core()
+        driver.request(core, core.request(b"ticket"))
+        content: list[Body] = [AddressBody.of([n], [2]) for n in range(5)]
+        bodies.stream(region, content)
+        assert bodies.exporter is not None
+        (exported,) = [bodies.exporter.export(region)]
+        bodies.exporter.retire(exported)
+        bodies.step()
+        for _ in range(5):
+            assert driver.pending_events() == []  # bodies wait for their metadata
+        metadata.stream(None, content)
+        located = receive_all(driver)[1:]
+        assert [bytes(each.memory[each.offsets[0] :][:2]) for each in located] == [b"01", b"12", b"23", b"34", b"45"]
+        for each in located:
+            driver.session.release(each.lease)
+        bodies.step_until(lambda: StreamComplete() in bodies.events)
+        driver.close()
+
+
+def test_a_stream_pauses_at_the_leased_bytes_until_some_are_freed(transport: Transport) -> None:
+    with served(transport, max_leased_bytes=4) as server, Region.copy_of([bytes(100)]) as region:
+        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0))
+        core = client_core()
+        driver.request(core, core.request(b"ticket"))
+        server.stream(region, [AddressBody.of([n], [2]) for n in range(6)])
+        located: list[MessageLocated] = []
+        for expected in (2, 4, 6):
+            while len(located) < expected:
+                event = driver.next_event()
+                located += [event] if isinstance(event, MessageLocated) else []
+            for _ in range(3):
+                server.step()
+                located += [event for event in driver.pending_events() if isinstance(event, MessageLocated)]
+            assert len(located) == expected
+            for each in located[-2:]:
+                assert each.lease is not None
+                driver.session.release(each.lease)
+            server.step_until(partial(is_freed, server, expected))
+        driver.close()
+
+
+def test_addresses_outside_the_memory_end_the_session(transport: Transport) -> None:
+    with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
+        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0))
+        core = client_core()
+        driver.request(core, core.request(b"ticket"))
+        server.stream(region, [AddressBody.of([0, 5], [4, 6])])
+        assert isinstance(driver.next_event(), MessageReady)
+        failed = driver.next_event()
+        assert isinstance(failed, Failed)
+        assert isinstance(failed.error, ProtocolError)
+        assert "message 1: buffer 1: address 0x0000000000000005 with 6 bytes" in str(failed.error)
+        driver.close()
+
+
+def test_a_deadline_counts_from_the_last_progress(transport: Transport) -> None:
+    with served(transport) as server:
+        options = SessionOptions(input_timeout_s=5.0)
+        session = Session({Role.BOTH: server.client_channel}, now=100.0, options=options)
+        assert session.next_deadline() == float("inf")
+        core = client_core()
+        session.request(core, core.request(b"ticket"), 200.0)
+        assert session.next_deadline() == 205.0
+        session.step(203.0)
+        server.stream(None, [])
+        assert wait_until(lambda: bool(session.step(204.0)))
+        assert session.next_deadline() in (209.0, float("inf"))
+        session.close()
+
+
+def test_a_silent_server_is_a_deadline_error_and_a_closed_one_a_lost_connection(transport: Transport) -> None:
+    with served(transport) as server:
+        options = SessionOptions(input_timeout_s=0.05)
+        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, now=0.0, options=options))
+        core = client_core()
+        driver.request(core, core.request(b"ticket"))
+        silent = driver.next_event()
+        assert isinstance(silent, Failed)
+        assert isinstance(silent.error, DeadlineError)
+        server.other.close()
+        lost = driver.next_event()
+        assert isinstance(lost, Failed)
+        assert isinstance(lost.error, ConnectionLostError | DeadlineError)
+        driver.close()
+
+
+def test_asyncio_awaits_the_events_of_a_session(transport: Transport) -> None:
+    async def read(server: Served) -> list[Any]:
+        async with AsyncSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0)) as driver:
+            core = client_core()
+            driver.request(core, core.request(b"ticket"))
+            events: list[Any] = []
+            while not events or not isinstance(events[-1], StreamEnded | Failed):
+                events.append(await asyncio.wait_for(driver.next_event(), 20))
+            for event in events:
+                if isinstance(event, MessageLocated) and event.lease is not None:
+                    await asyncio.to_thread(driver.session.release, event.lease)
+            while StreamComplete() not in server.events:
+                await asyncio.sleep(0.01)
+            return events
+
+    with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
+        body = bytes(3_000_000)
+        thread_error: list[BaseException] = []
+
+        def serve() -> None:
+            try:
+                server.stream(region, [AddressBody.of([0, 5], [4, 5]), PackedBody.of(body)])
+                server.step_until(lambda: StreamComplete() in server.events)
+            except BaseException as error:  # noqa: BLE001 - reported below
+                thread_error.append(error)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        _, located, packed, ended = asyncio.run(read(server))
+        thread.join(30)
+        assert not thread_error
+        assert bytes(located.memory) == b"some bytes"
+        assert packed.message.body.parts[0] == body
+        assert ended == StreamEnded(3)

@@ -1,0 +1,135 @@
+"""Streams between Bowstring and a peer that behaves like the reference implementation, in both directions.
+
+Metadata and bodies have a connection each, the role of which follows from the tag of the request.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.events import DataRequested, MessageReady
+from bowstring.dissociated.server import Role, ServerConnection
+from bowstring.dissociated.uri import parse_uri
+from bowstring.dissociated.wire import PackedBody
+from bowstring.transports.base import Channel, Lost, Received
+from bowstring.transports.session import Failed, Session
+from bowstring.transports.ucx.transport import UcxEndpoint, UcxTransport
+from tests.transports.ucx.ucp_processes import TIMEOUT_S, require_libucp
+
+pa = pytest.importorskip("pyarrow")
+require_libucp()
+
+from tests.transports.ucx import reference_peer  # noqa: E402 - needs pyarrow and libucp
+from tests.transports.ucx.reference_peer import WANT_CTRL_TAG, WANT_DATA_TAG, body_length  # noqa: E402
+
+PROGRAM = [sys.executable, "-m", reference_peer.__name__]
+TICKETS = [("example", 300_000), ("tiny", 9)]
+UCX = UcxTransport()
+
+
+@pytest.fixture(scope="module")
+def uris() -> Iterator[list[str]]:
+    """The URIs of the reference's server for metadata and bodies, in another process."""
+    with subprocess.Popen([*PROGRAM, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        yield server.stdout.readline().decode().split()
+        server.communicate(timeout=TIMEOUT_S)
+
+
+@pytest.mark.parametrize(("ticket", "num_rows"), TICKETS)
+def test_the_client_of_the_reference_reads_what_its_server_sends(uris: list[str], ticket: str, num_rows: int) -> None:
+    assert fetch(uris, ticket).equals(reference_peer.example_table(num_rows))
+
+
+@pytest.mark.parametrize(("ticket", "num_rows"), TICKETS)
+def test_a_session_reads_what_the_server_of_the_reference_sends(uris: list[str], ticket: str, num_rows: int) -> None:
+    metadata_uri, body_uri = map(parse_uri, uris)
+    channels = {Role.METADATA: UCX.dial(metadata_uri.address), Role.BODIES: UCX.dial(body_uri.address)}
+    core = ClientConnection(metadata_uri.want_data, has_body=lambda header: body_length(bytes(header)) > 0)
+    request = core.request(ticket.encode())
+    with Session(channels, now=time.monotonic(), core=core) as session:
+        channels[Role.METADATA].submit(request.parts, request.tag)
+        channels[Role.BODIES].submit(request.parts, body_uri.want_data)
+        messages: list[tuple[bytes, bytes]] = []
+        while not core.is_ended:
+            for event in session.step(time.monotonic()):
+                assert not isinstance(event, Failed), event.error
+                if isinstance(event, MessageReady):
+                    body = event.message.body
+                    assert body is None or isinstance(body, PackedBody)
+                    messages.append((bytes(event.message.header), b"" if body is None else b"".join(body.parts)))
+            if not core.is_ended:
+                descriptors = [interest.descriptor for interest in session.interests()]
+                assert select.select(descriptors, [], [], TIMEOUT_S)[0]
+    stream = b"".join(encapsulate(header) + body for header, body in messages)
+    assert pa.ipc.open_stream(stream).read_all().equals(reference_peer.example_table(num_rows))
+
+
+@pytest.mark.parametrize(("ticket", "num_rows"), TICKETS)
+def test_the_client_of_the_reference_reads_what_we_send(ticket: str, num_rows: int) -> None:
+    with UCX.listen() as endpoint:
+        address = endpoint.address
+        uris = [f"ucx:{address}?want_data={tag}" for tag in (WANT_CTRL_TAG, WANT_DATA_TAG)]
+        command = [*PROGRAM, "fetch", *uris, ticket]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
+            serve(endpoint, {b"example": 300_000, b"tiny": 9}, client)
+            stream, errors = client.communicate(timeout=TIMEOUT_S)
+    assert not errors
+    assert pa.ipc.open_stream(stream).read_all().equals(reference_peer.example_table(num_rows))
+
+
+def serve(endpoint: UcxEndpoint, num_rows: dict[bytes, int], client: subprocess.Popen[bytes]) -> None:
+    """Serve tables to a client with one connection for metadata and one for bodies, until its output begins."""
+    assert client.stdout is not None
+    output = client.stdout.fileno()
+    channels: list[Channel] = []
+    while True:
+        channels += endpoint.accept()
+        for channel in channels:
+            for event in channel.progress():
+                assert not isinstance(event, Lost), event.error
+                if isinstance(event, Received):
+                    send(channel, event, num_rows)
+        interests = [*endpoint.interests(), *(interest for channel in channels for interest in channel.interests())]
+        ready, _, _ = select.select([output, *(interest.descriptor for interest in interests)], [], [], TIMEOUT_S)
+        assert ready
+        if output in ready:
+            break
+    for channel in channels:
+        channel.close()
+
+
+def send(channel: Channel, request: Received, num_rows: dict[bytes, int]) -> None:
+    """Submit the messages of a table that the role of a connection carries: it follows from the tag."""
+    role = {WANT_CTRL_TAG: Role.METADATA, WANT_DATA_TAG: Role.BODIES}[request.tag or 0]
+    connection = ServerConnection(request.tag or 0, role=role)
+    (event,) = connection.receive(request.tag, request.data)
+    assert isinstance(event, DataRequested)
+    table = reference_peer.example_table(num_rows[event.ticket])
+    for index, message in enumerate(reference_peer.messages_of(table)):
+        body = PackedBody.of(message.body) if index else None
+        for outgoing in connection.send(message.metadata, body):
+            channel.submit(outgoing.parts, outgoing.tag)
+    for outgoing in connection.end():
+        channel.submit(outgoing.parts, outgoing.tag)
+
+
+def fetch(uris: list[str], ticket: str) -> Any:
+    """Read a table with the client of the reference, in another process."""
+    stream = subprocess.run([*PROGRAM, "fetch", *uris, ticket], capture_output=True, timeout=60, check=True).stdout
+    return pa.ipc.open_stream(stream).read_all()
+
+
+def encapsulate(header: bytes) -> bytes:
+    """Return a message's metadata as an Arrow stream has it."""
+    padded = header + bytes(-len(header) % 8)
+    return struct.pack("<Ii", 0xFFFF_FFFF, len(padded)) + padded

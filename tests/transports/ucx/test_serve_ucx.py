@@ -1,0 +1,57 @@
+"""Data sets served over UCX to another process."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import bowstring as bs
+from bowstring.sharing.server import Server
+from bowstring.transports.ucx.transport import UCX, UcxOptions
+from tests.transports.ucx.ucp_processes import require_libucp
+
+require_libucp()
+
+CLIENT = """
+import sys
+import bowstring as bs
+from bowstring.transports.ucx.transport import UCX, UcxOptions
+UCX.configure(UcxOptions(shares_memory=sys.argv[2] == "shared"))
+with bs.connect(sys.argv[1]) as dataset:
+    table = dataset.read_all()
+    column = table["number"].to_pylist()
+    assert column == list(range(len(column))), column[:10]
+    assert table["text"].to_pylist()[:3] == [None, "row 1", "row 2"]
+    again = dataset.read_all()
+    assert again["number"].to_pylist() == column
+print(len(column))
+"""
+
+
+def table(num_rows: int) -> bs.Table:
+    return bs.table({"number": list(range(num_rows)), "text": [f"row {i}" if i % 7 else None for i in range(num_rows)]})
+
+
+@pytest.fixture(params=["bytes", "shared"])
+def mode(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Whether bodies are bytes, or addresses of shared memory."""
+    gc.collect()
+    UCX.configure(UcxOptions(shares_memory=request.param == "shared", arena_bytes=1 << 28))
+    yield request.param
+    gc.collect()
+    UCX.configure(UcxOptions())
+
+
+@pytest.mark.parametrize("num_rows", [3, 200_000])
+def test_another_process_reads_a_data_set(mode: str, num_rows: int) -> None:
+    with Server(scheme="ucx") as server:
+        uri = server.add("data", table(num_rows).to_batches())
+        assert uri.startswith("ucx://127.0.0.1:")
+        assert ("remote_handle" in uri) is (mode == "shared")
+        command = [sys.executable, "-c", CLIENT, uri, mode]
+        output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (output.stdout.strip(), output.stderr) == (str(num_rows), "")

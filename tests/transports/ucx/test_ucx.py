@@ -1,0 +1,60 @@
+"""The conformance suite over UCX. Its channels are not ordered, so the tests of order are replaced."""
+
+from __future__ import annotations
+
+from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, run_in_thread
+from bowstring.testing.transport_conformance import TransportConformance
+from bowstring.transports.base import Channel, TransportOptions
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.ucx.channel import UcxChannel
+from bowstring.transports.ucx.transport import UcxTransport
+from tests.transports.ucx.ucp_processes import require_libucp
+
+require_libucp()
+
+
+class TestUcx(TransportConformance):
+    transport = UcxTransport()
+    shares_memory = False
+
+    def connect_pair(self, options: TransportOptions = DEFAULT_OPTIONS) -> ChannelPair:
+        """Connecting takes progress at both ends, which most tests of the suite drive one after the other."""
+        with self.transport.listen(options=options) as listener:
+            channels: list[Channel] = [self.transport.dial(listener.address, options)]
+            while len(channels) < 2:
+                channels[0].progress()
+                channels += listener.accept()
+            requests = [channel.endpoint.flush() for channel in channels if isinstance(channel, UcxChannel)]
+            while not all(request.is_complete for request in requests):
+                for channel in channels:
+                    channel.progress()
+            dialed, accepted = (BlockingChannel(self.transport, channel) for channel in channels)
+            return dialed, accepted
+
+    def test_messages_arrive_in_order_with_their_tags(self, ends: ChannelPair) -> None:
+        """Plain and tagged messages overtake each other; short messages of one kind do not."""
+        one, other = ends
+        assert not other.channel.traits.is_ordered
+        tags = [None, 0, 1, 2**64 - 1, None, 1 << 56 | 7]
+        for number, tag in enumerate(tags):
+            one.send([b"message ", str(number).encode()], tag=tag)
+        received = [(message.tag, bytes(message.data)) for message in (other.receive() for _ in tags)]
+        sent = [(tag, f"message {number}".encode()) for number, tag in enumerate(tags)]
+        assert sorted(received, key=is_plain) == sorted(sent, key=is_plain)
+
+    def test_a_short_plain_message_does_not_overtake_a_long_one(self, ends: ChannelPair) -> None:
+        one, other = ends
+        sizes_bytes = [8 << 20, 10, 100_000, 0, 40_000, 3]
+
+        def send() -> None:
+            for size_bytes in sizes_bytes:
+                one.channel.submit([bytes(size_bytes)])
+            one.flush()
+
+        with run_in_thread(send) as raised:
+            assert [len(other.receive().data) for _ in sizes_bytes] == sizes_bytes
+        assert not raised
+
+
+def is_plain(message: tuple[int | None, bytes]) -> bool:
+    return message[0] is None

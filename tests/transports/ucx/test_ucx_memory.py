@@ -1,0 +1,165 @@
+"""Memory over UCX: the arena of a server, mapped or fetched by a client."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from bowstring.errors import ProtocolError, ResourceError, UsageError
+from bowstring.memory.region import Region
+from bowstring.transports.base import Event, Exported
+from bowstring.transports.ucx.channel import UcxChannel
+from bowstring.transports.ucx.libucp import Feature
+from bowstring.transports.ucx.memory import Arena, ArenaExporter, UcxMemory
+from bowstring.transports.ucx.transport import UcxEndpoint, UcxOptions, UcxTransport, split_address
+from bowstring.transports.ucx.ucp import DEFAULT_FEATURES, Context
+from tests.transports.ucx.ucp_processes import require_libucp
+
+require_libucp()
+
+CONTENT = bytes(range(256)) * 64
+OPTIONS = [pytest.param({}, id="all"), pytest.param({"TLS": "tcp"}, id="tcp")]
+
+
+def numbers(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    return np.array(values, np.uint64)
+
+
+@pytest.fixture
+def arena() -> Iterator[Arena]:
+    with Context(DEFAULT_FEATURES | Feature.RMA) as context:
+        yield Arena(context, 1 << 16)
+
+
+def connect(transport: UcxTransport, endpoint: UcxEndpoint) -> tuple[UcxChannel, UcxChannel]:
+    client = transport.dial(endpoint.address)
+    accepted: list[UcxChannel] = []
+    while not accepted:
+        client.progress()
+        accepted += [channel for channel in endpoint.accept() if isinstance(channel, UcxChannel)]
+    server = accepted[0]
+    requests = [channel.endpoint.flush() for channel in (client, server)]
+    while not all(request.is_complete for request in requests):
+        client.progress()
+        server.progress()
+    return client, server
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_buffers_of_an_arena_are_mapped_or_fetched(options: dict[str, str]) -> None:
+    transport = UcxTransport(UcxOptions(options=options, shares_memory=True, arena_bytes=1 << 20))
+    with transport.listen() as endpoint, Region.copy_of([CONTENT]) as region:
+        client, server = connect(transport, endpoint)
+        with client, server:
+            exporter = transport.exporter(server)
+            memory = transport.open_memory(client, endpoint.remote_handle)
+            assert exporter is not None
+            assert memory is not None
+            start = exporter.export(region).address
+            addresses, lengths = numbers(start + 1, 0, start + 300), numbers(9, 0, 100)
+            located = memory.locate(addresses, lengths)
+            view = memory.view(located.extent)
+            if options:
+                assert view is None
+            else:
+                assert view is not None
+                assert view.readonly
+                assert bytes(view[int(located.offsets[2]) :][:100]) == CONTENT[300 - 256 :][:100]
+            destination = bytearray(109)
+            token = memory.fetch(located, lengths, destination)
+            while not (fetched := memory.progress()):
+                client.progress()
+                server.progress()
+            assert fetched == [(token, None)]
+            assert bytes(destination) == CONTENT[1:10] + CONTENT[300:400]
+            with pytest.raises(ProtocolError, match="is not inside the server's memory"):
+                memory.locate(numbers(start + (1 << 21)), numbers(1))
+            with pytest.raises(ProtocolError, match="is not inside the server's memory"):
+                memory.locate(numbers(start), numbers(1 << 21))
+            memory.close()
+            del memory, located
+    assert transport._context is None
+
+
+def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:
+    transport = UcxTransport(UcxOptions(shares_memory=True, arena_bytes=1 << 20))
+    with transport.listen() as endpoint, Region.copy_of([CONTENT]) as region:
+        client, server = connect(transport, endpoint)
+        with client, server:
+            exporter = transport.exporter(server)
+            assert exporter is not None
+            assert endpoint.remote_handle is not None
+            start = exporter.export(region).address
+            with UcxMemory(client, endpoint.remote_handle[:-24]) as memory:
+                assert memory.size_bytes == 1 << 64
+                located = memory.locate(numbers(start), numbers(256))
+                assert memory.view(located.extent) is None
+                destination = bytearray(256)
+                memory.fetch(located, numbers(256), destination)
+                while not memory.progress():
+                    client.progress()
+                    server.progress()
+                assert bytes(destination) == CONTENT[:256]
+
+
+def test_memory_is_shared_only_if_an_option_says_so() -> None:
+    transport = UcxTransport()
+    with transport.listen() as endpoint:
+        assert endpoint.remote_handle is None
+        client, server = connect(transport, endpoint)
+        with client, server:
+            assert transport.exporter(server) is None
+            assert transport.open_memory(client, b"key") is None
+            with pytest.raises(UsageError, match="while there are connections"):
+                transport.configure(UcxOptions(shares_memory=True))
+    transport.configure(UcxOptions(shares_memory=True))
+
+
+def test_regions_share_a_copy_and_their_blocks_are_used_again(arena: Arena) -> None:
+    first, second = ArenaExporter(arena), ArenaExporter(arena)
+    with Region.copy_of([bytes(40_000)]) as region, Region.copy_of([bytes(40_000)]) as other:
+        address = first.export(region).address
+        assert second.export(region).address == address
+        with pytest.raises(ResourceError, match="40000 bytes does not fit into the arena; 25536 are free"):
+            first.export(other)
+        first.close()
+        with pytest.raises(ResourceError, match="does not fit"):
+            first.export(other)
+        second.close()
+        assert first.export(other).address == address
+        with pytest.raises(UsageError, match="this end has exported 1 regions"):
+            first.retire(Exported(address, 1))
+        first.close()
+    assert arena._free == [(0, 1 << 16)]
+
+
+def test_a_malformed_handle_is_a_protocol_error() -> None:
+    transport = UcxTransport(UcxOptions(shares_memory=True))
+    with transport.listen() as endpoint, transport.dial(endpoint.address) as client:
+        for handle in (b"", b"\xff" * 16 + b"bowstrin", b"key" + b"\xff" * 16 + b"bowstrin"):
+            if handle.startswith(b"\xff"):
+                continue  # a key without a trailer, which only libucp can judge
+            with pytest.raises(ProtocolError, match="remote_handle is malformed"):
+                transport.open_memory(client, handle)
+    gc.collect()
+
+
+@pytest.mark.parametrize("address", ["", "//127.0.0.1", "//:1", "//127.0.0.1:65536", "//127.0.0.1:x", "@name"])
+def test_an_invalid_address_is_a_usage_error(address: str) -> None:
+    with pytest.raises(UsageError, match="expected an address such as //127"):
+        split_address(address)
+
+
+def test_dialing_where_nobody_listens_is_reported_as_lost() -> None:
+    transport = UcxTransport()
+    with transport.listen() as endpoint:
+        address = endpoint.address
+    with transport.dial(address) as client:
+        client.submit([b"hello"], 1)
+        events: list[Event] = []
+        while not events:
+            events = client.progress()
+        assert [type(event).__name__ for event in events] == ["Lost", "Lost"]
