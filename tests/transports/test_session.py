@@ -206,6 +206,31 @@ def test_a_stream_pauses_at_the_leased_bytes_until_some_are_freed(transport: Tra
         driver.close()
 
 
+def test_a_step_ends_with_a_long_message_however_much_the_server_has_sent(transport: Transport) -> None:
+    body = bytes(1 << 20)
+    with served(transport) as server:
+        session = Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0)
+        core = client_core()
+        session.request(core, core.request(b"ticket"), 0.0)
+        session.step(0.0)
+        server.stream(None, [PackedBody.of(body) for _ in range(8)])
+        server.session.options = SessionOptions(max_queued_bytes=1 << 24)
+        thread = threading.Thread(target=server.step_until, args=(lambda: not server.session.is_sending,))
+        thread.start()
+        steps: list[list[Any]] = []
+
+        def is_at_end() -> bool:
+            steps.append([event for event in session.step(1.0) if isinstance(event, MessageReady)])
+            return core.is_complete
+
+        assert wait_until(is_at_end)
+        thread.join(10)
+        bodies = [sum(isinstance(event.message.body, PackedBody) for event in events) for events in steps]
+        assert sum(bodies) == 8
+        assert max(bodies) == 1
+        session.close()
+
+
 def test_addresses_outside_the_memory_end_the_session(transport: Transport) -> None:
     with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
         driver = BlockingSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0))

@@ -298,7 +298,8 @@ class Session(Closable):
                     raise ConnectionLostError(f"the server sent a message of {length} bytes without a request")
                 core.check_length(event.tag, event.length_bytes)
                 channel.accept_into(event.token)
-                received.extend(channel.progress(RECEIVE))
+                if not events:  # else the caller processes what it has before more is received
+                    received.extend(channel.progress(RECEIVE))
             elif isinstance(event, Announced):
                 self._updates.append(event.update)
                 # A body whose metadata is late may refer to memory that is retired already.
