@@ -1,0 +1,387 @@
+"""Observe the messages of a transport: an `ObservedTransport` wraps another one, and reports what passes its channels.
+
+Each `Entry` is passed to a function when it happens: a message before any byte of it leaves this process, or when it is
+complete and before it is processed. `bowstring.sharing.recording` writes the entries to a file. A test can stop a
+process, or kill it, at a certain step of the protocol:
+
+>>> import os, signal
+>>> from bowstring.transports.loopback import LOOPBACK
+>>> def kill_before_the_second_message_is_sent(entry: Entry) -> None:
+...     if (entry.direction, entry.kind, entry.index) == (Direction.SENT, EntryKind.MESSAGE, 1):
+...         os.kill(os.getpid(), signal.SIGKILL)
+>>> transport = ObservedTransport(LOOPBACK, kill_before_the_second_message_is_sent)
+
+`TRANSPORTS["unix"] = ObservedTransport(UNIX, …)` does so for all servers and clients of a process (`bowstring.serve`,
+`bowstring.connect`) that are created later. A session submits several messages before it sends them; with
+`is_stepwise`, each one is sent before the next is reported.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import count
+from typing import Any, TypeAlias
+
+from bowstring.dissociated.wire import BytesLike
+from bowstring.memory.region import FileRange, Region
+from bowstring.transports.base import (
+    BOTH,
+    DEFAULT_OPTIONS,
+    RECEIVE,
+    SEND,
+    Announced,
+    Channel,
+    Endpoint,
+    Event,
+    Exported,
+    Interest,
+    Lost,
+    MemoryExporter,
+    Offered,
+    Received,
+    RemoteMemory,
+    Sent,
+    Transport,
+    TransportOptions,
+)
+from bowstring.transports.regions import RegionUpdate, address_of
+
+
+class Direction(StrEnum):
+    """The direction of an entry, for the process that is observed."""
+
+    SENT = "sent"
+    RECEIVED = "received"
+
+
+class EntryKind(StrEnum):
+    """The kinds of entries."""
+
+    CONNECTION = "connection"
+    """A connection was dialed (sent) or accepted (received); `text` is the URI of the server."""
+    MESSAGE = "message"
+    """A message was submitted, and nothing of it has left this process; or it was received, and is not processed."""
+    DEPARTURE = "departure"
+    """All bytes of a submitted message have left this process."""
+    CANCELLATION = "cancellation"
+    """A submitted message was withdrawn, or an offered one discarded."""
+    OFFER = "offer"
+    """The peer sends a long message, of which no byte is received yet."""
+    REGION = "region"
+    """Memory was exported; `text` is "sealed memory" or "file"."""
+    RETIREMENT = "retirement"
+    """No later message refers to the memory at this address."""
+    LOSS = "loss"
+    """A direction ended; `text` is the error."""
+    CLOSE = "close"
+    """This end was closed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """What happened on a channel."""
+
+    time_ns: int
+    """The time of a monotonic clock; in a recording, since its beginning."""
+    connection: int
+    """The index of the connection, in the order in which they were made."""
+    direction: Direction
+    kind: EntryKind
+    index: int
+    """The number of earlier entries of this connection, direction and kind."""
+    tag: int | None = None
+    """The tag of a message; None for a plain one."""
+    address: int | None = None
+    """The address of the first byte of a region."""
+    length_bytes: int = 0
+    """The length of a message or region."""
+    parts: tuple[Any, ...] = ()
+    """The bytes, not copied: `BytesLike` objects and `FileRange`. They are valid only during the call."""
+    text: str = ""
+
+    def read(self) -> bytes:
+        """Return a copy of the bytes of a message or region. Raises `TruncatedError` if its file became shorter."""
+        return b"".join(map(_view, self.parts))
+
+
+Observer: TypeAlias = Callable[[Entry], None]
+"""Called in the thread that sends or receives, which may be two at a time for one connection. An error that it raises
+is raised by the method of the channel.
+"""
+
+
+class ObservedTransport(Transport):
+    """A transport that reports what passes the channels of another one.
+
+    `uri` is the text of the entries for connections, by default the scheme and address. Several transports with one
+    observer can share `connection_indices`. With `is_stepwise`, earlier messages are sent before a message is reported,
+    as far as the transport takes them at once: a process that is killed then has sent exactly those.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        observer: Observer,
+        *,
+        uri: str | None = None,
+        connection_indices: Iterator[int] | None = None,
+        is_stepwise: bool = False,
+    ) -> None:
+        self.is_stepwise = is_stepwise
+        self._transport = transport
+        self._observer = observer
+        self._uri = uri
+        self._connection_indices = count() if connection_indices is None else connection_indices
+
+    @property
+    def scheme(self) -> str:  # type: ignore[override]
+        """As `Transport.scheme`."""
+        return self._transport.scheme
+
+    @property
+    def supports_tls(self) -> bool:  # type: ignore[override]
+        """As `Transport.supports_tls`."""
+        return self._transport.supports_tls
+
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Endpoint:
+        """As `Transport.listen`."""
+        return _ObservedEndpoint(self, self._transport.listen(address, options))
+
+    def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> Channel:
+        """As `Transport.dial`."""
+        return self.observe(self._transport.dial(address, options), Direction.SENT, address)
+
+    def exporter(self, channel: Channel) -> MemoryExporter | None:
+        """As `Transport.exporter`."""
+        assert isinstance(channel, _ObservedChannel)
+        exporter = self._transport.exporter(channel.channel)
+        return None if exporter is None else _ObservedExporter(exporter, channel)
+
+    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
+        """As `Transport.open_memory`."""
+        assert isinstance(channel, _ObservedChannel)
+        return self._transport.open_memory(channel.channel, remote_handle)
+
+    def observe(self, channel: Channel, direction: Direction, address: str) -> Channel:
+        """Wrap a new channel that was dialed (sent) or accepted (received)."""
+        observed = _ObservedChannel(channel, self._observer, next(self._connection_indices), self.is_stepwise)
+        observed.report(direction, EntryKind.CONNECTION, text=self._uri or f"{self.scheme}:{address}")
+        return observed
+
+
+class _ObservedEndpoint(Endpoint):
+    """A listener whose channels are observed."""
+
+    def __init__(self, transport: ObservedTransport, endpoint: Endpoint) -> None:
+        self._transport = transport
+        self._endpoint = endpoint
+        self._channels: dict[Channel, Channel] = {}
+        self.address = endpoint.address
+        self.remote_handle = endpoint.remote_handle
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._endpoint, name)
+
+    def accept(self, limit: int = 16) -> list[Channel]:
+        self._channels = {own: other for own, other in self._channels.items() if not own.is_closed}
+        accepted = self._endpoint.accept(limit)
+        for channel in accepted:
+            self._channels[channel] = self._transport.observe(channel, Direction.RECEIVED, self.address)
+        return [self._channels[channel] for channel in accepted]
+
+    def interests(self) -> list[Interest]:
+        return self._endpoint.interests()
+
+    def descriptors(self) -> list[int]:
+        return self._endpoint.descriptors()
+
+    def progress(self) -> list[Channel]:
+        return [self._channels[channel] for channel in self._endpoint.progress() if channel in self._channels]
+
+    def shut_down(self) -> None:
+        self._endpoint.shut_down()
+
+    def close(self) -> None:
+        self._endpoint.close()
+
+
+class _ObservedChannel(Channel):
+    """A channel that reports what passes it. Other attributes are those of `channel`."""
+
+    def __init__(self, channel: Channel, observer: Observer, connection: int, is_stepwise: bool) -> None:
+        self.channel = channel
+        self._is_stepwise = is_stepwise
+        self._early_events: list[Event] = []
+        self._observer = observer
+        self._connection = connection
+        self._num_entries: Counter[tuple[Direction, EntryKind]] = Counter()
+        self._submitted: dict[int, tuple[int | None, int]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.channel, name)
+
+    @property
+    def is_connected(self) -> bool:  # type: ignore[override]
+        return self.channel.is_connected
+
+    @property
+    def wait_s(self) -> float:
+        return 0.0 if self._early_events else self.channel.wait_s
+
+    @property
+    def is_sending(self) -> bool:
+        return bool(self._early_events) or self.channel.is_sending
+
+    @property
+    def queued_bytes(self) -> int:
+        return self.channel.queued_bytes
+
+    @property
+    def is_receiving(self) -> bool:
+        return self.channel.is_receiving
+
+    @property
+    def activity(self) -> str:
+        return self.channel.activity
+
+    def report(
+        self,
+        direction: Direction,
+        kind: EntryKind,
+        *,
+        tag: int | None = None,
+        length_bytes: int = 0,
+        parts: tuple[Any, ...] = (),
+        text: str = "",
+    ) -> None:
+        """Pass an entry to the observer."""
+        self._report(direction, kind, tag, None, length_bytes, parts, text)
+
+    def report_region(self, direction: Direction, address: int, region: Region | None) -> None:
+        """Pass the entry of an exported region, or of its retirement, to the observer."""
+        if region is None:
+            self._report(direction, EntryKind.RETIREMENT, None, address)
+            return
+        content = FileRange(region, 0, region.size_bytes)
+        text = "sealed memory" if region.is_sealed else "file"
+        self._report(direction, EntryKind.REGION, None, address, region.size_bytes, (content,), text)
+
+    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
+        if self._is_stepwise:
+            self._early_events += self._progress(SEND)
+        length_bytes = sum(_length_bytes(part) for part in parts)
+        self.report(Direction.SENT, EntryKind.MESSAGE, tag=tag, length_bytes=length_bytes, parts=tuple(parts))
+        token = self.channel.submit(parts, tag)
+        self._submitted[token] = tag, length_bytes
+        return token
+
+    def accept_into(self, token: int, destination: Any = None) -> None:
+        self.channel.accept_into(token, destination)
+
+    def cancel(self, token: int) -> bool:
+        if not self.channel.cancel(token):
+            return False
+        direction = Direction.SENT if token in self._submitted else Direction.RECEIVED
+        tag, length_bytes = self._submitted.pop(token, (None, 0))
+        self.report(direction, EntryKind.CANCELLATION, tag=tag, length_bytes=length_bytes)
+        return True
+
+    def grant(self, messages: int, nbytes: int) -> None:
+        self.channel.grant(messages, nbytes)
+
+    def progress(self, directions: int = BOTH) -> list[Event]:
+        events: list[Event] = []
+        if directions & SEND:
+            events, self._early_events = self._early_events, events
+        return events + self._progress(directions)
+
+    def interests(self, directions: int = BOTH) -> list[Interest]:
+        return self.channel.interests(directions)
+
+    def half_close(self) -> None:
+        self.channel.half_close()
+
+    def descriptors(self) -> list[int]:
+        return self.channel.descriptors()
+
+    def wake(self) -> None:
+        self.channel.wake()
+
+    def shut_down(self) -> None:
+        self.channel.shut_down()
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.report(Direction.SENT, EntryKind.CLOSE)
+        self.channel.close()
+
+    def _progress(self, directions: int) -> list[Event]:
+        events = self.channel.progress(directions)
+        for event in events:
+            self._observe(event)
+        return events
+
+    def _observe(self, event: Event) -> None:
+        received = Direction.RECEIVED
+        if isinstance(event, Received):
+            length_bytes = _length_bytes(event.data)
+            self.report(received, EntryKind.MESSAGE, tag=event.tag, length_bytes=length_bytes, parts=(event.data,))
+        elif isinstance(event, Offered):
+            self.report(received, EntryKind.OFFER, tag=event.tag, length_bytes=event.length_bytes)
+        elif isinstance(event, Sent):
+            message = self._submitted.pop(event.token, None)
+            if message is not None:
+                self.report(Direction.SENT, EntryKind.DEPARTURE, tag=message[0], length_bytes=message[1])
+        elif isinstance(event, Announced):
+            if isinstance(event.update, RegionUpdate):
+                self.report_region(received, address_of(event.update.index, 0), event.update.region)
+        elif isinstance(event, Lost):
+            text = f"{type(event.error).__name__}: {event.error}"
+            for direction, flag in ((received, RECEIVE), (Direction.SENT, SEND)):
+                if event.directions & flag:
+                    self.report(direction, EntryKind.LOSS, text=text)
+
+    def _report(self, direction: Direction, kind: EntryKind, *values: Any) -> None:
+        index = self._num_entries[direction, kind]
+        self._num_entries[direction, kind] = index + 1
+        self._observer(Entry(time.monotonic_ns(), self._connection, direction, kind, index, *values))
+
+    def __repr__(self) -> str:
+        return f"<observed {self.channel!r}>"
+
+
+class _ObservedExporter(MemoryExporter):
+    """An exporter that reports what it exports."""
+
+    __slots__ = ("_channel", "_exporter")
+
+    def __init__(self, exporter: MemoryExporter, channel: _ObservedChannel) -> None:
+        self._exporter = exporter
+        self._channel = channel
+
+    def export(self, region: Region) -> Exported:
+        exported = self._exporter.export(region)
+        self._channel.report_region(Direction.SENT, exported.address, region)
+        return exported
+
+    def retire(self, exported: Exported) -> None:
+        self._exporter.retire(exported)
+        self._channel.report_region(Direction.SENT, exported.address, None)
+
+    def check_capacity(self, count: int) -> None:
+        self._exporter.check_capacity(count)
+
+
+def _view(part: Any) -> memoryview:
+    if isinstance(part, FileRange):
+        part.region.check()
+        return part.region.view(part.offset_bytes, part.nbytes)
+    return memoryview(part).cast("B")
+
+
+def _length_bytes(part: Any) -> int:
+    return part.nbytes if isinstance(part, FileRange) else memoryview(part).nbytes

@@ -1,0 +1,159 @@
+"""Observed transports: they behave like the ones that they wrap, and report what passes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bowstring as bs
+from bowstring.errors import ConnectionLostError
+from bowstring.memory.region import FileRange, Region
+from bowstring.testing import TransportConformance
+from bowstring.transports.base import RECEIVE, Offered, Transport, TransportOptions
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.loopback import LOOPBACK
+from bowstring.transports.observation import Entry, EntryKind, ObservedTransport
+from bowstring.transports.regions import address_of
+from bowstring.transports.registry import TRANSPORTS
+from bowstring.transports.unix import UNIX
+
+OPTIONS = TransportOptions(timeout_s=20)
+
+SERVER = """
+import os, signal, sys
+import bowstring as bs
+from bowstring.transports.observation import ObservedTransport
+from bowstring.transports.registry import TRANSPORTS
+from bowstring.transports.unix import UNIX
+
+def kill_before_the_second_body(entry):
+    if (entry.direction, entry.kind) == ("sent", "message") and (entry.tag or 0) & 0xFFFFFFFF == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+TRANSPORTS["unix"] = ObservedTransport(UNIX, kill_before_the_second_body, is_stepwise=True)
+batches = [bs.record_batch({"n": list(range(5000))})] * 3
+with bs.serve({"numbers": bs.Table.from_batches(batches)}) as server:
+    print(server.uri("numbers"), flush=True)
+    sys.stdin.read()
+"""
+
+
+class TestObservedUnix(TransportConformance):
+    transport = ObservedTransport(UNIX, lambda _entry: None)
+
+
+def steps(entries: list[Entry]) -> list[tuple[str, str, int | None, int | None, int]]:
+    return [(entry.direction, entry.kind, entry.tag, entry.address, entry.length_bytes) for entry in entries]
+
+
+@pytest.mark.parametrize("transport", [UNIX, LOOPBACK])
+def test_both_ends_report_connections_messages_regions_and_the_end(transport: Transport) -> None:
+    entries: list[Entry] = []
+    contents: list[bytes] = []
+
+    def observe(entry: Entry) -> None:
+        entries.append(entry)
+        contents.append(entry.read())
+
+    one, other = BlockingChannel.pair(ObservedTransport(transport, observe), OPTIONS)
+    with one, other, Region.copy_of([b"region"]) as region:
+        one.send([b"plain ", b"message"])
+        exported = one.export(region)
+        one.send([bytes(40_000)], tag=7)
+        one.retire(exported)
+        one.send([b"last"])
+        received = [bytes(other.receive().data) for _ in range(3)]
+        one.close()
+        with pytest.raises(ConnectionLostError):
+            other.receive()
+    assert received == [b"plain message", bytes(40_000), b"last"]
+    others = [entry for entry in entries if entry.kind != EntryKind.DEPARTURE]
+    by_connection = [[entry for entry in others if entry.connection == index] for index in (0, 1)]
+    passed = [
+        ("message", None, None, 13),
+        ("region", None, address_of(0, 0), 6),
+        ("message", 7, None, 40_000),
+        ("retirement", None, address_of(0, 0), 0),
+        ("message", None, None, 4),
+    ]
+    assert steps(by_connection[0]) == [
+        ("sent", "connection", None, None, 0),
+        *(("sent", *step) for step in passed),
+        ("sent", "close", None, None, 0),
+    ]
+    passed.insert(2, ("offer", 7, None, 40_000))
+    assert steps(by_connection[1]) == [
+        ("received", "connection", None, None, 0),
+        *(("received", *step) for step in passed),
+        ("received", "loss", None, None, 0),
+        ("sent", "close", None, None, 0),
+    ]
+    for content, entry in zip(contents, entries, strict=True):
+        assert len(content) == (entry.length_bytes if entry.kind in ("message", "region") else 0)
+    assert contents.count(b"region") == contents.count(b"plain message") == contents.count(b"last") == 2
+    assert [entry.index for entry in entries if (entry.direction, entry.kind) == ("sent", "message")] == [0, 1, 2]
+    assert [entry.length_bytes for entry in entries if entry.kind == EntryKind.DEPARTURE] == [13, 40_000, 4]
+    assert [entry.text for entry in entries if entry.kind == EntryKind.REGION] == ["sealed memory"] * 2
+    assert "ConnectionLostError" in next(entry.text for entry in entries if entry.kind == EntryKind.LOSS)
+    times = [entry.time_ns for entry in entries]
+    assert times == sorted(times)
+
+
+def test_withdrawn_messages_and_discarded_offers_are_reported() -> None:
+    entries: list[Entry] = []
+    one, other = BlockingChannel.pair(ObservedTransport(LOOPBACK, entries.append), OPTIONS)
+    with one, other:
+        token = one.channel.submit([b"withdrawn"], 3)
+        assert one.channel.cancel(token)
+        assert not one.channel.cancel(token)
+        one.send([bytes(50_000)], tag=4)
+        (offer,) = (event for event in other.channel.progress(RECEIVE) if isinstance(event, Offered))
+        assert other.channel.cancel(offer.token)
+    cancelled = [entry for entry in entries if entry.kind == EntryKind.CANCELLATION]
+    assert steps(cancelled) == [("sent", "cancellation", 3, None, 9), ("received", "cancellation", None, None, 0)]
+
+
+def test_a_range_of_a_file_is_reported_with_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "bytes"
+    path.write_bytes(b"some bytes of a file")
+    contents: list[bytes] = []
+
+    def observe(entry: Entry) -> None:
+        if entry.kind == EntryKind.MESSAGE:
+            contents.append(entry.read())
+
+    one, other = BlockingChannel.pair(ObservedTransport(TRANSPORTS["tcp"], observe), OPTIONS)
+    with one, other, Region.from_file(path) as region:
+        parts: list[Any] = [FileRange(region, 5, 5)]
+        one.channel.submit(parts, 1)
+        one.flush()
+        assert bytes(other.receive().data) == b"bytes"
+    assert contents == [b"bytes", b"bytes"]
+
+
+def test_an_error_of_the_observer_is_raised_by_the_channel() -> None:
+    def refuse(entry: Entry) -> None:
+        if entry.kind == EntryKind.MESSAGE:
+            raise ConnectionLostError(f"refused {entry.direction} message {entry.index}")
+
+    one, other = BlockingChannel.pair(ObservedTransport(LOOPBACK, refuse), OPTIONS)
+    with one, other, pytest.raises(ConnectionLostError, match="refused sent message 0"):
+        one.send([b"text"])
+
+
+def test_a_server_can_be_killed_before_a_certain_message_leaves_it() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        with bs.connect(server.stdout.readline().strip()) as dataset:
+            batches = iter(dataset)
+            assert next(batches).num_rows == 5000
+            with pytest.raises(ConnectionLostError):
+                next(batches)
+        assert server.wait(20) == -signal.SIGKILL
