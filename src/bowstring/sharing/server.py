@@ -34,6 +34,7 @@ from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import FileRange, Region
 from bowstring.sharing.processes import close_inherited
 from bowstring.sharing.share import Handle
+from bowstring.sharing.signals import wait_for_signal
 from bowstring.sharing.stored_dataset import Batches, StoredDataset, StoredMessage, read_stored_dataset, store_in_parts
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, WANT_DATA, Ticket, encode_error, uri_for
 from bowstring.transports.base import (
@@ -114,10 +115,13 @@ class Server(Closable):
         # Changed by the loop's thread only.
         self._silent: dict[_Client, None] = {}
         self._clients: dict[_Client, None] = {}
-        self._is_closed = False
+        self._connections: dict[Channel, _Client] = {}
+        self._is_draining = self._is_closed = False
+        self._is_drained = threading.Event()
         with close_on_error(self._endpoint):
             self._loop = EventLoop("bowstring-serve")
-        self._loop.add(_Acceptor(self, self._endpoint))
+        self._acceptor = _Acceptor(self, self._endpoint)
+        self._loop.add(self._acceptor)
         _SERVERS.add(self)
         self._loop.start()
 
@@ -194,12 +198,39 @@ class Server(Closable):
                 raise NotFoundError(f"the server has no data set {name!r}")
             self._set(name, ())
 
+    def drain(self, timeout_s: float = 30.0) -> bool:
+        """Accept no more connections and requests, wait until all clients have finished, and close.
+
+        Streams are sent to their end, and clients keep the memory leased to them. A client without both is disconnected
+        at once. After `timeout_s`, or an exception such as `KeyboardInterrupt`, the other clients are disconnected,
+        too. Return whether all have finished before. Call it from any thread; True if the server is closed.
+        """
+        try:
+            if not self._is_closed:
+                self._loop.call(self._begin_drain)
+                return self._is_drained.wait(timeout_s)
+            return True
+        finally:
+            self.close()
+
+    def serve_forever(self, drain_s: float = 30.0) -> bool:
+        """Serve until the process gets SIGTERM or SIGINT, then `drain` for at most `drain_s`. Return as `drain`.
+
+        For the main thread of a program; other threads may change the data sets meanwhile. While the server drains, the
+        signals have their previous effects: a second SIGINT usually raises `KeyboardInterrupt`, which closes the
+        server. Raises `UsageError` in other threads, `ClosedError`.
+        """
+        self._refuse_closed()
+        wait_for_signal()
+        return self.drain(drain_s)
+
     def close(self) -> None:
         """Close the server, its connections and its thread. Idempotent."""
         self._is_closed = True
         self._loop.close()
         with self._lock:
             self._datasets.clear()
+            self._regions.clear()
 
     def _refuse_closed(self) -> None:
         if self._is_closed:
@@ -229,10 +260,9 @@ class Server(Closable):
 
     def _progress(self, channel: Channel) -> None:
         """Let the client of a channel that shares the endpoint's descriptor continue."""
-        for client in (*self._silent, *self._clients):
-            if client._channel is channel:
-                self._loop.handle(client, 0)
-                return
+        client = self._connections.get(channel)
+        if client is not None:
+            self._loop.handle(client, 0)
 
     def _connect(self, channel: Channel) -> None:
         """Add a connection. If there are too many without a request, refuse the oldest of them."""
@@ -240,6 +270,7 @@ class Server(Closable):
             self._evict()
         client = _Client(self, self._transport, channel)
         self._silent[client] = None
+        self._connections[channel] = client
         self._loop.add(client)
         self._loop.handle(client, RECEIVE)  # its request has mostly arrived already
 
@@ -255,6 +286,8 @@ class Server(Closable):
 
     def _admit(self, client: _Client) -> None:
         """Count a connection with a request as a client. Raises `ConnectionLostError` at the limit."""
+        if self._is_draining:
+            raise ConnectionLostError("the server is shutting down")
         if client in self._clients:
             return
         limit = self.options.max_clients
@@ -267,6 +300,23 @@ class Server(Closable):
         """Stop counting a connection, because it ends."""
         self._silent.pop(client, None)
         self._clients.pop(client, None)
+        if self._is_draining and not self._clients:
+            self._is_drained.set()
+
+    def _begin_drain(self) -> None:
+        """Close the endpoint, and disconnect clients that use nothing."""
+        if self._is_draining:
+            return
+        self._is_draining = True
+        self._loop.remove(self._acceptor)
+        self._acceptor.close()
+        for client in list(self._silent):
+            client.refuse(ConnectionLostError("the server is shutting down"))
+            self._loop.handle(client, SEND)
+        for client in list(self._clients):
+            self._loop.handle(client, 0)
+        if not self._clients:
+            self._is_drained.set()
 
     def _disconnect(self, client: _Client) -> None:
         self._loop.remove(client)
@@ -373,7 +423,16 @@ class _Client:
                 self._server._disconnect(self)
                 return
             if self._session.wait_s:
-                return
+                break
+        if self._server._is_draining and self._is_finished:
+            self._server._disconnect(self)
+
+    @property
+    def _is_finished(self) -> bool:
+        """Whether the client has received its streams and freed its leases."""
+        session = self._session
+        is_busy = self._refused_at is not None or session.is_streaming or session.is_sending
+        return not is_busy and not self._connection.leases
 
     def expire(self) -> None:
         if self.deadline:
@@ -405,6 +464,7 @@ class _Client:
         self._server._remove_client(self)
         self._connection.connection_lost()
         self._exports.clear()
+        self._server._connections.pop(self._channel, None)
         self._session.close()
 
     def _fail(self, error: BowstringError) -> None:

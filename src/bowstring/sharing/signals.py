@@ -1,0 +1,39 @@
+"""Wait for a signal that ends a server."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from collections.abc import Sequence
+
+from bowstring.errors import UsageError
+
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def wait_for_signal(signals: Sequence[signal.Signals] = END_SIGNALS) -> signal.Signals:
+    """Wait for one of these signals and return it. Afterwards they have their previous handlers again.
+
+    Raises `UsageError` unless it is called in the main thread, which alone can handle signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError(f"signals can be handled only in the main thread, not in {threading.current_thread().name!r}")
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        writer.setblocking(False)
+        # The kernel may deliver a signal to another thread, which does not interrupt a call of this one.
+        previous_descriptor = signal.set_wakeup_fd(writer.fileno())
+        previous_handlers = {number: signal.signal(number, _do_nothing) for number in signals}
+        try:
+            while (number := reader.recv(1)[0]) not in signals:
+                pass
+            return signal.Signals(number)
+        finally:
+            for number, handler in previous_handlers.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            signal.set_wakeup_fd(previous_descriptor)
+
+
+def _do_nothing(_number: int, _frame: object) -> None:
+    pass
