@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Self
 
+from fuzz.frames import mutate_wire
 from fuzz.json_mutations import mutate_json
 from fuzz.mutations import flip, mutate_structure
 from fuzz.structure import parse_structure
@@ -14,11 +15,13 @@ from fuzz.text_mutations import KNOWN_TEXTS, mutate_text
 
 KINDS = (
     "stream", "file", "tensors", "json", "format", "uri", "tools", "partial", "command", "c_data", "protocol",
-    "extension", "statistics", "served",
+    "extension", "statistics", "served", "frames", "requests", "replies", "ticket",
 )  # fmt: skip
 """The kinds of inputs. A packed input starts with the index of its kind."""
 STRUCTURED_KINDS = ("stream", "file", "tensors", "tools", "partial", "command", "statistics", "served")
 """The kinds whose inputs are streams and files."""
+WIRE_KINDS = ("frames", "requests", "replies")
+"""The kinds whose inputs are frames."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,9 @@ class Input:
         if self.kind == "json":
             document = mutate_json(rng, self.data)
             return None if document is None else type(self)(self.kind, document)
+        if self.kind in WIRE_KINDS:
+            raw_frames = mutate_wire(rng, self.data)
+            return None if raw_frames is None else type(self)(self.kind, raw_frames)
         if self.kind in KNOWN_TEXTS:
             return type(self)(self.kind, mutate_text(rng, self.kind, self.data))
         if self.kind not in STRUCTURED_KINDS:

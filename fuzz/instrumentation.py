@@ -13,7 +13,7 @@ from typing import Any
 
 _PACKAGES = (
     "arrays", "compute", "datatypes", "dissociated", "flatbuf", "inspection", "integration_json", "interop", "io",
-    "ipc", "layouts", "memory", "tensors",
+    "ipc", "layouts", "memory", "sharing", "tensors", "transports",
 )  # fmt: skip
 
 

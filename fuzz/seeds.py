@@ -17,8 +17,9 @@ from bowstring import integration_json
 from bowstring.testing.cases import CASES, Case
 from fuzz.inputs import Input
 from fuzz.mutations import EXTENSIONS, PARAMETERS
+from fuzz.oracles.sessions import record
 from fuzz.oracles.tools import encoded_statistics, file_with_statistics
-from fuzz.text_mutations import FORMATS, URIS
+from fuzz.text_mutations import FORMATS, TICKETS, URIS
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 _MAX_SEED_BYTES = 16 << 10
@@ -38,6 +39,7 @@ def seeds(with_shared: bool = True) -> Iterator[Input]:
     yield from _tensors()
     yield from _texts()
     yield from _scripts()
+    yield from _sessions()
     small = [seed_input for seed_input in _batches() if len(seed_input.data) < 6000]
     for number, kind in enumerate(("tools", "partial", "command")):
         for seed_input in small[number::3]:
@@ -147,7 +149,7 @@ def _texts() -> Iterator[Input]:
     for case in CASES:
         document = integration_json.build_document(_column(case).schema, [_column(case)])
         yield Input("json", json.dumps(document).encode())
-    for kind, texts in (("format", FORMATS), ("uri", URIS)):
+    for kind, texts in (("format", FORMATS), ("uri", URIS), ("ticket", TICKETS)):
         yield from (Input(kind, text) for text in texts)
 
 
@@ -169,6 +171,19 @@ def _scripts() -> Iterator[Input]:
         yield Input(
             "protocol", bytes([flags]) + b"\0\2ti" + b"\3\0" + b"\3\2\2\7\x09" + b"\3\1" + b"\4" + b"\1\2\7\x09\1"
         )
+
+
+def _sessions() -> Iterator[Input]:
+    """What both ends of recorded sessions receive: addresses and bytes, one request and two, over unix and tcp."""
+    tickets = (b"numbers", b"numbers\0packed", b"\0numbers\0numbers\0")
+    for options in range(4):  # unix and tcp, in pieces of two sizes
+        for requested in ((tickets[0],), (tickets[1],), tickets):
+            requests, replies = record(options, requested)
+            yield Input("requests", bytes([options]) + requests)
+            yield Input("frames", bytes([options]) + requests)
+            yield Input("frames", bytes([options]) + replies)
+        for ticket in tickets:
+            yield Input("replies", bytes([options]) + record(options, (ticket,))[1])
 
 
 def _shared() -> Iterator[Input]:

@@ -22,14 +22,19 @@ FORMATS = (
 URIS = (
     b"unix:@bowstring-1f?want_data=1&free_data=2&ticket=t", b"unix:/run/x?want_data=1&remote_handle=AAEC",
     b"tcp://[::1]:80/x?want_data=0&free_data=1", b"unix:%40%00a?want_data=18446744073709551615",
+    b"tcp://localhost:1?want_data=1&error_data=1099511627779&max_tickets=256&ticket=t",
+)  # fmt: skip
+TICKETS = (
+    b"numbers", b"numbers\0packed", b"\0a\0b\0", b"\0a\0b\0\0packed", b"not-found\nno data set", b"busy\n",
 )  # fmt: skip
 KNOWN_TEXTS = {
     "format": (*FORMATS, *SIMPLE_TYPES_BY_FORMAT, *NESTED_TYPES),
     "uri": URIS,
+    "ticket": TICKETS,
     "extension": EXTENSIONS,
 }
 """The known texts of each kind of input."""
-_STARTING_TEXTS = {"format": FORMATS, "uri": URIS}
+_STARTING_TEXTS = {"format": FORMATS, "uri": URIS, "ticket": TICKETS}
 _RESTART_PROBABILITY = 0.25
 """How often a mutation starts from one of these texts, which become rare in the corpus of a long run."""
 

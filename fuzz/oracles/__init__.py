@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fuzz.inputs import Input
-from fuzz.oracles import batches, c_data, commands, partial_reads, protocol, served, tensors, texts, tools
+from fuzz.oracles import (
+    batches,
+    c_data,
+    commands,
+    frames,
+    partial_reads,
+    protocol,
+    served,
+    sessions,
+    tensors,
+    texts,
+    tools,
+)
 
 ORACLES: dict[str, Callable[[bytes], bool]] = {
     "stream": batches.check_stream,
@@ -26,6 +38,10 @@ ORACLES: dict[str, Callable[[bytes], bool]] = {
     "extension": texts.check_extension,
     "statistics": tools.check_statistics,
     "served": served.check_served,
+    "frames": frames.check_frames,
+    "requests": sessions.check_requests,
+    "replies": sessions.check_replies,
+    "ticket": texts.check_ticket,
 }
 
 

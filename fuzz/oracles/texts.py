@@ -1,4 +1,4 @@
-"""Integration JSON, format strings of the C data interface, URIs, and names and parameters of extension types."""
+"""Integration JSON, format strings of the C data interface, URIs, tickets, parameters of extension types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from bowstring import integration_json
 from bowstring.datatypes import c_format
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve
 from bowstring.dissociated.uri import parse_uri
-from bowstring.errors import InvalidDataError, ProtocolError, UnsupportedTypeError
+from bowstring.dissociated.wire import RESERVED_MASK
+from bowstring.errors import InvalidDataError, ProtocolError, UnsupportedTypeError, UsageError
+from bowstring.sharing.uris import (
+    MAX_TICKETS,
+    Ticket,
+    decode_error,
+    encode_error,
+    error_tag,
+    max_tickets,
+    parse_dataset_uri,
+    without_ticket,
+)
 from fuzz.expectations import expect
 from fuzz.oracles.batches import check_batch
 
@@ -57,11 +68,32 @@ def check_format(data: bytes) -> bool:
 
 def check_uri(data: bytes) -> bool:
     """Check a URI."""
+    text = data.decode("latin-1")
     try:
-        parse_uri(data.decode("latin-1"))
+        uri = parse_uri(text)
     except ProtocolError:
         return False
+    expect(parse_uri(str(uri)) == uri, f"{uri} is parsed differently")
+    expect(1 <= max_tickets(uri) <= MAX_TICKETS, f"requests for {max_tickets(uri)} data sets")
+    tag = error_tag(uri)
+    expect(tag is None or tag >> 56 > 1 or bool(tag & RESERVED_MASK), f"the tag of errors {tag} is that of a body")
+    expect(without_ticket(uri).parameter("ticket") is None, "the ticket remains")
+    try:
+        parse_dataset_uri(text)
+    except UsageError:  # a scheme without a transport, or no ticket
+        pass
     return True
+
+
+def check_ticket(data: bytes) -> bool:
+    """Check a ticket, and the body of an error message; return whether encoding it results in the same bytes."""
+    ticket = Ticket.decode(data)
+    expect(Ticket.decode(ticket.encode()) == ticket, f"{ticket!r} is decoded differently")
+    expect(bool(str(ticket)), "the ticket has no text")
+    error = decode_error(data, "server")
+    expect(str(error).startswith("server: "), f"the error has another text: {error}")
+    expect(str(decode_error(encode_error(error), "client")) != "", "the error has no text")
+    return ticket.encode() == data
 
 
 def check_extension(data: bytes) -> bool:

@@ -6,11 +6,12 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from fuzz.findings import load
-from fuzz.inputs import KINDS, STRUCTURED_KINDS, Input
+from fuzz.inputs import KINDS, STRUCTURED_KINDS, WIRE_KINDS, Input
 from fuzz.oracles import ORACLES, check
 from fuzz.seeds import seeds
 from fuzz.structure import parse_structure
@@ -59,6 +60,17 @@ def test_mutations_of_files_are_often_valid_and_often_not() -> None:
         if mutated is not None:
             counts[check(mutated)] += 1
     assert min(counts.values()) > 60, counts
+
+
+def test_mutations_of_sessions_are_sometimes_valid_and_sometimes_not() -> None:
+    rng = random.Random(SEED)
+    recorded = [seed for seed in seeds(with_shared=False) if seed.kind in WIRE_KINDS]
+    counts = Counter[tuple[str, bool]]()
+    for _ in range(600):
+        mutated = rng.choice(recorded).mutate(rng)
+        if mutated is not None:
+            counts[mutated.kind, check(mutated)] += 1
+    assert all(counts[kind, is_valid] > 10 for kind in WIRE_KINDS for is_valid in (True, False)), counts
 
 
 def test_mutations_of_texts_are_sometimes_valid_and_sometimes_not() -> None:
