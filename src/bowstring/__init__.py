@@ -97,7 +97,7 @@ if TYPE_CHECKING:
         open_file as open_file,
         open_stream as open_stream,
     )
-    from bowstring.sharing.client import connect as connect
+    from bowstring.sharing.connect import connect as connect
     from bowstring.sharing.server import serve as serve
     from bowstring.sharing.share import attach as attach, share as share
 else:
@@ -159,7 +159,7 @@ else:
             ),
             "errors": ("BowstringError",),
             "ipc.api": ("new_file", "new_stream", "open_file", "open_stream"),
-            "sharing.client": ("connect",),
+            "sharing.connect": ("connect",),
             "sharing.server": ("serve",),
             "sharing.share": ("attach", "share"),
         },

@@ -42,7 +42,7 @@ say(server.uri("t"))
 while True: hear(); say([session._connection.leases.outstanding for session in server._clients])
 """
 CONNECT = """
-import bowstring as bs, bowstring.sharing.client
+import bowstring as bs, bowstring.sharing.connect
 say(None); hear()
 try: bs.connect(uri, timeout_s=20)
 except Exception as error: say(type(error))

@@ -19,6 +19,7 @@ from tests.transports.certificates import Authority
 
 SERVER_ADDRESS, CLIENT_ADDRESS = "10.77.0.1", "10.77.0.2"
 ROWS, BATCHES = 1 << 16, 8  # 4 MB
+SUMS = [ROWS * (ROWS - 1) // 2 + ROWS * number for number in range(BATCHES)]
 
 LINK = """
 import ctypes, fcntl, heapq, os, random, select, signal, struct, time
@@ -55,15 +56,17 @@ SERVE = """
 import bowstring as bs, numpy as np
 from bowstring.sharing.server import ServerOptions
 table = bs.Table.from_batches([bs.record_batch({"a": np.arange(rows) + n}) for n in range(batches)])
-server = bs.serve({"t": table}, address, ServerOptions(tls=tls, stall_s=stall_s), scheme="tcp+tls")
-say(server.uri("t"))
+addresses = {"unix": None, "tcp+tls": address}
+server = bs.serve({"t": table}, options=ServerOptions(tls=tls, stall_s=stall_s), addresses=addresses)
+say(server.locations("t"))
 while True: hear(); say(server.num_clients)
 """
 CONNECT = """
 import bowstring as bs
 sums = []
 try:
-    with bs.connect(uri, tls=tls, timeout_s=timeout_s) as dataset:
+    with bs.connect(locations, tls=tls, timeout_s=timeout_s) as dataset:
+        say((dataset.location, dataset.unusable_locations))
         for batch in dataset:
             sums.append(int(batch.column("a").to_numpy().sum()))
             if len(sums) == 1: say(None)
@@ -133,20 +136,36 @@ def num_clients(server: Other) -> int:
 
 def test_a_table_of_another_host_arrives_over_a_link_with_delay_and_loss(hosts: Hosts, authority: Authority) -> None:
     with serve(hosts, authority, rows=ROWS, stall_s=20) as server:
-        values = {"uri": server.hear(), "tls": authority.client(), "timeout_s": 20}
+        values = {"locations": server.hear(), "tls": authority.client(), "timeout_s": 20}
         with Other(CONNECT, network=hosts.client, **values) as client:
             client.hear()
-            expected = [ROWS * (ROWS - 1) // 2 + ROWS * number for number in range(BATCHES)]
-            assert client.hear() == expected
+            client.hear()
+            assert client.hear() == SUMS
         assert wait_until(lambda: num_clients(server) == 0)
 
 
 def test_a_host_that_is_cut_off_in_the_middle_is_noticed_by_both_ends(hosts: Hosts, authority: Authority) -> None:
     with serve(hosts, authority, rows=16 * ROWS, stall_s=1) as server:
-        values = {"uri": server.hear(), "tls": authority.client(), "timeout_s": 1}
+        values = {"locations": server.hear(), "tls": authority.client(), "timeout_s": 1}
         with Other(CONNECT, network=hosts.client, **values) as client:
+            client.hear()
             client.hear()
             assert num_clients(server) == 1
             hosts.cut()
             assert client.hear() is DeadlineError
             assert wait_until(lambda: num_clients(server) == 0)
+
+
+def test_the_local_consumer_gets_shared_memory_and_the_remote_one_tcp(hosts: Hosts, authority: Authority) -> None:
+    with serve(hosts, authority, rows=ROWS, stall_s=20) as server:
+        locations = server.hear()
+        unix, tcp = locations.uris
+        values = {"locations": locations, "tls": authority.client(), "timeout_s": 20}
+        for network, location, unusable in ((hosts.server, unix, []), (hosts.client, tcp, [unix])):
+            with Other(CONNECT, network=network, **values) as client:
+                used, reasons = client.hear()
+                assert used == location
+                assert list(reasons) == unusable
+                assert all("another host, network or directory" in reason for reason in reasons.values())
+                client.hear()
+                assert client.hear() == SUMS

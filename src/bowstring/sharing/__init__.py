@@ -10,6 +10,7 @@ from bowstring._lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from bowstring.sharing.client import Dataset as Dataset
+    from bowstring.sharing.locations import Locations as Locations
     from bowstring.sharing.server import Server as Server, ServerOptions as ServerOptions
     from bowstring.sharing.share import Handle as Handle
 else:
@@ -17,6 +18,7 @@ else:
         __name__,
         {
             "client": ("Dataset",),
+            "locations": ("Locations",),
             "server": ("Server", "ServerOptions"),
             "share": ("Handle",),
         },

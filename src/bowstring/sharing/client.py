@@ -1,4 +1,4 @@
-"""Read data sets of a server («Client Sequence»): `connect` and `Dataset`. Shared memory is not copied."""
+"""Read data sets of a server («Client Sequence»). Shared memory is not copied."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
@@ -22,24 +21,8 @@ from bowstring.errors import (
 )
 from bowstring.memory.closable import Closable
 from bowstring.sharing.connection import Connection, Stream
-from bowstring.sharing.uris import Ticket, max_tickets, parse_dataset_uri, without_ticket
+from bowstring.sharing.uris import Ticket, max_tickets
 from bowstring.transports.tls import TlsOptions
-
-
-class HasURIs(Protocol):
-    """A data set of several parts, as `bowstring.spark.publish` returns."""
-
-    @property
-    def uris(self) -> Sequence[str]:
-        """The URIs of the parts, in order."""
-
-    @property
-    def schema(self) -> Schema:
-        """The schema of all parts."""
-
-
-Target: TypeAlias = str | Sequence[str] | HasURIs
-"""One URI, several whose data sets have one schema, or an object with `uris` and `schema`."""
 
 _REQUEST_BYTES = 1 << 15
 """The maximum size of the names in a request for several data sets."""
@@ -115,6 +98,14 @@ class Dataset(Closable):
         if schema is None:
             raise UsageError("connect: no URIs, so no schema")
         self.schema = schema
+        self.unusable_locations: Mapping[str, str] = {}
+        """The URIs of nearer locations, each with the reason why it is not used."""
+
+    @property
+    def location(self) -> str | None:
+        """The URI of the location that is used; None for several parts."""
+        uris = self.uris
+        return uris[0] if len(uris) == 1 else None
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -240,45 +231,12 @@ class Dataset(Closable):
     def __repr__(self) -> str:
         count = sum(len(request.uris) for request in self._requests)
         parts = "1 part" if count == 1 else f"{count} parts"
-        state = "closed" if self._is_closed else parts
+        schemes = dict.fromkeys(request.server.scheme for request in self._requests)
+        unusable = [uri.partition(":")[0] for uri in self.unusable_locations]
+        over = f"{parts} over {', '.join(schemes)}" if schemes else parts
+        state = "closed" if self._is_closed else over + (f", not {', '.join(unusable)}" if unusable else "")
         return f"<bowstring.sharing.Dataset {state}>\n{self.schema}"
 
 
 def _with_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
     return batch if batch.schema is schema else RecordBatch(schema, batch.num_rows, batch.source, batch.pairs)
-
-
-def connect(
-    target: Target,
-    ticket: str | None = None,
-    *,
-    copy: bool = False,
-    timeout_s: float = 30.0,
-    tls: TlsOptions | None = None,
-) -> Dataset:
-    """Connect to a data set of another process, and read its schema.
-
-    `target` is one or more URIs, or an object with `uris`, such as a published data set. `ticket` is the name of the
-    data set, by default that of the URI. With `copy`, bytes are sent through the socket into this process's memory;
-    otherwise memory is shared and nothing is copied, if the transport can do that. `timeout_s` is how long the server
-    may be silent. `tls` has the certificates for `tcp+tls`.
-
-    Raises `NotFoundError` if the server has no such data set, `ConnectionLostError` if it does not run, disconnects or
-    has too many clients, `DeadlineError` if it is silent, `ProtocolError` for a malformed URI or a violation of the
-    protocol, `UsageError` for other targets and a timeout that is not positive.
-    """
-    uris: Any = [target] if isinstance(target, str) else getattr(target, "uris", target)
-    if isinstance(uris, Mapping):
-        raise UsageError(
-            "connect: expected one URI or several parts of one data set; choose one of a server's: server.uri(name)"
-        )
-    if not isinstance(uris, Iterable) or isinstance(uris, bytes):
-        raise UsageError(f"connect: expected a URI or an object with `uris`, found {type(target).__name__}")
-    if not timeout_s > 0:
-        raise UsageError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
-    schema = getattr(target, "schema", None)
-    requests = []
-    for text in uris:
-        uri, name = parse_dataset_uri(text, ticket)
-        requests.append(Request(without_ticket(uri), (uri,), Ticket((name,), copy or uri.free_data is None)))
-    return Dataset(group(requests), schema, timeout_s, tls)

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -32,6 +33,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import FileRange, Region
+from bowstring.sharing.locations import Locations
 from bowstring.sharing.processes import close_inherited
 from bowstring.sharing.share import Handle
 from bowstring.sharing.signals import wait_for_signal
@@ -90,7 +92,7 @@ class ServerOptions:
     max_leased_bytes: int = 1 << 62
     """The bytes leased to a client at which its stream pauses, until it frees some."""
     tls: TlsOptions | None = None
-    """The server's certificate, for `tcp+tls`."""
+    """The server's certificate, for the addresses with `tcp+tls`."""
 
 
 class Server(Closable):
@@ -100,15 +102,18 @@ class Server(Closable):
     """
 
     def __init__(
-        self, address: str | None = None, options: ServerOptions | None = None, *, scheme: str = "unix"
+        self,
+        address: str | None = None,
+        options: ServerOptions | None = None,
+        *,
+        scheme: str = "unix",
+        addresses: Mapping[str, str | None] | None = None,
     ) -> None:
         self.options = options or ServerOptions()
-        tls = self.options.tls
-        self._transport = find_transport(scheme, f"{scheme}:{address or ''}", tls)
-        limits = TransportOptions(
-            max_plain_bytes=1 << 16, max_tagged_bytes=_LIMITS.max_free_bytes, max_regions=0, tls=tls
-        )
-        self._endpoint = self._transport.listen(address, limits)
+        if addresses is None:
+            addresses = {scheme: address}
+        elif address is not None or scheme != "unix" or not addresses:
+            raise UsageError("serve: expected either an address and a scheme, or a mapping of schemes to addresses")
         self._lock = threading.Lock()
         self._datasets: dict[str, tuple[StoredDataset, ...]] = {}
         self._regions: Counter[Region] = Counter()
@@ -118,17 +123,22 @@ class Server(Closable):
         self._connections: dict[Channel, _Client] = {}
         self._is_draining = self._is_closed = False
         self._is_drained = threading.Event()
-        with close_on_error(self._endpoint):
+        with ExitStack() as on_error:
+            self._acceptors = [
+                on_error.enter_context(_Acceptor(self, transport, transport.listen(address, limits)))
+                for transport, address, limits in _transports(addresses, self.options.tls)
+            ]
             self._loop = EventLoop("bowstring-serve")
-        self._acceptor = _Acceptor(self, self._endpoint)
-        self._loop.add(self._acceptor)
+            on_error.pop_all()
+        for acceptor in self._acceptors:
+            self._loop.add(acceptor)
         _SERVERS.add(self)
         self._loop.start()
 
     @property
     def address(self) -> str:
-        """The address of the server: "@" and an abstract name, or the path of a socket."""
-        return self._endpoint.address
+        """The address of the server, or the first of several: "@" and an abstract name, or the path of a socket."""
+        return self._acceptors[0].endpoint.address
 
     @property
     def names(self) -> list[str]:
@@ -138,7 +148,7 @@ class Server(Closable):
 
     @property
     def uris(self) -> dict[str, str]:
-        """The URI of each data set by its name."""
+        """The URI of each data set at the first address, by its name."""
         return {name: self.uri_of(name) for name in self.names}
 
     @property
@@ -147,11 +157,15 @@ class Server(Closable):
         return len(self._silent) + len(self._clients)
 
     def uri(self, name: str) -> str:
-        """The URI of a data set, for `bowstring.connect`. Raises `NotFoundError`, `ClosedError`."""
+        """The URI of a data set at the first address. Raises `NotFoundError`, `ClosedError`."""
+        return self.locations(name).uris[0]
+
+    def locations(self, name: str) -> Locations:
+        """The URIs of a data set at all addresses, of which `bowstring.connect` uses the nearest. Raises as `uri`."""
         self._refuse_closed()
         if name not in self.names:
             raise NotFoundError(f"the server has no data set {name!r}, only {self.names}")
-        return self.uri_of(name)
+        return Locations(tuple(acceptor.uri_of(name) for acceptor in self._acceptors))
 
     def add(self, name: str, source: Source) -> str:
         """Add a data set and return its URI. Batches are copied once, into memory that all clients share; files and
@@ -188,8 +202,8 @@ class Server(Closable):
             self._set(name, datasets)
 
     def uri_of(self, name: str) -> str:
-        """The URI of a data set with this name, whether it exists or not."""
-        return uri_for(self.address, name, self._transport.scheme, self._endpoint.remote_handle)
+        """The URI of a data set with this name at the first address, whether it exists or not."""
+        return self._acceptors[0].uri_of(name)
 
     def remove(self, name: str) -> None:
         """Remove a data set; its memory is freed when no client uses it. Raises `NotFoundError`."""
@@ -264,11 +278,11 @@ class Server(Closable):
         if client is not None:
             self._loop.handle(client, 0)
 
-    def _connect(self, channel: Channel) -> None:
+    def _connect(self, transport: Transport, channel: Channel) -> None:
         """Add a connection. If there are too many without a request, refuse the oldest of them."""
         if len(self._silent) >= self.options.max_silent:
             self._evict()
-        client = _Client(self, self._transport, channel)
+        client = _Client(self, transport, channel)
         self._silent[client] = None
         self._connections[channel] = client
         self._loop.add(client)
@@ -304,12 +318,13 @@ class Server(Closable):
             self._is_drained.set()
 
     def _begin_drain(self) -> None:
-        """Close the endpoint, and disconnect clients that use nothing."""
+        """Close the endpoints, and disconnect clients that use nothing."""
         if self._is_draining:
             return
         self._is_draining = True
-        self._loop.remove(self._acceptor)
-        self._acceptor.close()
+        for acceptor in self._acceptors:
+            self._loop.remove(acceptor)
+            acceptor.close()
         for client in list(self._silent):
             client.refuse(ConnectionLostError("the server is shutting down"))
             self._loop.handle(client, SEND)
@@ -335,24 +350,46 @@ class Server(Closable):
         return f"<bowstring.sharing.Server {state}>"
 
 
-class _Acceptor:
-    """The handler of the endpoint."""
+def _transports(
+    addresses: Mapping[str, str | None], tls: TlsOptions | None
+) -> Iterator[tuple[Transport, str | None, TransportOptions]]:
+    """Yield the transport of each scheme, its address and options. Raises `UsageError` if none supports `tls`."""
+    transports = {scheme: find_transport(scheme, f"{scheme}:{address or ''}") for scheme, address in addresses.items()}
+    if tls is not None and not any(transport.supports_tls for transport in transports.values()):
+        raise UsageError(f"{', '.join(addresses)}: the option tls is not supported: use tcp+tls")
+    for scheme, transport in transports.items():
+        limits = TransportOptions(
+            max_plain_bytes=1 << 16,
+            max_tagged_bytes=_LIMITS.max_free_bytes,
+            max_regions=0,
+            tls=tls if transport.supports_tls else None,
+        )
+        yield transport, addresses[scheme], limits
 
-    def __init__(self, server: Server, endpoint: Endpoint) -> None:
+
+class _Acceptor(Closable):
+    """The handler of an endpoint."""
+
+    def __init__(self, server: Server, transport: Transport, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
         self._server = server
-        self._endpoint = endpoint
+        self._transport = transport
         self.deadline = math.inf
 
+    def uri_of(self, name: str) -> str:
+        endpoint = self.endpoint
+        return uri_for(endpoint.address, name, self._transport.scheme, endpoint.remote_handle, endpoint.scope)
+
     def interests(self) -> list[Interest]:
-        return self._endpoint.interests() if self.deadline == math.inf else []
+        return self.endpoint.interests() if self.deadline == math.inf else []
 
     def descriptors(self) -> list[int]:
-        return self._endpoint.descriptors()
+        return self.endpoint.descriptors()
 
     def handle(self, _events: int) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             try:
-                channels = self._endpoint.accept(_CONNECTIONS_PER_ACCEPT)
+                channels = self.endpoint.accept(_CONNECTIONS_PER_ACCEPT)
             except ClosedError:
                 return
             except (BowstringError, OSError):
@@ -360,17 +397,17 @@ class _Acceptor:
                     self.deadline = time.monotonic() + _PAUSE_S
                 return
             for channel in channels:
-                self._server._connect(channel)
+                self._server._connect(self._transport, channel)
             if len(channels) < _CONNECTIONS_PER_ACCEPT:
                 break
-        for channel in self._endpoint.progress():
+        for channel in self.endpoint.progress():
             self._server._progress(channel)
 
     def expire(self) -> None:
         self.deadline = math.inf
 
     def close(self) -> None:
-        self._endpoint.close()
+        self.endpoint.close()
 
 
 class _Client:
@@ -560,6 +597,7 @@ def serve(
     options: ServerOptions | None = None,
     *,
     scheme: str = "unix",
+    addresses: Mapping[str, str | None] | None = None,
 ) -> Server:
     """Serve data sets to other processes of this machine and user, which read them with `bowstring.connect`.
 
@@ -572,12 +610,15 @@ def serve(
     `HOST:PORT`, by default an unused port at 127.0.0.1. `tcp+tls` also serves other machines; it needs
     `ServerOptions.tls`.
 
+    With `addresses`, the server listens at several: a mapping of schemes to addresses, or None for the default. Clients
+    that get `Server.locations` of a data set use the nearest: shared memory on this machine, TCP elsewhere.
+
     Raises `NotFoundError` if a path does not exist, as `open_file` if it is not an Arrow file, `ResourceError` if
     memory is short, `UsageError` for other sources and addresses in use.
     """
     if not isinstance(sources, Mapping):
         raise UsageError(f"serve: expected {{name: source}}, not {type(sources).__name__}")
-    server = Server(address, options, scheme=scheme)
+    server = Server(address, options, scheme=scheme, addresses=addresses)
     with close_on_error(server):
         for name, source in sources.items():
             server.add(name, source)

@@ -7,6 +7,8 @@ A URI of `bowstring.serve` looks like `unix:@bowstring-…?want_data=1&free_data
   ticket sends one message with this tag before it closes the connection: a line with the kind of error, then the text.
   Clients that do not support the parameter only see a closed connection.
 * `max_tickets`: the maximum number of data sets, with one schema, in a request; one stream has all batches.
+* `scope`: where the address is that of the server, if not everywhere; see `bowstring.transports.scope`. Only clients
+  with several locations compare it.
 
 A ticket is the name of a data set. Followed by a zero byte and "packed", it requests bodies as bytes (type 0). A
 ticket for several data sets is a zero byte, then each name followed by a zero byte.
@@ -75,12 +77,20 @@ class Ticket:
         return f"data set {first!r}" if len(self.names) == 1 else f"data sets {first!r} to {last!r}"
 
 
-def uri_for(address: str, name: object, scheme: str = "unix", remote_handle: bytes | None = None) -> str:
+def uri_for(
+    address: str,
+    name: object,
+    scheme: str = "unix",
+    remote_handle: bytes | None = None,
+    scope: str | None = None,
+) -> str:
     """Return the URI of the data set `name` of the server at an address. Raises `UsageError` for invalid names."""
     if not _is_text(name) or "\0" in name:
         raise UsageError(f"name of a data set: expected non-empty text without zero bytes, found {name!r}")
-    parameters = (("error_data", str(ERROR_DATA)), ("max_tickets", str(MAX_TICKETS)), ("ticket", name))
-    return str(StreamURI(scheme, address, WANT_DATA, FREE_DATA, remote_handle, parameters))
+    parameters = [("error_data", str(ERROR_DATA)), ("max_tickets", str(MAX_TICKETS)), ("ticket", name)]
+    if scope is not None:
+        parameters.insert(2, ("scope", scope))
+    return str(StreamURI(scheme, address, WANT_DATA, FREE_DATA, remote_handle, tuple(parameters)))
 
 
 def error_tag(uri: StreamURI) -> int | None:

@@ -298,6 +298,8 @@ class Endpoint(Closable, ABC):
     is_closed: bool
     remote_handle: bytes | None = None
     """The parameter `remote_handle` of URIs, if clients need it for access to exported memory."""
+    scope: str | None = None
+    """The `Transport.scope` of an address that may be another listener's elsewhere; None for other addresses."""
 
     @abstractmethod
     def accept(self, limit: int = 16) -> list[Channel]:
@@ -487,6 +489,13 @@ class Transport(ABC):
 
         `remote_handle` is that of the URI. Raises `ProtocolError` if it is malformed or missing.
         """
+
+    def scope(self, address: str) -> str | None:  # noqa: ARG002 - for transports that need it
+        """Return the scope of an address in this process (see `bowstring.transports.scope`).
+
+        It is compared with that of an endpoint that has one. None if there can't be a listener.
+        """
+        return None
 
 
 def without_traceback(error: BowstringError) -> BowstringError:

@@ -19,6 +19,7 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
+from bowstring.transports.scope import network_scope
 from bowstring.transports.stream_channel import StreamEndpoint
 from bowstring.transports.tcp_address import SocketAddress, format_address, parse_address, resolve
 from bowstring.transports.tcp_channel import TcpChannel, TlsChannel, accept_tcp
@@ -48,6 +49,7 @@ class TcpEndpoint(StreamEndpoint):
         self._listen(where.name)
         host = socket.gethostname() if where.is_unspecified else host
         self.address = format_address(host, self._socket.getsockname()[1])
+        self.scope = network_scope() if where.is_loopback else None
 
     def _wrap(self, connection: socket.socket) -> Channel:
         return accept_tcp(connection, self.options, self._scheme, self._context)
@@ -82,6 +84,10 @@ class TcpTransport(Transport):
     def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:  # noqa: ARG002
         """As `Transport.open_memory`: there is none."""
         return None
+
+    def scope(self, address: str) -> str | None:  # noqa: ARG002 - of any loopback address
+        """As `Transport.scope`: the network namespace."""
+        return network_scope()
 
     def _check(self, options: TransportOptions) -> None:
         """Raise `UsageError` for options that this transport does not support."""

@@ -28,12 +28,17 @@ class SocketAddress(NamedTuple):
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect to it."""
-        return ipaddress.ip_address(self.name[0].partition("%")[0]).is_loopback
+        return is_loopback(self.name[0])
 
     @property
     def is_unspecified(self) -> bool:
         """Whether it stands for all addresses of the machine."""
         return ipaddress.ip_address(self.name[0].partition("%")[0]).is_unspecified
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a numeric address is one of the loopback network."""
+    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
 def parse_address(address: object) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.regions import RegionExporter, RegionTable
+from bowstring.transports.unix_address import address_scope
 from bowstring.transports.unix_channel import UnixChannel
 from bowstring.transports.unix_listener import UnixEndpoint
 
@@ -44,6 +45,10 @@ class UnixTransport(Transport):
         """As `Transport.open_memory`: the received regions."""
         assert isinstance(channel, UnixChannel)
         return channel.memory
+
+    def scope(self, address: str) -> str | None:
+        """As `Transport.scope`: the network namespace of an abstract address, the directory of a path."""
+        return address_scope(address)
 
 
 UNIX = UnixTransport()

@@ -9,6 +9,7 @@ import struct
 
 from bowstring.errors import ConnectionLostError, ResourceError, UsageError, translate_os_error
 from bowstring.memory.closable import close_on_error
+from bowstring.transports.scope import directory_scope, network_scope
 
 MAX_ADDRESS_BYTES = 107
 RETRY_S = 0.01
@@ -31,6 +32,11 @@ def socket_name(address: object) -> bytes:
     if len(encoded) > MAX_ADDRESS_BYTES:
         raise UsageError(f"unix socket address {address!r}: {len(encoded)} bytes, at most {MAX_ADDRESS_BYTES} fit")
     return b"\0" + encoded[1:] if encoded.startswith(b"@") else encoded
+
+
+def address_scope(address: str) -> str | None:
+    """Return the scope of an address: the network namespace of an abstract one, the directory of a path."""
+    return network_scope() if address.startswith("@") else directory_scope(address)
 
 
 def begin_connect(address: str, connection: socket.socket | None = None) -> tuple[socket.socket, bool]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from bowstring.errors import translate_os_error
 from bowstring.transports.base import DEFAULT_OPTIONS, Channel, TransportOptions
 from bowstring.transports.stream_channel import StreamEndpoint
-from bowstring.transports.unix_address import new_abstract_address, socket_name
+from bowstring.transports.unix_address import address_scope, new_abstract_address, socket_name
 from bowstring.transports.unix_channel import UnixChannel
 
 
@@ -29,6 +29,7 @@ class UnixEndpoint(StreamEndpoint):
         super().__init__(listener, address, options, f"unix socket {address!r}")
         self._inode: tuple[int, int] | None = None
         self._listen(name)
+        self.scope = address_scope(address)
 
     @classmethod
     def inherit(cls, listener: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> UnixEndpoint:

@@ -28,6 +28,8 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
+from bowstring.transports.scope import network_scope
+from bowstring.transports.tcp_address import is_loopback
 from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, Signal, UcxChannel, arm
 from bowstring.transports.ucx.libucp import Feature
 from bowstring.transports.ucx.memory import Arena, ArenaExporter, UcxMemory
@@ -72,6 +74,7 @@ class UcxEndpoint(Endpoint):
             on_error.pop_all()
         host, port = self._listener.address
         self.address = f"//[{host}]:{port}" if ":" in host else f"//{host}:{port}"
+        self.scope = network_scope() if is_loopback(host) else None
         self._arm()
 
     def accept(self, limit: int = 16) -> list[Channel]:
@@ -197,6 +200,10 @@ class UcxTransport(Transport):
         if remote_handle is None or not self.settings.shares_memory:
             return None
         return UcxMemory(channel, remote_handle)
+
+    def scope(self, address: str) -> str | None:  # noqa: ARG002 - of any loopback address
+        """As `Transport.scope`: the network namespace."""
+        return network_scope()
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -1,0 +1,89 @@
+"""The locations of a data set: several URIs of the same data, of which a client uses the nearest that works.
+
+Memory of the same host is nearest, then UCX, then TCP. A URI with the parameter `scope` is used only in processes for
+which its address is that of the server: an abstract unix address or 127.0.0.1 may be another server's elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from bowstring.dissociated.uri import StreamURI
+from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, NotFoundError, UsageError
+from bowstring.transports.registry import find_transport
+
+NEAREST_FIRST = ("loopback", "unix", "ucx", "tcp", "tcp+tls")
+"""The schemes of transports; others are tried after them."""
+MAX_LOCATIONS = 64
+_URI = re.compile(r"[^\s]+")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Locations:
+    """Several URIs of one data set, from `Server.locations`; `bowstring.connect` uses the nearest that works.
+
+    `str` is their text, separated by spaces, which `connect` and `parse` accept. Raises `UsageError` for other values.
+    """
+
+    uris: tuple[str, ...]
+    """The URIs, in any order."""
+
+    def __post_init__(self) -> None:
+        uris: Any = self.uris
+        if not isinstance(uris, tuple) or not 0 < len(uris) <= MAX_LOCATIONS:
+            raise UsageError(f"locations: expected a tuple of 1 to {MAX_LOCATIONS} URIs, found {_describe(uris)}")
+        for uri in uris:
+            if not isinstance(uri, str) or not _URI.fullmatch(uri):
+                raise UsageError("locations: expected URIs without spaces")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the locations of a text with URIs, separated by spaces."""
+        return cls(tuple(text.split()))
+
+    def nearest_first(self) -> list[str]:
+        """Return the URIs in the order in which they are tried."""
+        return sorted(self.uris, key=_distance)
+
+    def __str__(self) -> str:
+        return " ".join(self.uris)
+
+    def __repr__(self) -> str:
+        return f"<bowstring.sharing.Locations {', '.join(map(without_query, self.uris))}>"
+
+
+def check_scope(uri: StreamURI) -> None:
+    """Raise `ConnectionLostError` if the address of a URI is that of another listener in this process."""
+    scope = uri.parameter("scope")
+    if scope is not None and scope != find_transport(uri.scheme, uri).scope(uri.address):
+        raise ConnectionLostError(f"{uri.scheme}:{uri.address} is an address of another host, network or directory")
+
+
+def no_location_error(errors: Mapping[str, BowstringError]) -> BowstringError:
+    """Return the error if no location works: with the reason for each, `NotFoundError` if a server lacks the data set,
+    `DeadlineError` if all are silent, else `ConnectionLostError`.
+    """
+    reasons = "; ".join(f"{without_query(uri)}: {error}" for uri, error in errors.items())
+    text = f"no location of the data set can be used: {reasons}"
+    if any(isinstance(error, NotFoundError) for error in errors.values()):
+        return NotFoundError(text)
+    if all(isinstance(error, DeadlineError) for error in errors.values()):
+        return DeadlineError(text)
+    return ConnectionLostError(text)
+
+
+def without_query(uri: str) -> str:
+    """Return the scheme and address of a URI; its parameters may be secret."""
+    return uri.partition("?")[0]
+
+
+def _distance(uri: str) -> int:
+    scheme = uri.partition(":")[0].lower()
+    return NEAREST_FIRST.index(scheme) if scheme in NEAREST_FIRST else len(NEAREST_FIRST)
+
+
+def _describe(value: object) -> str:
+    return f"{len(value)}" if isinstance(value, tuple) else type(value).__name__

@@ -1,0 +1,40 @@
+"""Scopes of addresses: whether two processes mean the same listener by an address.
+
+An abstract unix address or 127.0.0.1 may exist on every host and in every container, with another listener. A scope is
+a digest that is equal in all processes for which such an address is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_NETWORK_NAMESPACE = "/proc/thread-self/ns/net"
+
+
+def network_scope() -> str:
+    """Return the scope of abstract unix addresses and loopback addresses: the host's network namespace."""
+    try:
+        return _digest("network", os.readlink(_NETWORK_NAMESPACE))
+    except OSError:  # not Linux: one network for each host
+        return _digest("network")
+
+
+def directory_scope(path: str) -> str | None:
+    """Return the scope of a socket's path: the host and the directory. None if there is no such directory."""
+    try:
+        status = os.stat(os.path.dirname(os.path.abspath(path)))
+    except OSError:
+        return None
+    return _digest("directory", str(status.st_dev), str(status.st_ino))
+
+
+def _digest(*parts: str) -> str:
+    """Return 128 bits, so that URIs do not disclose the identity of a host."""
+    try:
+        host = _BOOT_ID.read_text().strip()
+    except OSError:
+        host = os.uname().nodename
+    return hashlib.sha256("\0".join((host, *parts)).encode()).hexdigest()[:32]
