@@ -186,9 +186,7 @@ def _addresses(script: Script) -> bytes:
 
 def _play_server(script: Script, flags: int) -> bool:
     role = (Role.BOTH, Role.METADATA, Role.BODIES)[flags // 16 % 3]
-    server = ServerConnection(
-        WANT, FREE if flags & 2 else None, role=role, limits=_SMALL if flags & 4 else DEFAULT_LIMITS
-    )
+    server = ServerConnection({WANT: role}, FREE if flags & 2 else None, limits=_SMALL if flags & 4 else DEFAULT_LIMITS)
     while script.is_left:
         outstanding = server.leases.outstanding
         try:

@@ -51,7 +51,7 @@ def requesting_client(**options: Any) -> ClientConnection:
 
 
 def streaming_server(**options: Any) -> ServerConnection:
-    server = ServerConnection(WANT, options.pop("free_data", FREE), **options)
+    server = ServerConnection({WANT: options.pop("role", Role.BOTH)}, options.pop("free_data", FREE), **options)
     server.receive(WANT, b"t")
     return server
 
@@ -170,6 +170,39 @@ def test_metadata_and_bodies_of_two_connections_are_paired() -> None:
     assert events == []
     events = give(client, plain)
     assert [type(event) for event in events] == [MessageReady, MessageReady, MessageReady, StreamEnded]
+
+
+def test_the_tag_of_the_request_selects_the_role() -> None:
+    tags = {WANT: Role.BOTH, 201: Role.METADATA, 202: Role.BODIES}
+    client = ClientConnection({Role.METADATA: 201, Role.BODIES: 202}, FREE, has_body=has_body)
+    events: list[ClientEvent] = []
+    for role, kinds in ((Role.BODIES, [1 << 56 | 1]), (Role.METADATA, [None, None, None])):
+        server = ServerConnection(tags, FREE)
+        request = client.request(b"t", role)
+        assert server.receive(request.tag, joined(request)) == [DataRequested(b"t")]
+        assert server.role is role
+        messages = server.send(b"Schema") + server.send(b"B", AddressBody.of([7], [1])) + server.end()
+        assert [message.tag for message in messages] == kinds
+        events += give(client, messages)
+    assert [type(event) for event in events] == [MessageReady, MessageReady, StreamEnded]
+    server = ServerConnection(tags, FREE)
+    assert server.receive(WANT, b"t") == [DataRequested(b"t")]
+    assert server.role is Role.BOTH
+    with pytest.raises(ProtocolError, match=r"expected the tag 101 or 201 or 202 \(want_data\) or 102"):
+        server.receive(203, b"t")
+
+
+def test_tags_that_do_not_select_one_role_are_a_usage_error() -> None:
+    for tags in ({}, {FREE: Role.BOTH}, FREE):
+        with pytest.raises(UsageError, match="other than free_data = 102"):
+            ServerConnection(tags, FREE)
+    client = ClientConnection({Role.METADATA: 201, Role.BODIES: 202}, FREE, has_body=has_body)
+    with pytest.raises(UsageError, match=r"tags for Role.METADATA or Role.BODIES, not for Role.BOTH"):
+        client.request(b"t")
+    client.request(b"t", Role.METADATA)
+    with pytest.raises(UsageError, match="another ClientConnection"):
+        client.request(b"t", Role.METADATA)
+    client.request(b"t", Role.BODIES)
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from([0, 2**32 - 2, 2**32 - 1]))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from urllib.parse import quote_from_bytes
 
 import pytest
 from hypothesis import given, strategies as st
@@ -43,6 +44,15 @@ def test_an_address_may_contain_bytes_that_are_not_utf_8() -> None:
     uri = StreamURI("unix", os.fsdecode(b"/tmp/\xff"), 1)
     assert str(uri) == "unix:/tmp/%FF?want_data=1"
     assert os.fsencode(parse_uri(str(uri)).address) == b"/tmp/\xff"
+
+
+@given(st.binary(max_size=40))
+def test_a_parameter_may_contain_any_bytes(value: bytes) -> None:
+    uri = StreamURI("unix", "@a", 1, parameters=(("ticket", value.decode(errors="surrogateescape")),))
+    assert parse_uri(str(uri)) == uri
+    parsed = parse_uri(f"unix:@a?want_data=1&ticket={quote_from_bytes(value)}").parameter("ticket")
+    assert parsed is not None
+    assert parsed.encode(errors="surrogateescape") == value
 
 
 @pytest.mark.parametrize("handle", ["+/8=", "%2B%2F8%3D", "-_8", "+/8"])

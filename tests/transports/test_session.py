@@ -44,7 +44,7 @@ class Served:
         self.client_channel: Channel = own.channel
         self.client_memory = own.memory
         self.keep_alive = own
-        self.core = ServerConnection(WANT, FREE, role=role)
+        self.core = ServerConnection({WANT: role}, FREE)
         channel = self.other.channel
         self.exporter = transport.exporter(channel)
         self.session = Session(
@@ -181,6 +181,53 @@ def test_metadata_and_bodies_are_two_channels_of_one_session(transport: Transpor
         for each in located:
             driver.session.release(each.lease)
         bodies.step_until(lambda: StreamComplete() in bodies.events)
+        driver.close()
+
+
+@pytest.mark.parametrize("closes_first", [Role.METADATA, Role.BODIES])
+def test_a_server_of_one_part_may_disconnect_once_it_has_sent_all(transport: Transport, closes_first: Role) -> None:
+    with served(transport, Role.METADATA) as metadata, served(transport, Role.BODIES) as bodies:
+        channels = {Role.METADATA: metadata.client_channel, Role.BODIES: bodies.client_channel}
+        driver = BlockingSession(Session(channels, now=0.0))
+        core = client_core()
+        driver.request(core, core.request(b"ticket"))
+        content: list[Body] = [PackedBody.of(bytes([number])) for number in range(5)]
+        servers = {Role.METADATA: metadata, Role.BODIES: bodies}
+        first = servers.pop(closes_first)
+        first.stream(None, content)
+        first.step_until(lambda: not first.session.is_sending)
+        first.session.close()
+        events: list[Any] = []
+
+        def has_lost_the_first() -> bool:
+            events.extend(driver.pending_events())
+            return closes_first in driver.session._lost
+
+        assert wait_until(has_lost_the_first)
+        (last,) = servers.values()
+        last.stream(None, content)
+        events += receive_all(driver)
+        assert [bytes(event.message.body.parts[0]) for event in events[1:]] == [bytes([n]) for n in range(5)]
+        driver.close()
+
+
+@pytest.mark.parametrize("role", [Role.METADATA, Role.BODIES])
+def test_a_server_of_one_part_that_disconnects_too_early_is_an_error(transport: Transport, role: Role) -> None:
+    with served(transport, Role.METADATA) as metadata, served(transport, Role.BODIES) as bodies:
+        channels = {Role.METADATA: metadata.client_channel, Role.BODIES: bodies.client_channel}
+        driver = BlockingSession(Session(channels, now=0.0))
+        core = client_core()
+        driver.request(core, core.request(b"ticket"))
+        servers = {Role.METADATA: metadata, Role.BODIES: bodies}
+        early = servers.pop(role)
+        early.step_until(lambda: bool(early.events))
+        early.session.close()
+        (other,) = servers.values()
+        other.stream(None, [PackedBody.of(b"body")])
+        events = [driver.next_event()]
+        while not isinstance(events[-1], Failed):
+            events.append(driver.next_event())
+        assert isinstance(events[-1].error, ConnectionLostError)
         driver.close()
 
 

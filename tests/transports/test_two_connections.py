@@ -29,7 +29,7 @@ class Server:
 
     def __init__(self, transport: BlockingChannel, role: Role) -> None:
         self.transport = transport
-        self.connection = ServerConnection(WANT, FREE, role=role)
+        self.connection = ServerConnection({WANT: role}, FREE)
 
     def stream(self, dataset: StoredDataset) -> None:
         self.connection.receive(*self.transport.receive())

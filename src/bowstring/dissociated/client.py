@@ -4,13 +4,13 @@ A `ClientConnection` does no I/O and uses no threads and no clock. The caller pa
 each returned `Message`, and reports a lost connection. After a protocol violation it accepts no more messages. It is
 not thread-safe.
 
-Metadata and bodies may use one connection or two, but one `ClientConnection`: call `receive_metadata` for plain
-messages and `receive_body` for tagged ones.
+Metadata and bodies may use one connection or two, to one server or two, but one `ClientConnection`: call
+`receive_metadata` for plain messages and `receive_body` for tagged ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +25,7 @@ from bowstring.dissociated.events import (
 from bowstring.dissociated.leases import Leases
 from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
 from bowstring.dissociated.message_assembler import MessageAssembler, StreamMessage
+from bowstring.dissociated.server import Role
 from bowstring.dissociated.states import (
     CLIENT_BODY_STREAM,
     CLIENT_METADATA_STREAM,
@@ -58,9 +59,10 @@ HasBody: TypeAlias = Callable[[Any], bool]
 class ClientConnection:
     """The client's side of one stream.
 
-    With `in_order`, a gap in the sequence numbers of the metadata messages is an error; otherwise messages may arrive
-    in any order. A message with the tag `error_data`, which no body may have, is an error of the server.
-    `first_sequence` is for tests of the roll-over.
+    `want_data` is the tag of the request, or the tags of the requests for `Role.METADATA` and `Role.BODIES`. With
+    `in_order`, a gap in the sequence numbers of the metadata messages is an error; otherwise messages may arrive in any
+    order. A message with the tag `error_data`, which no body may have, is an error of the server. `first_sequence` is
+    for tests of the roll-over.
     """
 
     __slots__ = (
@@ -81,7 +83,7 @@ class ClientConnection:
 
     def __init__(  # noqa: PLR0913 -- all but two are options
         self,
-        want_data: int,
+        want_data: int | Mapping[Role, int],
         free_data: int | None = None,
         *,
         has_body: HasBody,
@@ -90,7 +92,7 @@ class ClientConnection:
         in_order: bool = True,
         first_sequence: int = 0,
     ) -> None:
-        self._want_data = want_data
+        self._want_data = {Role.BOTH: want_data} if isinstance(want_data, int) else dict(want_data)
         self._free_data = free_data
         self._has_body = has_body
         self._error_data = error_data
@@ -134,19 +136,37 @@ class ClientConnection:
         """Whether received messages wait for their counterpart or for an earlier message."""
         return self._assembler.num_pending > 0
 
-    def request(self, ticket: bytes) -> Message:
-        """Return the <want_data> message, to be sent over each connection of the stream."""
+    def expects(self, role: Role) -> bool:
+        """Whether the server has to send something over the connection with this role.
+
+        That of the bodies is not known before their metadata is received.
+        """
+        if role is Role.BOTH or not self.expects_input:
+            return self.expects_input
+        return self._assembler.lacks_body if role is Role.BODIES else not self._assembler.has_all_metadata
+
+    def request(self, ticket: bytes, role: Role = Role.BOTH) -> Message:
+        """Return the <want_data> message for the connection with this role; by default, for all connections.
+
+        Raises `UsageError` if it was requested already, or there is no tag for this role.
+        """
         if len(ticket) > self._limits.max_ticket_bytes:
             raise UsageError(
                 f"ticket: {len(ticket)} bytes, more than max_ticket_bytes = {self._limits.max_ticket_bytes}"
             )
-        if not self._metadata.allows(Action.WANT_DATA):
+        if role not in self._want_data:
+            roles = " or ".join(str(role) for role in self._want_data)
+            raise UsageError(f"client stream: want_data has tags for {roles}, not for {role}")
+        streams = {Role.METADATA: [self._metadata], Role.BODIES: [self._bodies]}.get(
+            role, [self._metadata, self._bodies]
+        )
+        if not all(stream.allows(Action.WANT_DATA) for stream in streams):
             raise UsageError(
                 "client stream: the request was made already; use another ClientConnection for another stream"
             )
-        self._metadata.apply(Action.WANT_DATA)
-        self._bodies.apply(Action.WANT_DATA)
-        return Message(self._want_data, (ticket,), len(ticket))
+        for stream in streams:
+            stream.apply(Action.WANT_DATA)
+        return Message(self._want_data[role], (ticket,), len(ticket))
 
     def check_length(self, tag: int | None, length_bytes: int) -> None:
         """Raise `ProtocolError` or `LimitError` if `receive` would refuse a message for its tag or length.

@@ -64,6 +64,17 @@ class MessageAssembler:
         return self._end_distance == 0
 
     @property
+    def has_all_metadata(self) -> bool:
+        """Whether the end and all metadata messages before it were received."""
+        headers = sum(pending.header is not None for pending in self._pending.values())
+        return self._end_distance is not None and headers == self._end_distance
+
+    @property
+    def lacks_body(self) -> bool:
+        """Whether a metadata message was received whose body was not."""
+        return any(pending.needs_body and pending.body is None for pending in self._pending.values())
+
+    @property
     def num_pending(self) -> int:
         """The number of messages that wait for their counterpart or for an earlier message."""
         return len(self._pending)

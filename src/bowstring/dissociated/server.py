@@ -5,11 +5,12 @@ each returned `Message`, and reports a lost connection. After a protocol violati
 not thread-safe.
 
 Metadata and bodies may use one connection or two. A server has one `ServerConnection` per connection, and its `Role` is
-the kind of messages that it carries.
+the kind of messages that it carries; it may follow from the tag of the request.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
@@ -57,6 +58,7 @@ class Role(Enum):
 class ServerConnection:
     """The server's side of one connection: a stream per <want_data> message, one after the other.
 
+    `want_data` is the tag of requests for metadata and bodies, or the role of the connection by the tag of the request.
     `first_sequence` is 0 in the protocol; other values are for tests of the roll-over.
     """
 
@@ -66,30 +68,32 @@ class ServerConnection:
         "_has_sent_schema",
         "_limits",
         "_num_addresses",
+        "_roles",
         "_sequence",
         "_state_machine",
-        "_want_data",
         "leases",
         "role",
     )
 
     def __init__(
         self,
-        want_data: int,
+        want_data: int | Mapping[int, Role],
         free_data: int | None = None,
         *,
-        role: Role = Role.BOTH,
         limits: Limits = DEFAULT_LIMITS,
         first_sequence: int = 0,
     ) -> None:
-        self._want_data = want_data
+        self._roles = {want_data: Role.BOTH} if isinstance(want_data, int) else dict(want_data)
+        if not self._roles or free_data in self._roles:
+            raise UsageError(f"server: expected want_data tags other than free_data = {free_data}, found {want_data!r}")
         self._free_data = free_data
         self._limits = limits
         self._first_sequence = self._sequence = first_sequence
         self._has_sent_schema = False
         self._num_addresses = 0
         self._state_machine = StateMachine(SERVER_STREAM)
-        self.role = role
+        self.role = next(iter(self._roles.values()))
+        """The messages that this connection carries, according to the last request."""
         self.leases = Leases("the client", limits)
 
     @property
@@ -122,7 +126,7 @@ class ServerConnection:
                 raise ProtocolError(
                     f"server: expected a tagged message of the client, found a plain one of {length_bytes} bytes"
                 )
-            if tag == self._want_data:
+            if tag in self._roles:
                 self._state_machine.check(Action.WANT_DATA)
                 self._limits.check("<want_data> message", length_bytes, "max_ticket_bytes")
             elif tag == self._free_data:
@@ -136,9 +140,8 @@ class ServerConnection:
                 self._limits.check("<free_data> message", length_bytes, "max_free_bytes")
             else:
                 free = "none" if self._free_data is None else str(self._free_data)
-                raise ProtocolError(
-                    f"server: expected the tag {self._want_data} (want_data) or {free} (free_data), found {tag}"
-                )
+                want = " or ".join(map(str, self._roles))
+                raise ProtocolError(f"server: expected the tag {want} (want_data) or {free} (free_data), found {tag}")
         except BowstringError:
             self._fail()
             raise
@@ -147,7 +150,9 @@ class ServerConnection:
         """Process a message of the client. Raises `ProtocolError` or `LimitError`."""
         self.check_length(tag, len(data))
         try:
-            return self._receive_want_data(data) if tag == self._want_data else self._receive_free_data(data)
+            if tag in self._roles:
+                return self._receive_want_data(self._roles[tag], data)
+            return self._receive_free_data(data)
         except BowstringError:
             self._fail()
             raise
@@ -202,8 +207,9 @@ class ServerConnection:
             self._state_machine.apply(Action.CONNECTION_LOST)
         return self.leases.free_all()
 
-    def _receive_want_data(self, data: BytesLike) -> list[ServerEvent]:
+    def _receive_want_data(self, role: Role, data: BytesLike) -> list[ServerEvent]:
         self._state_machine.apply(Action.WANT_DATA)
+        self.role = role
         self._sequence = self._first_sequence
         self._has_sent_schema = False
         return [DataRequested(bytes(data))]

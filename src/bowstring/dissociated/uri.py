@@ -31,9 +31,9 @@ _SAFE_IN_ADDRESS = "/@:[],;=+~"
 class StreamURI:
     """The address of a stream, and the tags of the messages to its server.
 
-    `address` is the percent-decoded part between the scheme and the query; the transport defines its meaning. Bytes
-    that are not valid UTF-8 are surrogates, as in Python's file names. `parameters` are the others, in order. Raises
-    `UsageError` for values out of range.
+    `address` is the percent-decoded part between the scheme and the query; the transport defines its meaning.
+    `parameters` are the others, in order. In both, bytes that are not valid UTF-8 are surrogates, as in Python's file
+    names. Raises `UsageError` for values out of range.
     """
 
     scheme: str
@@ -66,7 +66,7 @@ class StreamURI:
             query.append(("remote_handle", base64.b64encode(self.remote_handle).decode("ascii")))
         query.extend(self.parameters)
         address = quote(self.address, safe=_SAFE_IN_ADDRESS, errors="surrogateescape")
-        return f"{self.scheme}:{address}?{urlencode(query, quote_via=quote)}"
+        return f"{self.scheme}:{address}?{urlencode(query, errors='surrogateescape', quote_via=quote)}"
 
 
 def parse_uri(text: str) -> StreamURI:
@@ -86,7 +86,7 @@ def parse_uri(text: str) -> StreamURI:
         raise ProtocolError(f"URI: expected at most {_MAX_PARAMETERS} parameters, found {query.count('&') + 1}")
     values: dict[str, str] = {}
     others: list[tuple[str, str]] = []
-    for key, value in parse_qsl(query, keep_blank_values=True):
+    for key, value in parse_qsl(query, keep_blank_values=True, errors="surrogateescape"):
         if key not in ("want_data", "free_data", "remote_handle"):
             others.append((key, value))
         elif key in values:

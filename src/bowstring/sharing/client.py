@@ -50,7 +50,10 @@ def group(requests: Iterable[Request]) -> Iterator[Request]:
     server, size_bytes = None, 0
     for request in requests:
         request_bytes = len(request.ticket.encode())
-        is_full = len(joined) >= max_tickets(request.uris[0]) or size_bytes + request_bytes > _REQUEST_BYTES
+        is_opaque = any("\0" in one.ticket.names[0] for one in (request, *joined[:1]))
+        is_full = (
+            len(joined) >= max_tickets(request.uris[0]) or is_opaque or size_bytes + request_bytes > _REQUEST_BYTES
+        )
         if joined and (is_full or request.server != server or request.ticket.packed != joined[0].ticket.packed):
             yield _joined(joined)
             joined, size_bytes = [], 0
@@ -83,10 +86,13 @@ class Dataset(Closable):
         schema: Schema | None,
         timeout_s: float,
         tls: TlsOptions | None = None,
+        *,
+        copy: bool = False,
     ) -> None:
         self._requests = list(requests)
         self._timeout_s = timeout_s
         self._tls = tls
+        self._copy = copy
         self._lock = threading.Lock()
         self._idle: dict[StreamURI, list[Connection]] = {}
         self._connections: set[Connection] = set()
@@ -195,7 +201,7 @@ class Dataset(Closable):
             except ConnectionError:
                 self._end(connection, None)  # the server may have restarted: try a new connection
         try:
-            connection = Connection(request.uris[0], self._timeout_s, self._tls)
+            connection = Connection(request.uris[0], self._timeout_s, self._tls, copy=self._copy)
         except ConnectionLostError as error:
             raise type(error)(f"{request.ticket}: {error}") from error
         with self._lock:

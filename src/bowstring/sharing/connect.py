@@ -11,7 +11,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import BowstringError, UsageError
 from bowstring.sharing.client import Dataset, Request, group
 from bowstring.sharing.locations import Locations, check_scope, no_location_error, without_query
-from bowstring.sharing.uris import Ticket, parse_dataset_uri, without_ticket
+from bowstring.sharing.uris import Ticket, parse_dataset_uri, requests_packed, without_ticket
 from bowstring.transports.base import without_traceback
 from bowstring.transports.registry import find_transport
 from bowstring.transports.tls import TlsOptions
@@ -40,7 +40,7 @@ Target: TypeAlias = str | Locations | Sequence[str] | HasURIs
 class _Options:
     """The arguments of `connect`."""
 
-    ticket: str | None
+    ticket: str | bytes | None
     copy: bool
     timeout_s: float
     tls: TlsOptions | None
@@ -48,7 +48,7 @@ class _Options:
 
 def connect(
     target: Target,
-    ticket: str | None = None,
+    ticket: str | bytes | None = None,
     *,
     copy: bool = False,
     timeout_s: float = 30.0,
@@ -57,11 +57,11 @@ def connect(
     """Connect to a data set of another process, and read its schema.
 
     `target` is a URI; `Locations`, or their text, of which the nearest that works is used; or the URIs of several
-    parts, or an object with their `uris`, such as a published data set. `ticket` is the name of the data set, by
-    default that of the URI. With `copy`, bytes are sent through the socket into this process's memory; otherwise memory
-    is shared and nothing is copied, if the transport can do that. `timeout_s` is how long the server may be silent; it
-    applies to each location. `tls` has the certificates for `tcp+tls`; other connections to other hosts are then not
-    used.
+    parts, or an object with their `uris`, such as a published data set. `ticket` is the name of the data set, or
+    the bytes that another implementation's server expects; the default is that of the URI. With `copy`, bytes are
+    copied into this process's memory; otherwise memory is shared and nothing is copied, if the transport can do that.
+    `timeout_s` is how long the server may be silent; it applies to each location. `tls` has the certificates for
+    `tcp+tls`; other connections to other hosts are then not used.
 
     Raises `NotFoundError` if the server has no such data set, `ConnectionLostError` if it does not run, disconnects or
     has too many clients, `DeadlineError` if it is silent, `ProtocolError` for a malformed URI or a violation of the
@@ -89,8 +89,8 @@ def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _Opti
     requests = []
     for text in uris:
         uri, name = parse_dataset_uri(text, options.ticket)
-        requests.append(Request(without_ticket(uri), (uri,), Ticket((name,), options.copy or uri.free_data is None)))
-    return Dataset(group(requests), schema, options.timeout_s, options.tls)
+        requests.append(Request(without_ticket(uri), (uri,), Ticket((name,), requests_packed(uri, options.copy))))
+    return Dataset(group(requests), schema, options.timeout_s, options.tls, copy=options.copy)
 
 
 def _connect_to_nearest(locations: Locations, options: _Options) -> Dataset:
@@ -117,5 +117,5 @@ def _connect_to_location(text: str, options: _Options) -> Dataset:
         if uri.scheme not in _LOCAL_SCHEMES and uri.parameter("scope") is None:
             raise UsageError(f"{uri.scheme}: not encrypted, but the option tls was set")
         tls = None
-    request = Request(without_ticket(uri), (uri,), Ticket((name,), options.copy or uri.free_data is None))
-    return Dataset([request], None, options.timeout_s, tls)
+    request = Request(without_ticket(uri), (uri,), Ticket((name,), requests_packed(uri, options.copy)))
+    return Dataset([request], None, options.timeout_s, tls, copy=options.copy)

@@ -11,6 +11,8 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from bowstring.dissociated.events import MessageReady, RequestRefused, StreamEnd
 from bowstring.dissociated.limits import DEFAULT_LIMITS
 from bowstring.dissociated.server import Role
 from bowstring.dissociated.uri import StreamURI
-from bowstring.dissociated.wire import AddressBody, PackedBody
+from bowstring.dissociated.wire import AddressBody, Message, PackedBody
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -36,8 +38,8 @@ from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory
 from bowstring.memory.closable import close_on_error
 from bowstring.sharing.processes import close_inherited
-from bowstring.sharing.uris import Ticket, decode_error, error_tag
-from bowstring.transports.base import TransportOptions
+from bowstring.sharing.uris import Ticket, decode_error, error_tag, servers_of
+from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingSession, dial
 from bowstring.transports.registry import find_transport
 from bowstring.transports.session import Failed, Lease, MessageLocated, Session, SessionOptions
@@ -47,16 +49,27 @@ _UINT8 = np.dtype(np.uint8)
 
 
 class Connection:
-    """A connection to one server; `stream` may be called again after the last stream was read to its end."""
+    """A connection to one server, or two connections to those of the metadata and of the bodies.
 
-    def __init__(self, uri: StreamURI, timeout_s: float, tls: TlsOptions | None = None) -> None:
+    `stream` may be called again after the last stream was read to its end.
+    """
+
+    def __init__(self, uri: StreamURI, timeout_s: float, tls: TlsOptions | None = None, *, copy: bool = False) -> None:
         """Connect. Raises `ConnectionLostError`, `DeadlineError`, and `UsageError` for a scheme without a transport."""
-        transport = find_transport(uri.scheme, uri, tls)
-        options = TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes, tls=tls)
-        channel = dial(transport, uri.address, options)
-        with close_on_error(channel):
-            memory = transport.open_memory(channel, uri.remote_handle)
-        self._initialize(uri, Session({Role.BOTH: channel}, memory, now=time.monotonic(), options=_options(timeout_s)))
+        servers = servers_of(uri)
+        transports = {role: find_transport(server.scheme, server) for role, server in servers.items()}
+        if tls is not None and not any(transport.supports_tls for transport in transports.values()):
+            find_transport(uri.scheme, uri, tls)
+        options = TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes)
+        channels: dict[Role, Channel] = {}
+        with ExitStack() as on_error:
+            for role, transport in transports.items():
+                own_options = replace(options, tls=tls if transport.supports_tls else None)
+                channels[role] = on_error.enter_context(dial(transport, servers[role].address, own_options))
+            memory = transport.open_memory(channels[role], servers[role].remote_handle)
+            on_error.pop_all()
+        session_options = SessionOptions(input_timeout_s=timeout_s, stall_s=timeout_s, copies_memory=copy)
+        self._initialize(uri, Session(channels, memory, now=time.monotonic(), options=session_options))
 
     @classmethod
     def over(cls, uri: StreamURI, session: Session) -> Connection:
@@ -67,6 +80,7 @@ class Connection:
 
     def _initialize(self, uri: StreamURI, session: Session) -> None:
         self.uri = uri
+        self.servers = servers_of(uri)
         self.error_data = error_tag(uri)
         self.decoder = Decoder()
         """Decodes one stream after the other."""
@@ -89,7 +103,7 @@ class Connection:
         """Request a data set, and read its schema. Raises the server's error, and errors of the connection and data."""
         stream = Stream(self, ticket)
         with close_on_error(self):
-            self.driver.request(stream.protocol, stream.protocol.request(ticket.encode()))
+            self.driver.request(stream.protocol, stream.requests())
             stream.read_schema()
         return stream
 
@@ -136,15 +150,26 @@ class Stream:
     """A data set that is being received: iterate once."""
 
     def __init__(self, connection: Connection, ticket: Ticket) -> None:
-        uri = connection.uri
         self._connection = connection
         self._name = str(ticket)
         self._decoder = connection.decoder
         self._decoder.restart()
         self._headers: deque[BatchHeader] = deque()
+        *_, body_server = connection.servers.values()
         self.protocol = ClientConnection(
-            uri.want_data, uri.free_data, has_body=self._has_body, error_data=connection.error_data
+            {role: server.want_data for role, server in connection.servers.items()},
+            body_server.free_data,
+            has_body=self._has_body,
+            error_data=connection.error_data,
         )
+        self._tickets = {Role.BOTH: ticket}
+        if Role.BODIES in connection.servers:
+            body_ticket = replace(ticket, names=(body_server.parameter("ticket") or "",))
+            self._tickets = {Role.METADATA: replace(ticket, packed=False), Role.BODIES: body_ticket}
+
+    def requests(self) -> dict[Role, Message]:
+        """Return the request for the channel of each role."""
+        return {role: self.protocol.request(ticket.encode(), role) for role, ticket in self._tickets.items()}
 
     @property
     def schema(self) -> Schema:
@@ -228,10 +253,6 @@ class Stream:
             memory = self._connection.lend(event.lease, event.memory)
             buffer = Buffer(memory, 0, memory.size)
         return self._decoder.decode_body(_with_offsets(header, event.offsets, len(event.memory)), buffer)
-
-
-def _options(timeout_s: float) -> SessionOptions:
-    return SessionOptions(input_timeout_s=timeout_s, stall_s=timeout_s)
 
 
 def _with_offsets(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:

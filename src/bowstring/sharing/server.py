@@ -38,7 +38,7 @@ from bowstring.sharing.processes import close_inherited
 from bowstring.sharing.share import Handle
 from bowstring.sharing.signals import wait_for_signal
 from bowstring.sharing.stored_dataset import Batches, StoredDataset, StoredMessage, read_stored_dataset, store_in_parts
-from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, WANT_DATA, Ticket, encode_error, uri_for
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, ROLES, Ticket, encode_error, uri_for
 from bowstring.transports.base import (
     BOTH,
     RECEIVE,
@@ -156,16 +156,19 @@ class Server(Closable):
         """The number of connected clients."""
         return len(self._silent) + len(self._clients)
 
-    def uri(self, name: str) -> str:
-        """The URI of a data set at the first address. Raises `NotFoundError`, `ClosedError`."""
-        return self.locations(name).uris[0]
+    def uri(self, name: str, *, role: Role = Role.BOTH) -> str:
+        """The URI of a data set at the first address; with another role, that of its metadata or of its bodies.
 
-    def locations(self, name: str) -> Locations:
-        """The URIs of a data set at all addresses, of which `bowstring.connect` uses the nearest. Raises as `uri`."""
+        Raises `NotFoundError`, `ClosedError`.
+        """
+        return self.locations(name, role=role).uris[0]
+
+    def locations(self, name: str, *, role: Role = Role.BOTH) -> Locations:
+        """The URIs of a data set at all addresses, of which `bowstring.connect` uses the nearest. As `uri`."""
         self._refuse_closed()
         if name not in self.names:
             raise NotFoundError(f"the server has no data set {name!r}, only {self.names}")
-        return Locations(tuple(acceptor.uri_of(name) for acceptor in self._acceptors))
+        return Locations(tuple(acceptor.uri_of(name, role) for acceptor in self._acceptors))
 
     def add(self, name: str, source: Source) -> str:
         """Add a data set and return its URI. Batches are copied once, into memory that all clients share; files and
@@ -376,9 +379,9 @@ class _Acceptor(Closable):
         self._transport = transport
         self.deadline = math.inf
 
-    def uri_of(self, name: str) -> str:
+    def uri_of(self, name: str, role: Role = Role.BOTH) -> str:
         endpoint = self.endpoint
-        return uri_for(endpoint.address, name, self._transport.scheme, endpoint.remote_handle, endpoint.scope)
+        return uri_for(endpoint.address, name, self._transport.scheme, endpoint.remote_handle, endpoint.scope, role)
 
     def interests(self) -> list[Interest]:
         return self.endpoint.interests() if self.deadline == math.inf else []
@@ -417,7 +420,7 @@ class _Client:
         options, now = server.options, time.monotonic()
         self._server = server
         self._channel = channel
-        self._connection = ServerConnection(WANT_DATA, FREE_DATA, limits=_LIMITS)
+        self._connection = ServerConnection(ROLES, FREE_DATA, limits=_LIMITS)
         self._exporter = transport.exporter(channel)
         self._session = Session(
             {Role.BOTH: channel},
@@ -526,7 +529,8 @@ class _Client:
         except BowstringError as error:
             self.refuse(error)
             return
-        is_packed = ticket.packed or self._exporter is None or self._is_small(parts)
+        has_addresses = self._exporter is not None and self._connection.role is not Role.METADATA
+        is_packed = ticket.packed or not has_addresses or self._is_small(parts)
         self._session.stream(self._stream(parts, is_packed), time.monotonic())
 
     def _is_small(self, parts: Sequence[StoredDataset]) -> bool:

@@ -2,16 +2,18 @@
 
 A URI of `bowstring.serve` looks like `unix:@bowstring-…?want_data=1&free_data=2&error_data=1099511627779&ticket=NAME`:
 
-* `ticket`: the bytes of the <want_data> message, as text.
+* `ticket`: the bytes of the <want_data> message, percent-encoded.
 * `error_data`: a tag with a body type that does not exist, and the highest sequence number. A server that can't serve a
   ticket sends one message with this tag before it closes the connection: a line with the kind of error, then the text.
   Clients that do not support the parameter only see a closed connection.
 * `max_tickets`: the maximum number of data sets, with one schema, in a request; one stream has all batches.
 * `scope`: where the address is that of the server, if not everywhere; see `bowstring.transports.scope`. Only clients
   with several locations compare it.
+* `bodies`: the URI of the server of the bodies, if another one sends the metadata; it has its own `ticket`.
 
 A ticket is the name of a data set. Followed by a zero byte and "packed", it requests bodies as bytes (type 0). A
-ticket for several data sets is a zero byte, then each name followed by a zero byte.
+ticket for several data sets is a zero byte, then each name followed by a zero byte. The tickets of servers whose URIs
+have no `max_tickets` are opaque bytes.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
+from bowstring.dissociated.server import Role
 from bowstring.dissociated.uri import StreamURI, parse_uri
 from bowstring.dissociated.wire import BODY_TYPE_SHIFT, SEQUENCE_MASK, UINT64_MODULUS, decode_tag
 from bowstring.errors import (
@@ -35,6 +38,10 @@ from bowstring.transports.registry import find_transport
 
 WANT_DATA = 1
 FREE_DATA = 2
+WANT_METADATA = 3
+WANT_BODIES = 4
+ROLES = {WANT_DATA: Role.BOTH, WANT_METADATA: Role.METADATA, WANT_BODIES: Role.BODIES}
+"""What a server sends, by the tag of the request."""
 MAX_TICKETS = 256
 """The maximum number of data sets in a request."""
 ERROR_DATA = 0xFF << BODY_TYPE_SHIFT | SEQUENCE_MASK
@@ -54,7 +61,10 @@ _TAG = re.compile(r"[0-9]{1,20}")
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A request for one or more data sets. `packed` requests bodies as bytes."""
+    """A request for one or more data sets. `packed` requests bodies as bytes.
+
+    Names are text. An opaque ticket is one name, in which bytes that are not valid UTF-8 are surrogates.
+    """
 
     names: tuple[str, ...]
     packed: bool = False
@@ -62,13 +72,13 @@ class Ticket:
     def encode(self) -> bytes:
         """Return the bytes of the <want_data> message."""
         text = self.names[0] if len(self.names) == 1 else "\0".join(("", *self.names, ""))
-        return text.encode() + (_PACKED if self.packed else b"")
+        return text.encode(errors="surrogateescape") + (_PACKED if self.packed else b"")
 
     @classmethod
     def decode(cls, data: bytes) -> Ticket:
         """Decode the bytes of a <want_data> message; any bytes are a ticket."""
         packed = data.endswith(_PACKED)
-        text = (data[: -len(_PACKED)] if packed else data).decode("utf-8", "backslashreplace")
+        text = (data[: -len(_PACKED)] if packed else data).decode(errors="surrogateescape")
         names = text[1:].removesuffix("\0").split("\0") if text.startswith("\0") else [text]
         return cls(tuple(names), packed)
 
@@ -83,6 +93,7 @@ def uri_for(
     scheme: str = "unix",
     remote_handle: bytes | None = None,
     scope: str | None = None,
+    role: Role = Role.BOTH,
 ) -> str:
     """Return the URI of the data set `name` of the server at an address. Raises `UsageError` for invalid names."""
     if not _is_text(name) or "\0" in name:
@@ -90,7 +101,8 @@ def uri_for(
     parameters = [("error_data", str(ERROR_DATA)), ("max_tickets", str(MAX_TICKETS)), ("ticket", name)]
     if scope is not None:
         parameters.insert(2, ("scope", scope))
-    return str(StreamURI(scheme, address, WANT_DATA, FREE_DATA, remote_handle, tuple(parameters)))
+    want_data = next(tag for tag, each in ROLES.items() if each is role)
+    return str(StreamURI(scheme, address, want_data, FREE_DATA, remote_handle, tuple(parameters)))
 
 
 def error_tag(uri: StreamURI) -> int | None:
@@ -108,6 +120,8 @@ def error_tag(uri: StreamURI) -> int | None:
 def max_tickets(uri: StreamURI) -> int:
     """Return the maximum number of data sets in a request to this server."""
     value = uri.parameter("max_tickets")
+    if uri.parameter("bodies") is not None:
+        return 1
     return min(int(value), MAX_TICKETS) if value is not None and _TAG.fullmatch(value) else 1
 
 
@@ -128,8 +142,26 @@ def decode_error(data: bytes | memoryview, where: str) -> BowstringError:
     return _KINDS.get(kind, ProtocolError)(f"{where}: {text or 'the server gives no reason'}")
 
 
-def parse_dataset_uri(text: str, ticket: str | None = None) -> tuple[StreamURI, str]:
-    """Parse the URI of a data set; return it and its ticket, which `ticket` overrides.
+def servers_of(uri: StreamURI) -> dict[Role, StreamURI]:
+    """Return the URI of the server for each role: one for both, or with the parameter `bodies` one for each.
+
+    Raises as `parse_dataset_uri`.
+    """
+    text = uri.parameter("bodies")
+    return {Role.BOTH: uri} if text is None else {Role.METADATA: uri, Role.BODIES: parse_dataset_uri(text)[0]}
+
+
+def requests_packed(uri: StreamURI, copy: bool) -> bool:
+    """Return whether a ticket requests bodies as bytes: for a copy, or because their addresses could not be freed.
+
+    Only servers of Bowstring support it.
+    """
+    *_, server = servers_of(uri).values()
+    return server.parameter("max_tickets") is not None and (copy or server.free_data is None)
+
+
+def parse_dataset_uri(text: str, ticket: str | bytes | None = None) -> tuple[StreamURI, str]:
+    """Parse the URI of a data set; return it and its ticket, which `ticket` overrides, as a name of `Ticket`.
 
     Raises `UsageError`, and `ProtocolError` as `parse_uri`.
     """
@@ -139,11 +171,13 @@ def parse_dataset_uri(text: str, ticket: str | None = None) -> tuple[StreamURI, 
     if scheme.isalnum():
         find_transport(scheme.lower(), text)
     uri = parse_uri(text)
+    if isinstance(ticket, bytes | bytearray | memoryview):
+        return uri, bytes(ticket).decode(errors="surrogateescape")
+    if ticket is not None and not _is_text(ticket):
+        raise UsageError(f"ticket: expected bytes or text, found {ticket!r}")
     ticket = uri.parameter("ticket") if ticket is None else ticket
     if not ticket:
         raise UsageError(f"URI {text!r}: expected a ticket: add the parameter ticket, or pass it to connect")
-    if not _is_text(ticket):
-        raise UsageError(f"ticket: expected text, found {ticket!r}")
     return uri, ticket
 
 

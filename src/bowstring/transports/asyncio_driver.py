@@ -8,10 +8,9 @@ import time
 from collections import deque
 from typing import Self
 
-from bowstring.dissociated.wire import Message
 from bowstring.errors import ClosedError
 from bowstring.transports.base import RECEIVE, SEND
-from bowstring.transports.session import Failed, ProtocolCore, Session, SessionEvent
+from bowstring.transports.session import Failed, ProtocolCore, Request, Session, SessionEvent
 
 
 class AsyncSession:
@@ -32,9 +31,9 @@ class AsyncSession:
         session.wake = self._wake
         self._update()
 
-    def request(self, core: ProtocolCore, message: Message) -> None:
+    def request(self, core: ProtocolCore, request: Request) -> None:
         """As `Session.request`."""
-        self.session.request(core, message, time.monotonic())
+        self.session.request(core, request, time.monotonic())
         self._step()
 
     async def next_event(self) -> SessionEvent:

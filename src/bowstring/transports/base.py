@@ -86,6 +86,8 @@ class Announced(NamedTuple):
     """The peer exported or retired memory; the argument of `RemoteMemory.update`, in order with the messages."""
 
     update: Any
+    is_retirement: bool = False
+    """Whether no later message refers to the memory; earlier bodies may still wait for their metadata."""
 
 
 class Lost(NamedTuple):

@@ -43,7 +43,7 @@ from bowstring.transports.base import (
     TransportOptions,
     check_destination,
 )
-from bowstring.transports.session import Failed, ProtocolCore, Session, SessionEvent
+from bowstring.transports.session import Failed, ProtocolCore, Request, Session, SessionEvent
 
 Allocate: TypeAlias = Callable[[int | None, int], Any]
 """Called with the tag and length of a message, before the bytes of an offered one arrive. Returns a writable buffer of
@@ -105,11 +105,11 @@ class BlockingSession(Closable):
         own = weakref.ref(self)  # no cycle: a connection that is dropped ends at once
         session.wake = lambda: None if (driver := own()) is None else driver.flush()
 
-    def request(self, core: ProtocolCore, message: Message) -> None:
+    def request(self, core: ProtocolCore, request: Request) -> None:
         """As `Session.request`; sends what the transport takes at once."""
         with self.lock:
             now = time.monotonic()
-            self.session.request(core, message, now)
+            self.session.request(core, request, now)
             self._events.extend(self.session.step(now, SEND))
 
     def next_event(self) -> SessionEvent:

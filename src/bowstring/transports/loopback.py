@@ -328,7 +328,7 @@ class LoopbackChannel(Channel):
                 return
             if message.update is not None:
                 queue.pop()
-                events.append(Announced(self._checked(message.update)))
+                events.append(Announced(self._checked(message.update), message.update.region is None))
                 continue
             if self._offer is not None:
                 destination = self._offer[1]

@@ -34,7 +34,6 @@ from bowstring.transports.base import (
     SEND,
     Announced,
     Channel,
-    Event,
     Interest,
     Located,
     Lost,
@@ -83,6 +82,8 @@ class SessionOptions:
     """The leased addresses at which a stream pauses until the peer frees some."""
     max_leased_bytes: int = 1 << 62
     """The bytes at leased addresses at which a stream pauses."""
+    copies_memory: bool = False
+    """Whether bodies of addresses are copied, and freed at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,6 +114,9 @@ class Failed:
 
     error: BowstringError
 
+
+Request: TypeAlias = Message | Mapping[Role, Message]
+"""The <want_data> message for all channels, or for each."""
 
 SessionEvent: TypeAlias = ClientEvent | ServerEvent | MessageLocated | Failed
 
@@ -151,12 +155,14 @@ class Session(Closable):
         self._stream: Iterator[Sequence[Message] | None] | None = None
         self._is_draining = False
         self._released: deque[Lease] = deque()
-        self._updates: deque[Any] = deque()
+        self._retirements: deque[Any] = deque()
         self._located: deque[SessionEvent | _Copy] = deque()
         self._fetches: dict[int, _Copy] = {}
         self._bytes_received = self._bytes_sent = 0
         self._received_at = self._sent_at = now
         self._is_failed = False
+        self._lost: dict[Role, BowstringError] = {}
+        """The channels from which nothing more can be received, and why."""
 
     @property
     def is_streaming(self) -> bool:
@@ -180,11 +186,12 @@ class Session(Closable):
             return 0.0
         return min((channel.wait_s for channel in self.channels.values()), default=math.inf)
 
-    def request(self, core: ProtocolCore, message: Message, now: float) -> None:
+    def request(self, core: ProtocolCore, request: Request, now: float) -> None:
         """Begin a stream as a client: `core` receives from now on, and every channel sends its <want_data> message."""
         self.core = core
         self._received_at = self._sent_at = now
-        for channel in self.channels.values():
+        for role, channel in self.channels.items():
+            message = request if isinstance(request, Message) else request[role]
             channel.submit(message.parts, message.tag)
 
     def stream(self, messages: Iterator[Sequence[Message] | None], now: float) -> None:
@@ -240,10 +247,11 @@ class Session(Closable):
             return events
         try:
             if directions & RECEIVE:
-                for channel in self.channels.values():
-                    self._receive(channel, events)
+                for role, channel in self.channels.items():
+                    self._receive(role, channel, events)
                 if self._fetches:
                     self._finish_fetches(events)
+                self._check_lost()
             if self._released or self._stream is not None or self.is_sending:
                 self._send()
         except BowstringError as error:
@@ -280,7 +288,7 @@ class Session(Closable):
         if self.memory is not None:
             self.memory.close()
 
-    def _receive(self, channel: Channel, events: list[SessionEvent]) -> None:
+    def _receive(self, role: Role, channel: Channel, events: list[SessionEvent]) -> None:
         received = channel.progress(RECEIVE)
         for event in received:
             core = self.core
@@ -290,8 +298,8 @@ class Session(Closable):
                     raise ConnectionLostError(f"the server sent a message of {len(event.data)} bytes without a request")
                 for ready in core.receive(event.tag, event.data):
                     self._deliver(ready, events)
-                if self._updates and not core.has_pending:
-                    self._apply_updates()
+                if self._retirements and not core.has_pending:
+                    self._retire()
             elif isinstance(event, Offered):
                 if core is None:
                     length = event.length_bytes
@@ -301,25 +309,34 @@ class Session(Closable):
                 if not events:  # else the caller processes what it has before more is received
                     received.extend(channel.progress(RECEIVE))
             elif isinstance(event, Announced):
-                self._updates.append(event.update)
-                # A body whose metadata is late may refer to memory that is retired already.
-                if core is None or not core.has_pending:
-                    self._apply_updates()
-            else:
-                self._check_lost(event)
+                if self.memory is None:
+                    raise ProtocolError("the peer exported memory, which this end can't read")
+                if event.is_retirement and core is not None and core.has_pending:
+                    self._retirements.append(event.update)  # a body whose metadata is late may refer to this memory
+                else:
+                    self.memory.update(event.update)
+            elif isinstance(event, Lost):
+                self._record_loss(role, event)
 
-    def _apply_updates(self) -> None:
-        if self.memory is None:
-            raise ProtocolError("the peer exported memory, which this end can't read")
-        while self._updates:
-            self.memory.update(self._updates.popleft())
+    def _retire(self) -> None:
+        """Retire memory that waiting bodies referred to."""
+        while self._retirements:
+            assert self.memory is not None
+            self.memory.update(self._retirements.popleft())
 
-    def _check_lost(self, event: Event) -> None:
-        """Raise the error of a direction that ended. A peer may have sent all before it ended: that arrives first."""
-        if isinstance(event, Lost):
-            if event.directions & RECEIVE:
-                raise event.error
+    def _record_loss(self, role: Role, event: Lost) -> None:
+        """Send no more, because a direction ended. A peer may have sent all before it ended: that arrives first."""
+        if event.directions & RECEIVE:
+            self._lost[role] = event.error
+        else:
             self._stream = None
+
+    def _check_lost(self) -> None:
+        """Raise the error of a lost channel, unless the rest of the stream arrives over the other one."""
+        for role, error in self._lost.items():
+            core = self.core
+            if not isinstance(core, ClientConnection) or not core.expects_input or core.expects(role):
+                raise error
 
     def _deliver(self, event: ClientEvent | ServerEvent, events: list[SessionEvent]) -> None:
         """Report an event of the protocol; a message with addresses once its buffers are located or copied."""
@@ -346,7 +363,7 @@ class Session(Closable):
             located = _locate_in_one_extent(memory, body)
         except ProtocolError as error:
             raise ProtocolError(f"message {message.sequence}: {error}") from error
-        view = None if located is None else memory.view(located.extent)
+        view = None if located is None or self.options.copies_memory else memory.view(located.extent)
         if located is None or view is None:
             return self._copy(message, lease, memory)
         return MessageLocated(message, view, located.offsets, lease)
@@ -398,9 +415,11 @@ class Session(Closable):
         for _ in range(_ROUNDS_PER_STEP):
             self._submit_stream()
             was_full = self._stream is not None
-            for channel in self.channels.values():
+            for role, channel in self.channels.items():
                 for event in channel.progress(SEND):
-                    self._check_lost(event)
+                    if isinstance(event, Lost):
+                        self._record_loss(role, event)
+                        self._check_lost()
             if not was_full or not self._can_submit():
                 break
 

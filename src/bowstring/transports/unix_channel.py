@@ -83,7 +83,8 @@ class UnixFrameReader(FrameReader):
         return self.descriptors.pop() if expected else -1
 
     def _control_event(self, frame: IncomingFrame) -> Event:
-        return Announced(RegionUpdate(frame.tag, self._receive_region(frame) if frame.kind is Kind.REGION else None))
+        region = self._receive_region(frame) if frame.kind is Kind.REGION else None
+        return Announced(RegionUpdate(frame.tag, region), is_retirement=region is None)
 
     def _receive_region(self, frame: IncomingFrame) -> Region:
         size_bytes, flags = REGION.unpack(frame.body or b"")

@@ -54,11 +54,10 @@ def test_the_client_of_the_reference_reads_what_its_server_sends(uris: list[str]
 def test_a_session_reads_what_the_server_of_the_reference_sends(uris: list[str], ticket: str, num_rows: int) -> None:
     metadata_uri, body_uri = map(parse_uri, uris)
     channels = {Role.METADATA: UCX.dial(metadata_uri.address), Role.BODIES: UCX.dial(body_uri.address)}
-    core = ClientConnection(metadata_uri.want_data, has_body=lambda header: body_length(bytes(header)) > 0)
-    request = core.request(ticket.encode())
-    with Session(channels, now=time.monotonic(), core=core) as session:
-        channels[Role.METADATA].submit(request.parts, request.tag)
-        channels[Role.BODIES].submit(request.parts, body_uri.want_data)
+    tags = {Role.METADATA: metadata_uri.want_data, Role.BODIES: body_uri.want_data}
+    core = ClientConnection(tags, has_body=lambda header: body_length(bytes(header)) > 0)
+    with Session(channels, now=time.monotonic()) as session:
+        session.request(core, {role: core.request(ticket.encode(), role) for role in tags}, time.monotonic())
         messages: list[tuple[bytes, bytes]] = []
         while not core.is_ended:
             for event in session.step(time.monotonic()):
@@ -110,8 +109,7 @@ def serve(endpoint: UcxEndpoint, num_rows: dict[bytes, int], client: subprocess.
 
 def send(channel: Channel, request: Received, num_rows: dict[bytes, int]) -> None:
     """Submit the messages of a table that the role of a connection carries: it follows from the tag."""
-    role = {WANT_CTRL_TAG: Role.METADATA, WANT_DATA_TAG: Role.BODIES}[request.tag or 0]
-    connection = ServerConnection(request.tag or 0, role=role)
+    connection = ServerConnection({WANT_CTRL_TAG: Role.METADATA, WANT_DATA_TAG: Role.BODIES})
     (event,) = connection.receive(request.tag, request.data)
     assert isinstance(event, DataRequested)
     table = reference_peer.example_table(num_rows[event.ticket])

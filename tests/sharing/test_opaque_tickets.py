@@ -1,0 +1,93 @@
+"""Tickets of any bytes, for the servers of other implementations, whose URIs have no parameters of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote_from_bytes
+
+import pytest
+
+import bowstring as bs
+from bowstring.errors import NotFoundError, UsageError
+from tests.sharing.other_process import Other
+
+TICKET = bytes(range(256)) * 2 + b"\0packed\0"
+COLUMNS: dict[str, list[Any]] = {"n": [1, None, 3], "s": ["one", "two", None]}
+
+FOREIGN_SERVER = """
+import bowstring as bs
+from bowstring.dissociated.events import StreamComplete
+from bowstring.dissociated.server import ServerConnection
+from bowstring.dissociated.wire import PackedBody
+from bowstring.errors import ConnectionLostError
+from bowstring.sharing.stored_dataset import read_stored_dataset, store
+from bowstring.transports.blocking import BlockingListener
+from bowstring.transports.unix import UNIX
+
+listener = BlockingListener.listen(UNIX)
+say(listener.address)
+table = bs.Table.from_batches([bs.record_batch(columns)] * 3)
+with listener.accept(timeout_s=60) as end, store(table)[0] as region:
+    dataset = read_stored_dataset(region)
+    server = ServerConnection(41, 42 if has_addresses else None)
+    (request,) = server.receive(*end.receive())
+    exported = end.export(region)
+    messages = server.send(dataset.schema)
+    for message in dataset.messages:
+        body = PackedBody.of(region.view(message.body_offset, message.body_bytes))
+        messages += server.send(message.metadata, message.address_body(exported.address) if has_addresses else body)
+    for message in messages + server.end():
+        end.send_message(message)
+    events = []
+    while server.leases:
+        events += server.receive(*end.receive(timeout_s=60))
+    say((request.ticket, [type(event).__name__ for event in events]))
+    hear()
+"""
+
+
+@pytest.fixture(params=[True, False], ids=["addresses", "bytes"])
+def foreign_server(request: pytest.FixtureRequest) -> Iterator[tuple[Other, str]]:
+    """A server in another process, and the URI of its stream; without `free_data` it sends bodies as bytes."""
+    with Other(FOREIGN_SERVER, has_addresses=request.param, columns=COLUMNS) as server:
+        free_data = "&free_data=42" if request.param else ""
+        yield server, f"unix:{server.hear()}?want_data=41{free_data}"
+
+
+@pytest.mark.parametrize("is_in_uri", [True, False])
+def test_a_ticket_of_any_bytes_arrives_unchanged(foreign_server: tuple[Other, str], is_in_uri: bool) -> None:
+    server, uri = foreign_server
+    if is_in_uri:
+        data = bs.connect(f"{uri}&ticket={quote_from_bytes(TICKET)}")
+    else:
+        data = bs.connect(uri, ticket=TICKET)
+    with data:
+        assert data.read_all().to_pydict() == {name: values * 3 for name, values in COLUMNS.items()}
+        assert server.hear()[0] == TICKET
+    server.tell("end")
+
+
+def test_a_copy_frees_the_memory_of_any_server_at_once(foreign_server: tuple[Other, str]) -> None:
+    server, uri = foreign_server
+    with bs.connect(uri, ticket=TICKET, copy=True) as data:
+        table = data.read_all()
+        ticket, events = server.hear()
+        assert ticket == TICKET
+        assert not events or events[-1] == "StreamComplete"
+        assert [connection.num_leased for connection in data._connections] == [0]
+    server.tell("end")
+    assert table.to_pydict() == {name: values * 3 for name, values in COLUMNS.items()}
+
+
+@pytest.mark.parametrize(
+    "ticket", [b"\xff", b"", b"\0", b"a\0b", b"\0\xff\0a\0", b"\0packed", b"\xff\0packed", bytes(range(256))]
+)
+def test_bytes_that_are_not_the_name_of_a_data_set_are_not_found(ticket: bytes) -> None:
+    with bs.serve({"t": bs.table(COLUMNS), "\\xff": bs.table(COLUMNS)}) as server:
+        with pytest.raises(NotFoundError, match="the server has no data set"):
+            bs.connect(server.uri("t"), ticket=ticket)
+        with bs.connect([server.uri("t")] * 2, ticket=b"t") as data:
+            assert data.read_all().num_rows == 6
+        with pytest.raises(UsageError, match="expected bytes or text"):
+            bs.connect(server.uri("t"), ticket="")

@@ -1,0 +1,131 @@
+"""Metadata from one server and bodies from another, in two processes («Data Stream Sequence»)."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+
+import bowstring as bs
+from bowstring.errors import ConnectionLostError, NotFoundError, ProtocolError, UsageError
+from bowstring.testing.descriptors import no_descriptor_left
+from tests.sharing.other_process import Other
+
+SERVER = """
+import bowstring as bs
+from bowstring.dissociated.server import Role
+from bowstring.sharing import ServerOptions
+
+cities = bs.array(["Oslo", None, "Lima"]).dictionary_encode()
+batches = [bs.record_batch({"n": [i, None, i], "s": ["x" * i, "é", None], "c": cities}) for i in range(50)]
+table = bs.Table.from_batches(batches)
+options = ServerOptions(inline_bytes=0)
+servers = [bs.serve({"t": table, name: table}, options=options, scheme=scheme) for scheme in ("unix", "tcp")]
+say({(s.uri("t").split(":")[0], role.value): s.uri("t", role=role) for s in servers for role in Role})
+while (request := hear()) != "end":
+    say([s.num_clients for s in servers])
+"""
+
+
+class RunningServer:
+    """A process with a server for unix sockets and one for TCP."""
+
+    def __init__(self, name: str) -> None:
+        self.other = Other(SERVER, name=name)
+        self.uris: dict[tuple[str, str], str] = self.other.hear()
+
+    def num_clients(self) -> list[int]:
+        self.other.tell("clients")
+        counts: list[int] = self.other.hear()
+        return counts
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[RunningServer, RunningServer]]:
+    first, second = RunningServer("first"), RunningServer("second")
+    with first.other, second.other:
+        yield first, second
+
+
+def expected() -> list[dict[str, object]]:
+    return [{"n": i, "s": "x" * i, "c": "Oslo"} for i in range(50)]
+
+
+def uri_of(metadata: str, bodies: str) -> str:
+    return f"{metadata}&bodies={quote(bodies, safe='')}"
+
+
+def check(table: bs.Table) -> None:
+    assert table.num_rows == 150
+    assert [batch.slice(0, 1).to_pylist()[0] for batch in table.to_batches()] == expected()
+    table.validate(full=True)
+
+
+@pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.parametrize("schemes", [("tcp", "unix"), ("unix", "tcp"), ("unix", "unix"), ("tcp", "tcp")], ids="-".join)
+def test_metadata_and_bodies_come_from_two_processes(
+    servers: tuple[RunningServer, RunningServer], schemes: tuple[str, str], copy: bool
+) -> None:
+    first, second = servers
+    metadata, bodies = first.uris[schemes[0], "metadata"], second.uris[schemes[1], "bodies"]
+    with no_descriptor_left():
+        with bs.connect(uri_of(metadata, bodies), copy=copy) as data:
+            for _ in range(2):  # the second time over the same connections
+                check(data.read_all())
+            assert sum(first.num_clients()) == sum(second.num_clients()) == 1
+            table = data.read_all()
+            (connection,) = data._connections
+            is_shared = schemes[1] == "unix" and not copy
+            assert bool(connection.num_leased) is is_shared
+            check(table)
+        check(table)
+        del table, data, connection
+        gc.collect()
+
+
+def test_one_server_may_send_both_over_two_connections(servers: tuple[RunningServer, RunningServer]) -> None:
+    uris = servers[0].uris
+    with bs.connect(uri_of(uris["tcp", "metadata"], uris["unix", "bodies"])) as data:
+        check(data.read_all())
+
+
+def test_the_server_of_the_bodies_reports_its_own_errors(servers: tuple[RunningServer, RunningServer]) -> None:
+    first, second = servers
+    metadata = first.uris["unix", "metadata"]
+    bodies = second.uris["unix", "bodies"].replace("ticket=t", "ticket=nothing")
+    with pytest.raises(NotFoundError, match="'nothing'"):
+        bs.connect(uri_of(metadata, bodies)).read_all()
+    bodies = second.uris["unix", "bodies"].replace("ticket=t", "ticket=second")
+    with bs.connect(uri_of(metadata, bodies)) as data:
+        check(data.read_all())
+
+
+def test_several_data_sets_of_two_servers_are_read_in_order(servers: tuple[RunningServer, RunningServer]) -> None:
+    first, second = servers
+    uri = uri_of(first.uris["unix", "metadata"], second.uris["unix", "bodies"])
+    with bs.connect([uri, first.uris["unix", "metadata and bodies"], uri]) as data:
+        assert data.read_all().num_rows == 450
+
+
+def test_a_uri_with_malformed_bodies_is_an_error(servers: tuple[RunningServer, RunningServer]) -> None:
+    metadata = servers[0].uris["unix", "metadata"]
+    with pytest.raises(ProtocolError, match="want_data is missing"):
+        bs.connect(uri_of(metadata, "unix:@x?ticket=t"))
+    with pytest.raises(UsageError, match="expected a ticket"):
+        bs.connect(uri_of(metadata, "unix:@x?want_data=1"))
+    with pytest.raises(ConnectionLostError, match="nobody answers"):
+        bs.connect(uri_of(metadata, "unix:@bowstring-nobody?want_data=1&ticket=t"))
+
+
+@pytest.mark.parametrize("killed", [0, 1], ids=["metadata", "bodies"])
+def test_a_killed_server_is_a_lost_connection_and_received_tables_stay_valid(killed: int) -> None:
+    first, second = RunningServer("first"), RunningServer("second")
+    with first.other, second.other:
+        with bs.connect(uri_of(first.uris["tcp", "metadata"], second.uris["unix", "bodies"])) as data:
+            table = data.read_all()
+            (first, second)[killed].other.kill()
+            with pytest.raises(ConnectionLostError):
+                data.read_all()
+        check(table)
