@@ -14,7 +14,16 @@ import bowstring as bs
 from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import FileRange, Region
 from bowstring.testing import TransportConformance
-from bowstring.transports.base import RECEIVE, Offered, Transport, TransportOptions
+from bowstring.transports import observation
+from bowstring.transports.base import (
+    RECEIVE,
+    Channel,
+    Endpoint,
+    MemoryExporter,
+    Offered,
+    Transport,
+    TransportOptions,
+)
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.observation import Entry, EntryKind, ObservedTransport
@@ -102,6 +111,18 @@ def test_both_ends_report_connections_messages_regions_and_the_end(transport: Tr
     assert "ConnectionLostError" in next(entry.text for entry in entries if entry.kind == EntryKind.LOSS)
     times = [entry.time_ns for entry in entries]
     assert times == sorted(times)
+
+
+@pytest.mark.parametrize("interface", [Transport, Endpoint, Channel, MemoryExporter])
+def test_no_default_of_the_interfaces_hides_the_observed_object(interface: type) -> None:
+    (observed,) = (
+        each
+        for each in vars(observation).values()
+        if isinstance(each, type) and issubclass(each, interface) and each.__module__ == observation.__name__
+    )
+    defaults = {name for name in vars(interface) if not name.startswith("_")}
+    attributes = {*vars(observed), *observed.__init__.__code__.co_names}
+    assert defaults - attributes == set()
 
 
 def test_withdrawn_messages_and_discarded_offers_are_reported() -> None:

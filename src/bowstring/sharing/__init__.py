@@ -1,7 +1,7 @@
 """Tables shared between processes.
 
 `share`, `attach`, `serve` and `connect` are in `bowstring` itself. This package exports the classes that they return,
-and the options of a server.
+the options of a server, and recordings.
 """
 
 from typing import TYPE_CHECKING
@@ -11,6 +11,11 @@ from bowstring._lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from bowstring.sharing.client import Dataset as Dataset
     from bowstring.sharing.locations import Locations as Locations
+    from bowstring.sharing.recording import (
+        Recorder as Recorder,
+        read_entries as read_entries,
+        read_recording as read_recording,
+    )
     from bowstring.sharing.server import Server as Server, ServerOptions as ServerOptions
     from bowstring.sharing.share import Handle as Handle
 else:
@@ -19,6 +24,7 @@ else:
         {
             "client": ("Dataset",),
             "locations": ("Locations",),
+            "recording": ("Recorder", "read_entries", "read_recording"),
             "server": ("Server", "ServerOptions"),
             "share": ("Handle",),
         },

@@ -21,6 +21,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.closable import Closable
 from bowstring.sharing.connection import Connection, Stream
+from bowstring.sharing.recording import Recorder
 from bowstring.sharing.uris import Ticket, max_tickets
 from bowstring.transports.tls import TlsOptions
 
@@ -88,8 +89,10 @@ class Dataset(Closable):
         tls: TlsOptions | None = None,
         *,
         copy: bool = False,
+        recorder: Recorder | None = None,
     ) -> None:
         self._requests = list(requests)
+        self._recorder = recorder
         self._timeout_s = timeout_s
         self._tls = tls
         self._copy = copy
@@ -171,6 +174,8 @@ class Dataset(Closable):
             self._opened = None
         for connection in connections:
             connection.close()
+        if self._recorder is not None:
+            self._recorder.release()
 
     def _open_first(self) -> tuple[Connection, Stream]:
         """Open the first request, or its first data set if the server refuses them together."""
@@ -201,7 +206,9 @@ class Dataset(Closable):
             except ConnectionError:
                 self._end(connection, None)  # the server may have restarted: try a new connection
         try:
-            connection = Connection(request.uris[0], self._timeout_s, self._tls, copy=self._copy)
+            connection = Connection(
+                request.uris[0], self._timeout_s, self._tls, copy=self._copy, recorder=self._recorder
+            )
         except ConnectionLostError as error:
             raise type(error)(f"{request.ticket}: {error}") from error
         with self._lock:

@@ -11,6 +11,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import BowstringError, UsageError
 from bowstring.sharing.client import Dataset, Request, group
 from bowstring.sharing.locations import Locations, check_scope, no_location_error, without_query
+from bowstring.sharing.recording import Record, Recorder, open_recorder
 from bowstring.sharing.uris import Ticket, parse_dataset_uri, requests_packed, without_ticket
 from bowstring.transports.base import without_traceback
 from bowstring.transports.registry import find_transport
@@ -44,6 +45,7 @@ class _Options:
     copy: bool
     timeout_s: float
     tls: TlsOptions | None
+    recorder: Recorder | None
 
 
 def connect(
@@ -53,6 +55,7 @@ def connect(
     copy: bool = False,
     timeout_s: float = 30.0,
     tls: TlsOptions | None = None,
+    record: Record | None = None,
 ) -> Dataset:
     """Connect to a data set of another process, and read its schema.
 
@@ -61,7 +64,8 @@ def connect(
     the bytes that another implementation's server expects; the default is that of the URI. With `copy`, bytes are
     copied into this process's memory; otherwise memory is shared and nothing is copied, if the transport can do that.
     `timeout_s` is how long the server may be silent; it applies to each location. `tls` has the certificates for
-    `tcp+tls`; other connections to other hosts are then not used.
+    `tcp+tls`; other connections to other hosts are then not used. `record` is the path of a new file, in which all
+    messages are recorded, or a `Recorder`.
 
     Raises `NotFoundError` if the server has no such data set, `ConnectionLostError` if it does not run, disconnects or
     has too many clients, `DeadlineError` if it is silent, `ProtocolError` for a malformed URI or a violation of the
@@ -70,7 +74,7 @@ def connect(
     """
     if not timeout_s > 0:
         raise UsageError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
-    options = _Options(ticket, copy, timeout_s, tls)
+    options = _Options(ticket, copy, timeout_s, tls, open_recorder(record))
     if isinstance(target, str) and len(target.split()) > 1:
         target = Locations.parse(target)
     if isinstance(target, Locations):
@@ -90,7 +94,9 @@ def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _Opti
     for text in uris:
         uri, name = parse_dataset_uri(text, options.ticket)
         requests.append(Request(without_ticket(uri), (uri,), Ticket((name,), requests_packed(uri, options.copy))))
-    return Dataset(group(requests), schema, options.timeout_s, options.tls, copy=options.copy)
+    return Dataset(
+        group(requests), schema, options.timeout_s, options.tls, copy=options.copy, recorder=options.recorder
+    )
 
 
 def _connect_to_nearest(locations: Locations, options: _Options) -> Dataset:
@@ -118,4 +124,4 @@ def _connect_to_location(text: str, options: _Options) -> Dataset:
             raise UsageError(f"{uri.scheme}: not encrypted, but the option tls was set")
         tls = None
     request = Request(without_ticket(uri), (uri,), Ticket((name,), requests_packed(uri, options.copy)))
-    return Dataset([request], None, options.timeout_s, tls, copy=options.copy)
+    return Dataset([request], None, options.timeout_s, tls, copy=options.copy, recorder=options.recorder)

@@ -38,6 +38,7 @@ from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory
 from bowstring.memory.closable import close_on_error
 from bowstring.sharing.processes import close_inherited
+from bowstring.sharing.recording import Recorder
 from bowstring.sharing.uris import Ticket, decode_error, error_tag, servers_of
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingSession, dial
@@ -54,12 +55,22 @@ class Connection:
     `stream` may be called again after the last stream was read to its end.
     """
 
-    def __init__(self, uri: StreamURI, timeout_s: float, tls: TlsOptions | None = None, *, copy: bool = False) -> None:
+    def __init__(
+        self,
+        uri: StreamURI,
+        timeout_s: float,
+        tls: TlsOptions | None = None,
+        *,
+        copy: bool = False,
+        recorder: Recorder | None = None,
+    ) -> None:
         """Connect. Raises `ConnectionLostError`, `DeadlineError`, and `UsageError` for a scheme without a transport."""
         servers = servers_of(uri)
         transports = {role: find_transport(server.scheme, server) for role, server in servers.items()}
         if tls is not None and not any(transport.supports_tls for transport in transports.values()):
             find_transport(uri.scheme, uri, tls)
+        if recorder is not None:
+            transports = {role: recorder.observe(each, servers[role]) for role, each in transports.items()}
         options = TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes)
         channels: dict[Role, Channel] = {}
         with ExitStack() as on_error:

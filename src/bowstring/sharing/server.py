@@ -35,6 +35,7 @@ from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import FileRange, Region
 from bowstring.sharing.locations import Locations
 from bowstring.sharing.processes import close_inherited
+from bowstring.sharing.recording import Record, Recorder, open_recorder
 from bowstring.sharing.share import Handle
 from bowstring.sharing.signals import wait_for_signal
 from bowstring.sharing.stored_dataset import Batches, StoredDataset, StoredMessage, read_stored_dataset, store_in_parts
@@ -93,6 +94,8 @@ class ServerOptions:
     """The bytes leased to a client at which its stream pauses, until it frees some."""
     tls: TlsOptions | None = None
     """The server's certificate, for the addresses with `tcp+tls`."""
+    record: Record | None = None
+    """The path of a new file, in which all messages are recorded for `bowstring trace`, or a `Recorder`."""
 
 
 class Server(Closable):
@@ -114,6 +117,7 @@ class Server(Closable):
             addresses = {scheme: address}
         elif address is not None or scheme != "unix" or not addresses:
             raise UsageError("serve: expected either an address and a scheme, or a mapping of schemes to addresses")
+        self._recorder = open_recorder(self.options.record)
         self._lock = threading.Lock()
         self._datasets: dict[str, tuple[StoredDataset, ...]] = {}
         self._regions: Counter[Region] = Counter()
@@ -126,7 +130,7 @@ class Server(Closable):
         with ExitStack() as on_error:
             self._acceptors = [
                 on_error.enter_context(_Acceptor(self, transport, transport.listen(address, limits)))
-                for transport, address, limits in _transports(addresses, self.options.tls)
+                for transport, address, limits in _transports(addresses, self.options.tls, self._recorder)
             ]
             self._loop = EventLoop("bowstring-serve")
             on_error.pop_all()
@@ -248,6 +252,8 @@ class Server(Closable):
         with self._lock:
             self._datasets.clear()
             self._regions.clear()
+        if self._recorder is not None:
+            self._recorder.release()
 
     def _refuse_closed(self) -> None:
         if self._is_closed:
@@ -354,7 +360,7 @@ class Server(Closable):
 
 
 def _transports(
-    addresses: Mapping[str, str | None], tls: TlsOptions | None
+    addresses: Mapping[str, str | None], tls: TlsOptions | None, recorder: Recorder | None
 ) -> Iterator[tuple[Transport, str | None, TransportOptions]]:
     """Yield the transport of each scheme, its address and options. Raises `UsageError` if none supports `tls`."""
     transports = {scheme: find_transport(scheme, f"{scheme}:{address or ''}") for scheme, address in addresses.items()}
@@ -367,7 +373,7 @@ def _transports(
             max_regions=0,
             tls=tls if transport.supports_tls else None,
         )
-        yield transport, addresses[scheme], limits
+        yield transport if recorder is None else recorder.observe(transport), addresses[scheme], limits
 
 
 class _Acceptor(Closable):

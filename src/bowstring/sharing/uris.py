@@ -98,11 +98,23 @@ def uri_for(
     """Return the URI of the data set `name` of the server at an address. Raises `UsageError` for invalid names."""
     if not _is_text(name) or "\0" in name:
         raise UsageError(f"name of a data set: expected non-empty text without zero bytes, found {name!r}")
-    parameters = [("error_data", str(ERROR_DATA)), ("max_tickets", str(MAX_TICKETS)), ("ticket", name)]
+    uri = server_uri(address, scheme, remote_handle, scope, role)
+    return str(replace(uri, parameters=(*uri.parameters, ("ticket", name))))
+
+
+def server_uri(
+    address: str,
+    scheme: str = "unix",
+    remote_handle: bytes | None = None,
+    scope: str | None = None,
+    role: Role = Role.BOTH,
+) -> StreamURI:
+    """Return the URI of a server, without a ticket."""
+    parameters = [("error_data", str(ERROR_DATA)), ("max_tickets", str(MAX_TICKETS))]
     if scope is not None:
-        parameters.insert(2, ("scope", scope))
+        parameters.append(("scope", scope))
     want_data = next(tag for tag, each in ROLES.items() if each is role)
-    return str(StreamURI(scheme, address, want_data, FREE_DATA, remote_handle, tuple(parameters)))
+    return StreamURI(scheme, address, want_data, FREE_DATA, remote_handle, tuple(parameters))
 
 
 def error_tag(uri: StreamURI) -> int | None:

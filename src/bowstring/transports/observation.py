@@ -27,6 +27,7 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from bowstring.dissociated.wire import BytesLike
+from bowstring.memory.closable import close_on_error
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
     BOTH,
@@ -103,9 +104,14 @@ class Entry:
     """The bytes, not copied: `BytesLike` objects and `FileRange`. They are valid only during the call."""
     text: str = ""
 
+    def view(self) -> memoryview:
+        """Return the bytes of a message or region, copied if they are in several parts. Raises as `Region.check`."""
+        views = [_view(part) for part in self.parts]
+        return views[0] if len(views) == 1 else memoryview(b"".join(views))
+
     def read(self) -> bytes:
-        """Return a copy of the bytes of a message or region. Raises `TruncatedError` if its file became shorter."""
-        return b"".join(map(_view, self.parts))
+        """Return a copy of the bytes. Raises as `view`."""
+        return bytes(self.view())
 
 
 Observer: TypeAlias = Callable[[Entry], None]
@@ -117,9 +123,10 @@ is raised by the method of the channel.
 class ObservedTransport(Transport):
     """A transport that reports what passes the channels of another one.
 
-    `uri` is the text of the entries for connections, by default the scheme and address. Several transports with one
-    observer can share `connection_indices`. With `is_stepwise`, earlier messages are sent before a message is reported,
-    as far as the transport takes them at once: a process that is killed then has sent exactly those.
+    `uri_of` returns the text of a connection's entry for an address, by default the scheme and address. Several
+    transports with one observer can share `connection_indices`. With `is_stepwise`, earlier messages are sent before a
+    message is reported, as far as the transport takes them at once: a process that is killed then has sent exactly
+    those.
     """
 
     def __init__(
@@ -127,14 +134,14 @@ class ObservedTransport(Transport):
         transport: Transport,
         observer: Observer,
         *,
-        uri: str | None = None,
+        uri_of: Callable[[str], str] | None = None,
         connection_indices: Iterator[int] | None = None,
         is_stepwise: bool = False,
     ) -> None:
         self.is_stepwise = is_stepwise
         self._transport = transport
         self._observer = observer
-        self._uri = uri
+        self._uri_of = uri_of
         self._connection_indices = count() if connection_indices is None else connection_indices
 
     @property
@@ -155,6 +162,10 @@ class ObservedTransport(Transport):
         """As `Transport.dial`."""
         return self.observe(self._transport.dial(address, options), Direction.SENT, address)
 
+    def scope(self, address: str) -> str | None:
+        """As `Transport.scope`."""
+        return self._transport.scope(address)
+
     def exporter(self, channel: Channel) -> MemoryExporter | None:
         """As `Transport.exporter`."""
         assert isinstance(channel, _ObservedChannel)
@@ -169,7 +180,9 @@ class ObservedTransport(Transport):
     def observe(self, channel: Channel, direction: Direction, address: str) -> Channel:
         """Wrap a new channel that was dialed (sent) or accepted (received)."""
         observed = _ObservedChannel(channel, self._observer, next(self._connection_indices), self.is_stepwise)
-        observed.report(direction, EntryKind.CONNECTION, text=self._uri or f"{self.scheme}:{address}")
+        uri = f"{self.scheme}:{address}" if self._uri_of is None else self._uri_of(address)
+        with close_on_error(channel):
+            observed.report(direction, EntryKind.CONNECTION, text=uri)
         return observed
 
 
@@ -182,6 +195,7 @@ class _ObservedEndpoint(Endpoint):
         self._channels: dict[Channel, Channel] = {}
         self.address = endpoint.address
         self.remote_handle = endpoint.remote_handle
+        self.scope = endpoint.scope
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._endpoint, name)
@@ -315,9 +329,11 @@ class _ObservedChannel(Channel):
         self.channel.shut_down()
 
     def close(self) -> None:
-        if not self.is_closed:
-            self.report(Direction.SENT, EntryKind.CLOSE)
-        self.channel.close()
+        try:
+            if not self.is_closed:
+                self.report(Direction.SENT, EntryKind.CLOSE)
+        finally:
+            self.channel.close()
 
     def _progress(self, directions: int) -> list[Event]:
         events = self.channel.progress(directions)
@@ -384,4 +400,5 @@ def _view(part: Any) -> memoryview:
 
 
 def _length_bytes(part: Any) -> int:
-    return part.nbytes if isinstance(part, FileRange) else memoryview(part).nbytes
+    length_bytes: int = part.nbytes if hasattr(part, "nbytes") else len(part)
+    return length_bytes

@@ -1,0 +1,251 @@
+"""Record the messages of servers and clients in a file, and read it.
+
+A recording is an Arrow stream with one batch of one row per entry (`bowstring.transports.observation.Entry`), written
+before the message leaves the process or is processed. So a recording of a process that was killed is complete except
+for its end marker, and every Arrow implementation can read it:
+
+| column | type | content |
+|---|---|---|
+| `time_ns` | uint64 | nanoseconds since the beginning of the recording |
+| `connection` | uint32 | index of the connection |
+| `direction` | string | `sent` or `received` |
+| `kind` | string | `connection`, `message`, `cancellation`, `offer`, `region`, `retirement`, `loss` or `close` |
+| `tag` | uint64 | tag of a message; null for a plain one |
+| `address` | uint64 | address of the first byte of a region |
+| `length_bytes` | uint64 | length of a message or region |
+| `body` | large_binary | bytes of a message or region; null if they are not recorded |
+| `text` | string | URI of a connection (without a ticket), kind of a region, error of a loss |
+
+The key `bowstring.recording` of the schema's metadata has the version of the format, 1.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import count, pairwise
+from time import monotonic_ns
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bowstring.arrays.array import Array
+from bowstring.arrays.construction import array
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.datatypes.schema import Schema, schema
+from bowstring.dissociated.uri import StreamURI
+from bowstring.errors import BowstringError, InvalidDataError, TruncatedError
+from bowstring.io.os_errors import translate_io_error
+from bowstring.io.sinks import VectorSink
+from bowstring.ipc.api import open_stream
+from bowstring.ipc.stream import Encoder
+from bowstring.ipc.writers import StreamWriter
+from bowstring.layouts.binary import BinaryLayout
+from bowstring.memory.buffer import Buffer
+from bowstring.memory.closable import Closable
+from bowstring.sharing.uris import server_uri
+from bowstring.transports.base import Transport
+from bowstring.transports.observation import Direction, Entry, EntryKind, ObservedTransport
+
+VERSION_KEY, VERSION = b"bowstring.recording", b"1"
+
+_SCHEMA = schema(
+    {
+        "time_ns": "uint64",
+        "connection": "uint32",
+        "direction": "string",
+        "kind": "string",
+        "tag": "uint64",
+        "address": "uint64",
+        "length_bytes": "uint64",
+        "body": "large_binary",
+        "text": "string",
+    },
+    {VERSION_KEY: VERSION},
+)
+
+
+class Recorder(Closable):
+    """Writes the entries of observed transports to a file, which it creates or replaces; only this user can read it.
+
+    The file contains tickets and all data. Without `has_region_contents`, the bytes of shared memory are left out: such
+    a recording can be shown, but not replayed. Several threads may use one recorder. Raises errors of `open`. Later, an
+    error of the file, such as a full disk, ends the recording, and the connection whose entry can't be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, has_region_contents: bool = True) -> None:
+        self.path = os.fspath(path)
+        self.has_region_contents = has_region_contents
+        self.is_shared = True
+        """Whether it may be used after the server or data set that records is closed."""
+        self._descriptor = -1
+        self._lock = threading.RLock()
+        self._is_writing = self._has_failed = False
+        self._pending: deque[Entry] = deque()
+        self._connection_indices = count()
+        self._process_id = os.getpid()
+        self._started_ns = monotonic_ns()
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise translate_io_error(error, self.path, "opened") from None
+        try:
+            self._writer = StreamWriter(VectorSink(partial(os.writev, descriptor), self.path), Encoder(_SCHEMA))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def observe(self, transport: Transport, uri: StreamURI | None = None) -> Transport:
+        """Return a transport that behaves like this one, and whose connections are recorded.
+
+        `uri` is that of the server, by default that of `bowstring.serve` at the address of the transport.
+        """
+
+        def uri_of(address: str) -> str:
+            server = server_uri(address, transport.scheme) if uri is None else uri
+            parameters = tuple((key, value) for key, value in server.parameters if key not in ("ticket", "bodies"))
+            return str(replace(server, parameters=parameters))
+
+        return ObservedTransport(transport, self.record, uri_of=uri_of, connection_indices=self._connection_indices)
+
+    def record(self, entry: Entry) -> None:
+        """Write an entry, unless the recorder is closed."""
+        with self._lock:
+            if self._is_writing:  # a finalizer frees addresses while this thread writes another entry
+                self._pending.append(replace(entry, parts=(entry.read(),)))
+                return
+            self._is_writing = True
+            try:
+                self._write(entry)
+                while self._pending:
+                    self._write(self._pending.popleft())
+            finally:
+                self._is_writing = False
+
+    def close(self) -> None:
+        """Write the end of the stream, and close the file. Idempotent."""
+        with self._lock:
+            descriptor, self._descriptor = self._descriptor, -1
+            if descriptor < 0:
+                return
+            try:
+                if self._process_id == os.getpid():
+                    self._writer.close()
+                else:
+                    self._writer.abandon()
+            finally:
+                os.close(descriptor)
+
+    def release(self) -> None:
+        """Close the file, unless the recorder is shared: the server or data set that records is closed."""
+        if not self.is_shared:
+            self.close()
+
+    def _write(self, entry: Entry) -> None:
+        is_open = self._descriptor >= 0 and self._process_id == os.getpid()  # a forked child must not write, too
+        if not is_open or self._has_failed or entry.kind is EntryKind.DEPARTURE:
+            return
+        try:
+            self._writer.write_batch(self._batch(entry))
+        except BowstringError:
+            self._has_failed = True
+            if entry.kind is not EntryKind.CLOSE:
+                raise
+
+    def _batch(self, entry: Entry) -> RecordBatch:
+        values = (
+            entry.time_ns - self._started_ns,
+            entry.connection,
+            entry.direction.value,
+            entry.kind.value,
+            entry.tag,
+            entry.address,
+            entry.length_bytes,
+        )
+        columns = [array([value], field.type) for value, field in zip(values, _SCHEMA.fields, strict=False)]
+        return RecordBatch(_SCHEMA, 1, (*columns, self._body(entry), array([entry.text], "string")))
+
+    def _body(self, entry: Entry) -> Array:
+        """Return the column with the bytes; a single part is not copied."""
+        is_recorded = entry.kind is EntryKind.MESSAGE or (entry.kind is EntryKind.REGION and self.has_region_contents)
+        if not is_recorded:
+            return array([None], "large_binary")
+        view = entry.view()
+        return Array.from_buffers("large_binary", 1, [None, np.array([0, view.nbytes], "<i8"), Buffer.of(view)])
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<bowstring.sharing.Recorder {self.path!r}{'' if self._descriptor >= 0 else ', closed'}>"
+
+
+Record: TypeAlias = str | os.PathLike[str] | Recorder
+"""The path of a new recording, or a recorder."""
+
+
+def open_recorder(record: Record | None) -> Recorder | None:
+    """Return the recorder of an option `record`, which creates the file of a path."""
+    if record is None or isinstance(record, Recorder):
+        return record
+    recorder = Recorder(record)
+    recorder.is_shared = False
+    return recorder
+
+
+def read_entries(source: Any) -> Iterator[Entry]:
+    """Yield the entries of a recording, a source as for `open_stream`; the bytes of a mapped file are not copied.
+
+    Raises `InvalidDataError` if it is not a recording, and `TruncatedError` after the last complete entry of one that
+    is cut off.
+    """
+    indices: Counter[tuple[int, str, str]] = Counter()
+    with open_stream(source) as reader:
+        _check_schema(reader.schema)
+        for batch in reader:
+            *columns, bodies, texts = batch.columns
+            rows = zip(*(column.to_pylist() for column in columns), _views(bodies), texts.to_pylist(), strict=True)
+            for time_ns, connection, direction, kind, tag, address, length_bytes, body, text in rows:
+                index = indices[connection, direction, kind]
+                indices[connection, direction, kind] += 1
+                parts = () if body is None else (body,)
+                try:
+                    step = Direction(direction), EntryKind(kind)
+                except ValueError as error:
+                    raise InvalidDataError(f"recording, entry {sum(indices.values()) - 1}: {error}") from None
+                yield Entry(time_ns, connection, *step, index, tag, address, length_bytes, parts, text or "")
+
+
+def read_recording(source: Any) -> list[Entry]:
+    """Return the entries of a recording, up to the last complete one if it is cut off. Raises `InvalidDataError`."""
+    entries = []
+    try:
+        for entry in read_entries(source):
+            entries.append(entry)  # noqa: PERF402 - those before an error count
+    except TruncatedError:
+        pass
+    return entries
+
+
+def _check_schema(found: Schema) -> None:
+    version = found.metadata.get(VERSION_KEY)
+    if version != VERSION or found != _SCHEMA:
+        what = "an Arrow stream without it" if version is None else f"{version!r}"
+        raise InvalidDataError(f"expected a recording with {VERSION_KEY.decode()} = {VERSION.decode()}, found {what}")
+
+
+def _views(bodies: Array) -> list[memoryview | None]:
+    """Return the bytes of each row without a copy."""
+    assert isinstance(bodies.layout, BinaryLayout)
+    content, offsets = bodies.layout.flatten(bodies)
+    view = memoryview(content)  # type: ignore[arg-type]
+    return [
+        view[start:end] if bodies.is_valid(index) else None
+        for index, (start, end) in enumerate(pairwise(offsets.tolist()))
+    ]

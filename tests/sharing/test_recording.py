@@ -1,0 +1,221 @@
+"""Recordings of servers and clients: what they contain, and what is left of them if a process is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring.dissociated.wire import decode_addresses
+from bowstring.errors import BowstringError, ConnectionLostError, InvalidDataError, MissingFileError, ResourceError
+from bowstring.sharing import Recorder, ServerOptions, read_entries, read_recording
+from bowstring.transports.base import TransportOptions
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.loopback import LOOPBACK
+from bowstring.transports.observation import Entry
+from bowstring.transports.regions import split_address
+from tests.polling import wait_until
+
+TABLE = bs.Table.from_batches([bs.record_batch({"n": range(start, start + 3000)}) for start in (0, 3000)])
+KILLED_SERVER = """
+import os, signal, sys
+import bowstring as bs
+from bowstring.sharing import Recorder, ServerOptions
+
+class Killed(Recorder):
+    def record(self, entry):
+        super().record(entry)
+        if (entry.direction, entry.kind, entry.index) == ("sent", "message", 2):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+batches = [bs.record_batch({"n": range(5000)})] * 3
+with bs.serve({"n": bs.Table.from_batches(batches)}, options=ServerOptions(record=Killed(sys.argv[1]))) as server:
+    print(server.uri("n"), flush=True)
+    sys.stdin.read()
+"""
+
+
+def steps(entries: list[Entry], kinds: str = "message") -> list[tuple[str, str, int | None, int]]:
+    return [(e.direction, e.kind, e.tag, e.length_bytes) for e in entries if e.kind in kinds.split()]
+
+
+def messages(entries: list[Entry], direction: str) -> list[tuple[int | None, bytes]]:
+    return [(e.tag, e.read()) for e in entries if (e.direction, e.kind) == (direction, "message")]
+
+
+def read_with(tmp_path: Path, scheme: str, **options: Any) -> tuple[list[Entry], list[Entry]]:
+    """The recordings of a client that reads `TABLE`, and of its server."""
+    client_path, server_path = tmp_path / "client", tmp_path / "server"
+    server_options = ServerOptions(record=server_path)
+    with bs.serve({"t": TABLE}, options=server_options, scheme=scheme) as server:
+        with bs.connect(server.uri("t"), record=client_path, **options) as dataset:
+            assert dataset.read_all() == TABLE
+        assert wait_until(lambda: not server.num_clients)
+    return read_recording(client_path), read_recording(server_path)
+
+
+@pytest.mark.parametrize("scheme", ["unix", "loopback"])
+def test_both_ends_record_the_same_messages_and_memory(tmp_path: Path, scheme: str) -> None:
+    client, server = read_with(tmp_path, scheme)
+    assert messages(client, "sent")[0] == (1, b"t")
+    assert messages(client, "sent") == messages(server, "received")
+    assert messages(client, "received") == messages(server, "sent")
+    (client_region,), (server_region,) = ([e for e in entries if e.kind == "region"] for entries in (client, server))
+    assert client_region.read() == server_region.read()
+    assert (client_region.address, client_region.text) == (server_region.address, "sealed memory")
+    bodies = [decode_addresses(e.view()) for e in client if (e.tag or 0) >> 56 == 1]
+    for number, body in enumerate(bodies):
+        (_, offset), length = split_address(int(body.addresses[-1])), int(body.lengths[-1])
+        values = client_region.view()[offset : offset + length].cast("q")
+        assert values.tolist() == list(range(number * 3000, number * 3000 + 3000))
+    freed = [e.read() for e in client if e.tag == 2]
+    assert sum(map(len, freed)) == 8 * sum(body.addresses.size for body in bodies)
+    for entries, first in ((client, "sent"), (server, "received")):
+        assert (entries[0].direction, entries[0].kind) == (first, "connection")
+        assert entries[0].text.startswith(f"{scheme}:")
+        assert "want_data=1&free_data=2&error_data=" in entries[0].text
+        assert "ticket=" not in entries[0].text
+        assert entries[-1].kind == "close"
+        assert all(a.time_ns <= b.time_ns for a, b in pairwise(entries))
+
+
+def test_bodies_sent_as_bytes_are_recorded(tmp_path: Path) -> None:
+    client, server = read_with(tmp_path, "tcp")
+    bodies = [entry for entry in client if entry.tag in (1, 2) and entry.direction == "received"]
+    assert [e.read() for e in bodies] == [e.read() for e in server if e.tag in (1, 2) and e.direction == "sent"]
+    assert [e.length_bytes for e in bodies] == [24_000, 24_000]
+    assert not steps(client, "region")
+
+
+def test_the_contents_of_regions_can_be_left_out(tmp_path: Path) -> None:
+    with bs.serve({"t": TABLE}) as server, Recorder(tmp_path / "r", has_region_contents=False) as recorder:
+        with bs.connect(server.uri("t"), record=recorder) as dataset:
+            assert dataset.read_all() == TABLE
+        with bs.connect(server.uri("t"), record=recorder) as dataset:
+            assert dataset.read_all() == TABLE
+    entries = read_recording(tmp_path / "r")
+    regions = [entry for entry in entries if entry.kind == "region"]
+    assert [entry.connection for entry in regions] == [0, 1]
+    assert not any(entry.parts for entry in regions)
+    assert all(entry.length_bytes > 48_000 for entry in regions)
+    assert (tmp_path / "r").stat().st_size < 90_000
+
+
+def test_other_arrow_implementations_read_recordings(tmp_path: Path) -> None:
+    read_with(tmp_path, "unix")
+    with pa.ipc.open_stream(tmp_path / "client") as reader:
+        table = reader.read_all()
+    entries = read_recording(tmp_path / "client")
+    rows = table.to_pylist()
+    assert len(rows) == len(entries)
+    assert [(r["time_ns"], r["kind"], r["tag"], r["length_bytes"]) for r in rows] == [
+        (e.time_ns, e.kind, e.tag, e.length_bytes) for e in entries
+    ]
+    assert [r["body"] for r in rows if r["body"] is not None] == [
+        e.read() for e in entries if e.kind in ("message", "region")
+    ]
+
+
+def test_a_killed_process_leaves_a_recording_of_what_it_sent(tmp_path: Path) -> None:
+    path = tmp_path / "recording"
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED_SERVER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        with pytest.raises(ConnectionLostError):
+            bs.connect(server.stdout.readline().strip()).read_all()
+        assert server.wait(20) == -signal.SIGKILL
+    entries = read_recording(path)
+    assert [step[:3] for step in steps(entries)] == [
+        ("received", "message", 1),
+        ("sent", "message", None),
+        ("sent", "message", None),
+        ("sent", "message", 1 << 56 | 1),
+    ]
+
+
+def test_a_recording_is_readable_up_to_its_last_complete_entry_wherever_it_is_cut(tmp_path: Path) -> None:
+    read_with(tmp_path, "unix")
+    whole = (tmp_path / "client").read_bytes()
+    entries = read_recording(whole)
+    lengths = {len(read_recording(whole[:size])) for size in [*range(2000, len(whole), 97), len(whole)]}
+    assert lengths == set(range(min(lengths), len(entries) + 1))
+    iterator = read_entries(whole[: len(whole) // 2])
+    with pytest.raises(bs.errors.TruncatedError):
+        list(iterator)
+
+
+def test_only_the_user_can_read_a_recording(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "r"):
+        assert stat.S_IMODE((tmp_path / "r").stat().st_mode) == 0o600
+
+
+def test_a_path_that_cannot_be_written_is_an_error_and_nothing_is_served(tmp_path: Path) -> None:
+    for path, error in ((tmp_path / "missing" / "r", MissingFileError), (tmp_path, bs.errors.IsDirectoryError)):
+        with pytest.raises(error, match=path.name):
+            bs.serve({"t": TABLE}, options=ServerOptions(record=path))
+        with bs.serve({"t": TABLE}) as server, pytest.raises(error, match=path.name):
+            bs.connect(server.uri("t"), record=path)
+
+
+def test_a_recording_that_cannot_be_continued_ends_the_connection(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with bs.serve({"t": TABLE}) as server, Recorder(tmp_path / "pipe", has_region_contents=False) as recorder:
+        bs.connect(server.uri("t"), record=recorder).close()
+        os.close(reader)
+        with pytest.raises(BowstringError, match="pipe"):
+            bs.connect(server.uri("t"), record=recorder)
+        with bs.connect(server.uri("t"), record=recorder) as other:  # not recorded
+            assert other.read_all() == TABLE
+    with pytest.raises(ResourceError, match="/dev/full"):
+        Recorder("/dev/full")
+
+
+def test_several_threads_record_complete_entries(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "r") as recorder:
+        one, other = BlockingChannel.pair(recorder.observe(LOOPBACK), TransportOptions(timeout_s=20))
+        with one, other:
+
+            def send() -> None:
+                for number in range(100):
+                    one.send([bytes([number]) * number], tag=number)
+
+            sender = threading.Thread(target=send)
+            sender.start()
+            received = [other.receive() for _ in range(100)]
+            sender.join()
+    assert len(received) == 100
+    for direction in ("sent", "received"):
+        assert messages(read_recording(tmp_path / "r"), direction) == [(n, bytes([n]) * n) for n in range(100)]
+
+
+def test_other_streams_are_not_recordings(tmp_path: Path) -> None:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema({"n": pa.int8()})):
+        pass
+    with pytest.raises(InvalidDataError, match=r"expected a recording with bowstring\.recording = 1"):
+        read_recording(sink.getvalue())
+    read_with(tmp_path, "loopback")
+    with pytest.raises(InvalidDataError, match="entry 0: 'upwards' is not a valid Direction"):
+        read_recording(_with_direction(tmp_path / "client", "upwards"))
+
+
+def _with_direction(path: Path, direction: str) -> bytes:
+    with pa.ipc.open_stream(path) as reader:
+        table = reader.read_all()
+    column = pa.array([direction] * len(table))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.set_column(2, table.schema.field(2), column))
+    return bytes(sink.getvalue())
