@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bowstring.dissociated.message_assembler import StreamMessage
@@ -10,9 +10,9 @@ from bowstring.dissociated.message_assembler import StreamMessage
 
 @dataclass(frozen=True, slots=True)
 class DataRequested:
-    """Server: a client requested the data identified by `ticket`."""
+    """Server: a client requested the data identified by `ticket`, which may be secret."""
 
-    ticket: bytes
+    ticket: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from bowstring.arrays.table import Table
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import (
+    AccessDeniedError,
     BowstringError,
     ClosedError,
     ConnectionLostError,
@@ -22,13 +23,15 @@ from bowstring.errors import (
 from bowstring.memory.closable import Closable
 from bowstring.sharing.connection import Connection, Stream
 from bowstring.sharing.recording import Recorder
-from bowstring.sharing.uris import Ticket, max_tickets
+from bowstring.sharing.uris import Ticket, display_uri, max_tickets
 from bowstring.transports.tls import TlsOptions
 
 _REQUEST_BYTES = 1 << 15
 """The maximum size of the names in a request for several data sets."""
-_REFUSALS = (NotFoundError, InvalidDataError)
-"""The errors if one of several data sets is missing or has another schema; requests for each find out which."""
+_REFUSALS = (NotFoundError, InvalidDataError, AccessDeniedError)
+"""The errors if one of several data sets is missing, has another schema, or its ticket is not valid; requests for each
+find out which.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,8 @@ class Dataset(Closable):
             opened = None
             if stream.schema is not self.schema and stream.schema != self.schema:
                 self._end(connection, None)
-                raise InvalidDataError(f"{request.uris[0]}: expected {self.schema!r}, found {stream.schema!r}")
+                where = display_uri(request.uris[0])
+                raise InvalidDataError(f"{where}: expected {self.schema!r}, found {stream.schema!r}")
             is_whole = False
             try:
                 for batch in stream:

@@ -67,10 +67,10 @@ def connect(
     `tcp+tls`; other connections to other hosts are then not used. `record` is the path of a new file, in which all
     messages are recorded, or a `Recorder`.
 
-    Raises `NotFoundError` if the server has no such data set, `ConnectionLostError` if it does not run, disconnects or
-    has too many clients, `DeadlineError` if it is silent, `ProtocolError` for a malformed URI or a violation of the
-    protocol, `UsageError` for other targets and a timeout that is not positive. If no location works, the error has the
-    reason for each.
+    Raises `NotFoundError` if the server has no such data set, `AccessDeniedError` if the ticket is not valid,
+    `ConnectionLostError` if the server does not run, disconnects or has too many clients, `DeadlineError` if it is
+    silent, `ProtocolError` for a malformed URI or a violation of the protocol, `UsageError` for other targets and a
+    timeout that is not positive. If no location works, the error has the reason for each.
     """
     if not timeout_s > 0:
         raise UsageError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")

@@ -39,7 +39,7 @@ from bowstring.memory.buffer import EMPTY, Buffer, Memory
 from bowstring.memory.closable import close_on_error
 from bowstring.sharing.processes import close_inherited
 from bowstring.sharing.recording import Recorder
-from bowstring.sharing.uris import Ticket, decode_error, error_tag, servers_of
+from bowstring.sharing.uris import Ticket, decode_error, display_uri, error_tag, servers_of
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingSession, dial
 from bowstring.transports.registry import find_transport
@@ -127,7 +127,7 @@ class Connection:
         """Raise `ConnectionLostError` if the server has disconnected or sent a message without a request."""
         for event in self.driver.pending_events():
             if isinstance(event, Failed):
-                raise ConnectionLostError(f"{self.uri}: {event.error}") from event.error
+                raise ConnectionLostError(f"{display_uri(self.uri)}: {event.error}") from event.error
 
     def lend(self, lease: Lease, memory: Any) -> Memory:
         """Return the memory as a `Memory` that frees the addresses when it is garbage-collected."""

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from bowstring.dissociated.uri import StreamURI
-from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, NotFoundError, UsageError
+from bowstring.errors import (
+    AccessDeniedError,
+    BowstringError,
+    ConnectionLostError,
+    DeadlineError,
+    NotFoundError,
+    UsageError,
+)
 from bowstring.transports.registry import find_transport
 
 NEAREST_FIRST = ("loopback", "unix", "ucx", "tcp", "tcp+tls")
@@ -64,12 +71,13 @@ def check_scope(uri: StreamURI) -> None:
 
 def no_location_error(errors: Mapping[str, BowstringError]) -> BowstringError:
     """Return the error if no location works: with the reason for each, `NotFoundError` if a server lacks the data set,
-    `DeadlineError` if all are silent, else `ConnectionLostError`.
+    `AccessDeniedError` if one denies access, `DeadlineError` if all are silent, else `ConnectionLostError`.
     """
     reasons = "; ".join(f"{without_query(uri)}: {error}" for uri, error in errors.items())
     text = f"no location of the data set can be used: {reasons}"
-    if any(isinstance(error, NotFoundError) for error in errors.values()):
-        return NotFoundError(text)
+    for kind in (NotFoundError, AccessDeniedError):
+        if any(isinstance(error, kind) for error in errors.values()):
+            return kind(text)
     if all(isinstance(error, DeadlineError) for error in errors.values()):
         return DeadlineError(text)
     return ConnectionLostError(text)

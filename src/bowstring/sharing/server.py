@@ -14,7 +14,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bowstring.dissociated.events import DataRequested
@@ -38,6 +38,7 @@ from bowstring.sharing.processes import close_inherited
 from bowstring.sharing.recording import Record, Recorder, open_recorder
 from bowstring.sharing.share import Handle
 from bowstring.sharing.signals import wait_for_signal
+from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
 from bowstring.sharing.stored_dataset import Batches, StoredDataset, StoredMessage, read_stored_dataset, store_in_parts
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, ROLES, Ticket, encode_error, uri_for
 from bowstring.transports.base import (
@@ -96,6 +97,12 @@ class ServerOptions:
     """The server's certificate, for the addresses with `tcp+tls`."""
     record: Record | None = None
     """The path of a new file, in which all messages are recorded for `bowstring trace`, or a `Recorder`."""
+    ticket_key: bytes | None = field(default=None, repr=False)
+    """The key of signed tickets, at least 32 random bytes (`secrets.token_bytes(32)`); with it, a client needs the URI
+    from this server to request a data set.
+    """
+    ticket_lifetime_s: float = math.inf
+    """How long a signed ticket is valid after its URI was requested."""
 
 
 class Server(Closable):
@@ -130,8 +137,10 @@ class Server(Closable):
         with ExitStack() as on_error:
             self._acceptors = [
                 on_error.enter_context(_Acceptor(self, transport, transport.listen(address, limits)))
-                for transport, address, limits in _transports(addresses, self.options.tls, self._recorder)
+                for transport, address, limits in _transports(addresses, self.options, self._recorder)
             ]
+            key, address = self.options.ticket_key, f"{next(iter(addresses))}:{self.address}"
+            self._signer = None if key is None else TicketSigner(key, address)
             self._loop = EventLoop("bowstring-serve")
             on_error.pop_all()
         for acceptor in self._acceptors:
@@ -160,19 +169,23 @@ class Server(Closable):
         """The number of connected clients."""
         return len(self._silent) + len(self._clients)
 
-    def uri(self, name: str, *, role: Role = Role.BOTH) -> str:
+    def uri(self, name: str, *, role: Role = Role.BOTH, lifetime_s: float | None = None) -> str:
         """The URI of a data set at the first address; with another role, that of its metadata or of its bodies.
 
-        Raises `NotFoundError`, `ClosedError`.
-        """
-        return self.locations(name, role=role).uris[0]
+        With `ServerOptions.ticket_key`, the URI is a secret that authorizes its holder to request the data set for
+        `lifetime_s` seconds, by default `ServerOptions.ticket_lifetime_s`.
 
-    def locations(self, name: str, *, role: Role = Role.BOTH) -> Locations:
+        Raises `NotFoundError`, `ClosedError`, and `UsageError` for a lifetime without a key.
+        """
+        return self.locations(name, role=role, lifetime_s=lifetime_s).uris[0]
+
+    def locations(self, name: str, *, role: Role = Role.BOTH, lifetime_s: float | None = None) -> Locations:
         """The URIs of a data set at all addresses, of which `bowstring.connect` uses the nearest. As `uri`."""
         self._refuse_closed()
         if name not in self.names:
             raise NotFoundError(f"the server has no data set {name!r}, only {self.names}")
-        return Locations(tuple(acceptor.uri_of(name, role) for acceptor in self._acceptors))
+        ticket = self._sign(name, lifetime_s)
+        return Locations(tuple(acceptor.uri_of(ticket, role) for acceptor in self._acceptors))
 
     def add(self, name: str, source: Source) -> str:
         """Add a data set and return its URI. Batches are copied once, into memory that all clients share; files and
@@ -181,7 +194,7 @@ class Server(Closable):
         Raises `UsageError` if the name exists, and as `serve`.
         """
         self._refuse_closed()
-        self.uri_of(name)  # check the name before copying
+        self._acceptors[0].uri_of(name)  # check the name before copying
         parts = [read_stored_dataset(region) for region in _regions_of(source, name)]
         if isinstance(source, str | os.PathLike) and len(self._datasets) >= _MAX_OPEN_FILES:
             for part in parts:
@@ -210,7 +223,18 @@ class Server(Closable):
 
     def uri_of(self, name: str) -> str:
         """The URI of a data set with this name at the first address, whether it exists or not."""
-        return self._acceptors[0].uri_of(name)
+        return self._acceptors[0].uri_of(self._sign(name))
+
+    def _sign(self, name: str, lifetime_s: float | None = None) -> str:
+        """Return the ticket of a data set. Raises `UsageError` for an invalid lifetime, or one without a key."""
+        if self._signer is None:
+            if lifetime_s is not None:
+                raise UsageError("lifetime_s: tickets expire only with ServerOptions.ticket_key")
+            return name
+        lifetime_s = self.options.ticket_lifetime_s if lifetime_s is None else lifetime_s
+        if not lifetime_s > 0:
+            raise UsageError(f"lifetime of a ticket: expected a positive number of seconds, found {lifetime_s!r}")
+        return self._signer.sign(name, None if lifetime_s == math.inf else math.ceil(time.time() + lifetime_s))
 
     def remove(self, name: str) -> None:
         """Remove a data set; its memory is freed when no client uses it. Raises `NotFoundError`."""
@@ -346,11 +370,13 @@ class Server(Closable):
         self._loop.remove(client)
         client.close()
 
-    def _find(self, name: str) -> tuple[StoredDataset, ...]:
+    def _find(self, ticket: str) -> tuple[StoredDataset, ...]:
+        """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`."""
+        name = ticket if self._signer is None else self._signer.verify(ticket, time.time())
         with self._lock:
             datasets = self._datasets.get(name)
             if datasets is None:
-                raise NotFoundError(f"the server has no data set {name[:200]!r}")
+                raise NotFoundError(f"the server has no data set {hide_signatures(name)[:200]!r}")
         return datasets
 
     def __repr__(self) -> str:
@@ -360,10 +386,11 @@ class Server(Closable):
 
 
 def _transports(
-    addresses: Mapping[str, str | None], tls: TlsOptions | None, recorder: Recorder | None
+    addresses: Mapping[str, str | None], options: ServerOptions, recorder: Recorder | None
 ) -> Iterator[tuple[Transport, str | None, TransportOptions]]:
     """Yield the transport of each scheme, its address and options. Raises `UsageError` if none supports `tls`."""
     transports = {scheme: find_transport(scheme, f"{scheme}:{address or ''}") for scheme, address in addresses.items()}
+    tls = options.tls
     if tls is not None and not any(transport.supports_tls for transport in transports.values()):
         raise UsageError(f"{', '.join(addresses)}: the option tls is not supported: use tcp+tls")
     for scheme, transport in transports.items():
@@ -371,6 +398,7 @@ def _transports(
             max_plain_bytes=1 << 16,
             max_tagged_bytes=_LIMITS.max_free_bytes,
             max_regions=0,
+            allow_other_hosts=options.ticket_key is not None,
             tls=tls if transport.supports_tls else None,
         )
         yield transport if recorder is None else recorder.observe(transport), addresses[scheme], limits
@@ -385,9 +413,9 @@ class _Acceptor(Closable):
         self._transport = transport
         self.deadline = math.inf
 
-    def uri_of(self, name: str, role: Role = Role.BOTH) -> str:
+    def uri_of(self, ticket: str, role: Role = Role.BOTH) -> str:
         endpoint = self.endpoint
-        return uri_for(endpoint.address, name, self._transport.scheme, endpoint.remote_handle, endpoint.scope, role)
+        return uri_for(endpoint.address, ticket, self._transport.scheme, endpoint.remote_handle, endpoint.scope, role)
 
     def interests(self) -> list[Interest]:
         return self.endpoint.interests() if self.deadline == math.inf else []
@@ -617,8 +645,8 @@ def serve(
     no file behind.
 
     With the scheme `tcp`, any process of this machine can connect, and data is sent as bytes; `address` is
-    `HOST:PORT`, by default an unused port at 127.0.0.1. `tcp+tls` also serves other machines; it needs
-    `ServerOptions.tls`.
+    `HOST:PORT`, by default an unused port at 127.0.0.1. Other machines can connect with `tcp+tls`, which needs
+    `ServerOptions.tls`, or with `ServerOptions.ticket_key` and without encryption.
 
     With `addresses`, the server listens at several: a mapping of schemes to addresses, or None for the default. Clients
     that get `Server.locations` of a data set use the nearest: shared memory on this machine, TCP elsewhere.

@@ -11,21 +11,22 @@ A URI of `bowstring.serve` looks like `unix:@bowstring-…?want_data=1&free_data
   with several locations compare it.
 * `bodies`: the URI of the server of the bodies, if another one sends the metadata; it has its own `ticket`.
 
-A ticket is the name of a data set. Followed by a zero byte and "packed", it requests bodies as bytes (type 0). A
-ticket for several data sets is a zero byte, then each name followed by a zero byte. The tickets of servers whose URIs
-have no `max_tickets` are opaque bytes.
+A ticket is the name of a data set, signed if the server has a key. Followed by a zero byte and "packed", it requests
+bodies as bytes (type 0). A ticket for several data sets is a zero byte, then each name followed by a zero byte. The
+tickets of servers whose URIs have no `max_tickets` are opaque bytes.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 from bowstring.dissociated.server import Role
 from bowstring.dissociated.uri import StreamURI, parse_uri
 from bowstring.dissociated.wire import BODY_TYPE_SHIFT, SEQUENCE_MASK, UINT64_MODULUS, decode_tag
 from bowstring.errors import (
+    AccessDeniedError,
     BowstringError,
     ConnectionLostError,
     InvalidDataError,
@@ -34,6 +35,7 @@ from bowstring.errors import (
     ResourceError,
     UsageError,
 )
+from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.transports.registry import find_transport
 
 WANT_DATA = 1
@@ -50,6 +52,7 @@ _PACKED = b"\0packed"
 _KINDS: dict[str, type[BowstringError]] = {
     "not-found": NotFoundError,
     "invalid": InvalidDataError,
+    "denied": AccessDeniedError,
     "resource": ResourceError,
     "usage": UsageError,
     "busy": ConnectionLostError,
@@ -63,10 +66,11 @@ _TAG = re.compile(r"[0-9]{1,20}")
 class Ticket:
     """A request for one or more data sets. `packed` requests bodies as bytes.
 
-    Names are text. An opaque ticket is one name, in which bytes that are not valid UTF-8 are surrogates.
+    Names are text. An opaque ticket is one name, in which bytes that are not valid UTF-8 are surrogates. Signed names
+    are secret: `str` and `repr` hide the signatures.
     """
 
-    names: tuple[str, ...]
+    names: tuple[str, ...] = field(repr=False)
     packed: bool = False
 
     def encode(self) -> bytes:
@@ -83,7 +87,7 @@ class Ticket:
         return cls(tuple(names), packed)
 
     def __str__(self) -> str:
-        first, last = self.names[0], self.names[-1]
+        first, last = hide_signatures(self.names[0]), hide_signatures(self.names[-1])
         return f"data set {first!r}" if len(self.names) == 1 else f"data sets {first!r} to {last!r}"
 
 
@@ -135,6 +139,11 @@ def max_tickets(uri: StreamURI) -> int:
     if uri.parameter("bodies") is not None:
         return 1
     return min(int(value), MAX_TICKETS) if value is not None and _TAG.fullmatch(value) else 1
+
+
+def display_uri(uri: StreamURI) -> str:
+    """Return the text of a URI for messages, without the signature of its ticket."""
+    return hide_signatures(str(uri))
 
 
 def without_ticket(uri: StreamURI) -> StreamURI:

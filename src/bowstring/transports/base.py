@@ -150,6 +150,8 @@ class TransportOptions:
     """Whether received regions keep their descriptors, to be sent on; they are then mapped on first use."""
     allow_other_users: bool = False
     """Whether the peer may be a process of another user (other than root)."""
+    allow_other_hosts: bool = False
+    """Plain TCP: whether an endpoint may listen where other hosts can connect; its user has to authorize requests."""
     tls: TlsOptions | None = None
     """The certificates, for transports with TLS."""
     queue_messages: int = 1024

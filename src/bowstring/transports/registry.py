@@ -25,7 +25,8 @@ def find_transport(scheme: str, uri: object, tls: TlsOptions | None = None) -> T
     transport = TRANSPORTS.get(scheme)
     if transport is None:
         expected = " or ".join(sorted(TRANSPORTS))
-        raise UsageError(f"URI {str(uri)!r}: expected the scheme {expected}, found {scheme}")
+        address = str(uri).partition("?")[0]  # its parameters may be secret
+        raise UsageError(f"URI {address!r}: expected the scheme {expected}, found {scheme}")
     if tls is not None and not transport.supports_tls:
         raise UsageError(f"{scheme}: the option tls is not supported: use {TLS.scheme}")
     return transport

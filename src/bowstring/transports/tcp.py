@@ -1,7 +1,7 @@
 """The TCP transport: frames over TCP, plain (`tcp`) or with TLS (`tcp+tls`); bodies are sent as bytes.
 
-A plain endpoint listens only at loopback addresses, where every user of the machine can connect to it; other addresses
-need TLS, with client certificates to know who the clients are.
+A plain endpoint listens only at loopback addresses, where every user of the machine can connect to it. Other addresses
+need TLS, with client certificates to know who the clients are, or the option `allow_other_hosts`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ class TcpEndpoint(StreamEndpoint):
     def __init__(self, address: str, options: TransportOptions, scheme: str, context: ssl.SSLContext | None) -> None:
         host, port = parse_address(address)
         where = resolve(host, port)[0]
-        if context is None and not where.is_loopback:
-            raise UsageError(f"tcp {address!r}: {where.name[0]} is not a loopback address: use tcp+tls there")
+        if context is None and not where.is_loopback and not options.allow_other_hosts:
+            raise UsageError(
+                f"tcp {address!r}: {where.name[0]} is not a loopback address: use tcp+tls there, or signed tickets"
+            )
         name = f"{scheme} {address!r}"
         super().__init__(_new_socket(where, name), address, options, name)
         self._scheme = scheme

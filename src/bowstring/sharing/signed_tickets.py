@@ -1,0 +1,79 @@
+"""Signed tickets of `bowstring.serve`: without one, a client can't request a data set.
+
+A signed ticket is `NAME~EXPIRY~SIGNATURE`:
+
+* `NAME` is the name of the data set;
+* `EXPIRY` is the last second in which a request may arrive, in Unix time; empty if the ticket does not expire;
+* `SIGNATURE` is the HMAC-SHA256 of «bowstring ticket 1», EXPIRY, NAME and the scheme and first address of the server,
+  each followed by a zero byte; in URL-safe base64 without padding.
+
+So a ticket is valid for one data set of one server, and can't be guessed without the key. Whoever reads a ticket can
+use it: messages and `repr` show only its beginning.
+
+>>> signer = TicketSigner(bytes(32), "tcp://127.0.0.1:5000")
+>>> ticket = signer.sign("visits", expires_at=1_800_000_000)
+>>> hide_signatures(ticket)
+'visits~1800000000~…'
+>>> signer.verify(ticket, now=1_700_000_000.0)
+'visits'
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import re
+from dataclasses import dataclass, field
+
+from bowstring.errors import AccessDeniedError, UsageError
+
+MIN_KEY_BYTES = 32
+CLOCK_TOLERANCE_S = 5.0
+"""How long after its expiry a ticket is accepted, because clocks are adjusted."""
+
+_LABEL = "bowstring ticket 1"
+# In a URI, another program may have percent-encoded the tilde.
+_SIGNATURE = re.compile(r"((?:~|%7[Ee])[0-9]*(?:~|%7[Ee]))[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class TicketSigner:
+    """Signs and verifies the tickets of one server. Raises `UsageError` for a key of less than 32 bytes."""
+
+    key: bytes = field(repr=False)
+    server: str
+    """The scheme and first address of the server."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.key, bytes):
+            raise UsageError(f"ticket_key: expected bytes, found {type(self.key).__name__}")
+        if len(self.key) < MIN_KEY_BYTES:
+            raise UsageError(f"ticket_key: expected at least {MIN_KEY_BYTES} random bytes, found {len(self.key)}")
+
+    def sign(self, name: str, expires_at: int | None = None) -> str:
+        """Return a ticket for the data set `name`, which expires at a Unix time in seconds, if any."""
+        expiry = "" if expires_at is None else str(expires_at)
+        return f"{name}~{expiry}~{self._signature(name, expiry)}"
+
+    def verify(self, ticket: str, now: float) -> str:
+        """Return the name of the data set, which may not exist. `now` is the Unix time in seconds.
+
+        Raises `AccessDeniedError`, with one message for all invalid tickets.
+        """
+        signed, _, signature = ticket.rpartition("~")
+        name, _, expiry = signed.rpartition("~")
+        if not hmac.compare_digest(self._signature(name, expiry).encode(), signature.encode(errors="surrogateescape")):
+            raise AccessDeniedError("access denied: the ticket is not valid for this server")
+        if expiry and now > int(expiry) + CLOCK_TOLERANCE_S:
+            raise AccessDeniedError("access denied: the ticket has expired")
+        return name
+
+    def _signature(self, name: str, expiry: str) -> str:
+        message = "".join(f"{line}\0" for line in (_LABEL, expiry, name, self.server))
+        digest = hmac.digest(self.key, message.encode("utf-8", "surrogateescape"), "sha256")
+        return base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
+
+
+def hide_signatures(text: str) -> str:
+    """Replace the signatures of tickets and URIs in a text for messages."""
+    return _SIGNATURE.sub(r"\1…", text)
