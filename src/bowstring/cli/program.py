@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "convert": "Convert between Arrow files, streams, Parquet, CSV and JSON.",
     "concat": "Join files and streams without decoding them.",
     "recover": "Save the intact batches of a damaged file or stream.",
+    "trace": "Show the recorded messages between servers and clients.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",
 }
 

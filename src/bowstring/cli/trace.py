@@ -1,0 +1,50 @@
+"""`bowstring trace`: show a recording of the messages between servers and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import click
+
+from bowstring.cli.input_output import echo_json, report_errors, resolve_source, source_name
+from bowstring.cli.options import all_option, file_argument, json_option
+from bowstring.inspection.text import printable
+from bowstring.sharing.recording import read_entries
+from bowstring.sharing.trace import Step, trace as decode
+
+_TEXT_CHARACTERS = 200
+
+
+@click.command()
+@file_argument
+@json_option("Write the entries as JSON.")
+@all_option(f"Show descriptions in full, not only {_TEXT_CHARACTERS} characters.")
+def trace(file: str | None, *, as_json: bool, show_all: bool) -> None:
+    """Show a recording of the messages between servers and clients, one line for each.
+
+    FILE is a path or URL, or - for standard input. If FILE is omitted, standard input is read, unless it is a
+    terminal. A line has the time in seconds, the index of the connection, the end that acts, and what it does. Bodies
+    are not shown.
+    """
+    steps = decode(read_entries(resolve_source(file)))
+    with report_errors(file):
+        if as_json:
+            _write_json(source_name(file), steps)
+            return
+        for step in steps:
+            click.echo(_line(step, None if show_all else _TEXT_CHARACTERS))
+
+
+def _write_json(source: str, steps: Iterator[Step]) -> None:
+    entries = []
+    try:
+        for step in steps:
+            entries.append(asdict(step))  # noqa: PERF401 - those before an error are written
+    finally:
+        echo_json({"source": source, "entries": entries})
+
+
+def _line(step: Step, max_characters: int | None) -> str:
+    text = printable(step.text, max_characters)
+    return f"{step.time_ns / 1e9:12.6f}  {step.connection:>3}  {step.sender}  {text}"

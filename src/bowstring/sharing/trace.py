@@ -1,0 +1,164 @@
+"""Decode the entries of a recording: which message of the protocol each one is («Protocol Description»)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from bowstring.dissociated.uri import StreamURI, parse_uri
+from bowstring.dissociated.wire import (
+    PREFIX_BYTES,
+    BodyType,
+    MessageType,
+    decode_addresses,
+    decode_free,
+    decode_prefix,
+    decode_tag,
+)
+from bowstring.errors import BowstringError, format_count
+from bowstring.flatbuf.tables import read_root
+from bowstring.ipc.metadata.header import header_kind
+from bowstring.sharing.uris import ROLES, Ticket, decode_error, error_tag
+from bowstring.transports.observation import Direction, Entry, EntryKind
+
+_HEADER_NAMES = {"Schema": "schema", "DictionaryBatch": "dictionary batch", "RecordBatch": "record batch"}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A decoded entry."""
+
+    time_ns: int
+    """Nanoseconds since the beginning of the recording."""
+    connection: int
+    """The index of the connection."""
+    sender: str
+    """`client` or `server`: who sent the message, or whose end was closed or lost."""
+    kind: str
+    """`want_data`, `free_data`, `metadata`, `end_of_stream`, `body`, `error_data`, `invalid`, or the kind of entry."""
+    tag: int | None
+    sequence: int | None
+    """The sequence number of metadata, bodies and the end of a stream."""
+    body_type: int | None
+    """0 for a body of bytes, 1 for one of addresses."""
+    length_bytes: int
+    """The length of the message or region."""
+    num_addresses: int | None
+    """The number of buffers in a body of addresses, or of addresses in a <free_data> message."""
+    text: str
+    """A description for readers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a message contains."""
+
+    kind: str
+    text: str
+    sequence: int | None = None
+    body_type: int | None = None
+    num_addresses: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """A connection: which end was recorded, and the tags of its messages."""
+
+    is_client: bool
+    uri: StreamURI | None
+
+    @classmethod
+    def of(cls, entry: Entry) -> _Connection:
+        try:
+            uri = parse_uri(entry.text)
+        except BowstringError:  # an observed transport without tags
+            uri = None
+        return cls(entry.direction is Direction.SENT, uri)
+
+    def sender(self, entry: Entry) -> str:
+        is_own = entry.direction is Direction.SENT or entry.kind in (EntryKind.CLOSE, EntryKind.LOSS)
+        return "client" if is_own == self.is_client else "server"
+
+    def is_request(self, tag: int | None) -> bool:
+        # A server of `bowstring.serve` derives its role from the tag.
+        return self.uri is not None and (tag == self.uri.want_data or (not self.is_client and tag in ROLES))
+
+
+def trace(entries: Iterable[Entry]) -> Iterator[Step]:
+    """Yield the decoded entries of a recording, in order. A message that can't be decoded is `invalid`."""
+    connections: dict[int, _Connection] = {}
+    for entry in entries:
+        if entry.kind is EntryKind.CONNECTION:
+            connections[entry.connection] = _Connection.of(entry)
+        connection = connections.get(entry.connection, _Connection(True, None))
+        sender = connection.sender(entry)
+        content = _decode(entry, sender, connection)
+        yield Step(
+            entry.time_ns,
+            entry.connection,
+            sender,
+            content.kind,
+            entry.tag,
+            content.sequence,
+            content.body_type,
+            entry.length_bytes,
+            content.num_addresses,
+            content.text,
+        )
+
+
+def _decode(entry: Entry, sender: str, connection: _Connection) -> _Content:
+    kind, size = entry.kind, format_count(entry.length_bytes, "byte")
+    if kind is EntryKind.MESSAGE:
+        try:
+            return _decode_message(entry, sender, connection, size)
+        except BowstringError as error:
+            return _Content("invalid", f"invalid message, {_tagged(entry)}, {size}: {error}")
+    texts = {
+        EntryKind.CONNECTION: f"connects to {entry.text}",
+        EntryKind.OFFER: f"offers a message, {_tagged(entry)}, {size}",
+        EntryKind.CANCELLATION: f"message cancelled, {_tagged(entry)}, {size}",
+        EntryKind.REGION: f"region at 0x{entry.address or 0:016x}, {size}, {entry.text}",
+        EntryKind.RETIREMENT: f"region at 0x{entry.address or 0:016x} retired",
+        EntryKind.LOSS: f"{'receiving' if entry.direction is Direction.RECEIVED else 'sending'} ends: {entry.text}",
+        EntryKind.CLOSE: "closes the connection",
+    }
+    return _Content(kind.value, texts[kind])
+
+
+def _decode_message(entry: Entry, sender: str, connection: _Connection, size: str) -> _Content:
+    data, uri = entry.view(), connection.uri
+    if sender == "client":
+        if connection.is_request(entry.tag):
+            return _Content("want_data", f"want_data, {Ticket.decode(bytes(data))}")
+        if uri is not None and entry.tag is not None and entry.tag == uri.free_data:
+            count = decode_free(data).size
+            return _Content("free_data", f"free_data, {count:,} addresses", num_addresses=count)
+        return _Content("invalid", f"unknown message, {_tagged(entry)}, {size}")
+    if entry.tag is None:
+        return _decode_metadata(bytes(data), size)
+    if uri is not None and entry.tag == error_tag(uri):
+        error = decode_error(data, "error")
+        return _Content("error_data", f"{type(error).__name__}: {str(error).removeprefix('error: ')}")
+    sequence, body_type = decode_tag(entry.tag)
+    if body_type is BodyType.PACKED:
+        return _Content("body", f"body {sequence}, {size}", sequence, int(body_type))
+    body = decode_addresses(data)
+    count = body.addresses.size
+    text = f"body {sequence}, addresses of {count:,} buffers with {format_count(body.total_bytes, 'byte')}"
+    return _Content("body", text, sequence, int(body_type), count)
+
+
+def _decode_metadata(data: bytes, size: str) -> _Content:
+    message_type, sequence = decode_prefix(data)
+    if message_type is MessageType.END_OF_STREAM:
+        return _Content("end_of_stream", f"end of stream {sequence}", sequence)
+    try:
+        name = _HEADER_NAMES[header_kind(read_root("Message", data[PREFIX_BYTES:], "header"))]
+    except BowstringError as error:
+        name = f"unknown header ({error})"
+    return _Content("metadata", f"metadata {sequence}, {name}, {size}", sequence)
+
+
+def _tagged(entry: Entry) -> str:
+    return "plain" if entry.tag is None else f"tag 0x{entry.tag:016x}"
