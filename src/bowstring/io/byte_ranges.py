@@ -62,10 +62,10 @@ class FetchedRanges:
 
     def find_at_least(self, offset: int, size_bytes: int) -> Buffer | None:
         """All contiguous bytes from `offset` on, not copied; None if they are fewer than `size_bytes`."""
-        reach = self.reach(offset)
-        return self.find(offset, reach) if reach and reach >= size_bytes else None
+        contiguous_bytes = self._contiguous_bytes(offset)
+        return self.find(offset, contiguous_bytes) if contiguous_bytes and contiguous_bytes >= size_bytes else None
 
-    def reach(self, offset: int) -> int:
+    def _contiguous_bytes(self, offset: int) -> int:
         """The number of contiguous bytes in memory from `offset` of the file on."""
         index = bisect_right(self._starts, offset) - 1
         return max(self._starts[index] + self._buffers[index].size - offset, 0) if index >= 0 else 0

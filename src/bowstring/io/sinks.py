@@ -45,7 +45,7 @@ class Sink(Protocol):
 
 
 @runtime_checkable
-class Rewritable(Protocol):
+class RewritableSink(Protocol):
     """A sink that can overwrite earlier bytes: a path, whose file is not visible yet, or memory.
 
     Others can't: a descriptor may be a pipe, and a seekable file object may be in append mode.

@@ -109,7 +109,7 @@ class RemoteFileMessages(FileMessages):
         """Fetch the fixed parts of the headers of batches, and their entries for the columns at `column_indices`."""
         blocks = self.select_valid(self.block(headers.RECORD_BATCH, index) for index in indices)
         for block in [self.block(headers.RECORD_BATCH, 0), *blocks[:1]] if blocks else []:
-            self._learn_template(block, cached_schema)
+            self._add_template(block, cached_schema)
         unknown_headers = [
             (offset, min(size_bytes, _PREVIEW_BYTES))
             for offset, size_bytes, _ in blocks
@@ -118,7 +118,7 @@ class RemoteFileMessages(FileMessages):
         if unknown_headers:
             previews = self.source.fetch(unknown_headers)
             for block in blocks:
-                self._learn_template(block, cached_schema, previews)
+                self._add_template(block, cached_schema, previews)
         fetched = self.source.fetch(
             [
                 (block_offset + offset, span_bytes)
@@ -148,10 +148,10 @@ class RemoteFileMessages(FileMessages):
                     spans += header_entries(template, column, column.first_buffer, column.buffer_count)
         return spans
 
-    def _learn_template(self, block: Block, cached_schema: CachedSchema, previews: FetchedRanges | None = None) -> None:
-        """Learn the layout of headers of this size from the beginning of one and the counts of the schema.
+    def _add_template(self, block: Block, cached_schema: CachedSchema, previews: FetchedRanges | None = None) -> None:
+        """Derive the layout of headers of this size from the beginning of one and the counts of the schema.
 
-        Each header is compared with the learned layout, so a wrong guess only costs time.
+        Each header is compared with the derived layout, so a wrong guess only costs time.
         """
         offset, size_bytes, _ = block
         if size_bytes <= _MAX_WHOLE_HEADER_BYTES or self.headers.template_of(size_bytes) is not None:

@@ -105,7 +105,7 @@ class FixedSizeListLayout(Layout):
     def interleave(self, slots: SlotSelection) -> ArrayData | None:
         for array in slots.arrays:
             self.check(array)
-        child = slots.take_child(0, slots.buffer_slots * self.size, np.full(len(slots), self.size))
+        child = slots.take_child(0, slots.physical_indices * self.size, np.full(len(slots), self.size))
         return None if child is None else ArrayData(self, len(slots), (slots.validity(),), (child,))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:

@@ -62,7 +62,7 @@ class SlotSelection:
         return values if len(self.arrays) == 1 else values[self.array_indices]
 
     @property
-    def buffer_slots(self) -> Indices:
+    def physical_indices(self) -> Indices:
         """Return the indices of the slots in the buffers or children of their arrays."""
         return self.per_slot(np.array([array.offset for array in self.arrays], np.int64)) + self.indices
 
@@ -117,7 +117,7 @@ class SlotSelection:
                 )
             buffers.append(source)
         starts, memory = view_together(buffers)
-        bit_indices = self.buffer_slots
+        bit_indices = self.physical_indices
         source_bytes = memory[self.per_slot(starts) + (bit_indices >> 3)]
         return (source_bytes >> (bit_indices & 7).astype(UINT8) & 1).view(np.bool_)
 

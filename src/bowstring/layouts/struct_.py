@@ -127,7 +127,7 @@ class StructLayout(Layout):
         columns = []
         for index, layout in enumerate(self.children):
             arrays = [array.children[index] for array in slots.arrays]
-            column = layout.interleave(SlotSelection(arrays, slots.array_indices, slots.buffer_slots))
+            column = layout.interleave(SlotSelection(arrays, slots.array_indices, slots.physical_indices))
             if column is None:
                 return None
             columns.append(column)

@@ -21,6 +21,7 @@ from bowstring.inspection.sizes import Tally
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sources import RandomAccess
+from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, open_source, read_whole
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, WireSchema, read_fields
@@ -213,12 +214,12 @@ def _measure_overhead(walk: Walker, parts: tuple[Part, ...]) -> Overhead:
         sizes[part.kind] += part.leaves.total_bytes
     first = next((part for part in parts if part.kind is PartKind.SCHEMA), None)
     is_legacy = first is not None and first.leaves.kinds[0] == LeafKind.LENGTH
-    trailer = 10 if sizes[PartKind.FOOTER] else 0
+    trailer_bytes = TRAILER.size if sizes[PartKind.FOOTER] else 0
     return Overhead(
         walk.source.size,
         sizes[PartKind.SCHEMA],
-        sizes[PartKind.FOOTER] - trailer,
-        sizes[PartKind.START] + sizes[PartKind.END] + trailer,
+        sizes[PartKind.FOOTER] - trailer_bytes,
+        sizes[PartKind.START] + sizes[PartKind.END] + trailer_bytes,
         None if walk.is_file else walk.has_end_marker,
         is_legacy,
     )

@@ -19,7 +19,7 @@ from bowstring.flatbuf.tables import VERSIONS
 from bowstring.io import fsspec_store
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.sinks import Rewritable, open_sink, reject_same_file
+from bowstring.io.sinks import RewritableSink, open_sink, reject_same_file
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.dictionaries.reader import (
     FileDictionaries,
@@ -93,7 +93,7 @@ def concat_files(
         try:
             opener = _SourceOpener(sink, limits, max_piped_bytes, stack)
             features: set[int] | None = None
-            if not isinstance(target, Rewritable):
+            if not isinstance(target, RewritableSink):
                 features, sources = _collect_features(sources, opener, as_stream)
             concatenator = _Concatenator(
                 lambda schema, first: MessageWriter(

@@ -16,7 +16,7 @@ from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import SPECS, read_root
 from bowstring.flatbuf.writer import SerializedTable, UnionValue, serialize_table
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.sinks import Rewritable, Sink
+from bowstring.io.sinks import RewritableSink, Sink
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.message import END_OF_STREAM, FILE_START, PREFIX_BYTES, frame_message
 from bowstring.ipc.metadata import header as headers
@@ -108,7 +108,7 @@ class MessageWriter(FeatureCollector):
     """Writes a file, or with `as_stream` a stream, message by message; `end` completes it.
 
     `schema` is its `Schema` table, and `version` the metadata version of the footer. The schema lists `features` if
-    given, else those in use at the end, for which the sink has to be `Rewritable`.
+    given, else those in use at the end, for which the sink has to be `RewritableSink`.
 
     Other readers need each of the schema's `dictionaries`, in a stream before the first record batch, even if all
     indices are null. Missing ones are written without values.
@@ -129,7 +129,7 @@ class MessageWriter(FeatureCollector):
         self._schema = copy_schema_table(schema, features)
         self._version = version
         self._as_stream = as_stream
-        self._rewritable = sink if features is None and isinstance(sink, Rewritable) else None
+        self._rewritable_sink = sink if features is None and isinstance(sink, RewritableSink) else None
         self._declared_features = set(schema["features"].tolist())
         self._missing = {node.id: node for node in dictionaries}
         self._empty_ids: set[int] = set()
@@ -141,7 +141,7 @@ class MessageWriter(FeatureCollector):
             sink.write([FILE_START], len(FILE_START))
         self._schema_at = sink.position
         self._schema_bytes = 0
-        if self._rewritable is not None:
+        if self._rewritable_sink is not None:
             widest = copy_schema_table(schema, self._declared_features | _FEATURES_OF_MESSAGES)
             self._schema_bytes = len(frame_message(headers.schema_message(widest, version)))
         head = self._schema_message()
@@ -232,9 +232,9 @@ class MessageWriter(FeatureCollector):
 
     def _update_features(self) -> None:
         """Rewrite the schema message if the features in use differ."""
-        if self._rewritable is not None and self._declared_features != self.features:
+        if self._rewritable_sink is not None and self._declared_features != self.features:
             self._schema = copy_schema_table(self._table, self.features)
-            self._rewritable.overwrite(self._schema_at, self._schema_message())
+            self._rewritable_sink.overwrite(self._schema_at, self._schema_message())
 
     def abandon(self) -> None:
         """Stop and leave a path unchanged."""
