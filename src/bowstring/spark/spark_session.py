@@ -36,6 +36,8 @@ MAX_RECORDS_PER_BATCH = 65_536
 
 _LAUNCHERS = ("spark-submit", "spark-class", "SparkSubmit")
 _END_S = 5.0
+_MAX_SOCKET_FOLDER_BYTES = 64
+"""The path of a unix socket has at most 107 bytes; Spark's name of the file has 42."""
 
 # The root's level is that of Spark's shell, which would print a message about any other.
 _QUIET_LOG4J = """\
@@ -141,6 +143,9 @@ def _settings(master: str) -> dict[str, str | int | bool]:
     }
     if master.startswith("local"):
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        if len(os.fsencode(folder)) <= _MAX_SOCKET_FOLDER_BYTES:
+            settings["spark.python.unix.domain.socket.enabled"] = True
+            settings["spark.python.unix.domain.socket.dir"] = str(folder)
     if master.startswith("local-cluster"):
         settings["spark.executor.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
     return settings
