@@ -16,9 +16,20 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ClosedError, ConnectionLostError, InvalidDataError, ResourceError, UsageError
+from bowstring.errors import (
+    ClosedError,
+    ConnectionLostError,
+    FormatMismatchError,
+    InvalidDataError,
+    MissingFileError,
+    ResourceError,
+    UsageError,
+    WouldCopyError,
+)
+from bowstring.memory import Arena, Region
 from bowstring.sharing import stored_dataset
 from bowstring.testing.descriptors import no_descriptor_left
+from tests.polling import wait_until
 from tests.sharing.other_process import Other, run
 
 ATTACH = "import bowstring as bs; table = bs.attach(handle); say(table.to_pydict())"
@@ -102,6 +113,164 @@ def test_record_batches_readers_and_generators_are_shared(tmp_path: Path) -> Non
         assert bs.attach(handle).to_pydict() == {"a": [1, 2]}
     with bs.share(batch for _ in range(3)) as handle:
         assert (handle.num_rows, bs.attach(handle).num_rows) == (6, 6)
+
+
+@pytest.fixture
+def arrow_file(tmp_path: Path) -> Path:
+    path = tmp_path / "file.arrow"
+    with bs.new_file(path, example().schema) as writer:
+        writer.write(example())
+        writer.write(example())
+    return path
+
+
+@pytest.mark.parametrize("copy", [None, False])
+def test_a_file_is_shared_without_a_copy(arrow_file: Path, copy: bool | None) -> None:
+    before = len(memfds())
+    with bs.share(arrow_file, copy=copy) as handle:
+        assert len(memfds()) == before
+        assert (handle.num_rows, handle.nbytes) == (6, arrow_file.stat().st_size)
+        arrow_file.unlink()
+        assert run(ATTACH, handle=handle) == bs.concat_tables([example()] * 2).to_pydict()
+
+
+def test_a_stream_file_is_shared_without_a_copy(tmp_path: Path) -> None:
+    with bs.new_stream(tmp_path / "stream", example().schema) as writer:
+        writer.write(example())
+    with bs.share(tmp_path / "stream", copy=False) as handle:
+        assert bs.attach(handle) == example()
+
+
+def test_a_file_that_is_changed_after_it_was_shared_is_an_error(arrow_file: Path) -> None:
+    with bs.share(arrow_file) as handle:
+        os.utime(arrow_file, ns=(0, 0))
+        with pytest.raises(ClosedError, match="changed its file"):
+            bs.attach(pickle.loads(pickle.dumps(handle)))
+
+
+def test_files_that_are_missing_or_not_arrow_data_are_errors(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("neither a file nor a stream of Arrow")
+    with no_descriptor_left():
+        with pytest.raises(MissingFileError):
+            bs.share(tmp_path / "missing")
+        with pytest.raises(FormatMismatchError):
+            bs.share(tmp_path / "text")
+
+
+def test_a_file_written_to_a_region_is_shared_without_a_copy() -> None:
+    with Region.writer() as memory:
+        with bs.new_file(memory, example().schema) as writer:
+            writer.write(example())
+        region = memory.seal()
+    with region, bs.share(region, copy=False) as handle:
+        assert os.fstat(region.descriptor).st_ino == handle._locations[0].inode
+        region.close()
+        assert run(ATTACH, handle=handle) == example().to_pydict()
+
+
+def test_a_handle_is_shared_without_a_copy_and_owns_the_memory() -> None:
+    with Other(SHARE) as other, bs.share(other.hear(), copy=False) as handle:
+        other.kill()
+        assert handle.num_rows == 3
+        assert run(ATTACH, handle=handle) == {"a": [1, 2, 3]}
+
+
+def test_shared_sources_are_copied_on_request(arrow_file: Path) -> None:
+    with bs.share(arrow_file, copy=True) as handle, bs.share(handle, copy=True) as other:
+        assert handle._locations[0].inode not in (arrow_file.stat().st_ino, other._locations[0].inode)
+        assert bs.attach(other) == bs.concat_tables([example()] * 2)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (example, r"column 'number' \(int64, 3 rows\) would be copied, like all of a Table"),
+        (lambda: example().to_batches()[0], "column 'number' .* like all of a RecordBatch"),
+        (lambda: pytest.importorskip("pyarrow").table({"x": [1]}), "column 'x' .* like all of a Table"),
+        (lambda: iter(example().to_batches()), "batches of a list_iterator would be copied"),
+    ],
+    ids=["table", "batch", "pyarrow", "iterator"],
+)
+def test_without_a_copy_other_sources_are_errors_that_name_the_column(source: Any, message: str) -> None:
+    with pytest.raises(WouldCopyError, match=message):
+        bs.share(source(), copy=False)
+    with bs.serve({}) as server:
+        with pytest.raises(WouldCopyError, match=message):
+            server.add("name", source(), copy=False)
+        assert server.names == []
+
+
+def test_memory_of_an_arena_is_shared_again_when_nobody_reads_it() -> None:
+    with Arena() as arena:
+        with bs.share(example(), arena=arena) as handle:
+            inode = handle._locations[0].inode
+            assert run(ATTACH, handle=handle) == example().to_pydict()
+            attached = bs.attach(pickle.loads(pickle.dumps(handle)))
+        with bs.share(bs.table({"b": [1]}), arena=arena) as handle:
+            assert handle._locations[0].inode != inode
+            assert attached == example()
+        del attached
+        with bs.share(example(), arena=arena) as one, bs.share(example(), arena=arena) as two:
+            assert inode in (one._locations[0].inode, two._locations[0].inode)
+            assert bs.attach(one) == bs.attach(two) == example()
+
+
+def test_a_handle_of_memory_that_was_filled_again_is_an_error() -> None:
+    with Arena() as arena:
+        with bs.share(example(), arena=arena) as handle:
+            copy = pickle.loads(pickle.dumps(handle))
+        with bs.share(example(), arena=arena) as handle:
+            location = handle._locations[0]
+            assert location.inode == copy._locations[0].inode
+            copy._locations = (replace(copy._locations[0], descriptor=location.descriptor),)
+            assert run(ATTACH_OR_SAY_WHY, handle=copy)[0] == "ClosedError"
+            assert run(ATTACH, handle=handle) == example().to_pydict()
+
+
+@pytest.mark.parametrize("scheme", ["unix", "tcp"])
+def test_memory_of_an_arena_is_served_and_filled_again_after_the_client_has_freed_it(scheme: str) -> None:
+    table = bs.table({"a": np.arange(1 << 16)})
+    with Arena() as arena, bs.serve({}, scheme=scheme) as server:
+        with bs.share(table, arena=arena) as handle:
+            inode = handle._locations[0].inode
+            uri = server.add("t", handle)
+        with bs.connect(uri) as data:
+            first = data.read_all()
+            server.remove("t")
+            with bs.share(table.slice(5), arena=arena) as handle:
+                assert scheme == "tcp" or handle._locations[0].inode != inode
+            assert first == table
+        del first
+
+        def is_filled_again() -> bool:
+            with bs.share(table, arena=arena) as one, bs.share(table, arena=arena) as two:
+                return inode in (one._locations[0].inode, two._locations[0].inode)
+
+        assert wait_until(is_filled_again)
+
+
+def test_readers_dictionaries_and_slices_are_shared_in_an_arena(arrow_file: Path) -> None:
+    arrays = [bs.array(values, CODED) for values in (["a", "b"], ["c"])]
+    coded = bs.Table.from_batches([bs.RecordBatch.from_arrays([array], ["d"]) for array in arrays])
+    tables = [coded, example().slice(1), example().slice(0, 0), bs.table({"a": np.arange(3 << 20)}).slice(7)]
+    with Arena() as arena:
+        for table in tables:
+            with bs.share(table, arena=arena) as handle:
+                assert bs.attach(handle) == table
+        with bs.open_file(arrow_file) as reader, bs.share(reader, arena=arena) as handle:
+            assert bs.attach(handle).num_rows == 6
+
+
+def test_an_attached_table_is_freed_without_garbage_collection() -> None:
+    with Arena() as arena:
+        gc.disable()
+        try:
+            for _ in range(3):
+                with bs.share(example(), arena=arena) as handle:
+                    assert bs.attach(handle) == example()
+            assert arena.nbytes == 1 << 16
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])

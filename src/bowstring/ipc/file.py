@@ -98,6 +98,12 @@ class FileMessages:
         offset, metadata_bytes, body_bytes = block
         return Buffer(self.source.memory, offset + metadata_bytes, body_bytes)  # type: ignore[union-attr]
 
+    def read_dictionaries(self) -> Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]:
+        """The header and body of each dictionary batch, in the footer's order, and the words that name it in errors."""
+        for index in range(self.footer.dictionaries.count):
+            header, block = self.read_header(headers.DICTIONARY_BATCH, index)
+            yield header, self.body(block), ("dictionary batch", index)
+
 
 class FileReader(Closable):
     """Random access to the record batches of a file: `reader[i]`, `get_batch(i)`, or iterate.
@@ -283,10 +289,8 @@ class FileReader(Closable):
         return header, messages.body(block)
 
     def read_dictionary_messages(self) -> Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]:
-        """The header and body of each dictionary batch, in the footer's order, and the words that name it in errors."""
-        for index in range(self.num_dictionary_batches):
-            header, block = self.messages.read_header(headers.DICTIONARY_BATCH, index)
-            yield header, self.messages.body(block), ("dictionary batch", index)
+        """As `FileMessages.read_dictionaries`."""
+        return self.messages.read_dictionaries()
 
     # Batches
 
@@ -315,7 +319,8 @@ class FileReader(Closable):
 
     def _load_dictionaries(self) -> FileDictionaries:
         if self._dictionaries is None:
-            self._dictionaries = FileDictionaries(self.cached_schema.wire, self.read_dictionary_messages)
+            # A method of the reader would be a reference cycle: the memory would stay until garbage is collected.
+            self._dictionaries = FileDictionaries(self.cached_schema.wire, self.messages.read_dictionaries)
         return self._dictionaries
 
     def dictionary(self, node: DictionaryId) -> Array | None:

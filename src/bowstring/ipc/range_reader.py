@@ -103,6 +103,13 @@ class RemoteFileMessages(FileMessages):
         stop = self.footer.offset
         return [block for block in blocks if self.reader.is_valid_block(block, stop)]
 
+    def read_dictionaries(self) -> Iterator[tuple[BatchHeader, Any, tuple[object, ...]]]:
+        """The header and body of each dictionary batch; all headers and small bodies are fetched at once."""
+        blocks = [self.block(headers.DICTIONARY_BATCH, index) for index in range(self.footer.dictionaries.count)]
+        fetched = self.fetch_headers(blocks, _SMALL_BODY_BYTES)
+        for header, body, where in super().read_dictionaries():
+            yield header, fetched.find(body.offset, body.size) or body, where
+
     def fetch_batch_headers(
         self, indices: Iterable[int], cached_schema: CachedSchema, column_indices: Sequence[int] | None
     ) -> None:
@@ -209,14 +216,6 @@ class RemoteFileReader(FileReader):
     def read_whole_batch(self, index: int) -> RecordBatch:
         """Record batch `index`, fetched completely; errors as in `get_batch`."""
         return self._batch(index, *self.read_batch_message(index), BatchColumns)
-
-    def read_dictionary_messages(self) -> Iterator[tuple[BatchHeader, Any, tuple[object, ...]]]:
-        """The header and body of each dictionary batch; all headers and small bodies are fetched at once."""
-        messages = self.messages
-        blocks = [messages.block(headers.DICTIONARY_BATCH, index) for index in range(self.num_dictionary_batches)]
-        fetched = messages.fetch_headers(blocks, _SMALL_BODY_BYTES)
-        for header, body, where in super().read_dictionary_messages():
-            yield header, fetched.find(body.offset, body.size) or body, where
 
     def _block(self, index: int) -> Block:
         return self.messages.block(headers.RECORD_BATCH, index % len(self))

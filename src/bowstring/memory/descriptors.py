@@ -17,13 +17,21 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError, ResourceError, TruncatedError, UsageError, translate_os_error
+from bowstring.errors import (
+    ClosedError,
+    InvalidDataError,
+    ResourceError,
+    TruncatedError,
+    UsageError,
+    translate_os_error,
+)
 
 # The numbers of linux/fcntl.h and linux/memfd.h: Python 3.11 lacks some, and other platforms lack all of them.
 _F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
-_SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_WRITE = 1, 2, 4, 8
+_SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_WRITE, _SEAL_FUTURE_WRITE = 1, 2, 4, 8, 16
 _NEEDED_SEALS = _SEAL_SHRINK | _SEAL_WRITE
 _ALL_SEALS = _SEAL_SEAL | _SEAL_SHRINK | _SEAL_GROW | _SEAL_WRITE
+_ARENA_SEALS = _SEAL_SEAL | _SEAL_SHRINK | _SEAL_GROW | _SEAL_FUTURE_WRITE
 _MFD_CLOEXEC, _MFD_ALLOW_SEALING, _MFD_NOEXEC_SEAL = 1, 2, 8
 
 _SHORTAGES = {
@@ -63,11 +71,10 @@ def seal(descriptor: int, name: str) -> tuple[int, int]:
 
     Raises `UsageError` while it is mapped for writing, and `ResourceError`; it is not sealed then.
     """
-    with translate_shortage("reopen", name):
-        try:
-            reader = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:  # no /proc: the seals alone keep writers out
-            reader = os.dup(descriptor)
+    try:
+        reader = reopen_read_only(descriptor, name)
+    except FileNotFoundError:  # no /proc: the seals alone keep writers out
+        reader = os.dup(descriptor)
     try:
         fcntl.fcntl(descriptor, _F_ADD_SEALS, _ALL_SEALS)
         return reader, os.fstat(descriptor).st_size
@@ -78,9 +85,35 @@ def seal(descriptor: int, name: str) -> tuple[int, int]:
         raise
 
 
+def reopen_read_only(descriptor: int, name: str) -> int:
+    """Open a memfd again for reading, with a new open file description. Raises `ResourceError`, `FileNotFoundError`."""
+    with translate_shortage("reopen", name):
+        return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def seal_for_arena(descriptor: int) -> None:
+    """Seal a memfd permanently, except that existing mappings can still write it. Raises `OSError`."""
+    fcntl.fcntl(descriptor, _F_ADD_SEALS, _ARENA_SEALS)
+
+
 def is_sealed(descriptor: int) -> bool:
     """Whether a memfd is sealed against writing and shrinking."""
     return (seals_of(descriptor) or 0) & _NEEDED_SEALS == _NEEDED_SEALS
+
+
+def belongs_to_arena(descriptor: int) -> bool:
+    """Whether a memfd is sealed against shrinking, and against writing except by an arena's mapping."""
+    return (seals_of(descriptor) or 0) & (_ARENA_SEALS | _SEAL_WRITE) == _ARENA_SEALS
+
+
+def lock_for_reading(descriptor: int, name: str) -> None:
+    """Keep an arena from filling a memfd while this open file description is in use. Raises `ClosedError` if the arena
+    fills it already.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ClosedError(f"region {name!r}: its memory contains another region now") from None
 
 
 def check_received(descriptor: int, expected_bytes: int | None, accept_files: bool, name: str) -> int:
@@ -89,14 +122,18 @@ def check_received(descriptor: int, expected_bytes: int | None, accept_files: bo
     if not stat.S_ISREG(status.st_mode):
         raise InvalidDataError(f"region {name!r}: expected a sealed memfd, received {describe_file_type(status)}")
     seals = seals_of(descriptor)
-    has_seals = is_sealed(descriptor)
-    if not has_seals and not (accept_files and seals is None):
+    is_from_arena = belongs_to_arena(descriptor)
+    has_seals = is_from_arena or is_sealed(descriptor)
+    if not is_sealed(descriptor) and not (accept_files and (seals is None or is_from_arena)):
         kind = "an ordinary file" if seals is None else "memory that its creator can still write or shrink"
         raise InvalidDataError(
             f"region {name!r}: expected a memfd sealed against writing and shrinking, received {kind}"
         )
-    if expected_bytes is not None and status.st_size != expected_bytes:
-        raise TruncatedError(f"region {name!r}: expected {expected_bytes} bytes, received {status.st_size}")
+    size_bytes = status.st_size
+    if expected_bytes is not None and size_bytes != expected_bytes:
+        if not is_from_arena or size_bytes < expected_bytes:
+            raise TruncatedError(f"region {name!r}: expected {expected_bytes} bytes, received {size_bytes}")
+        size_bytes = expected_bytes
     if has_seals and status.st_blocks * _BLOCK_BYTES < status.st_size:
         backed_bytes = status.st_blocks * _BLOCK_BYTES
         raise InvalidDataError(
@@ -104,7 +141,9 @@ def check_received(descriptor: int, expected_bytes: int | None, accept_files: bo
         )
     if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
         raise InvalidDataError(f"region {name!r}: expected a readable descriptor, received a write-only one")
-    return status.st_size
+    if is_from_arena:
+        lock_for_reading(descriptor, name)
+    return size_bytes
 
 
 def seals_of(descriptor: int) -> int | None:
@@ -150,12 +189,30 @@ def map_file(descriptor: int, size_bytes: int) -> mmap.mmap:
         return mmap.mmap(descriptor, size_bytes, mmap.MAP_PRIVATE, mmap.PROT_READ, trackfd=False)
     # mmap.mmap duplicates a file's descriptor. So create an anonymous mapping and replace its pages with the file's.
     mapping = mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
+    _replace_pages(mapping, descriptor, mmap.MAP_PRIVATE, mmap.PROT_READ)
+    return mapping
+
+
+def map_writable(descriptor: int, size_bytes: int) -> mmap.mmap:
+    """Map the first bytes of a memfd for reading and writing, without keeping a descriptor. Raises `OSError`."""
+    mapping = mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    _replace_pages(mapping, descriptor, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+    return mapping
+
+
+def make_private(mapping: mmap.mmap, descriptor: int) -> None:
+    """Make a mapping of `map_writable` copy pages on write: existing views keep the bytes and no longer change the
+    memfd. Raises `OSError`.
+    """
+    _replace_pages(mapping, descriptor, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def _replace_pages(mapping: mmap.mmap, descriptor: int, flags: int, protection: int) -> None:
     address = np.frombuffer(mapping, np.uint8).__array_interface__["data"][0]
-    if _mmap()(address, size_bytes, mmap.PROT_READ, mmap.MAP_PRIVATE | _MAP_FIXED, descriptor, 0) != address:
+    if _mmap()(address, len(mapping), protection, flags | _MAP_FIXED, descriptor, 0) != address:
         number = ctypes.get_errno()
         _UNUSABLE.append(mapping)  # its addresses may be reused by other mappings: never unmap them
         raise OSError(number, os.strerror(number))
-    return mapping
 
 
 @cache

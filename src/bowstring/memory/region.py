@@ -3,12 +3,14 @@
 A `Region` is a range of bytes behind a descriptor, either
 
 * a **sealed memfd**: anonymous memory that no process can write, grow or shrink any more. It has no name in the file
-  system; the kernel frees it when its last holder closes it or dies; or
+  system; the kernel frees it when its last holder closes it or dies;
+* **memory of an arena** (`bowstring.memory.arena`): a memfd that its creator can fill again after the last reader has
+  ended; or
 * an **ordinary file**, such as an uncompressed Arrow file. Nothing is copied, but the file's owner can still change or
   truncate it, and reading a mapped page beyond the end of a file raises SIGBUS, which no system call can prevent.
-  Receivers therefore accept files only with `accept_files`, compare the size with the announced one, and `Region.check`
-  compares it again, with one fstat, before each use. Replacing a file by renaming, as this library does, is safe:
-  mappings keep the old content.
+  Receivers therefore accept files, and arenas, only with `accept_files`, compare the size with the announced one, and
+  `Region.check` compares it again, with one fstat, before each use. Replacing a file by renaming, as this library does,
+  is safe: mappings keep the old content.
 
 A received memfd is rejected unless it is sealed against writing and shrinking, with all pages allocated: reading a
 hole allocates memory, and a shortage at that moment is also a SIGBUS.
@@ -44,9 +46,12 @@ from bowstring.memory.descriptors import (
     check_received,
     describe_file_type,
     is_sealed,
+    make_private,
     map_read_only,
+    map_writable,
     new_memfd,
     seal,
+    seals_of,
     translate_shortage,
 )
 from bowstring.memory.iovec import remaining_buffers, write_all
@@ -163,7 +168,8 @@ class Region(Closable):
         """Return a region of a descriptor from another process. It owns the descriptor, which is closed on any error.
 
         `size_bytes` is the announced size. Raises `InvalidDataError` if the descriptor is not a sealed memfd (or, with
-        `accept_files`, a regular file), and `TruncatedError` if its size differs.
+        `accept_files`, a regular file or memory of an arena, which is locked), and `TruncatedError` if its size
+        differs.
         """
         try:
             checked_bytes = check_received(descriptor, size_bytes, accept_files, name)
@@ -246,6 +252,11 @@ class Region(Closable):
         return self._descriptor >= 0
 
     @property
+    def is_file(self) -> bool:
+        """Whether it is an ordinary file. Its descriptor must be open."""
+        return not self.is_sealed and seals_of(self.descriptor) is None
+
+    @property
     def is_released(self) -> bool:
         """Whether the descriptor was released, and `duplicate` opens the file again."""
         return self._descriptor < 0 and self._path is not None
@@ -299,8 +310,8 @@ class FileRange:
         return FileRange(self.region, self.offset_bytes + start, self.nbytes - start)
 
 
-class _UnsealedRegion(Closable):
-    """A memfd that is written and then sealed; closing it discards the bytes."""
+class UnsealedRegion(Closable):
+    """Memory that is written and then sealed; closing it discards the bytes."""
 
     __slots__ = ("_descriptor", "name")
 
@@ -346,7 +357,7 @@ class _UnsealedRegion(Closable):
         return f"<{type(self).__name__} {self.name!r}: {self._num_bytes} bytes, {state}>"
 
 
-class RegionWriter(_UnsealedRegion):
+class RegionWriter(UnsealedRegion):
     """A memfd that grows as it is written; a write-only file object (`write`, `tell`, `fileno`, …).
 
     `seal` returns the `Region`; `close`, or leaving the context before, discards the bytes.
@@ -402,7 +413,7 @@ class RegionWriter(_UnsealedRegion):
         return self._length_bytes
 
 
-class RegionBuilder(_UnsealedRegion):
+class RegionBuilder(UnsealedRegion):
     """Memory of a fixed size, written in place through `memory` and then sealed.
 
     All of it is allocated when the builder is created, so a shortage raises `ResourceError` then, not SIGBUS later.
@@ -433,9 +444,19 @@ class RegionBuilder(_UnsealedRegion):
         descriptor = self.fileno()
         if self._memory is None:
             with translate_shortage(f"map {self.size_bytes} bytes of", self.name):
-                mapping = mmap.mmap(descriptor, self.size_bytes) if self.size_bytes else bytearray()
+                mapping = map_writable(descriptor, self.size_bytes) if self.size_bytes else bytearray()
             self._memory = memoryview(mapping)
         return self._memory
+
+    def detach_views(self) -> None:
+        """Let existing views of `memory` no longer write the region: they become private copies when they are written.
+
+        Call it before `seal` if views may exist. Raises `ResourceError`.
+        """
+        memory, self._memory = self.memory, memoryview(bytearray())
+        if isinstance(memory.obj, mmap.mmap):
+            with translate_shortage(f"map {self.size_bytes} bytes of", self.name):
+                make_private(memory.obj, self.fileno())
 
     def seal(self) -> Region:
         """End writing permanently, for all processes; return the sealed `Region`, which owns the memory.

@@ -1,7 +1,7 @@
 """Tables shared between processes.
 
 `share`, `attach`, `serve` and `connect` are in `bowstring` itself. This package exports the classes that they return,
-the options of a server, and recordings.
+the options of a server, recordings, and `new_shared`, which writes directly into shared memory.
 """
 
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from bowstring.sharing.server import Server as Server, ServerOptions as ServerOptions
     from bowstring.sharing.share import Handle as Handle
+    from bowstring.sharing.shared_writer import SharedWriter as SharedWriter, new_shared as new_shared
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -27,5 +28,6 @@ else:
             "recording": ("Recorder", "read_entries", "read_recording"),
             "server": ("Server", "ServerOptions"),
             "share": ("Handle",),
+            "shared_writer": ("SharedWriter", "new_shared"),
         },
     )

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from bowstring.dissociated.events import DataRequested
 from bowstring.dissociated.limits import Limits
@@ -36,10 +35,10 @@ from bowstring.memory.region import FileRange, Region
 from bowstring.sharing.locations import Locations
 from bowstring.sharing.processes import close_inherited
 from bowstring.sharing.recording import Record, Recorder, open_recorder
-from bowstring.sharing.share import Handle
+from bowstring.sharing.share import Source, regions_of
 from bowstring.sharing.signals import wait_for_signal
 from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
-from bowstring.sharing.stored_dataset import Batches, StoredDataset, StoredMessage, read_stored_dataset, store_in_parts
+from bowstring.sharing.stored_dataset import StoredDataset, StoredMessage, read_stored_dataset
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, ROLES, Ticket, encode_error, uri_for
 from bowstring.transports.base import (
     BOTH,
@@ -56,9 +55,6 @@ from bowstring.transports.event_loop import EventLoop
 from bowstring.transports.registry import find_transport
 from bowstring.transports.session import Failed, Session, SessionOptions
 from bowstring.transports.tls import TlsOptions
-
-Source: TypeAlias = Batches | str | os.PathLike[str] | Region | Handle
-"""Batches, the path of an Arrow file, or shared memory."""
 
 _LIMITS = Limits(max_ticket_bytes=1 << 16)
 _STEPS_PER_TURN = 4
@@ -187,16 +183,16 @@ class Server(Closable):
         ticket = self._sign(name, lifetime_s)
         return Locations(tuple(acceptor.uri_of(ticket, role) for acceptor in self._acceptors))
 
-    def add(self, name: str, source: Source) -> str:
+    def add(self, name: str, source: Source, *, copy: bool | None = None) -> str:
         """Add a data set and return its URI. Batches are copied once, into memory that all clients share; files and
-        regions are not copied.
+        regions are not copied, unless `copy` is True. With `copy=False`, batches raise `WouldCopyError`.
 
         Raises `UsageError` if the name exists, and as `serve`.
         """
         self._refuse_closed()
         self._acceptors[0].uri_of(name)  # check the name before copying
-        parts = [read_stored_dataset(region) for region in _regions_of(source, name)]
-        if isinstance(source, str | os.PathLike) and len(self._datasets) >= _MAX_OPEN_FILES:
+        parts = [read_stored_dataset(region) for region in regions_of(source, name, copy)[0]]
+        if isinstance(source, str | os.PathLike) and not copy and len(self._datasets) >= _MAX_OPEN_FILES:
             for part in parts:
                 part.region.release_descriptor()
         return self.add_stored(name, *parts)
@@ -599,8 +595,9 @@ class _Client:
     def _packed_body(self, region: Region, message: StoredMessage) -> PackedBody:
         """The bytes of a body; those of a long one in a file are sent by the kernel if the channel can do that."""
         size_bytes = message.body_bytes
-        # From a memfd, sendfile takes 1.5 times as long as sending the mapped bytes; from a file, 0.9 times.
-        is_file = not region.is_sealed and region.has_descriptor
+        # From a memfd, sendfile takes 1.5 times as long as sending the mapped bytes; from a file, 0.9 times. Pages of
+        # an arena could be filled again before the client has received them.
+        is_file = region.has_descriptor and region.is_file
         if size_bytes >= _FILE_BYTES and is_file and "file" in self._channel.traits.memory_kinds:
             return PackedBody((FileRange(region, message.body_offset, size_bytes),), size_bytes)
         return PackedBody.of(region.view(message.body_offset, size_bytes))
@@ -617,16 +614,6 @@ class _Client:
 
     def __repr__(self) -> str:
         return f"<client of a server: {self._connection!r}>"
-
-
-def _regions_of(source: Source, name: str) -> tuple[Region, ...]:
-    if isinstance(source, Handle):
-        return source.regions()
-    if isinstance(source, Region):
-        return (source.duplicate(),)
-    if isinstance(source, str | os.PathLike):
-        return (Region.from_file(source),)
-    return store_in_parts(source, name)[0]
 
 
 def serve(

@@ -1,11 +1,11 @@
 """Share a table with other processes without a server: `share` and `attach`.
 
-The memory is one or, for large tables, several sealed memfds. The handle contains the process and the numbers of its
-descriptors, which the kernel shows to processes of the same user as /proc/PID/fd/N. Because these are reused, it also
-contains the device, inode and size of the memory, and a random token in its name. All of them are compared on the
-opened descriptor, so other bytes are never read.
+The memory is one or, for large tables, several memfds, or a file. The handle contains the process and the numbers of
+its descriptors, which the kernel shows to processes of the same user as /proc/PID/fd/N. Because these are reused, it
+also contains the device, inode, size and time of modification. All of them are compared before and after opening, so
+other bytes are never read.
 
-The memory has no name in a file system and is freed with its last owner: the handle of `share`, until it is closed,
+A memfd has no name in a file system and is freed with its last owner: the handle of `share`, until it is closed,
 dropped or its process ends, and every attached table.
 """
 
@@ -14,11 +14,13 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import stat
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from bowstring.arrays.table import Table, concat_tables
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.table import Table, concat_tables, table
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import (
     AccessDeniedError,
@@ -27,16 +29,21 @@ from bowstring.errors import (
     ConnectionLostError,
     InvalidDataError,
     UsageError,
+    WouldCopyError,
     translate_os_error,
 )
+from bowstring.ipc.file import FileReader
+from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.base import short_repr
-from bowstring.memory.closable import Closable
+from bowstring.memory.arena import Arena
+from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import Process
-from bowstring.sharing.stored_dataset import Batches, open_region, store_in_parts
+from bowstring.sharing.stored_dataset import Batches, as_batches, open_region, read_stored_dataset, store_in_parts
 
 _TOKEN = re.compile("[0-9a-f]{32}")
-_MAX_REGIONS = 1 << 10
+MAX_REGIONS = 1 << 10
+"""The maximum number of regions of a handle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +54,23 @@ class _RegionLocation:
     device: int
     inode: int
     size_bytes: int
+    modified_ns: int
 
     @property
     def is_valid(self) -> bool:
         """Whether all values are valid integers."""
-        numbers = (self.descriptor, self.device, self.inode, self.size_bytes)
+        numbers = (self.descriptor, self.device, self.inode, self.size_bytes, self.modified_ns)
         return all(type(number) is int and 0 <= number < 1 << 64 for number in numbers)
 
     @classmethod
     def of(cls, region: Region) -> _RegionLocation:
         status = os.fstat(region.descriptor)
-        return cls(region.descriptor, status.st_dev, status.st_ino, region.size_bytes)
+        return cls(region.descriptor, status.st_dev, status.st_ino, region.size_bytes, status.st_mtime_ns)
+
+    def identifies(self, status: os.stat_result) -> bool:
+        """Whether this is the status of the region. Its size is compared when it is attached."""
+        identity = (self.device, self.inode, self.modified_ns)
+        return stat.S_ISREG(status.st_mode) and identity == (status.st_dev, status.st_ino, status.st_mtime_ns)
 
 
 class Handle(Closable):
@@ -139,19 +152,19 @@ class Handle(Closable):
         process.check_reachable(f"{self!r}")
         path = f"/proc/{process.pid}/fd/{location.descriptor}"
         try:
-            if self._token not in os.readlink(path):  # opening something else, a terminal or a pipe, could have effects
+            if not location.identifies(os.stat(path)):  # opening a terminal or a pipe could have effects
                 raise self._open_error(None)
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         except OSError as error:
             if isinstance(error, BowstringError):
                 raise
             raise self._open_error(error) from None
-        status = os.fstat(descriptor)
-        name = os.readlink(f"/proc/self/fd/{descriptor}")
-        if (status.st_dev, status.st_ino) != (location.device, location.inode) or self._token not in name:
-            os.close(descriptor)
-            raise self._open_error(None)
-        return Region.attach(descriptor, location.size_bytes, name=f"share {self._token[:8]}")
+        name = f"share {self._token[:8]}"
+        region = Region.attach(descriptor, location.size_bytes, accept_files=True, name=name)
+        with close_on_error(region):  # memory of an arena keeps its content from now on
+            if not location.identifies(os.fstat(region.descriptor)):
+                raise self._open_error(None)
+        return region
 
     def _open_error(self, error: OSError | None) -> Exception:
         if not self._process.is_alive():
@@ -165,8 +178,8 @@ class Handle(Closable):
         if error is not None and not isinstance(error, FileNotFoundError):
             return translate_os_error(error, f"{self!r}: cannot be opened: {error.strerror}")
         return ClosedError(
-            f"{self!r}: process {self._process.pid} has closed or dropped the handle of share(): keep that "
-            "handle until the others have attached"
+            f"{self!r}: process {self._process.pid} has closed or dropped the handle of share(), or changed its file: "
+            "keep that handle until the others have attached"
         )
 
     def __getstate__(self) -> tuple[Any, ...]:
@@ -195,7 +208,7 @@ def _is_valid_state(state: Any) -> bool:
         isinstance(process, Process)
         and (type(process.pid), type(process.start_time), type(process.host)) == (int, int, str)
         and isinstance(locations, tuple)
-        and 0 < len(locations) <= _MAX_REGIONS
+        and 0 < len(locations) <= MAX_REGIONS
         and all(isinstance(location, _RegionLocation) and location.is_valid for location in locations)
         and isinstance(token, str)
         and _TOKEN.fullmatch(token) is not None
@@ -204,16 +217,73 @@ def _is_valid_state(state: Any) -> bool:
     )
 
 
-def share(data: Batches) -> Handle:
-    """Copy a table (of Bowstring or another library), record batches or a reader into shared memory; return a handle.
+Source: TypeAlias = Batches | str | os.PathLike[str] | Region | Handle
+"""Batches, the path of an Arrow file, or shared memory."""
 
-    Readers and generators are written batch by batch. The batches of a table of 64 MiB or more are copied by several
-    threads, each into its own region, unless it has a single batch or dictionaries. Raises `UsageError` for other
-    objects, `ResourceError` if memory or descriptors are short.
+
+def share(data: Source, *, copy: bool | None = None, arena: Arena | None = None) -> Handle:
+    """Share a table with other processes; return a handle.
+
+    A table (of Bowstring or another library), record batches or a reader are copied into shared memory. The path of an
+    Arrow file or stream, a `Region` and a `Handle` are shared without a copy, unless `copy` is True. With
+    `copy=False`, what would be copied raises `WouldCopyError`.
+
+    With an `arena`, the copy is written to memory of earlier handles that nobody reads any more. Without, readers and
+    generators are written batch by batch, and the batches of a table of 64 MiB or more are copied by several threads,
+    each into its own region, unless it has a single batch or dictionaries.
+
+    Raises `UsageError` for other objects, `ResourceError` if memory or descriptors are short, `MissingFileError` for a
+    path without a file, and `InvalidDataError` for a file that is not Arrow data.
     """
     token = secrets.token_hex(16)
-    regions, num_rows = store_in_parts(data, f"share-{token}")
+    regions, num_rows = regions_of(data, f"share-{token}", copy, arena)
+    if num_rows is None:
+        with ExitStack() as stack:
+            for region in regions:
+                stack.enter_context(region)
+            num_rows = sum(read_stored_dataset(region).num_rows for region in regions)
+            stack.pop_all()
     return Handle(regions, num_rows, token)
+
+
+def regions_of(
+    source: Source, name: str, copy: bool | None = None, arena: Arena | None = None
+) -> tuple[tuple[Region, ...], int | None]:
+    """Return the regions of a source, and its number of rows if it is known; batches are copied, as by `share`."""
+    if not isinstance(source, str | os.PathLike | Region | Handle):
+        if copy is False:
+            raise WouldCopyError(_copy_reason(source))
+        return store_in_parts(source, name, arena)
+    regions, num_rows = _shared_regions(source)
+    if not copy:
+        return regions, num_rows
+    with ExitStack() as stack:
+        tables = [open_region(stack.enter_context(region)).read_all() for region in regions]
+        return store_in_parts(concat_tables(tables), name, arena)
+
+
+def _shared_regions(source: str | os.PathLike[str] | Region | Handle) -> tuple[tuple[Region, ...], int | None]:
+    if isinstance(source, Handle):
+        return source.regions(), source.num_rows
+    return (source.duplicate() if isinstance(source, Region) else Region.from_file(source),), None
+
+
+def _copy_reason(source: Batches) -> str:
+    """Describe what of a source would be copied."""
+    remedy = "write batches with bowstring.sharing.new_shared, or share the path of an Arrow file"
+    if hasattr(source, "__arrow_c_stream__") and not isinstance(source, FileReader | StreamReader | RecordBatch):
+        source = table(source)
+    schema, _ = as_batches(source)
+    kind = type(source).__name__
+    if not isinstance(source, RecordBatch | Table):
+        return f"copy=False, but the batches of a {kind} would be copied when they are read: {remedy}"
+    if not len(schema):
+        return f"copy=False, but a {kind} without columns would be copied: {remedy}"
+    field = schema.fields[0]
+    return (
+        f"copy=False, but column {field.name!r} ({field.type}, {source.num_rows} rows) would be copied, like all of a "
+        f"{kind}, because its memory was not created for sharing: {remedy}; of an attached table, share the handle"
+    )
 
 
 def attach(handle: Handle) -> Table:

@@ -1,0 +1,84 @@
+"""The layout of a file or stream in a region, computed before the region is allocated.
+
+`RegionLayout` is a sink that only records its parts. Afterwards the exact size is known, and `copy_into` copies the
+parts by several threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bowstring.memory.buffer import UINT8, Bytes
+from bowstring.memory.thread_pool import map_in_threads
+
+_PIECE_BYTES = 1 << 22
+_MAX_GATHERED_BYTES = 1 << 15
+
+
+class RegionLayout:
+    """A sink that records parts of memory and their offsets. It refers to the caller's memory until it is deleted.
+
+    Without `has_bodies`, the bodies of messages are left out: their bytes will be written in place.
+    """
+
+    def __init__(self, name: str, *, has_bodies: bool = True) -> None:
+        self.name = name
+        self._has_bodies = has_bodies
+        self.position = 0
+        self.parts: list[tuple[int, Bytes]] = []
+        """Offset in the region and bytes of each part."""
+        self._small = bytearray()
+
+    def write(self, parts: Sequence[Any], size_bytes: int) -> None:
+        """Record the parts, `size_bytes` in total."""
+        end = self.position + size_bytes
+        for part in parts:
+            if len(part) <= _MAX_GATHERED_BYTES:
+                self._small.extend(part)
+            else:
+                self._flush()
+                self.parts.append((self.position, np.frombuffer(part, UINT8)))
+            self.position += len(part)
+        assert self.position == end
+
+    def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
+        """Record a message: its head and the parts of its body, `body_bytes` in total."""
+        self.write([head], len(head))
+        if self._has_bodies:
+            self.write(body, body_bytes)
+        else:
+            self._flush()
+            self.position += body_bytes
+
+    def _flush(self) -> None:
+        small, self._small = self._small, bytearray()
+        if small:
+            self.parts.append((self.position - len(small), np.frombuffer(small, UINT8)))
+
+    def finish(self) -> None:
+        """End the layout: `position` is the size in bytes."""
+        self._flush()
+
+    def abandon(self) -> None:
+        """Drop all parts."""
+        self._small.clear()
+        self.parts.clear()
+
+    def copy_into(self, memory: memoryview) -> None:
+        """Copy all parts into memory of at least `position` bytes."""
+        destinations = [np.frombuffer(memory, UINT8)]
+        pieces = [
+            (offset + start, part[start : start + _PIECE_BYTES])
+            for offset, part in self.parts
+            for start in range(0, part.size, _PIECE_BYTES)
+        ]
+
+        def copy(piece: tuple[int, Bytes]) -> None:
+            offset, source = piece
+            destinations[0][offset : offset + source.size] = source
+
+        map_in_threads(copy, pieces, [source.size for _, source in pieces])
+        destinations.clear()  # a thread may refer to `copy` for another moment

@@ -1,0 +1,233 @@
+"""Write record batches directly into shared memory: `new_shared`."""
+
+from __future__ import annotations
+
+import secrets
+from threading import RLock
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from bowstring.arrays.array import Array
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.table import schema_has_dictionaries
+from bowstring.datatypes.nested import FixedSizeList
+from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
+from bowstring.datatypes.types import DataType
+from bowstring.errors import ClosedError, UsageError, WouldCopyError
+from bowstring.io.memory_source import MemorySource
+from bowstring.io.sinks import open_sink
+from bowstring.ipc.file import FileReader
+from bowstring.ipc.stream import Encoder
+from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
+from bowstring.layouts.primitive import PrimitiveLayout
+from bowstring.layouts.registry import layout_of
+from bowstring.memory.buffer import Memory
+from bowstring.memory.closable import close_on_error
+from bowstring.memory.region import Region, RegionBuilder, RegionWriter
+from bowstring.sharing.region_layout import RegionLayout
+from bowstring.sharing.share import MAX_REGIONS, Handle
+
+_Memory = TypeVar("_Memory", RegionWriter, RegionBuilder)
+
+
+class SharedWriter(BatchWriter):
+    """Writes batches into new shared memory; created by `new_shared`. Use it in a `with` block.
+
+    If the block raises no error, `handle` identifies the memory afterwards; otherwise the memory is freed. Several
+    threads may write.
+    """
+
+    def __init__(self, schema: SchemaLike) -> None:
+        self._schema = as_schema(schema, "new_shared: the schema")
+        self._token = secrets.token_hex(16)
+        self._lock = RLock()
+        self._memories: list[RegionWriter | RegionBuilder] = []
+        self._writer: FileWriter | StreamWriter | None = None
+        self._arrays: list[npt.NDArray[Any]] = []
+        self._num_rows = 0
+        self._handle: Handle | None = None
+        self._is_closed = False
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the batches."""
+        return self._schema
+
+    @property
+    def handle(self) -> Handle:
+        """The handle, which owns the memory. Raises `UsageError` if the writer is not closed, or was abandoned."""
+        if self._handle is None:
+            state = "abandoned" if self._is_closed else "not closed yet"
+            raise UsageError(f"the writer is {state}: a handle exists after its `with` block ended without an error")
+        return self._handle
+
+    def write_batch(self, batch: RecordBatch) -> None:
+        """Write one batch: its buffers are copied once. Raises `UsageError` for another schema, `ResourceError` if
+        memory or descriptors are exhausted; the latter abandons the writer.
+        """
+        with self._lock:
+            self._refuse_closed()
+            try:
+                self._open_writer().write_batch(batch)
+            except UsageError:  # nothing of the batch was written
+                raise
+            except BaseException:
+                self.abandon()
+                raise
+            self._num_rows += batch.num_rows
+
+    def allocate(self, num_rows: int) -> dict[str, npt.NDArray[Any]]:
+        """Allocate a batch of `num_rows` rows, and return its columns by name: NumPy arrays in the shared memory, zero
+        until they are filled.
+
+        Fixed-size lists have the shape (num_rows, list_size). When the writer is closed, the arrays become read-only;
+        what is written to earlier views of them is private to this process. Raises `UsageError` for a type whose
+        values NumPy can't use in place, such as strings, `ResourceError` if memory or descriptors are exhausted.
+        """
+        with self._lock:
+            self._refuse_closed()
+            if len(set(self._schema.names)) < len(self._schema):
+                raise UsageError("allocate: expected a schema with different names of columns")
+            batch = _zero_batch(self._schema, num_rows)
+            layout = RegionLayout(self._name, has_bodies=False)
+            with FileWriter(layout, Encoder(self._schema)) as writer:
+                writer.write_batch(batch)
+            self._end_writer()
+            memory = self._add(Region.create(layout.position, self._name))
+            layout.copy_into(memory.memory)
+            columns = _columns(memory)
+            self._arrays += columns.values()
+            self._num_rows += num_rows
+            return columns
+
+    def close(self) -> None:
+        """End writing: seal the memory and create `handle`. Idempotent. Raises `ResourceError`."""
+        with self._lock:
+            if self._is_closed:
+                return
+            if not self._memories:
+                self._open_writer()
+            try:
+                self._end_writer()
+                regions = self._seal()
+            except BaseException:
+                self.abandon()
+                raise
+            self._is_closed = True
+            self._memories.clear()
+            self._handle = Handle(regions, self._num_rows, self._token)
+
+    def abandon(self) -> None:
+        """Stop writing and free the memory. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.abandon()
+            for memory in self._memories:
+                memory.close()
+            self._memories.clear()
+
+    @property
+    def _name(self) -> str:
+        return f"share-{self._token}"
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the writer is closed")
+
+    def _open_writer(self) -> FileWriter | StreamWriter:
+        """Return the writer of the last region, which is added if there is none or it was allocated."""
+        if self._writer is None:
+            may_replace = schema_has_dictionaries(self._schema)
+            memory = self._add(Region.writer(self._name))
+            kind = StreamWriter if may_replace else FileWriter
+            self._writer = kind(open_sink(memory.fileno()), Encoder(self._schema, may_replace=may_replace))
+        return self._writer
+
+    def _end_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def _add(self, memory: _Memory) -> _Memory:
+        with close_on_error(memory):
+            if len(self._memories) >= MAX_REGIONS:
+                raise UsageError(f"expected at most {MAX_REGIONS} calls of allocate")
+        self._memories.append(memory)
+        return memory
+
+    def _seal(self) -> tuple[Region, ...]:
+        for array in self._arrays:
+            array.flags.writeable = False
+        self._arrays.clear()
+        regions: list[Region] = []
+        for memory in self._memories:
+            if isinstance(memory, RegionBuilder):
+                memory.detach_views()
+            regions.append(memory.seal())
+        return tuple(regions)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{self._num_rows} rows"
+        return f"<bowstring.sharing.SharedWriter: {state}>"
+
+
+def _columns(memory: RegionBuilder) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the only batch of the file in this memory as writable arrays, without copying."""
+    whole = Memory(memory.memory)
+    batch = FileReader(MemorySource(whole, memory.name)).read_all().to_batches()[0]
+    columns = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        values = column.to_numpy()
+        offset = values.__array_interface__["data"][0] - whole.address if values.size else 0
+        columns[name] = np.ndarray(values.shape, values.dtype, memory.memory, offset)
+    return columns
+
+
+def _zero_batch(schema: Schema, num_rows: int) -> RecordBatch:
+    """Return a batch of zeros, whose memory the system does not allocate as long as it is not read."""
+    if num_rows < 0:
+        raise UsageError(f"allocate: expected a number of rows of 0 or more, not {num_rows}")
+    arrays = []
+    for field in schema:
+        array = _zeros(field.type, num_rows)
+        if array is None:
+            raise UsageError(
+                f"allocate: column {field.name!r}: expected a type whose values NumPy can use in place, "
+                f"not {field.type}"
+            )
+        arrays.append(array)
+    return RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _zeros(type: DataType, length: int) -> Array | None:
+    """Return an array of zeros; None for types whose NumPy arrays can't be views of the buffers."""
+    if isinstance(type, FixedSizeList):
+        items = _zeros(type.value_field.type, length * type.list_size)
+        return None if items is None else Array.from_buffers(type, length, [None], [items], null_count=0)
+    layout = layout_of(type)
+    if not isinstance(layout, PrimitiveLayout) or not _is_viewed_by_numpy(type, layout.dtype):
+        return None
+    return Array.from_buffers(type, length, [None, np.zeros(length, layout.dtype)], null_count=0)
+
+
+def _is_viewed_by_numpy(type: DataType, dtype: np.dtype[Any]) -> bool:
+    """Whether NumPy arrays of a type are views of its buffers. Decimals and `date32` are converted."""
+    try:
+        Array.from_buffers(type, 1, [None, np.zeros(1, dtype)]).to_numpy()
+    except WouldCopyError:
+        return False
+    return True
+
+
+def new_shared(schema: SchemaLike) -> SharedWriter:
+    """Create a writer of shared memory: a table that is produced batch by batch, or filled in place, needs no copy.
+
+    `write` appends batches, `allocate` returns NumPy arrays to fill. After the `with` block, `handle` is the handle of
+    the table. Raises `UnsupportedTypeError` for a schema that can't be written, `ResourceError` if memory or
+    descriptors are exhausted.
+    """
+    return SharedWriter(schema)
