@@ -142,6 +142,68 @@ def test_single_addresses_can_be_freed() -> None:
         client.free(np.array([3], np.uint64))
 
 
+def test_one_message_frees_several_bodies_and_several_messages_free_one() -> None:
+    server, client = streaming_server(), requesting_client()
+    give(client, server.send(b"Schema"))
+    bodies = [[10, 20, 30], [20, 40, 50], [60, 70, 80]]
+    ready = [give(client, server.send(b"B", AddressBody.of(body, [1, 0, 1])))[0] for body in bodies]
+    first, second, third = (event.message.body for event in ready if isinstance(event, MessageReady))
+    assert isinstance(first, AddressBody)
+    assert isinstance(second, AddressBody)
+    assert isinstance(third, AddressBody)
+    freed = client.free(first, np.array([60], np.uint64), second)
+    assert freed is not None
+    assert joined(freed) == pairs(10, 20, 30, 60, 20, 40, 50)
+    assert server.receive(FREE, joined(freed)) == [AddressesFreed(7, 1)]
+    give(client, server.end())
+    assert server.receive(FREE, pairs(80)) == [AddressesFreed(1, 0), StreamComplete()]
+    last = client.free(np.array([80], np.uint64), np.array([70], np.uint64))
+    assert last is not None
+    assert joined(last) == pairs(80, 70)
+    assert client.is_complete
+    assert client.free() is None
+
+
+def test_an_empty_body_is_a_message_of_no_bytes() -> None:
+    server, client = streaming_server(), requesting_client()
+    give(client, server.send(b"Schema"))
+    metadata, body = server.send(b"B", PackedBody.of())
+    assert (body.tag, body.length_bytes) == (1, 0)
+    assert give(client, [metadata]) == []
+    (event,) = give(client, [body])
+    assert isinstance(event, MessageReady)
+
+
+def test_the_bytes_of_a_packed_body_are_never_read() -> None:
+    client, body = requesting_client(), object()
+    client.receive(None, prefix(1, 0) + b"Schema")
+    client.receive(None, prefix(1, 1) + b"B")
+    (event,) = client.receive(1, body, 1 << 30)
+    assert isinstance(event, MessageReady)
+    assert isinstance(event.message.body, PackedBody)
+    assert event.message.body.parts == (body,)
+
+
+def test_the_lower_half_of_a_tag_matches_a_body_of_any_type_with_its_metadata() -> None:
+    client = requesting_client()
+    client.receive(None, prefix(1, 0) + b"Schema")
+    for tag, data in ((1, b"x"), (1 << 56 | 2, pairs(1, 1, 7, 1)), (3, b"y")):
+        assert client.receive(None, prefix(1, tag & 0xFFFF_FFFF) + b"B") == []
+        (event,) = client.receive(tag, data)
+        assert isinstance(event, MessageReady)
+        assert event.message.sequence == tag & 0xFFFF_FFFF
+
+
+def test_metadata_that_is_missing_at_the_end_of_stream_is_still_processed() -> None:
+    server, client = streaming_server(), requesting_client(in_order=False)
+    messages = server.send(b"Schema") + server.send(b"B", PackedBody.of(b"x")) + server.end()
+    schema, metadata, body, end = messages
+    assert [type(event) for event in give(client, [schema, end])] == [MessageReady]
+    assert not client.is_ended
+    assert give(client, [body]) == []
+    assert [type(event) for event in give(client, [metadata])] == [MessageReady, StreamEnded, StreamComplete]
+
+
 def test_a_batch_without_buffers_leases_nothing() -> None:
     server, client = streaming_server(), requesting_client()
     events = give(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([], [])) + server.end())

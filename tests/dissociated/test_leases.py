@@ -74,6 +74,21 @@ def test_all_leases_of_a_lost_client_are_freed() -> None:
     assert not leases
 
 
+def test_whole_bodies_freed_together_are_not_split() -> None:
+    leases = Leases()
+    bodies = [np.arange(start, start + size, dtype="<u8") for start, size in ((0, 4), (0, 2), (100, 4), (0, 4))]
+    for body in bodies:
+        leases.lend(body, lengths=np.ones(body.size, "<u8"))
+    leases.free(np.concatenate([bodies[2], bodies[1], bodies[0]]))
+    assert (leases.outstanding, leases.outstanding_bytes) == (4, 4)
+    assert not leases._by_address
+    with pytest.raises(ProtocolError, match="frees address 0 2 times, but has leased it 1 times"):
+        leases.free(np.concatenate([bodies[0], bodies[0]]))
+    leases.free(bodies[0])
+    assert not leases
+    assert not leases._key_lengths
+
+
 def test_outstanding_addresses_are_limited() -> None:
     leases = Leases(limits=Limits(max_outstanding_addresses=3))
     leases.lend(array(1, 2))

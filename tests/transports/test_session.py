@@ -2,94 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 
-from bowstring.dissociated.client import ClientConnection
-from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamComplete, StreamEnded
-from bowstring.dissociated.server import Role, ServerConnection
+from bowstring.dissociated.events import AddressesFreed, MessageReady, StreamComplete, StreamEnded
+from bowstring.dissociated.server import Role
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.errors import ConnectionLostError, DeadlineError, ProtocolError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left
-from bowstring.transports.asyncio_driver import AsyncSession
-from bowstring.transports.base import Channel, Transport, TransportOptions
-from bowstring.transports.blocking import BlockingChannel, BlockingSession
+from bowstring.transports.base import Transport
+from bowstring.transports.blocking import BlockingSession
 from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.regions import address_of
-from bowstring.transports.session import Failed, MessageLocated, Session, SessionEvent, SessionOptions
+from bowstring.transports.session import Failed, MessageLocated, Session, SessionOptions
 from bowstring.transports.unix import UNIX
 from tests.polling import wait_until
-
-WANT, FREE = 1, 2
-OPTIONS = TransportOptions(timeout_s=10)
-
-
-def client_core(**options: Any) -> ClientConnection:
-    return ClientConnection(WANT, FREE, has_body=lambda header: bytes(header) == b"batch", **options)
-
-
-class Served:
-    """A server's session over the other end of a client's channel; `step` lets it continue."""
-
-    def __init__(self, transport: Transport, role: Role, **options: Any) -> None:
-        own, self.other = BlockingChannel.pair(transport, OPTIONS)
-        self.client_channel: Channel = own.channel
-        self.client_memory = own.memory
-        self.keep_alive = own
-        self.core = ServerConnection({WANT: role}, FREE)
-        channel = self.other.channel
-        self.exporter = transport.exporter(channel)
-        self.session = Session(
-            {Role.BOTH: channel}, now=0.0, core=self.core, options=SessionOptions(**options) if options else None
-        )
-        self.events: list[SessionEvent] = []
-
-    def step(self) -> None:
-        self.events += self.session.step(time.monotonic())
-
-    def step_until(self, condition: Callable[[], bool]) -> None:
-        """Let the server continue until the condition holds."""
-
-        def is_done() -> bool:
-            self.step()
-            return condition()
-
-        assert wait_until(is_done)
-
-    def stream(self, region: Region | None, bodies: list[Body]) -> None:
-        """Send a schema, the region, and batches with these bodies."""
-        self.step_until(lambda: DataRequested(b"ticket") in self.events)
-
-        def messages() -> Iterator[Any]:
-            if region is not None:
-                assert self.exporter is not None
-                self.exporter.export(region)
-            yield self.core.send(b"schema")
-            for body in bodies:
-                yield self.core.send(b"batch", body)
-            yield self.core.end()
-
-        self.session.stream(messages(), time.monotonic())
-        self.step()
-
-
-@contextmanager
-def served(transport: Transport, role: Role = Role.BOTH, **options: Any) -> Iterator[Served]:
-    server = Served(transport, role, **options)
-    try:
-        yield server
-    finally:
-        server.session.close()
-        server.keep_alive.close()
-        server.other.close()
+from tests.transports.served_session import Served, client_core, served
 
 
 @pytest.fixture(autouse=True)
@@ -292,6 +226,45 @@ def test_addresses_outside_the_memory_end_the_session(transport: Transport) -> N
         driver.close()
 
 
+def test_the_time_between_calls_does_not_count_as_silence_of_the_server(transport: Transport) -> None:
+    with served(transport, max_leased_bytes=2) as server, Region.copy_of([bytes(100)]) as region:
+        options = SessionOptions(input_timeout_s=0.5)
+        driver = BlockingSession(
+            Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0, options=options)
+        )
+        core = client_core()
+        driver.request(core, core.request(b"ticket"))
+        server.stream(region, [AddressBody.of([n], [2]) for n in range(2)])
+        assert isinstance(driver.next_event(), MessageReady)
+        first = driver.next_event()
+        assert isinstance(first, MessageLocated)
+        assert first.lease is not None
+        time.sleep(1.0)  # the server waits for the lease, and the client computes
+        driver.session.release(first.lease)
+        thread = threading.Thread(target=server.step_until, args=(partial(is_freed, server, 1),))
+        thread.start()
+        assert isinstance(driver.next_event(), MessageLocated)
+        thread.join(20)
+        driver.close()
+
+
+def test_leases_released_together_are_freed_by_one_message(transport: Transport) -> None:
+    with served(transport) as server, Region.copy_of([bytes(100)]) as region:
+        session = Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0)
+        driver = BlockingSession(session)
+        core = client_core()
+        driver.request(core, core.request(b"ticket"))
+        server.stream(region, [AddressBody.of([n, n + 50], [2, 3]) for n in range(6)])
+        located = receive_all(driver)[1:]
+        with driver.lock:  # no thread can send meanwhile
+            for each in located:
+                session.release(each.lease)
+        driver.flush()
+        server.step_until(lambda: StreamComplete() in server.events)
+        assert [event for event in server.events if isinstance(event, AddressesFreed)] == [AddressesFreed(12, 0)]
+        driver.close()
+
+
 def test_a_deadline_counts_from_the_last_progress(transport: Transport) -> None:
     with served(transport) as server:
         options = SessionOptions(input_timeout_s=5.0)
@@ -321,39 +294,3 @@ def test_a_silent_server_is_a_deadline_error_and_a_closed_one_a_lost_connection(
         assert isinstance(lost, Failed)
         assert isinstance(lost.error, ConnectionLostError | DeadlineError)
         driver.close()
-
-
-def test_asyncio_awaits_the_events_of_a_session(transport: Transport) -> None:
-    async def read(server: Served) -> list[Any]:
-        async with AsyncSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0)) as driver:
-            core = client_core()
-            driver.request(core, core.request(b"ticket"))
-            events: list[Any] = []
-            while not events or not isinstance(events[-1], StreamEnded | Failed):
-                events.append(await asyncio.wait_for(driver.next_event(), 20))
-            for event in events:
-                if isinstance(event, MessageLocated) and event.lease is not None:
-                    await asyncio.to_thread(driver.session.release, event.lease)
-            while StreamComplete() not in server.events:
-                await asyncio.sleep(0.01)
-            return events
-
-    with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
-        body = bytes(3_000_000)
-        thread_error: list[BaseException] = []
-
-        def serve() -> None:
-            try:
-                server.stream(region, [AddressBody.of([0, 5], [4, 5]), PackedBody.of(body)])
-                server.step_until(lambda: StreamComplete() in server.events)
-            except BaseException as error:  # noqa: BLE001 - reported below
-                thread_error.append(error)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        _, located, packed, ended = asyncio.run(read(server))
-        thread.join(30)
-        assert not thread_error
-        assert bytes(located.memory) == b"some bytes"
-        assert packed.message.body.parts[0] == body
-        assert ended == StreamEnded(3)

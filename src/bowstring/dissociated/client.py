@@ -240,13 +240,14 @@ class ClientConnection:
             self._fail()
             raise
 
-    def free(self, body: AddressBody | Addresses) -> Message | None:
-        """Return the <free_data> message for a body or some of its addresses.
+    def free(self, *bodies: AddressBody | Addresses) -> Message | None:
+        """Return one <free_data> message for bodies, or for some of their addresses.
 
         None if there are no addresses or the connection is closed. Raises `UsageError` for addresses that are not
         leased.
         """
-        addresses = body.addresses if isinstance(body, AddressBody) else np.asarray(body, "<u8")
+        parts = [body.addresses if isinstance(body, AddressBody) else np.asarray(body, "<u8") for body in bodies]
+        addresses = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, "<u8"), *parts])
         if not addresses.size or not self._bodies.allows(Action.FREE_DATA) or self._free_data is None:
             return None
         try:

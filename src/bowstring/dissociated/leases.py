@@ -3,14 +3,14 @@
 A body leases each of its addresses once, so an address in two bodies (or twice in one) has to be freed twice. Empty
 buffers are not leased, because a client does not read them; their addresses may be freed any number of times.
 
-Most peers free all addresses of a body at once, which takes one hash of the addresses' bytes. A body is split into its
-addresses only if it is freed in parts or in another order.
+Most peers free all addresses of a body at once, or of several, which takes one hash of the addresses' bytes for each. A
+body is split into its addresses only if it is freed in parts or in another order.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import Counter, deque
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -64,6 +64,7 @@ class Leases:
         "_bodies",
         "_by_address",
         "_empty",
+        "_key_lengths",
         "_limits",
         "_spans",
         "_unsorted",
@@ -79,6 +80,8 @@ class Leases:
         """The bytes at leased addresses, as far as their lengths are known; a body's count until all of it is freed."""
         self._limits = limits
         self._bodies: dict[bytes, _Body] = {}
+        self._key_lengths: Counter[int] = Counter()
+        """How many bodies there are by the length of their key; few lengths differ."""
         # The bodies by address, sorted when one is freed in parts; until then their keys are in `_unsorted`.
         self._spans: list[_Span] = []
         self._unsorted: dict[bytes, None] = {}
@@ -113,31 +116,46 @@ class Leases:
         if body is None:
             body = self._bodies[key] = _Body(count, empty, nbytes)
             self._unsorted[key] = None
+            self._key_lengths[len(key)] += 1
         body.owners.append(owner)
         self.outstanding += count
         self.outstanding_bytes += nbytes
 
     def free(self, addresses: Addresses) -> None:
         """End one lease of each address. If one is not leased, free none and raise `ProtocolError`."""
-        key = addresses.tobytes()
-        body = self._bodies.get(key)
-        if body is None:
+        data = addresses.tobytes()
+        keys = [data] if data in self._bodies else self._split_keys(data)
+        if not keys:
             self._free_singly(addresses)
-            return
-        body.owners.popleft()
-        if not body.owners:
-            self._remove_body(key)
-        self.outstanding -= body.count
-        self.outstanding_bytes -= body.nbytes
+        for key in keys:
+            body = self._bodies[key]
+            body.owners.popleft()
+            if not body.owners:
+                self._remove_body(key)
+            self.outstanding -= body.count
+            self.outstanding_bytes -= body.nbytes
 
     def free_all(self) -> int:
         """End all leases; return their number."""
         count, self.outstanding, self.outstanding_bytes = self.outstanding, 0, 0
         self._bodies.clear()
+        self._key_lengths.clear()
         self._spans.clear()
         self._unsorted.clear()
         self._by_address.clear()
         return count
+
+    def _split_keys(self, data: bytes) -> list[bytes]:
+        """Split the addresses of several bodies into the keys of these; empty if they are not those of whole bodies."""
+        keys, start = Counter[bytes](), 0
+        while start < len(data):
+            candidates = (data[start : start + length] for length in sorted(self._key_lengths, reverse=True))
+            key = next((key for key in candidates if key in self._bodies), None)
+            if key is None or keys[key] == len(self._bodies[key].owners):
+                return []
+            keys[key] += 1
+            start += len(key)
+        return list(keys.elements())
 
     def _free_singly(self, addresses: Addresses) -> None:
         counts: dict[int, int] = {}
@@ -202,6 +220,9 @@ class Leases:
 
     def _remove_body(self, key: bytes) -> _Body:
         body = self._bodies.pop(key)
+        self._key_lengths[len(key)] -= 1
+        if not self._key_lengths[len(key)]:
+            del self._key_lengths[len(key)]
         if body.span is None:
             del self._unsorted[key]
         else:

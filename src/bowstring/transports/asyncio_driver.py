@@ -9,14 +9,15 @@ from collections import deque
 from typing import Self
 
 from bowstring.errors import ClosedError
-from bowstring.transports.base import RECEIVE, SEND
+from bowstring.transports.base import BOTH, RECEIVE, SEND
 from bowstring.transports.session import Failed, ProtocolCore, Request, Session, SessionEvent
 
 
 class AsyncSession:
     """Waits for the events of a session in a running event loop. An async context manager.
 
-    Leases may be released in any thread.
+    Nothing is received while an event waits for `next_event`, so a slow task slows down the peer. Leases may be
+    released in any thread.
     """
 
     def __init__(self, session: Session) -> None:
@@ -28,6 +29,7 @@ class AsyncSession:
         self._writers: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
+        self._failure: Failed | None = None
         session.wake = self._wake
         self._update()
 
@@ -37,19 +39,24 @@ class AsyncSession:
         self._step()
 
     async def next_event(self) -> SessionEvent:
-        """Wait for the next event."""
+        """Wait for the next event; after the end of the session, return `Failed` every time."""
         while not self._events:
+            if self._failure is not None:
+                return self._failure
             self._has_events.clear()
             await self._has_events.wait()
-        return self._events.popleft()
+        event = self._events.popleft()
+        if not self._events and not self._is_closed:
+            self.session.resume(time.monotonic())
+            self._update()
+        return event
 
     def close(self) -> None:
         """Close the session; a task that waits gets `Failed`. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._cancel_timer()
         self._watch(set(), set())
         self.session.close()
         self._add([Failed(ClosedError("the session was closed"))])
@@ -62,32 +69,43 @@ class AsyncSession:
 
     def _wake(self) -> None:
         """Step soon, called from any thread."""
-        if not self._loop.is_closed():
+        try:
             self._loop.call_soon_threadsafe(self._step)
+        except RuntimeError:  # the event loop is closed
+            pass
+
+    @property
+    def _directions(self) -> int:
+        return SEND if self._events else BOTH
 
     def _step(self) -> None:
         if not self._is_closed:
-            self._add(self.session.step(time.monotonic()))
+            self._add(self.session.step(time.monotonic(), self._directions))
             self._update()
 
     def _add(self, events: list[SessionEvent]) -> None:
         if events:
             self._events.extend(events)
             self._has_events.set()
+            if isinstance(events[-1], Failed) and (self.session.is_failed or self._is_closed):
+                self._failure = events[-1]
 
     def _update(self) -> None:
         """Watch the descriptors of the session's interests, and set the timer."""
-        interests = self.session.interests()
+        interests = self.session.interests(self._directions)
         self._watch(
             {descriptor for descriptor, events in interests if events & RECEIVE},
             {descriptor for descriptor, events in interests if events & SEND},
         )
+        self._cancel_timer()
+        delay_s = min(self.session.wait_s, self.session.next_deadline() - time.monotonic())
+        if delay_s < math.inf and not self._events and self._failure is None:
+            self._timer = self._loop.call_later(max(delay_s, 0.0), self._step)
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        delay_s = min(self.session.wait_s, self.session.next_deadline() - time.monotonic())
-        if delay_s < math.inf and not any(isinstance(event, Failed) for event in self._events):
-            self._timer = self._loop.call_later(max(delay_s, 0.0), self._step)
 
     def _watch(self, readers: set[int], writers: set[int]) -> None:
         for descriptor in self._readers - readers:

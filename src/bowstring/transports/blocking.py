@@ -113,7 +113,9 @@ class BlockingSession(Closable):
             self._events.extend(self.session.step(now, SEND))
 
     def next_event(self) -> SessionEvent:
-        """Wait for the next event."""
+        """Wait for the next event; deadlines do not count the time between calls."""
+        if not self._events:
+            self.session.resume(time.monotonic())
         while not self._events:
             with self.lock:
                 self._events.extend(self.session.step(time.monotonic()))

@@ -46,6 +46,8 @@ from bowstring.transports.base import (
 
 _ALIGNMENT_BYTES = 64
 _ROUNDS_PER_STEP = 16
+_COALESCED_ADDRESSES = 1 << 12
+"""The number of addresses from which on a message frees no further body."""
 
 
 class ProtocolCore(Protocol):
@@ -175,6 +177,11 @@ class Session(Closable):
         return any(channel.is_sending for channel in self.channels.values())
 
     @property
+    def is_failed(self) -> bool:
+        """Whether the session has ended; not after a `DeadlineError`."""
+        return self._is_failed
+
+    @property
     def has_released(self) -> bool:
         """Whether leases were released that `step` has not freed."""
         return bool(self._released) and not self._is_failed
@@ -224,7 +231,7 @@ class Session(Closable):
     def interests(self, directions: int = BOTH) -> list[Interest]:
         """Return the descriptors to wait for before the next `step`."""
         interests = [interest for channel in self.channels.values() for interest in channel.interests(directions)]
-        if self.memory is not None and self._fetches:
+        if directions & RECEIVE and self.memory is not None and self._fetches:
             interests += self.memory.interests()
         return interests
 
@@ -239,6 +246,10 @@ class Session(Closable):
             if channel.is_sending:
                 deadline = min(deadline, self._sent_at + options.stall_s)
         return deadline
+
+    def resume(self, now: float) -> None:
+        """Count deadlines from now on, because the driver did not receive for some time."""
+        self._received_at = self._sent_at = now
 
     def step(self, now: float, directions: int = BOTH) -> list[SessionEvent]:
         """Receive and send without waiting. Return what happened, in order; `Failed` is the last event."""
@@ -408,8 +419,8 @@ class Session(Closable):
     def _send(self) -> None:
         """Submit what was released, and messages of the stream, and send as long as the transport takes them."""
         while self._released:
-            lease = self._released.popleft()
-            message = lease.core.free(lease.body)
+            core, *bodies = self._next_released()
+            message = core.free(*bodies)
             if message is not None:
                 self.submit(message)
         for _ in range(_ROUNDS_PER_STEP):
@@ -422,6 +433,15 @@ class Session(Closable):
                         self._check_lost()
             if not was_full or not self._can_submit():
                 break
+
+    def _next_released(self) -> tuple[Any, ...]:
+        """Return a protocol core, and bodies that it can free in one message."""
+        lease = self._released.popleft()
+        bodies, count = [lease.body], lease.body.addresses.size
+        while self._released and self._released[0].core is lease.core and count < _COALESCED_ADDRESSES:
+            bodies.append(self._released.popleft().body)
+            count += bodies[-1].addresses.size
+        return lease.core, *bodies
 
     def _submit_stream(self) -> None:
         """Submit messages of the stream until its limits are reached."""
