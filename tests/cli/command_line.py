@@ -10,6 +10,8 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,25 @@ def run_command(*arguments: object, **options: Any) -> subprocess.CompletedProce
     """Run `bowstring` with these arguments."""
     command = [sys.executable, "-m", "bowstring", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, timeout=60, check=False, **options)
+
+
+@contextmanager
+def running_server(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Run `bowstring serve` with these arguments; it is killed at the end of the block."""
+    command = [sys.executable, "-m", "bowstring", "serve", *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_uri(server: subprocess.Popen[str]) -> str:
+    """The next URI that `bowstring serve` writes."""
+    assert server.stdout is not None
+    uri = server.stdout.readline().strip()
+    assert uri, server.communicate(timeout=60)[1]
+    return uri
 
 
 def run_with_pipe(path: Path, *arguments: object) -> subprocess.CompletedProcess[bytes]:

@@ -24,6 +24,8 @@ COMMANDS: dict[str, str] = {
     "convert": "Convert between Arrow files, streams, Parquet, CSV and JSON.",
     "concat": "Join files and streams without decoding them.",
     "recover": "Save the intact batches of a damaged file or stream.",
+    "serve": "Serve Arrow files to other processes until a signal.",
+    "fetch": "Save a served data set as an Arrow file or stream.",
     "trace": "Show the recorded messages between servers and clients.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",
 }
@@ -96,7 +98,7 @@ class LazyGroup(click.Group):
 @debug_option
 @click.pass_context
 def program(ctx: click.Context) -> None:
-    """Inspect, check, convert and repair Arrow files and streams, and see a Spark result shared without a copy."""
+    """Inspect, check, convert, repair and share Arrow files and streams, and compare ways to share a Spark result."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

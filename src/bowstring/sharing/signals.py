@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from bowstring.errors import UsageError
 
@@ -13,22 +14,34 @@ END_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def wait_for_signal(signals: Sequence[signal.Signals] = END_SIGNALS) -> signal.Signals:
-    """Wait for one of these signals and return it. Afterwards they have their previous handlers again.
+    """Wait for one of these signals and return it. As `catch_signals`."""
+    with catch_signals(signals) as wait:
+        return wait()
 
-    Raises `UsageError` unless it is called in the main thread, which alone can handle signals.
+
+@contextmanager
+def catch_signals(signals: Sequence[signal.Signals] = END_SIGNALS) -> Iterator[Callable[[], signal.Signals]]:
+    """Catch these signals during the block, which gets a function that waits for the next one and returns it.
+
+    After the block they have their previous handlers again. Raises `UsageError` unless it is called in the main thread,
+    which alone can handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         raise UsageError(f"signals can be handled only in the main thread, not in {threading.current_thread().name!r}")
     reader, writer = socket.socketpair()
+
+    def wait() -> signal.Signals:
+        while (number := reader.recv(1)[0]) not in signals:
+            pass
+        return signal.Signals(number)
+
     with reader, writer:
         writer.setblocking(False)
         # The kernel may deliver a signal to another thread, which does not interrupt a call of this one.
         previous_descriptor = signal.set_wakeup_fd(writer.fileno())
         previous_handlers = {number: signal.signal(number, _do_nothing) for number in signals}
         try:
-            while (number := reader.recv(1)[0]) not in signals:
-                pass
-            return signal.Signals(number)
+            yield wait
         finally:
             for number, handler in previous_handlers.items():
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -1,0 +1,104 @@
+"""`bowstring serve`: serve Arrow files and streams to other processes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from bowstring.cli.options import PATH
+from bowstring.cli.settings import FAILED, failure_line
+from bowstring.cli.tls import tls_options
+from bowstring.io.os_errors import translate_io_error
+from bowstring.sharing.server import ServerOptions, serve as serve_sources
+from bowstring.sharing.signals import catch_signals
+from bowstring.transports.tls import TlsOptions
+
+_SCHEMES = ("unix", "tcp", "tcp+tls", "ucx")
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH...")
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    help="Name of a data set; give one for each PATH.  [default: the file's name without its extension]",
+)
+@click.option("--scheme", type=click.Choice(_SCHEMES), default="unix", help="Transport.")
+@click.option(
+    "--address", help="Path of a unix socket, or HOST:PORT.  [default: an abstract socket, or a port of 127.0.0.1]"
+)
+@tls_options
+@click.option(
+    "--ticket-key-file", type=PATH, help="File with 32 or more random bytes, the key that signs the tickets of URIs."
+)
+@click.option(
+    "--ticket-lifetime",
+    "ticket_lifetime_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="How long the URIs are valid.  [default: until the key changes]",
+)
+@click.option(
+    "--drain",
+    "drain_s",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    metavar="SECONDS",
+    help="How long to wait at the end for clients that still use the data.",
+)
+def serve(  # noqa: PLR0913 -- one parameter for each option
+    paths: Sequence[str],
+    *,
+    names: Sequence[str],
+    scheme: str,
+    address: str | None,
+    tls: TlsOptions | None,
+    ticket_key_file: str | None,
+    ticket_lifetime_s: float | None,
+    drain_s: float,
+) -> int:
+    """Serve Arrow files and streams to other processes.
+
+    Writes one URI for each PATH to standard output, in this order, one per line; bowstring fetch and bowstring.connect
+    read them. Serves until SIGINT or SIGTERM, then accepts no more requests and waits for clients that still read.
+    Files are shared as they are; only their headers are read.
+    """
+    if ticket_lifetime_s is not None and ticket_key_file is None:
+        raise click.UsageError("--ticket-lifetime needs --ticket-key-file")
+    options = ServerOptions(
+        tls=tls,
+        ticket_key=None if ticket_key_file is None else _read_key(ticket_key_file),
+        ticket_lifetime_s=math.inf if ticket_lifetime_s is None else ticket_lifetime_s,
+    )
+    names = _check_names(paths, names)
+    with serve_sources(dict(zip(names, paths, strict=True)), address, options, scheme=scheme) as server:
+        with catch_signals() as wait_for_signal:  # before the URIs are written: their reader may send one at once
+            click.echo("\n".join(server.uri(name) for name in names))
+            wait_for_signal()
+        if server.drain(drain_s):
+            return 0
+    click.echo(failure_line(f"clients still used the data after {drain_s:g} s, and were disconnected", ""), err=True)
+    return FAILED
+
+
+def _check_names(paths: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+    """Return the names of the data sets. Raises `click.UsageError` unless there is a different one for each path."""
+    if names and len(names) != len(paths):
+        raise click.UsageError(f"expected one --name for each PATH: {len(paths)}, found {len(names)}")
+    names = names or [Path(path).stem for path in paths]
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise click.UsageError(f"{count} data sets have the name {name!r}: give each a --name")
+    return names
+
+
+def _read_key(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise translate_io_error(error, path) from error

@@ -1,0 +1,147 @@
+"""`bowstring serve`, in its own process, until a signal."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring.cli.main import main
+from bowstring.errors import AccessDeniedError, ConnectionLostError, NotFoundError, RefusedConnectionError
+from bowstring.transports.tls import TlsOptions
+from tests.cli.command_line import read_uri, run_command, running_server, write
+from tests.polling import wait_until
+from tests.transports.certificates import Authority
+
+TABLE = pa.table({"n": range(10_000), "text": [f"row {n}" for n in range(10_000)]})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return write(tmp_path / "numbers.arrow", TABLE, 1000)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_each_path_gets_a_uri_until_a_signal(path: Path, tmp_path: Path, number: signal.Signals) -> None:
+    other = write(tmp_path / "other stream.arrows", TABLE.select(["text"]))
+    with running_server(path, other) as server:
+        uris = [read_uri(server), read_uri(server)]
+        for uri, name, table in zip(uris, ("numbers", "other%20stream"), (TABLE, TABLE.select(["text"])), strict=True):
+            assert uri.endswith(f"&ticket={name}")
+            with bs.connect(uri) as dataset:
+                assert pa.table(dataset) == table
+        server.send_signal(number)
+        assert server.communicate(timeout=60) == ("", "")
+        assert server.returncode == 0
+    with pytest.raises(RefusedConnectionError):
+        bs.connect(uris[0])
+
+
+def test_a_signal_waits_for_clients_that_use_the_data(path: Path) -> None:
+    with running_server(path) as server:
+        uri = read_uri(server)
+        with bs.connect(uri) as dataset:
+            table = dataset.read_all()
+            server.send_signal(signal.SIGTERM)
+            assert wait_until(lambda: not accepts_connections(uri))
+            assert server.poll() is None
+            del table
+        assert server.communicate(timeout=60) == ("", "")
+        assert server.returncode == 0
+
+
+def accepts_connections(uri: str) -> bool:
+    try:
+        bs.connect(uri).close()
+    except ConnectionError:
+        return False
+    return True
+
+
+def test_clients_are_disconnected_after_the_drain(path: Path) -> None:
+    with running_server(path, "--drain", "0") as server, bs.connect(read_uri(server)) as dataset:
+        table = dataset.read_all()
+        server.send_signal(signal.SIGTERM)
+        _, errors = server.communicate(timeout=60)
+        assert errors == "bowstring: clients still used the data after 0 s, and were disconnected\n"
+        assert server.returncode == 1
+        assert pa.table(table) == TABLE
+
+
+def test_data_sets_are_named(path: Path) -> None:
+    with running_server(path, path, "--name", "a", "--name", "b") as server:
+        uri = read_uri(server)
+        assert uri.endswith("&ticket=a")
+        assert read_uri(server) == uri.replace("&ticket=a", "&ticket=b")
+        with pytest.raises(NotFoundError):
+            bs.connect(uri, "numbers")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.arrow", "b/a.arrows"], "2 data sets have the name 'a': give each a --name"),
+        (["a.arrow", "b.arrow", "--name", "a"], "expected one --name for each PATH: 2, found 1"),
+        (["a.arrow", "--ticket-lifetime", "5"], "--ticket-lifetime needs --ticket-key-file"),
+        (["a.arrow", "--tls-key", "key.pem"], "--tls-key needs --tls-certificate"),
+        ([], "missing argument 'PATH...'"),
+    ],
+)
+def test_wrong_arguments_are_a_usage_error(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", *arguments]) == 2
+    assert capsys.readouterr() == ("", f"bowstring: {message} (bowstring serve --help shows how)\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.arrow"], "missing.arrow: there is no such file"),
+        (["PATH", "--scheme", "tcp", "--address", "0.0.0.0:0"], "not a loopback address: use tcp+tls there, or signed"),
+        (["PATH", "--scheme", "tcp+tls"], "needs the option certificate"),
+        (["PATH", "--ticket-key-file", "missing.key"], "missing.key: there is no such file"),
+        (["PATH", "--ticket-key-file", "SHORT"], "ticket_key: expected at least 32 random bytes, found 6"),
+    ],
+)
+def test_an_error_at_the_start_is_one_line(
+    path: Path, tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "short").write_bytes(b"secret")
+    paths = {"PATH": path, "SHORT": tmp_path / "short"}
+    assert main(["serve", *(str(paths.get(argument, argument)) for argument in arguments)]) == 1
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert errors.startswith("bowstring: ")
+    assert errors.count("\n") == 1
+    assert message in errors
+    assert "secret" not in errors
+
+
+def test_a_key_signs_the_tickets(path: Path, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(bytes(range(32)))
+    options = ("--scheme", "tcp", "--ticket-key-file", key, "--ticket-lifetime", "3600")
+    with running_server(path, *options) as server:
+        uri = read_uri(server)
+        with bs.connect(uri) as dataset:
+            assert pa.table(dataset) == TABLE
+        with pytest.raises(AccessDeniedError):
+            bs.connect(uri, "numbers")
+
+
+def test_a_server_with_a_certificate_uses_tls(path: Path, tmp_path: Path) -> None:
+    authority = Authority.create(tmp_path)
+    certificate, key = authority.issue("127.0.0.1")
+    options = ("--tls-certificate", certificate, "--tls-key", key, "--tls-authorities", authority.certificate)
+    with running_server(path, "--scheme", "tcp+tls", *options) as server:
+        uri = read_uri(server)
+        target = tmp_path / "target.arrow"
+        process = run_command("fetch", uri, target, *options)
+        assert process.returncode == 0, process.stderr
+        assert pa.ipc.open_file(target).read_all() == TABLE
+        with pytest.raises(ConnectionLostError):
+            bs.connect(uri, tls=TlsOptions(authorities=authority.certificate))
