@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from bowstring.errors import UsageError
 from bowstring.transports.base import Transport
+from bowstring.transports.fabric.transport import FABRIC
 from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.tcp import TCP, TLS
 from bowstring.transports.tls import TlsOptions
 from bowstring.transports.ucx.transport import UCX
 from bowstring.transports.unix import UNIX
 
-TRANSPORTS: dict[str, Transport] = {transport.scheme: transport for transport in (UNIX, LOOPBACK, TCP, TLS, UCX)}
+TRANSPORTS: dict[str, Transport] = {
+    transport.scheme: transport for transport in (UNIX, LOOPBACK, TCP, TLS, UCX, FABRIC)
+}
 """Add a transport here, or with `register_transport` from outside of Bowstring."""
 
 

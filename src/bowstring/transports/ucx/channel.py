@@ -12,9 +12,7 @@ reports.
 
 from __future__ import annotations
 
-import ctypes
 import math
-import os
 import struct
 import time
 from collections import deque
@@ -29,7 +27,6 @@ from bowstring.errors import (
     ConnectionLostError,
     LimitError,
     ProtocolError,
-    ResourceError,
     UsageError,
 )
 from bowstring.memory.buffer import allocate
@@ -49,6 +46,7 @@ from bowstring.transports.base import (
     check_destination,
     without_traceback,
 )
+from bowstring.transports.signals import Signal
 from bowstring.transports.ucx.ucp import ActiveMessage, Endpoint, Request, TaggedMessage, Worker
 
 PLAIN_ID, END_ID = 0, 1
@@ -60,40 +58,6 @@ _MAX_ROUNDS = 8
 _RETRY_S = 0.001
 _LINGER_S = 0.2
 """How long `close` waits until what was sent has left this process."""
-
-
-class Signal:
-    """A descriptor that becomes readable at once or after a while (timerfd), until `clear`."""
-
-    __slots__ = ("descriptor",)
-
-    def __init__(self) -> None:
-        self.descriptor: int = _timerfd_create(time.CLOCK_MONOTONIC, os.O_CLOEXEC | os.O_NONBLOCK)
-        if self.descriptor < 0:
-            code = ctypes.get_errno()
-            raise ResourceError(f"ucx: {os.strerror(code)}", OSError(code, os.strerror(code)))
-
-    def set(self, delay_s: float = 0.0) -> None:
-        """Make the descriptor readable after `delay_s`. Thread-safe."""
-        if self.descriptor >= 0:
-            nanoseconds = max(int(delay_s * 1e9), 1)
-            _timerfd_settime(self.descriptor, 0, (ctypes.c_int64 * 4)(0, 0, *divmod(nanoseconds, 10**9)), None)
-
-    def clear(self) -> None:
-        """Make it unreadable, and forget the time."""
-        if self.descriptor >= 0:
-            _timerfd_settime(self.descriptor, 0, (ctypes.c_int64 * 4)(), None)
-
-    def close(self) -> None:
-        """Close the descriptor. Idempotent."""
-        descriptor, self.descriptor = self.descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_timerfd_create: Any = getattr(_libc, "timerfd_create", None)
-_timerfd_settime: Any = getattr(_libc, "timerfd_settime", None)
 
 
 def arm(worker: Worker, process: Callable[[], None], signals: Iterable[Signal]) -> None:

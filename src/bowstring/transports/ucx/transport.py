@@ -29,8 +29,9 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.scope import network_scope
+from bowstring.transports.signals import Signal
 from bowstring.transports.tcp_address import is_loopback
-from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, Signal, UcxChannel, arm
+from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel, arm
 from bowstring.transports.ucx.libucp import Feature
 from bowstring.transports.ucx.memory import Arena, ArenaExporter, UcxMemory
 from bowstring.transports.ucx.ucp import DEFAULT_FEATURES, Context, Worker

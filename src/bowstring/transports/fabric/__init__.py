@@ -1,0 +1,1 @@
+"""libfabric through ctypes («URI Specification», scheme `fabric`)."""

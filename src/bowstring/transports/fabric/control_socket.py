@@ -1,0 +1,171 @@
+"""The TCP connection that belongs to each connection over libfabric.
+
+Endpoints of libfabric are connectionless: they have an address, but no peer, and don't notice that a peer has gone. So
+both ends open a TCP connection, over which each sends one HELLO with the address of its endpoint. Nothing follows: the
+connection lasts as long as both ends do, and its end is that of the connection over libfabric.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bowstring.errors import ProtocolError, ResetConnectionError, translate_os_error
+from bowstring.memory.closable import Closable
+from bowstring.transports.base import RECEIVE, SEND, Interest
+from bowstring.transports.tcp_address import SocketAddress
+
+_HELLO = struct.Struct("<4sHHII")
+_MAGIC = b"BWF1"
+_VERSION = 1
+_MAX_ADDRESS_BYTES = 512
+_FRAME_BYTES = range(64, (1 << 20) + 1)
+_NUM_FRAMES = range(1, 1 << 16)
+
+
+class Hello(NamedTuple):
+    """The first and only message: the address of the sender's endpoint, and the frames that it has room for."""
+
+    num_frames: int
+    frame_bytes: int
+    address: bytes
+
+    def encode(self) -> bytes:
+        """Return the bytes of the message."""
+        fixed = _HELLO.pack(_MAGIC, _VERSION, len(self.address), self.num_frames, self.frame_bytes)
+        return fixed + self.address
+
+
+class ControlSocket(Closable):
+    """One end of the TCP connection. No method blocks."""
+
+    def __init__(self, connection: socket.socket | None, addresses: Sequence[SocketAddress], name: str) -> None:
+        """Use a connected socket; without one, connect to the first of the addresses that answers."""
+        self.name = name
+        self.peer_hello: Hello | None = None
+        self.has_ended = False
+        """Whether the peer has closed its end."""
+        self.is_connected = connection is not None
+        self._addresses = list(addresses)
+        self._input = b""
+        self._output = b""
+        if connection is None:
+            self._begin_connect()
+        else:
+            self._socket = connection
+            self._socket.setblocking(False)
+            self._configure()
+
+    @property
+    def host(self) -> str:
+        """The IP address of this end."""
+        return str(self._socket.getsockname()[0])
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor, -1 if it is closed."""
+        return self._socket.fileno()
+
+    def interests(self) -> list[Interest]:
+        """Return what to wait for before the next `progress`; nothing once the peer has ended."""
+        if self.has_ended:
+            return []
+        is_writing = self._output or not self.is_connected
+        return [Interest(self.descriptor, RECEIVE | SEND if is_writing else RECEIVE)]
+
+    def send(self, hello: Hello) -> None:
+        """Send this end's HELLO with the next `progress`."""
+        self._output = hello.encode()
+
+    def progress(self) -> None:
+        """Connect, send and receive. Raises `ConnectionLostError`, `ProtocolError`."""
+        if self.has_ended or (not self.is_connected and not self._connect()):
+            return
+        try:
+            if self._output:
+                self._output = self._output[self._socket.send(self._output, socket.MSG_NOSIGNAL) :]
+            self._receive()
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self.has_ended = True
+            raise translate_os_error(error, f"{self.name}: {error.strerror}") from error
+
+    def shut_down(self) -> None:
+        """End the connection; the descriptor stays open. Idempotent."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        """As `Closable.close`."""
+        self._socket.close()
+
+    def _receive(self) -> None:
+        received = self._socket.recv(_HELLO.size + _MAX_ADDRESS_BYTES)
+        self._input += received
+        if not received:
+            self.has_ended = True
+        elif self.peer_hello is not None:
+            raise ProtocolError(f"{self.name}: found {len(received)} bytes after HELLO")
+        elif len(self._input) >= _HELLO.size:
+            self._parse()
+
+    def _parse(self) -> None:
+        magic, version, address_bytes, num_frames, frame_bytes = _HELLO.unpack_from(self._input)
+        if magic != _MAGIC or version != _VERSION:
+            raise ProtocolError(f"{self.name}: expected HELLO of version {_VERSION}, found {self._input[:6]!r}")
+        if address_bytes > _MAX_ADDRESS_BYTES or num_frames not in _NUM_FRAMES or frame_bytes not in _FRAME_BYTES:
+            numbers = f"{address_bytes} bytes of address, {num_frames} frames of {frame_bytes} bytes"
+            raise ProtocolError(f"{self.name}: HELLO has {numbers}")
+        address = self._input[_HELLO.size :]
+        if len(address) > address_bytes:
+            raise ProtocolError(f"{self.name}: found {len(address) - address_bytes} bytes after HELLO")
+        if len(address) == address_bytes:
+            self.peer_hello = Hello(num_frames, frame_bytes, address)
+
+    def _begin_connect(self) -> None:
+        """Connect to the next address. Raises the error of the last one."""
+        while True:
+            family, address = self._addresses.pop(0)
+            try:
+                self._socket = socket.socket(family, socket.SOCK_STREAM)
+                self._socket.setblocking(False)
+                code = self._socket.connect_ex(address)
+            except OSError as error:
+                raise translate_os_error(error, f"{self.name}: {error.strerror}") from error
+            if code in (0, errno.EINPROGRESS, errno.EINTR):
+                return
+            self._fail_connect(code)
+
+    def _fail_connect(self, code: int) -> None:
+        """Give up an address. Raises the error if it was the last one."""
+        self._socket.close()
+        if not self._addresses:
+            self.has_ended = True
+            error = OSError(code, os.strerror(code))
+            raise translate_os_error(error, f"{self.name}: nobody answers there ({error.strerror})")
+
+    def _connect(self) -> bool:
+        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._fail_connect(code)
+            self._begin_connect()
+            return False
+        try:
+            peer = self._socket.getpeername()
+        except OSError:
+            return False
+        if peer == self._socket.getsockname():  # an unused port that was chosen for this end, too
+            raise ResetConnectionError(f"{self.name}: nobody answers there")
+        self.is_connected = True
+        self._configure()
+        return True
+
+    def _configure(self) -> None:
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

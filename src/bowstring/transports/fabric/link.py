@@ -1,0 +1,196 @@
+"""Frames between two endpoints of libfabric, with flow control.
+
+A frame is a message without a tag: a header, and the content of a short message. Its receiver has posted a buffer for
+it: no more frames with messages are sent than the peer has room for, and every header contains the number of frames
+that its sender has freed. Frames without a message are few, and are not counted.
+
+A frame has the number of its message in this direction, so frames may arrive in any order. The content of a long
+message follows as tagged messages, when its receiver is ready: parts with the tags `number << 20 | index`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from bowstring.errors import BowstringError, ProtocolError
+from bowstring.memory.buffer import Memory
+from bowstring.transports.fabric.control_socket import Hello
+from bowstring.transports.fabric.endpoint import TAG_BITS, Endpoint, Operation
+
+_HEADER = struct.Struct("<B7xQQQQ")
+FRAME_BYTES = 8192
+NUM_FRAMES = 32
+_SPARE_FRAMES = 8
+_PART_BITS = 20
+MAX_NUMBER = (1 << TAG_BITS - _PART_BITS) - 1
+"""The maximum number of a message."""
+
+
+class Kind(IntEnum):
+    """The kind of a frame."""
+
+    PLAIN = 0
+    """A plain message of `size` bytes: its content, or the announcement of a longer one."""
+    TAGGED = 1
+    """A tagged message of `size` bytes, with `tag`."""
+    READY = 2
+    """The receiver of the long message `number` is ready for its content."""
+    REFUSED = 3
+    """The receiver of the long message `number` does not want its content."""
+    FREED = 4
+    """Only the number of freed frames."""
+    END = 5
+    """`number` messages were sent, and no more follow."""
+
+
+class Frame(NamedTuple):
+    """A received frame, whose content is in a buffer until `Link.free`."""
+
+    kind: int
+    number: int
+    tag: int | None
+    size_bytes: int
+    content: memoryview | None
+    """The content of a message; None for the announcement of a long one, and for frames without a message."""
+    buffer: Memory
+
+
+class Link:
+    """Sends and receives frames, and the content of long messages, between an endpoint and its only peer."""
+
+    def __init__(self, endpoint: Endpoint, name: str) -> None:
+        self.endpoint = endpoint
+        self.name = name
+        self.hello = Hello(NUM_FRAMES, FRAME_BYTES, endpoint.address)
+        self.is_connected = False
+        """Whether the peer's HELLO was received."""
+        self._peer = 0
+        self._peer_frame_bytes = 0
+        self._num_free = 0
+        """The number of frames with messages that the peer has room for."""
+        self._num_sent = self._num_freed_by_peer = 0
+        self._num_received = self._num_freed = self._num_reported = 0
+        self.error: BowstringError | None = None
+        """The error of the first operation that failed: messages may be lost."""
+        self._controls: deque[tuple[Kind, int]] = deque()
+        self._sends: set[Operation] = set()
+        self._receives: dict[Operation, Memory] = {}
+        self._unposted = [Memory(bytearray(FRAME_BYTES)) for _ in range(NUM_FRAMES + _SPARE_FRAMES)]
+        self._post()
+
+    @property
+    def can_send(self) -> bool:
+        """Whether the peer has room for a message."""
+        return self.is_connected and self._num_sent - self._num_freed_by_peer < self._num_free
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether frames have not left this process."""
+        return bool(self._controls or self._sends)
+
+    def connect(self, hello: Hello) -> None:
+        """Use the peer's address. Raises `ProtocolError` if it is not valid."""
+        self._peer = self.endpoint.insert(hello.address)
+        self._peer_frame_bytes = min(hello.frame_bytes, FRAME_BYTES)
+        self._num_free = hello.num_frames
+        self.is_connected = True
+
+    def is_short(self, size_bytes: int) -> bool:
+        """Whether a message of this size fits into a frame."""
+        return size_bytes <= self._peer_frame_bytes - _HEADER.size
+
+    def send_message(self, number: int, tag: int | None, size_bytes: int, content: Sequence[Any]) -> bool:
+        """Send a copy of a short message, or the announcement of a long one. False: try again after `progress`."""
+        kind = Kind.PLAIN if tag is None else Kind.TAGGED
+        is_started = self._send(kind, number, tag or 0, size_bytes, content)
+        self._num_sent += is_started
+        return is_started
+
+    def send_part(self, parts: Sequence[Memory], number: int, index: int) -> Operation | None:
+        """Send a part of the content of a long message. None: try again after `progress`."""
+        return self.endpoint.send_tagged(parts, self._peer, number << _PART_BITS | index)
+
+    def receive_part(self, memory: Memory, number: int, index: int) -> Operation | None:
+        """Receive a part of the content of a long message. None: try again after `progress`."""
+        return self.endpoint.receive_tagged(memory, number << _PART_BITS | index)
+
+    def fetch(self, memory: Memory, address: int, key: int) -> Operation | None:
+        """Copy the peer's registered memory into a buffer. None: try again after `progress`."""
+        return self.endpoint.fetch(memory, self._peer, address, key)
+
+    def control(self, kind: Kind, number: int) -> None:
+        """Send a frame without a message."""
+        self._controls.append((kind, number))
+
+    def free(self, frame: Frame) -> None:
+        """Use the buffer of a frame again. The content must not be used any more."""
+        self._unposted.append(frame.buffer)
+        self._num_freed += 1
+        if self._num_freed - self._num_reported >= NUM_FRAMES // 2:
+            self._num_reported = self._num_freed
+            self.control(Kind.FREED, 0)
+
+    def progress(self) -> list[Frame]:
+        """Return the frames that have arrived. Raises `ProtocolError`, `ClosedError`, `ConnectionLostError`."""
+        frames = []
+        for operation in self.endpoint.progress():
+            self._sends.discard(operation)
+            buffer = self._receives.pop(operation, None)
+            if operation.error is not None:
+                self.error = self.error or operation.error
+            elif buffer is not None:
+                frames.append(self._parse(buffer, operation.length_bytes))
+        self._flush()
+        self._post()
+        return frames
+
+    def _send(self, kind: Kind, number: int, tag: int, size_bytes: int, content: Sequence[Any]) -> bool:
+        header = _HEADER.pack(kind, number, tag, size_bytes, self._num_freed)
+        memory = Memory(b"".join((header, *content)))
+        operation = self.endpoint.send(memory, memory.size, self._peer)
+        if operation is None:
+            return False
+        self._sends.add(operation)
+        self._num_reported = self._num_freed
+        return True
+
+    def _flush(self) -> None:
+        """Send frames without a message, as long as libfabric has room for them."""
+        while self._controls and self.is_connected:
+            kind, number = self._controls[0]
+            if not self._send(kind, number, 0, 0, ()):
+                return
+            self._controls.popleft()
+
+    def _post(self) -> None:
+        """Receive into the buffers that are free."""
+        while self._unposted and (operation := self.endpoint.receive(self._unposted[-1])) is not None:
+            self._receives[operation] = self._unposted.pop()
+
+    def _parse(self, buffer: Memory, size_bytes: int) -> Frame:
+        if size_bytes < _HEADER.size:
+            raise ProtocolError(f"{self.name}: a frame has {size_bytes} bytes, less than its header")
+        view = memoryview(buffer.owner)[:size_bytes]
+        kind, number, tag, length_bytes, num_freed = _HEADER.unpack_from(view)
+        if num_freed > self._num_sent:
+            raise ProtocolError(f"{self.name}: the peer has freed {num_freed} frames, but {self._num_sent} were sent")
+        self._num_freed_by_peer = max(self._num_freed_by_peer, num_freed)
+        if kind > Kind.END:
+            raise ProtocolError(f"{self.name}: found a frame of the unknown kind {kind}")
+        if kind > Kind.TAGGED:
+            self._unposted.append(buffer)
+            return Frame(kind, number, None, 0, None, buffer)
+        self._num_received += 1
+        if self._num_received - self._num_freed > NUM_FRAMES:
+            raise ProtocolError(f"{self.name}: the peer sent more than the {NUM_FRAMES} frames that there is room for")
+        tag = tag if kind == Kind.TAGGED else None
+        content = view[_HEADER.size :]
+        if not content and length_bytes:
+            return Frame(kind, number, tag, length_bytes, None, buffer)
+        if len(content) != length_bytes:
+            raise ProtocolError(f"{self.name}: frame {number}: expected {length_bytes} bytes, found {len(content)}")
+        return Frame(kind, number, tag, length_bytes, content, buffer)

@@ -1,0 +1,181 @@
+"""The transport `fabric`: URIs such as `fabric://127.0.0.1:31337/tcp?want_data=1`, with the name of a provider.
+
+It listens at a port of 127.0.0.1 unless told otherwise, and needs the system library libfabric. libfabric neither
+authenticates nor encrypts: use it among processes and hosts that trust each other.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bowstring.errors import UsageError, translate_os_error
+from bowstring.memory.closable import close_on_error
+from bowstring.transports.base import (
+    DEFAULT_OPTIONS,
+    Channel,
+    MemoryExporter,
+    RemoteMemory,
+    Transport,
+    TransportOptions,
+)
+from bowstring.transports.fabric import libfabric
+from bowstring.transports.fabric.channel import FabricChannel
+from bowstring.transports.fabric.control_socket import ControlSocket
+from bowstring.transports.fabric.endpoint import Domain, DomainPool, Endpoint, check_provider
+from bowstring.transports.scope import network_scope
+from bowstring.transports.stream_channel import StreamEndpoint
+from bowstring.transports.tcp_address import SocketAddress, format_address, parse_address, resolve
+
+_DEFAULT_ADDRESS = "//127.0.0.1:0"
+_ADDRESS = re.compile(r"((?://)?[^/]+)/?([A-Za-z0-9_]+(?:;[A-Za-z0-9_]+)*)?")
+_UNSUPPORTED_OPTIONS = ("keep_descriptors", "allow_other_users", "tls")
+
+
+@dataclass(frozen=True, slots=True)
+class FabricOptions:
+    """How this process uses libfabric."""
+
+    provider: str = "tcp"
+    """The provider for addresses without one, as `fi_info` lists them."""
+    library: str | os.PathLike[str] | None = None
+    """The path of libfabric; None for the system's."""
+
+
+class FabricEndpoint(StreamEndpoint):
+    """Listens at a TCP port. Each accepted channel has its own endpoint of libfabric."""
+
+    def __init__(self, transport: FabricTransport, address: str, options: TransportOptions) -> None:
+        host, port, self._provider = split_address(address, transport.settings.provider)
+        where = resolve(host, port)[0]
+        name = f"fabric {address!r}"
+        self._transport = transport
+        # In use while the endpoint is open; an error if the provider is not available.
+        self._domain: Domain | None = transport.open_domain(self._provider, where.name[0])
+        with ExitStack() as on_error:
+            on_error.callback(self._release)
+            super().__init__(_new_socket(where, name), address, options, name)
+            on_error.callback(self._socket.close)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._listen(where.name)
+            on_error.pop_all()
+        host = socket.gethostname() if where.is_unspecified else host
+        self.address = f"{format_address(host, self._socket.getsockname()[1])}/{self._provider}"
+        self.scope = network_scope() if where.is_loopback else None
+
+    def close(self) -> None:
+        """As `Endpoint.close`."""
+        super().close()
+        self._release()
+
+    def _release(self) -> None:
+        domain, self._domain = self._domain, None
+        if domain is not None:
+            self._transport.domains.release(domain)
+
+    def _wrap(self, connection: socket.socket) -> Channel:
+        with close_on_error(connection):
+            control = ControlSocket(connection, (), self._name)
+            return self._transport.create_channel(control, self._provider, self.options)
+
+
+class FabricTransport(Transport):
+    """Connections over libfabric.
+
+    The options `keep_descriptors`, `allow_other_users` and `tls` are a `UsageError`.
+    """
+
+    scheme: ClassVar[str] = "fabric"
+
+    def __init__(self, settings: FabricOptions | None = None) -> None:
+        self.settings = settings or FabricOptions()
+        self.domains = DomainPool()
+
+    def configure(self, settings: FabricOptions) -> None:
+        """Change the options of this process. Raises `UsageError` if there are connections or listeners."""
+        if self.domains.has_users:
+            raise UsageError("fabric: options can't be changed while there are connections")
+        self.settings = settings
+
+    def open_domain(self, provider: str, host: str) -> Domain:
+        """Return the domain of a provider at a local IP address; `domains.release` follows. Raises as `Domain`."""
+        return self.domains.acquire(provider, host.partition("%")[0], self.settings.library)
+
+    def create_channel(self, control: ControlSocket, provider: str, options: TransportOptions) -> FabricChannel:
+        """Create a channel over a TCP connection. Its endpoint is at the same interface."""
+
+        def open_endpoint(host: str) -> Endpoint:
+            domain = self.open_domain(provider, host)
+            try:
+                return Endpoint(domain)
+            except BaseException:
+                self.domains.release(domain)
+                raise
+
+        def close_endpoint(endpoint: Endpoint) -> None:
+            endpoint.close()
+            self.domains.release(endpoint.domain)
+
+        return FabricChannel(control, open_endpoint, close_endpoint, options)
+
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> FabricEndpoint:
+        """As `Transport.listen`, at `//host:port/provider`; by default at a free port of 127.0.0.1.
+
+        Raises `EnvironmentProblemError` without libfabric, `UnsupportedError` if the provider is not available.
+        """
+        self._check(options)
+        return FabricEndpoint(self, address or _DEFAULT_ADDRESS, options)
+
+    def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> FabricChannel:
+        """As `Transport.dial`. Raises as `listen`; blocks while the name of a remote host is resolved."""
+        self._check(options)
+        host, port, provider = split_address(address, self.settings.provider)
+        check_provider(provider)
+        libfabric.load(self.settings.library)
+        control = ControlSocket(None, resolve(host, port), f"fabric {address!r}")
+        with close_on_error(control):
+            return self.create_channel(control, provider, options)
+
+    def exporter(self, channel: Channel) -> MemoryExporter | None:  # noqa: ARG002 - not needed
+        """As `Transport.exporter`: bodies are sent as bytes."""
+        return None
+
+    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:  # noqa: ARG002
+        """As `Transport.open_memory`: there is none."""
+        return None
+
+    def scope(self, address: str) -> str | None:  # noqa: ARG002 - of any loopback address
+        """As `Transport.scope`: the network namespace."""
+        return network_scope()
+
+    def _check(self, options: TransportOptions) -> None:
+        """Raise `UsageError` for options that this transport does not support."""
+        for name in _UNSUPPORTED_OPTIONS:
+            if getattr(options, name):
+                raise UsageError(f"fabric: the option {name} is not supported")
+
+
+def split_address(address: str, default_provider: str) -> tuple[str, int, str]:
+    """Return the host, port and provider of `//host:port/provider` or `//host:port`. Raises `UsageError`.
+
+    >>> split_address("//[::1]:31337/tcp;ofi_rxm", "net")
+    ('::1', 31337, 'tcp;ofi_rxm')
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        raise UsageError(f"fabric {address!r}: expected an address such as //127.0.0.1:31337/tcp")
+    return *parse_address(match[1]), match[2] or default_provider
+
+
+def _new_socket(where: SocketAddress, name: str) -> socket.socket:
+    try:
+        return socket.socket(where.family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise translate_os_error(error, f"{name}: {error.strerror}") from error
+
+
+FABRIC = FabricTransport()

@@ -1,0 +1,206 @@
+"""Peers that die, and peers that violate the binding."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError, UnsupportedError
+from bowstring.memory.buffer import Memory
+from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.transports.base import BOTH, RECEIVE, Channel, Event, Lost, TransportOptions
+from bowstring.transports.blocking import BlockingListener, wait
+from bowstring.transports.fabric.channel import FabricChannel
+from bowstring.transports.fabric.control_socket import ControlSocket, Hello
+from bowstring.transports.fabric.endpoint import Domain, Endpoint
+from bowstring.transports.fabric.link import FRAME_BYTES, NUM_FRAMES, Kind, Link
+from bowstring.transports.fabric.transport import FabricEndpoint, FabricTransport
+from bowstring.transports.tcp_address import parse_address, resolve
+from tests.polling import wait_until
+from tests.transports.fabric.fabric_processes import require_libfabric, require_provider
+
+require_libfabric()
+
+OPTIONS = TransportOptions(timeout_s=30)
+HEADER = struct.Struct("<B7xQQQQ")
+PEER = """
+import signal, sys
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.fabric.transport import FABRIC
+channel = BlockingChannel.dial(FABRIC, sys.argv[1])
+channel.send([b"hello"])
+channel.channel.submit([bytes(1 << 20)], 5)
+channel.channel.progress()
+signal.pause()
+"""
+
+
+@pytest.fixture
+def listener() -> Iterator[FabricEndpoint]:
+    with no_descriptor_left(), FabricTransport().listen(options=OPTIONS) as endpoint:
+        yield endpoint
+
+
+def lost(channel: Channel, directions: int = BOTH) -> BowstringError:
+    """Progress a channel until it is lost; return the error."""
+    while True:
+        for event in channel.progress(directions):
+            if isinstance(event, Lost):
+                return event.error
+        wait(channel.interests(directions), 30)
+
+
+def accept(listener: FabricEndpoint) -> Channel:
+    channels: list[Channel] = []
+    while not channels:
+        channels = listener.accept(1)
+    return channels[0]
+
+
+class Peer:
+    """A client that sends frames of its own choice."""
+
+    def __init__(self, listener: FabricEndpoint) -> None:
+        self.domain = Domain("tcp", "127.0.0.1")
+        self.link = Link(Endpoint(self.domain), "peer")
+        host, port = parse_address(listener.address.removesuffix("/tcp"))
+        self.control = ControlSocket(None, resolve(host, port), "peer")
+        self.control.send(self.link.hello)
+        self.control.progress()
+        self.server = accept(listener)
+        self.events: list[Event] = []
+        while self.control.peer_hello is None or not isinstance(self.server, FabricChannel):
+            self.control.progress()
+            self.events += self.server.progress()
+        self.link.connect(self.control.peer_hello)
+
+    def send(self, frame: bytes) -> None:
+        """Send these bytes as a frame."""
+        memory = Memory(frame)
+        while self.link.endpoint.send(memory, memory.size, self.link._peer) is None:
+            self.link.progress()
+            self.events += self.server.progress()
+
+    def close(self) -> None:
+        self.link.endpoint.close()
+        self.domain.close()
+        self.control.close()
+        self.server.close()
+
+
+@pytest.fixture
+def peer(listener: FabricEndpoint) -> Iterator[Peer]:
+    client = Peer(listener)
+    yield client
+    client.close()
+
+
+def header(kind: int, number: int = 0, tag: int = 0, size_bytes: int = 0, num_freed: int = 0) -> bytes:
+    return HEADER.pack(kind, number, tag, size_bytes, num_freed)
+
+
+@pytest.mark.parametrize(
+    ("frames", "message"),
+    [
+        ([b"short"], "a frame has 5 bytes, less than its header"),
+        ([header(Kind.TAGGED, size_bytes=3) + b"four"], "expected 3 bytes, found 4"),
+        ([header(Kind.PLAIN, num_freed=1)], "the peer has freed 1 frames, but 0 were sent"),
+        ([header(Kind.PLAIN)] * 2, "message 0 arrived twice"),
+        ([header(Kind.READY, 7)], "message 7, which was not announced"),
+        ([header(9)], "a frame of the unknown kind 9"),
+        ([header(Kind.PLAIN, number) for number in range(1, NUM_FRAMES + 2)], "more than the 32 frames"),
+    ],
+)
+def test_a_frame_that_violates_the_binding_ends_the_connection(peer: Peer, frames: list[bytes], message: str) -> None:
+    for frame in frames:
+        peer.send(frame)
+    errors = [event.error for event in peer.events if isinstance(event, Lost)] or [lost(peer.server)]
+    assert isinstance(errors[0], ProtocolError)
+    assert message in str(errors[0])
+
+
+HELLO = Hello(NUM_FRAMES, FRAME_BYTES, bytes(16)).encode()
+
+
+@pytest.mark.parametrize(
+    ("hello", "message"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "expected HELLO of version 1, found b'GET / '"),
+        (HELLO[:4] + b"\2" + HELLO[5:], "expected HELLO of version 1"),
+        (Hello(0, FRAME_BYTES, b"").encode(), "0 frames"),
+        (Hello(1, 63, b"").encode(), "63 bytes"),
+        (HELLO + b"more", "found 4 bytes after HELLO"),
+        (Hello(NUM_FRAMES, FRAME_BYTES, b"short").encode(), "the peer's address has 5 bytes"),
+    ],
+)
+def test_a_malformed_hello_is_a_protocol_error(listener: FabricEndpoint, hello: bytes, message: str) -> None:
+    host, port = parse_address(listener.address.removesuffix("/tcp"))
+    with socket.create_connection((host, port)) as client:
+        client.sendall(hello)
+        with accept(listener) as server:
+            error = lost(server)
+    assert isinstance(error, ProtocolError)
+    assert message in str(error)
+
+
+def test_a_peer_that_leaves_before_its_hello_is_lost(listener: FabricEndpoint) -> None:
+    host, port = parse_address(listener.address.removesuffix("/tcp"))
+    with socket.create_connection((host, port)) as client:
+        client.sendall(HELLO[:10])
+    with accept(listener) as server:
+        assert isinstance(lost(server), ConnectionLostError)
+
+
+def test_dialing_where_nobody_listens_is_reported_as_lost(listener: FabricEndpoint) -> None:
+    listener.close()
+    with FabricTransport().dial(listener.address) as client:
+        assert isinstance(lost(client), ConnectionLostError)
+
+
+def test_a_provider_that_is_not_available_is_an_unsupported_error() -> None:
+    with pytest.raises(UnsupportedError, match="fabric: unheard_of: not available at 127"):
+        FabricTransport().listen("//127.0.0.1:0/unheard_of")
+
+
+def test_a_killed_peer_is_noticed_after_its_messages() -> None:
+    transport = FabricTransport()
+    with BlockingListener.listen(transport, options=OPTIONS) as listener:
+        process = subprocess.Popen([sys.executable, "-c", PEER, listener.address])
+        try:
+            with listener.accept() as channel:
+                assert bytes(channel.receive().data) == b"hello"
+                process.send_signal(signal.SIGKILL)
+                process.wait(30)
+                with pytest.raises(ConnectionLostError):
+                    channel.receive()
+                with pytest.raises(ConnectionLostError):
+                    channel.send([b"late"])
+        finally:
+            process.kill()
+            process.wait(30)
+
+
+@pytest.mark.parametrize("provider", ["tcp", "sockets"])
+def test_an_idle_channel_sleeps(provider: str) -> None:
+    require_provider(provider)
+    transport = FabricTransport()
+    with BlockingListener.listen(transport, f"//127.0.0.1:0/{provider}", options=OPTIONS) as listener:
+        client = transport.dial(listener.address)
+        server = accept(listener.endpoint)  # type: ignore[arg-type]
+        with client, server:
+
+            def is_idle() -> bool:
+                for channel in (client, server):
+                    channel.progress()
+                return not any(wait(channel.interests(), 0.1) for channel in (client, server))
+
+            wait_until(is_idle)
+            client.submit([b"x"])
+            client.progress()
+            assert wait(server.interests(RECEIVE), 30)
