@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,18 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 settings.register_profile("default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", settings.get_profile("default"), derandomize=False, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many faults the fault tests caused, by kind."""
+    counts = Counter[str]()
+    for report in terminalreporter.stats.get("passed", []):
+        for name, value in getattr(report, "user_properties", ()):
+            if name == "faults" and report.when == "call":
+                counts[value[0]] += value[1]
+    if counts:
+        listed = ", ".join(f"{number:,} {kind}" for kind, number in counts.items())
+        terminalreporter.write_line(f"faults: {counts.total():,}: {listed}")
 
 
 def pytest_unconfigure() -> None:

@@ -294,3 +294,21 @@ def test_a_silent_server_is_a_deadline_error_and_a_closed_one_a_lost_connection(
         assert isinstance(lost, Failed)
         assert isinstance(lost.error, ConnectionLostError | DeadlineError)
         driver.close()
+
+
+def test_leases_released_after_the_server_has_disconnected_wait_for_nothing(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bowstring.transports.blocking._FREE_S", 10_000.0)
+    with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
+        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0))
+        core = client_core()
+        driver.request(core, core.request(b"ticket"))
+        server.stream(region, [AddressBody.of([start], [1]) for start in range(3)])
+        leases = [event.lease for event in receive_all(driver) if isinstance(event, MessageLocated)]
+        driver.session.core = None
+        server.session.close()
+        for lease in leases:
+            assert lease is not None
+            driver.session.release(lease)
+        driver.close()

@@ -137,8 +137,11 @@ class BlockingSession(Closable):
         while session.has_released and not self.is_closed and self.lock.acquire(blocking=False):
             try:
                 self._events.extend(session.step(time.monotonic(), SEND))
-                # During a stream the server may wait for this end to receive, so nothing blocks.
-                while session.core is None and session.is_sending and wait(session.interests(SEND), _FREE_S):
+                # During a stream the server may wait for this end to receive, so nothing blocks. After a connection
+                # was lost, there is nothing to wait for.
+                while session.core is None and session.is_sending and (interests := session.interests(SEND)):
+                    if not wait(interests, _FREE_S):
+                        break
                     self._events.extend(session.step(time.monotonic(), SEND))
                 for channel in session.channels.values():
                     channel.wake()  # another thread may wait for what this one received

@@ -13,7 +13,7 @@ import re
 import socket
 from typing import Any, NamedTuple
 
-from bowstring.errors import ConnectionLostError, UsageError
+from bowstring.errors import ConnectionLostError, UsageError, translate_os_error
 
 _ADDRESS = re.compile(r"(?://)?(?:\[([^\[\]]*)\]|([^:/\[\]@\s]*)):([0-9]{1,5})/?")
 _MAX_PORT = 65535
@@ -58,11 +58,13 @@ def format_address(host: str, port: int) -> str:
 def resolve(host: str, port: int) -> list[SocketAddress]:
     """Return the socket addresses of a host, the preferred one first. Blocks for a name that is not local.
 
-    Raises `ConnectionLostError` if it has none.
+    Raises `ConnectionLostError` if it has none, `ResourceError` if no descriptors are left.
     """
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a valid name"
         raise ConnectionLostError(f"tcp {format_address(host, port)}: no address of this host: {reason}") from error
+    except OSError as error:  # of reading the system's configuration
+        raise translate_os_error(error, f"tcp {format_address(host, port)}: {error.strerror}") from error
     return [SocketAddress(family, name) for family, _, _, _, name in infos]

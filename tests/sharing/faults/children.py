@@ -1,0 +1,256 @@
+"""Children: processes that are forked from one that has imported Bowstring already, and may kill themselves.
+
+`main` runs in the process that forks; the other functions run in children, by their names. Each sends what it reports
+to the test.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import pickle
+import resource
+import select
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+import bowstring as bs
+from bowstring.errors import BowstringError
+from bowstring.sharing import agent_client
+from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.sharing.host_agent import HostAgent
+from bowstring.sharing.server import ServerOptions
+from bowstring.sharing.stored_dataset import store
+from bowstring.transports.observation import Entry, ObservedTransport
+from bowstring.transports.registry import TRANSPORTS
+from bowstring.transports.unix import UNIX
+from bowstring.transports.unix_address import socket_name
+
+CHILD_S = 60.0
+"""The time after which a child that has not ended is killed, and reported."""
+ROWS, BATCHES = 5000, 3
+SCHEMES = ("unix", "tcp")
+NUM_CHANGING = 4
+_PAUSE_S = 0.005
+Step: TypeAlias = tuple[str, str]
+"""The direction and kind of an entry."""
+
+
+def numbers(rows: int = ROWS) -> bs.Table:
+    """The table that is served: too large to be sent with the schema, and bodies that are offered."""
+    batches = [bs.record_batch({"n": np.arange(rows) + rows * index}) for index in range(BATCHES)]
+    return bs.Table.from_batches(batches)
+
+
+def report(value: Any) -> None:
+    """Send a value to the test, in one write."""
+    os.write(1, pickle.dumps((os.getpid(), value)))
+
+
+def main() -> None:
+    """Fork a child for each command, and wait for children, until standard input ends."""
+    bs.connect, bs.share, bs.new_file, bs.concat_tables  # noqa: B018 -- imports the modules, once for all children
+    numbers()
+    while True:
+        try:
+            command, values = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        if command == "wait":
+            report(_wait(**values))
+            continue
+        pid = os.fork()
+        if not pid:
+            _run(globals()[command], values)
+        report(pid)
+
+
+def _run(function: Callable[..., None], values: dict[str, Any]) -> None:
+    code = 1
+    try:
+        function(**values)
+        code = 0
+    except BaseException:  # noqa: BLE001 -- reported to the test
+        report(traceback.format_exc())
+    finally:
+        os._exit(code)
+
+
+def _wait(pid: int) -> int | None:
+    """The exit code of a child, negative for a signal; None if it had to be killed."""
+    descriptor = os.pidfd_open(pid)
+    has_ended = bool(select.select([descriptor], [], [], CHILD_S)[0])
+    os.close(descriptor)
+    if not has_ended:
+        os.kill(pid, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return code if has_ended else None
+
+
+class KillingObserver:
+    """Records the steps of sessions, and at one of them kills a process, by default this one."""
+
+    def __init__(self, kill_at: int | None, victim: int | None = None) -> None:
+        self._kill_at = kill_at
+        self._victim = os.getpid() if victim is None else victim
+        self.steps: list[Step] = []
+
+    def __call__(self, entry: Entry) -> None:
+        if len(self.steps) == self._kill_at:
+            os.kill(self._victim, signal.SIGKILL)
+        self.steps.append((str(entry.direction), str(entry.kind)))
+
+
+def observe(kill_at: int | None) -> KillingObserver:
+    """Observe all transports of this process."""
+    observer = KillingObserver(kill_at)
+    for scheme in SCHEMES:
+        TRANSPORTS[scheme] = ObservedTransport(TRANSPORTS[scheme], observer)
+    return observer
+
+
+def read(uri: str, copy: bool, kill_at: int | None = None, pause: bool = False) -> None:
+    """Read a data set; with `pause`, stop this process after the first batch."""
+    observer = observe(kill_at)
+    with bs.connect(uri, copy=copy, timeout_s=CHILD_S) as dataset:
+        batches = []
+        for batch in dataset:
+            batches.append(batch)
+            if pause:
+                report(None)
+                os.kill(os.getpid(), signal.SIGSTOP)
+        assert bs.Table.from_batches(batches) == numbers()
+        del batch, batches
+        gc.collect()
+    report(observer.steps)
+
+
+def serve(name: str, scheme: str, kill_at: int | None = None) -> None:
+    """Serve one client."""
+    observer = observe(kill_at)
+    with bs.serve({name: numbers()}, scheme=scheme) as server:
+        report(server.uri(name))
+        while not observer.steps or server.num_clients:
+            time.sleep(0.001)
+    report(observer.steps)
+
+
+def serve_all(rows: int = ROWS, **options: Any) -> None:
+    """Serve any number of clients over unix and tcp."""
+    servers = [bs.serve({"t": numbers(rows)}, options=ServerOptions(**options), scheme=scheme) for scheme in SCHEMES]
+    report({scheme: server.uri("t") for scheme, server in zip(SCHEMES, servers, strict=True)})
+    signal.pause()
+
+
+def serve_changing() -> None:
+    """Serve any number of clients over unix and tcp; remove data sets and add them again, until this process ends."""
+    table = numbers()
+    servers = {scheme: bs.serve({"t": table}, scheme=scheme) for scheme in SCHEMES}
+    names = [f"changing {index}" for index in range(NUM_CHANGING)]
+    for name in names:
+        for server in servers.values():
+            server.add(name, table)
+    uris = {f"{scheme} {name}": server.uri(name) for scheme, server in servers.items() for name in server.names}
+    report(uris)
+    while True:
+        for name in names:
+            for server in servers.values():
+                server.remove(name)
+                time.sleep(_PAUSE_S)
+                server.add(name, table)
+
+
+def read_with_few_descriptors(uri: str, copy: bool, num_free: int) -> None:
+    """Read a data set while this process can open only a few descriptors; report the error, if any."""
+    count, previous = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit_descriptors(os.getpid(), num_free)
+    error = _error_of(lambda: _read(uri, copy))
+    resource.setrlimit(resource.RLIMIT_NOFILE, previous)
+    assert len(os.listdir("/proc/self/fd")) == count
+    report(error)
+
+
+def limit_descriptors(pid: int, num_free: int) -> None:
+    """Let a process open only a few more descriptors."""
+    numbers_in_use = {
+        int(number) for number in os.listdir(f"/proc/{pid}/fd") if os.path.lexists(f"/proc/{pid}/fd/{number}")
+    }
+    free = (number for number in itertools.count() if number not in numbers_in_use)
+    limit = next(itertools.islice(free, num_free, None))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def _read(uri: str, copy: bool) -> None:
+    with bs.connect(uri, copy=copy, timeout_s=CHILD_S) as dataset:
+        assert dataset.read_all() == numbers()
+
+
+def share_with_small_files(size_bytes: int) -> None:
+    """Share, serve and write a table while files and shared memory can't grow beyond a size; report the errors."""
+    table = numbers()
+    with tempfile.TemporaryDirectory() as folder, bs.serve({}) as server:
+        path = Path(folder) / "file"
+        count = len(os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, size_bytes))
+        report(
+            {
+                "share": _error_of(lambda: bs.share(table)),
+                "serve": _error_of(lambda: server.add("t", table)),
+                "file": _error_of(lambda: _write(path, table)),
+            }
+        )
+        assert len(os.listdir("/proc/self/fd")) == count
+        assert not list(Path(folder).iterdir())
+
+
+def _write(path: Path, table: bs.Table) -> None:
+    with bs.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _error_of(call: Callable[[], object]) -> type[BowstringError] | None:
+    try:
+        call()
+    except BowstringError as error:
+        return type(error)
+    return None
+
+
+def run_agent(address: str) -> None:
+    """Run a host agent, as `bowstring.sharing.agent_client.launch` does in a new interpreter."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(socket_name(address))
+        listener.listen()
+        report(None)
+        HostAgent().run(listener)
+
+
+def publish(key: AgentKey, name: str, kill_at: int | None = None, victim: int | None = None) -> None:
+    """Publish a data set with two partitions, read and drop it. If the victim is another process, report the error."""
+    observer = KillingObserver(kill_at, victim)
+    vars(agent_client)["UNIX"] = TRANSPORTS["unix"] = ObservedTransport(UNIX, observer)
+    try:
+        with AgentClient.open(key, start=False) as agent:
+            uris = []
+            for index in range(2):
+                region, rows = store(numbers(), name)
+                with region:
+                    uris.append(agent.put(name, (index, 7), region, rows=rows))
+            assert agent.commit(name, {0: 7, 1: 7}) == []
+            with bs.connect(uris, timeout_s=CHILD_S) as dataset:
+                assert dataset.read_all() == bs.concat_tables([numbers(), numbers()])
+            agent.drop(name)
+    except BowstringError as error:
+        report(type(error))
+        return
+    report(observer.steps)

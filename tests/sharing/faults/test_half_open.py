@@ -1,0 +1,70 @@
+"""Peers that are stopped: the other end gives up at its deadline, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+import bowstring as bs
+from bowstring.errors import DeadlineError
+from bowstring.sharing.agent_client import AgentClient, AgentKey
+from tests.polling import wait_until
+from tests.sharing.faults.children import numbers
+from tests.sharing.faults.conftest import MODES, CountFaults
+from tests.sharing.faults.processes import Children, nothing_left, num_descriptors
+
+
+@MODES
+def test_a_stopped_server_is_a_deadline_error_when_it_has_to_answer(
+    children: Children, scheme: str, copy: bool, count_faults: CountFaults
+) -> None:
+    server = children.start("serve_all")
+    uri = server.hear()[scheme]
+    with nothing_left(server.pid):
+        with bs.connect(uri, copy=copy, timeout_s=20) as dataset:
+            assert dataset.read_all() == numbers()
+        server.stop()
+        with pytest.raises(DeadlineError):
+            bs.connect(uri, copy=copy, timeout_s=0.2)
+        server.send_signal(signal.SIGCONT)
+        with bs.connect(uri, copy=copy, timeout_s=20) as dataset:
+            assert dataset.read_all() == numbers()
+    server.kill()
+    count_faults("stopped processes", 1)
+
+
+@pytest.mark.parametrize("scheme", ["unix", "tcp"])
+def test_a_stopped_client_loses_its_connection_when_it_has_to_receive(
+    children: Children, scheme: str, count_faults: CountFaults
+) -> None:
+    server = children.start("serve_all", rows=2_000_000, stall_s=0.5)
+    uri = server.hear()[scheme]
+    before = num_descriptors(server.pid)
+    with nothing_left(server.pid):
+        client = children.start("read", uri=uri, copy=True, pause=True)
+        client.hear()
+        assert num_descriptors(server.pid) == before + 1
+        with bs.connect(uri, copy=True, timeout_s=20) as dataset:
+            assert sum(batch.num_rows for batch in dataset) == 6_000_000
+        assert wait_until(lambda: num_descriptors(server.pid) == before)
+    client.kill()
+    server.kill()
+    count_faults("stopped processes", 1)
+
+
+def test_a_stopped_host_agent_is_a_deadline_error(children: Children, count_faults: CountFaults) -> None:
+    key = AgentKey.new()
+    agent = children.start("run_agent", address=key.address)
+    agent.hear()
+    with AgentClient.open(key, start=False) as client:
+        client.status()
+    with nothing_left(agent.pid):
+        agent.stop()
+        with pytest.raises(DeadlineError):
+            AgentClient.open(key, start=False, timeout_s=0.2)
+        agent.send_signal(signal.SIGCONT)
+        with AgentClient.open(key, start=False) as client:
+            assert client.status()["datasets"] == {}
+    agent.kill()
+    count_faults("stopped processes", 1)
