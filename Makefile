@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 CODE := $(wildcard src tests benchmarks fuzz conftest.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench fuzz venv clean
+.PHONY: help demo test check format bench fuzz soak venv clean
 
 help: ## Show this list.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -32,6 +32,9 @@ bench: $(READY) ## Compare with the peers; ARGS=--help lists the options.
 
 fuzz: $(READY) ## Fuzz the readers until interrupted; ARGS='--time 600' limits the seconds.
 	@$(BIN)/python -m fuzz $(ARGS)
+
+soak: $(READY) ## Run servers and clients for an hour; ARGS='--time 60' limits the seconds.
+	@$(BIN)/python -m tests.sharing.soak $(ARGS)
 
 venv: $(READY) ## Create .venv.
 

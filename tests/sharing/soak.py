@@ -1,0 +1,210 @@
+"""`make soak`: servers and a host agent for a long time, with flat memory, threads, descriptors and shared memory.
+
+Clients connect over unix and tcp, read by address and as bytes, cancel, keep arrays after their data set, send garbage,
+and are killed. Meanwhile the server adds and removes data sets, and tasks publish some through the host agent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import bowstring as bs
+from bowstring.dissociated.uri import parse_uri
+from bowstring.errors import NotFoundError
+from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.transports.tcp_address import parse_address
+from bowstring.transports.unix_address import socket_name
+from tests.polling import wait_until
+from tests.sharing.faults.children import NUM_CHANGING, SCHEMES, numbers
+from tests.sharing.faults.processes import Child, Children, num_descriptors, num_threads
+
+MAX_GROWTH_BYTES = 16 << 20
+"""The growth of a process that its allocator may cause. A leak of 100 bytes per client exceeds it within the hour."""
+_NUM_IN_TRANSITION = 2
+"""The number of data sets that may be about to be removed."""
+WARM_UP_S = 5.0
+_HOUR_S = 3600.0
+_REPORT_S = 60.0
+_TIMEOUT_S = 60.0
+_MAX_STEPS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process uses."""
+
+    anonymous_bytes: int
+    threads: int
+    descriptors: int
+    shared_mappings: int
+
+    @classmethod
+    def of(cls, pid: int) -> Usage:
+        """The usage of a process now."""
+        status = Path(f"/proc/{pid}/status").read_text()
+        (line,) = [line for line in status.splitlines() if line.startswith("RssAnon:")]
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        return cls(int(line.split()[1]) << 10, num_threads(pid), num_descriptors(pid), maps.count("memfd:"))
+
+    def is_flat(self, before: Usage) -> bool:
+        """Whether it has not grown since an earlier time."""
+        return (
+            self.anonymous_bytes <= before.anonymous_bytes + MAX_GROWTH_BYTES
+            and self.threads <= before.threads
+            and self.descriptors <= before.descriptors + _NUM_IN_TRANSITION
+            and self.shared_mappings <= before.shared_mappings + _NUM_IN_TRANSITION
+        )
+
+
+class Soak:
+    """A server, a host agent and clients, until the time is over. `counts` has the number of clients of each kind."""
+
+    def __init__(self, children: Children, seed: int) -> None:
+        self._children = children
+        self._random = random.Random(seed)
+        self._table = numbers()
+        self._server = children.start("serve_changing")
+        self._uris: dict[str, str] = self._server.hear()
+        self._key = AgentKey.new()
+        self._agent = children.start("run_agent", address=self._key.address)
+        self._agent.hear()
+        self._num_published = 0
+        self.counts = Counter[str]()
+
+    def run(self, time_s: float, report: Callable[[str], object]) -> None:
+        """Run for some seconds. Raises `AssertionError` if anything grows."""
+        actions = [self._read] * 8 + [self._read_changing] * 4 + [self._cancel] * 3 + [self._keep_arrays] * 3
+        actions += [self._connect_silently] * 2 + [self._send_garbage] * 2 + [self._kill] * 2 + [self._publish]
+        started = reported = time.monotonic()
+        before: dict[str, Usage] = {}
+        while (now := time.monotonic()) < started + time_s:
+            action = self._random.choice(actions)
+            action()
+            self.counts[action.__name__.strip("_").replace("_", " ")] += 1
+            if not before and now >= started + min(WARM_UP_S, time_s / 3):
+                before = self._usage()
+            if now >= reported + _REPORT_S:
+                reported = now
+                report(self._describe(now - started))
+        assert wait_until(lambda: all(usage.is_flat(before[name]) for name, usage in self._usage().items())), (
+            f"before: {before}; after: {self._usage()}"
+        )
+        report(self._describe(time.monotonic() - started))
+
+    def _usage(self) -> dict[str, Usage]:
+        gc.collect()
+        processes = {"client": os.getpid(), "server": self._server.pid, "host agent": self._agent.pid}
+        return {name: Usage.of(pid) for name, pid in processes.items()}
+
+    def _describe(self, elapsed_s: float) -> str:
+        counts = ", ".join(f"{number:,} {name}" for name, number in sorted(self.counts.items()))
+        return f"{elapsed_s:,.0f} s: {self.counts.total():,} clients: {counts}; {self._usage()}"
+
+    def _uri(self, name: str = "t") -> str:
+        return self._uris[f"{self._random.choice(SCHEMES)} {name}"]
+
+    def _connect(self, name: str = "t") -> bs.sharing.client.Dataset:
+        return bs.connect(self._uri(name), copy=self._random.random() < 0.5, timeout_s=_TIMEOUT_S)
+
+    def _read(self) -> None:
+        """Read a data set once or twice over one connection."""
+        with self._connect() as dataset:
+            for _ in range(self._random.choice((1, 2))):
+                assert dataset.read_all() == self._table
+
+    def _read_changing(self) -> None:
+        """Read a data set that is removed and added again."""
+        with suppress(NotFoundError), self._connect(f"changing {self._random.randrange(NUM_CHANGING)}") as dataset:
+            assert dataset.read_all() == self._table
+
+    def _cancel(self) -> None:
+        """Close a data set after its first batch."""
+        with self._connect() as dataset:
+            assert next(iter(dataset)).num_rows
+
+    def _keep_arrays(self) -> None:
+        """Use arrays after their data set was closed or dropped."""
+        dataset = self._connect()
+        table = dataset.read_all()
+        if self._random.random() < 0.5:
+            dataset.close()
+        del dataset
+        assert table == self._table
+
+    def _raw_socket(self) -> socket.socket:
+        uri = parse_uri(self._uri())
+        is_unix = uri.scheme == "unix"
+        connection = socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET)
+        connection.settimeout(_TIMEOUT_S)
+        connection.connect(socket_name(uri.address) if is_unix else parse_address(uri.address))
+        return connection
+
+    def _connect_silently(self) -> None:
+        """Connect and disconnect."""
+        self._raw_socket().close()
+
+    def _send_garbage(self) -> None:
+        """Send random bytes, until the server disconnects."""
+        with self._raw_socket() as connection, suppress(ConnectionError):
+            connection.sendall(self._random.randbytes(100))
+            while connection.recv(1000):
+                pass
+
+    def _kill(self) -> None:
+        """Kill a client at a step."""
+        kill_at = self._random.randrange(_MAX_STEPS)
+        copy = self._random.random() < 0.5
+        self._end(self._children.start("read", uri=self._uri(), copy=copy, kill_at=kill_at))
+
+    def _publish(self) -> None:
+        """Publish a data set in a task that may be killed."""
+        self._num_published += 1
+        kill_at = self._random.choice((None, self._random.randrange(_MAX_STEPS)))
+        name = f"published {self._num_published}"
+        self._end(self._children.start("publish", key=self._key, name=name, kill_at=kill_at))
+        with AgentClient.open(self._key, start=False) as agent:
+            for remaining in agent.status()["datasets"]:
+                agent.drop(remaining)
+
+    def _end(self, child: Child) -> None:
+        if child.wait() != -signal.SIGKILL:
+            steps = child.hear()
+            assert isinstance(steps, list), steps
+
+
+def run_soak(time_s: float, seed: int, report: Callable[[str], object]) -> Counter[str]:
+    """Run for some seconds and return the number of clients of each kind. Raises `AssertionError`."""
+    shared_before = set(os.listdir("/dev/shm"))
+    with Children() as children:
+        soak = Soak(children, seed)
+        soak.run(time_s, report)
+    left = {entry for entry in set(os.listdir("/dev/shm")) - shared_before if "bowstring" in entry}
+    assert not left, left
+    return soak.counts
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--time", type=float, default=_HOUR_S, help="Seconds to run; by default an hour.")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
+    arguments = parser.parse_args()
+    sys.stdout.write(f"seed {arguments.seed}\n")
+    run_soak(arguments.time, arguments.seed, lambda line: (sys.stdout.write(f"{line}\n"), sys.stdout.flush()))
+    sys.stdout.write("nothing has grown\n")
+
+
+if __name__ == "__main__":
+    main()

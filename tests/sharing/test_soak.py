@@ -1,0 +1,18 @@
+"""The soak, for a short time: a smoke test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.sharing.soak import run_soak
+
+TIME_S = 15.0
+
+
+def test_servers_and_clients_run_for_15_seconds_and_nothing_grows(
+    record_property: Callable[[str, object], None],
+) -> None:
+    lines: list[str] = []
+    counts = run_soak(TIME_S, 20_261_122, lines.append)
+    assert len(counts) == 8, lines
+    record_property("faults", ("clients of the soak", counts.total()))
