@@ -1,4 +1,4 @@
-"""Every claim of docs/status.md has a test: each ✓ links to a test or names test cases."""
+"""Every claim of docs/status.md and docs/conformance.md has a test: each ✓ links to a test or names test cases."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from bowstring.testing.cases import CASES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGE = REPOSITORY / "docs" / "status.md"
+CONFORMANCE = REPOSITORY / "docs" / "conformance.md"
+_REQUIREMENT = re.compile(r"\b(MUST|REQUIRED|OPTIONAL|should|may|can|needs?)\b")
 _LINK = re.compile(r'\[([^]]*)\]\(([^)\s]+)(?: "([^"]*)")?\)')
 """The text, target and title of a Markdown link; the title is the name of the test."""
 
@@ -71,3 +73,30 @@ def test_every_test_case_is_claimed() -> None:
     page = PAGE.read_text(encoding="utf-8")
     flat = {str(case) for case in CASES if not case.type.fields}
     assert flat - set(re.findall(r"`([^`]+)`", page)) <= {"timestamp[ns, tz=Europe/Paris]"}
+
+
+def sentences(specification: str) -> list[str]:
+    """Return the sentences of the Dissociated IPC specification from its definitions on, without markup."""
+    text = specification[specification.index("Definitions\n---") : specification.index("Continuing Development\n===")]
+    paragraphs = re.split(r"\n\s*\n|\n\s*(?:\*|-|#\.|\d\))\s+", text)
+    plain = [re.sub(r":\w+:`([^`<]*?)\s*(<[^>]*>)?`", r"\1", paragraph) for paragraph in paragraphs]
+    plain = [" ".join(re.sub(r"[*`]", "", paragraph).split()) for paragraph in plain]
+    return [sentence for paragraph in plain for sentence in re.split(r"(?<=[.!?:])\s+(?=[A-Z(])", paragraph)]
+
+
+def test_the_conformance_page_has_every_requirement_once_with_a_test(shared_folder: Path) -> None:
+    specification = (shared_folder / "spec" / "dissociated-ipc.rst").read_text(encoding="utf-8")
+    requirements = [sentence for sentence in sentences(specification) if _REQUIREMENT.search(sentence)]
+    assert len(requirements) == 47
+    page = CONFORMANCE.read_text(encoding="utf-8")
+    quotations = [quotation for row in rows(page) for quotation in re.findall("“([^”]+)”", row)]
+    for quotation in quotations:
+        assert sum(quotation in sentence for sentence in requirements) == 1, quotation
+    for sentence in requirements:
+        assert sum(quotation in sentence for quotation in quotations) == 1, sentence
+
+
+def test_every_requirement_of_the_conformance_page_has_a_test() -> None:
+    page = CONFORMANCE.read_text(encoding="utf-8")
+    assert len(rows(page)) == page.count("| “") > 30
+    assert not unproven(page)
