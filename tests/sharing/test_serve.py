@@ -412,7 +412,7 @@ def test_a_connection_with_an_unrequested_message_is_not_reused(server: bs.shari
     with bs.connect(server.uri("t")) as data:
         data.read_all()
         (session,) = server._clients
-        server._loop.call(lambda: setattr(session, "_unasked", session._channel.submit((b"unasked",))))
+        server._loop.call(lambda: setattr(session, "_unasked", session.channel.submit((b"unasked",))))
         server._loop.call(lambda: server._loop.handle(session, 0))
         is_sent = threading.Event()
         server._loop.call(is_sent.set)

@@ -71,6 +71,8 @@ class Leases:
         "holder",
         "outstanding",
         "outstanding_bytes",
+        "total",
+        "total_bytes",
     )
 
     def __init__(self, holder: str = "the client", limits: Limits = DEFAULT_LIMITS) -> None:
@@ -78,6 +80,8 @@ class Leases:
         self.outstanding = 0
         self.outstanding_bytes = 0
         """The bytes at leased addresses, as far as their lengths are known; a body's count until all of it is freed."""
+        self.total = self.total_bytes = 0
+        """The addresses that were leased since the beginning, and their bytes."""
         self._limits = limits
         self._bodies: dict[bytes, _Body] = {}
         self._key_lengths: Counter[int] = Counter()
@@ -120,6 +124,8 @@ class Leases:
         body.owners.append(owner)
         self.outstanding += count
         self.outstanding_bytes += nbytes
+        self.total += count
+        self.total_bytes += nbytes
 
     def free(self, addresses: Addresses) -> None:
         """End one lease of each address. If one is not leased, free none and raise `ProtocolError`."""

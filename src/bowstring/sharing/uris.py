@@ -58,6 +58,7 @@ _KINDS: dict[str, type[BowstringError]] = {
     "busy": ConnectionLostError,
 }
 _MAX_TEXT = 4000
+_MAX_ABBREVIATION = 8
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TAG = re.compile(r"[0-9]{1,20}")
 
@@ -85,6 +86,13 @@ class Ticket:
         text = (data[: -len(_PACKED)] if packed else data).decode(errors="surrogateescape")
         names = text[1:].removesuffix("\0").split("\0") if text.startswith("\0") else [text]
         return cls(tuple(names), packed)
+
+    @property
+    def abbreviated(self) -> str:
+        """The beginning of the first name, for logs: a name may be a secret."""
+        first = self.names[0]
+        more = f" and {len(self.names) - 1} more" if len(self.names) > 1 else ""
+        return f"data set '{first[: min(len(first) // 2, _MAX_ABBREVIATION)]}…'{more}"
 
     def __str__(self) -> str:
         first, last = hide_signatures(self.names[0]), hide_signatures(self.names[-1])

@@ -113,6 +113,9 @@ class PeerIdentity:
     name: str | None = None
     """The subject of a certificate."""
 
+    def __str__(self) -> str:
+        return self.name or f"process {self.process_id} of user {self.user_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class Traits:
@@ -124,6 +127,8 @@ class Traits:
     """The kinds of memory ("host", "cuda") that `submit` and `accept_into` take; "file": `submit` takes `FileRange`."""
     peer: PeerIdentity | None = None
     """None if the transport does not authenticate peers."""
+    peer_address: str | None = None
+    """The address of the peer's end, if the transport has one. It proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,7 @@ class FrameQueue:
     def clear(self) -> None:
         """Discard everything."""
         self._entries.clear()
+        self._bytes_submitted = self._bytes_sent
 
 
 class IncomingFrame:

@@ -154,6 +154,8 @@ class Session(Closable):
         self.core = core
         self.options = options or SessionOptions()
         self.wake: Callable[[], None] = _do_nothing
+        self.num_submitted = 0
+        """The number of messages that were submitted, other than requests."""
         self._stream: Iterator[Sequence[Message] | None] | None = None
         self._is_draining = False
         self._released: deque[Lease] = deque()
@@ -221,6 +223,7 @@ class Session(Closable):
 
     def submit(self, message: Message) -> None:
         """Queue a message: tagged ones on the channel for bodies, plain ones on that for metadata."""
+        self.num_submitted += 1
         self._channel(Role.METADATA if message.tag is None else Role.BODIES).submit(message.parts, message.tag)
 
     def release(self, lease: Lease) -> None:

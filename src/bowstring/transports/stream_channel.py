@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import logging
 import math
 import os
 import socket
@@ -37,6 +38,8 @@ from bowstring.transports.base import (
 from bowstring.transports.frames import HELLO, RECEIVE_BYTES, VERSION, FrameQueue, FrameReader, Kind
 
 MEMORY_KINDS = frozenset({"host", "file"})
+_LOG = logging.getLogger(__name__)
+_LOG.addHandler(logging.NullHandler())  # as in bowstring.sharing.server
 _CALLS_PER_PROGRESS = 16
 _NOT_CONNECTED = {errno.ENOTCONN, errno.EBADF}
 _BACKLOG = 128
@@ -303,8 +306,8 @@ class StreamEndpoint(Endpoint):
                 break
             try:
                 channels.append(self._wrap(connection))
-            except ConnectionLostError:
-                continue
+            except ConnectionLostError as error:
+                _LOG.warning("%s: refused a connection: %s", self._name, error)
         return channels
 
     def interests(self) -> list[Interest]:

@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError, translate_os_error
@@ -21,10 +22,9 @@ from bowstring.transports.base import (
     Interest,
     Lost,
     PeerIdentity,
-    Traits,
     TransportOptions,
 )
-from bowstring.transports.stream_channel import MEMORY_KINDS, StreamChannel
+from bowstring.transports.stream_channel import StreamChannel
 from bowstring.transports.tcp_address import SocketAddress, format_address
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class TlsChannel(TcpChannel):
         if certificate:
             subject: Any = certificate["subject"]
             name = ", ".join(f"{key}={text}" for names in subject for key, text in names)
-            self.traits = Traits(memory_kinds=MEMORY_KINDS, peer=PeerIdentity(name=name))
+            self.traits = replace(self.traits, peer=PeerIdentity(name=name))
         return True
 
     def _read(self, size_bytes: int) -> bytes:
@@ -333,6 +333,7 @@ def accept_tcp(
         channel = TcpChannel(connection, address, options)
     else:
         channel = TlsChannel(connection, address, options, context, None)
+    channel.traits = replace(channel.traits, peer_address=address)
     with close_on_error(channel):
         try:
             channel.configure()

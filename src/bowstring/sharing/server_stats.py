@@ -1,0 +1,68 @@
+"""Numbers about a running server, for its operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStats:
+    """The state of a server (`num_clients` to `queued_bytes`), and its counters since it started."""
+
+    uptime_s: float
+    num_clients: int
+    """The connections that have sent a request."""
+    num_silent: int
+    """The connections without a request."""
+    num_datasets: int
+    num_regions: int
+    """The regions of the data sets: shared memory and files."""
+    region_bytes: int
+    """The size of these regions. Clients may use others, of data sets that were removed."""
+    leased_addresses: int
+    """The addresses that clients have not freed."""
+    leased_bytes: int
+    queued_bytes: int
+    """The bytes of messages that wait until their client receives."""
+    num_connections: int
+    """The accepted connections."""
+    num_refused_connections: int
+    """The connections that ended without a request because of a limit or the end of the server."""
+    num_lost_clients: int
+    """The connections that ended with a deadline or a violation of the protocol."""
+    num_requests: int
+    num_refused_requests: int
+    """The requests that were answered by an error."""
+    num_messages: int
+    """The messages of streams that were submitted."""
+    bytes_sent: int
+    bytes_received: int
+    freed_addresses: int
+    """The addresses that clients have freed, or whose clients have disconnected."""
+    freed_bytes: int
+
+
+@dataclass(slots=True)
+class Counters:
+    """The counters of `ServerStats` that are not sums over the connections."""
+
+    num_connections: int = 0
+    num_refused_connections: int = 0
+    num_lost_clients: int = 0
+    num_requests: int = 0
+    num_refused_requests: int = 0
+
+
+class Traffic(NamedTuple):
+    """What passed some connections, and what was leased to their clients, of which some may be freed."""
+
+    num_messages: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    addresses: int = 0
+    address_bytes: int = 0
+
+    def plus(self, other: Traffic) -> Traffic:
+        """Return the sum."""
+        return Traffic(*(one + another for one, another in zip(self, other, strict=True)))
