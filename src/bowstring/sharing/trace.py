@@ -9,6 +9,7 @@ from bowstring.dissociated.uri import StreamURI, parse_uri
 from bowstring.dissociated.wire import (
     PREFIX_BYTES,
     BodyType,
+    BytesLike,
     MessageType,
     decode_addresses,
     decode_free,
@@ -61,14 +62,15 @@ class _Content:
 
 
 @dataclass(frozen=True, slots=True)
-class _Connection:
+class RecordedConnection:
     """A connection: which end was recorded, and the tags of its messages."""
 
     is_client: bool
     uri: StreamURI | None
 
     @classmethod
-    def of(cls, entry: Entry) -> _Connection:
+    def of(cls, entry: Entry) -> RecordedConnection:
+        """Return the connection whose first entry this is."""
         try:
             uri = parse_uri(entry.text)
         except BowstringError:  # an observed transport without tags
@@ -76,21 +78,27 @@ class _Connection:
         return cls(entry.direction is Direction.SENT, uri)
 
     def sender(self, entry: Entry) -> str:
+        """Return who acts: `client` or `server`."""
         is_own = entry.direction is Direction.SENT or entry.kind in (EntryKind.CLOSE, EntryKind.LOSS)
         return "client" if is_own == self.is_client else "server"
 
+    def is_free_data(self, tag: int | None) -> bool:
+        """Whether it is the tag of a <free_data> message."""
+        return self.uri is not None and tag is not None and tag == self.uri.free_data
+
     def is_request(self, tag: int | None) -> bool:
+        """Whether it is the tag of a <want_data> message."""
         # A server of `bowstring.serve` derives its role from the tag.
         return self.uri is not None and (tag == self.uri.want_data or (not self.is_client and tag in ROLES))
 
 
 def trace(entries: Iterable[Entry]) -> Iterator[Step]:
     """Yield the decoded entries of a recording, in order. A message that can't be decoded is `invalid`."""
-    connections: dict[int, _Connection] = {}
+    connections: dict[int, RecordedConnection] = {}
     for entry in entries:
         if entry.kind is EntryKind.CONNECTION:
-            connections[entry.connection] = _Connection.of(entry)
-        connection = connections.get(entry.connection, _Connection(True, None))
+            connections[entry.connection] = RecordedConnection.of(entry)
+        connection = connections.get(entry.connection, RecordedConnection(True, None))
         sender = connection.sender(entry)
         content = _decode(entry, sender, connection)
         yield Step(
@@ -107,7 +115,15 @@ def trace(entries: Iterable[Entry]) -> Iterator[Step]:
         )
 
 
-def _decode(entry: Entry, sender: str, connection: _Connection) -> _Content:
+def describe(connection: RecordedConnection, sender: str, tag: int | None, data: BytesLike) -> str:
+    """Return the description of a message of the `client` or the `server`."""
+    is_sent = (sender == "client") == connection.is_client
+    direction = Direction.SENT if is_sent else Direction.RECEIVED
+    entry = Entry(0, 0, direction, EntryKind.MESSAGE, 0, tag, None, len(data), (data,))
+    return _decode(entry, sender, connection).text
+
+
+def _decode(entry: Entry, sender: str, connection: RecordedConnection) -> _Content:
     kind, size = entry.kind, format_count(entry.length_bytes, "byte")
     if kind is EntryKind.MESSAGE:
         try:
@@ -126,12 +142,12 @@ def _decode(entry: Entry, sender: str, connection: _Connection) -> _Content:
     return _Content(kind.value, texts[kind])
 
 
-def _decode_message(entry: Entry, sender: str, connection: _Connection, size: str) -> _Content:
+def _decode_message(entry: Entry, sender: str, connection: RecordedConnection, size: str) -> _Content:
     data, uri = entry.view(), connection.uri
     if sender == "client":
         if connection.is_request(entry.tag):
             return _Content("want_data", f"want_data, {Ticket.decode(bytes(data))}")
-        if uri is not None and entry.tag is not None and entry.tag == uri.free_data:
+        if connection.is_free_data(entry.tag):
             count = decode_free(data).size
             return _Content("free_data", f"free_data, {count:,} addresses", num_addresses=count)
         return _Content("invalid", f"unknown message, {_tagged(entry)}, {size}")
