@@ -16,9 +16,10 @@ from fuzz.text_mutations import KNOWN_TEXTS, mutate_text
 KINDS = (
     "stream", "file", "tensors", "json", "format", "uri", "tools", "partial", "command", "c_data", "protocol",
     "extension", "statistics", "served", "frames", "requests", "replies", "ticket",
+    "recording",
 )  # fmt: skip
 """The kinds of inputs. A packed input starts with the index of its kind."""
-STRUCTURED_KINDS = ("stream", "file", "tensors", "tools", "partial", "command", "statistics", "served")
+STRUCTURED_KINDS = ("stream", "file", "tensors", "tools", "partial", "command", "statistics", "served", "recording")
 """The kinds whose inputs are streams and files."""
 WIRE_KINDS = ("frames", "requests", "replies")
 """The kinds whose inputs are frames."""

@@ -17,6 +17,7 @@ from bowstring import integration_json
 from bowstring.testing.cases import CASES, Case
 from fuzz.inputs import Input
 from fuzz.mutations import EXTENSIONS, PARAMETERS
+from fuzz.oracles.recordings import encoded_recording
 from fuzz.oracles.sessions import record
 from fuzz.oracles.tools import encoded_statistics, file_with_statistics
 from fuzz.text_mutations import FORMATS, TICKETS, URIS
@@ -45,6 +46,7 @@ def seeds(with_shared: bool = True) -> Iterator[Input]:
         for seed_input in small[number::3]:
             yield Input(kind, seed_input.data)
     yield from (Input("served", seed_input.data) for seed_input in small[::2] if seed_input.kind == "stream")
+    yield Input("recording", encoded_recording())
     yield Input("statistics", encoded_statistics(file_with_statistics()))
     if with_shared and SHARED.is_dir():
         yield from _shared()

@@ -16,6 +16,7 @@ from fuzz.oracles import (
     frames,
     partial_reads,
     protocol,
+    recordings,
     served,
     sessions,
     tensors,
@@ -41,6 +42,7 @@ ORACLES: dict[str, Callable[[bytes], bool]] = {
     "frames": frames.check_frames,
     "requests": sessions.check_requests,
     "replies": sessions.check_replies,
+    "recording": recordings.check_recording,
     "ticket": texts.check_ticket,
 }
 

@@ -8,7 +8,8 @@ from bowstring.datatypes import c_format
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve
 from bowstring.dissociated.uri import parse_uri
 from bowstring.dissociated.wire import RESERVED_MASK
-from bowstring.errors import InvalidDataError, ProtocolError, UnsupportedTypeError, UsageError
+from bowstring.errors import AccessDeniedError, InvalidDataError, ProtocolError, UnsupportedTypeError, UsageError
+from bowstring.sharing.signed_tickets import TicketSigner
 from bowstring.sharing.uris import (
     MAX_TICKETS,
     Ticket,
@@ -32,6 +33,8 @@ STORAGES = (
     bs.struct({"data": bs.list_(bs.float32()), "shape": bs.list_(bs.int32(), 2)}),
     bs.struct({"data": bs.list_(bs.int8()), "shape": bs.list_(bs.int32(), 0)}),
 )  # fmt: skip
+
+_SIGNER = TicketSigner(bytes(32), "tcp://127.0.0.1:5000")
 
 
 def check_json(data: bytes) -> bool:
@@ -90,6 +93,11 @@ def check_ticket(data: bytes) -> bool:
     ticket = Ticket.decode(data)
     expect(Ticket.decode(ticket.encode()) == ticket, f"{ticket!r} is decoded differently")
     expect(bool(str(ticket)), "the ticket has no text")
+    try:
+        _SIGNER.verify(ticket.names[0], now=0.0)
+    except AccessDeniedError:
+        pass
+    expect(_SIGNER.verify(_SIGNER.sign(ticket.names[0]), now=0.0) == ticket.names[0], "a signed ticket is not valid")
     error = decode_error(data, "server")
     expect(str(error).startswith("server: "), f"the error has another text: {error}")
     expect(str(decode_error(encode_error(error), "client")) != "", "the error has no text")

@@ -38,3 +38,4 @@ def test_a_uri_without_max_tickets_allows_one_ticket_per_request() -> None:
     assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}&", ""))) == 1
     assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=many"))) == 1
     assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=7"))) == 7
+    assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=0"))) == 1

@@ -53,7 +53,7 @@ from bowstring.transports.observation import Direction, Entry, EntryKind, Observ
 
 VERSION_KEY, VERSION = b"bowstring.recording", b"1"
 
-_SCHEMA = schema(
+SCHEMA = schema(
     {
         "time_ns": "uint64",
         "connection": "uint32",
@@ -67,6 +67,7 @@ _SCHEMA = schema(
     },
     {VERSION_KEY: VERSION},
 )
+"""The schema of a recording."""
 
 
 class Recorder(Closable):
@@ -94,7 +95,7 @@ class Recorder(Closable):
         except OSError as error:
             raise translate_io_error(error, self.path, "opened") from None
         try:
-            self._writer = StreamWriter(VectorSink(partial(os.writev, descriptor), self.path), Encoder(_SCHEMA))
+            self._writer = StreamWriter(VectorSink(partial(os.writev, descriptor), self.path), Encoder(SCHEMA))
         except BaseException:
             os.close(descriptor)
             raise
@@ -167,8 +168,8 @@ class Recorder(Closable):
             entry.address,
             entry.length_bytes,
         )
-        columns = [array([value], field.type) for value, field in zip(values, _SCHEMA.fields, strict=False)]
-        return RecordBatch(_SCHEMA, 1, (*columns, self._body(entry), array([entry.text], "string")))
+        columns = [array([value], field.type) for value, field in zip(values, SCHEMA.fields, strict=False)]
+        return RecordBatch(SCHEMA, 1, (*columns, self._body(entry), array([entry.text], "string")))
 
     def _body(self, entry: Entry) -> Array:
         """Return the column with the bytes; a single part is not copied."""
@@ -218,7 +219,12 @@ def read_entries(source: Any) -> Iterator[Entry]:
                 try:
                     step = Direction(direction), EntryKind(kind)
                 except ValueError as error:
-                    raise InvalidDataError(f"recording, entry {sum(indices.values()) - 1}: {error}") from None
+                    raise InvalidDataError(f"recording, entry {indices.total() - 1}: {error}") from None
+                if None in (time_ns, connection, length_bytes):
+                    raise InvalidDataError(
+                        f"recording, entry {indices.total() - 1}: expected time_ns, connection and length_bytes, found "
+                        f"{time_ns}, {connection} and {length_bytes}"
+                    )
                 yield Entry(time_ns, connection, *step, index, tag, address, length_bytes, parts, text or "")
 
 
@@ -235,7 +241,7 @@ def read_recording(source: Any) -> list[Entry]:
 
 def _check_schema(found: Schema) -> None:
     version = found.metadata.get(VERSION_KEY)
-    if version != VERSION or found != _SCHEMA:
+    if version != VERSION or found != SCHEMA:
         what = "an Arrow stream without it" if version is None else f"{version!r}"
         raise InvalidDataError(f"expected a recording with {VERSION_KEY.decode()} = {VERSION.decode()}, found {what}")
 

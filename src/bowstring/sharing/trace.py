@@ -132,6 +132,7 @@ def _decode(entry: Entry, sender: str, connection: RecordedConnection) -> _Conte
             return _Content("invalid", f"invalid message, {_tagged(entry)}, {size}: {error}")
     texts = {
         EntryKind.CONNECTION: f"connects to {entry.text}",
+        EntryKind.DEPARTURE: f"message sent, {_tagged(entry)}, {size}",
         EntryKind.OFFER: f"offers a message, {_tagged(entry)}, {size}",
         EntryKind.CANCELLATION: f"message cancelled, {_tagged(entry)}, {size}",
         EntryKind.REGION: f"region at 0x{entry.address or 0:016x}, {size}, {entry.text}",

@@ -146,7 +146,7 @@ def max_tickets(uri: StreamURI) -> int:
     value = uri.parameter("max_tickets")
     if uri.parameter("bodies") is not None:
         return 1
-    return min(int(value), MAX_TICKETS) if value is not None and _TAG.fullmatch(value) else 1
+    return max(min(int(value), MAX_TICKETS), 1) if value is not None and _TAG.fullmatch(value) else 1
 
 
 def display_uri(uri: StreamURI) -> str:
