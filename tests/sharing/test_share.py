@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import pickle
 import resource
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,19 +84,6 @@ def test_a_handle_has_rows_bytes_and_schema_and_a_small_pickle() -> None:
         assert len(pickle.dumps(handle)) < 1000
         copy = pickle.loads(pickle.dumps(handle))
         assert (copy.num_rows, copy.nbytes) == (handle.num_rows, handle.nbytes)
-
-
-@pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_a_handle_can_be_an_argument_of_multiprocessing(method: str) -> None:
-    if method == "fork" and sys.version_info >= (3, 12):
-        pytest.skip("Python warns if a process with threads forks")
-    context = multiprocessing.get_context(method)
-    with bs.share(example()) as handle, context.Pool(1) as pool:
-        assert pool.apply(_rows, (handle,)) == 3
-
-
-def _rows(handle: bs.sharing.Handle) -> int:
-    return bs.attach(handle).num_rows
 
 
 def test_record_batches_readers_and_generators_are_shared(tmp_path: Path) -> None:
@@ -570,3 +555,44 @@ def test_an_altered_handle_is_an_error() -> None:
         copy = bs.sharing.Handle.__new__(bs.sharing.Handle)
         copy.__setstate__((process, places, token, rows))
         assert bs.attach(copy) == example()
+
+
+WITHOUT_MEMFD = """
+import io, os, sys
+del os.memfd_create
+import bowstring as bs
+
+table = bs.table({"a": [1, 2]})
+sink = io.BytesIO()
+with bs.new_file(sink, table.schema) as writer:
+    writer.write(table)
+with bs.new_file(path, table.schema) as writer:
+    writer.write(table)
+readable = [bs.open_file(source).read_all() == table for source in (sink.getvalue(), path)]
+uses = {
+    "share": lambda: bs.share(table),
+    "serve": lambda: bs.serve({"t": table}),
+    "new_shared": lambda: bs.sharing.new_shared(table.schema).write(table),
+    "arena": lambda: bs.share(table, arena=bs.memory.Arena()),
+}
+errors = {}
+for name, use in uses.items():
+    try:
+        use()
+    except bs.errors.ResourceError as error:
+        errors[name] = str(error)
+with bs.share(path) as handle:
+    shared = bs.attach(handle) == table
+with bs.serve({"t": path}, scheme="tcp") as server, bs.connect(server.uri("t")) as data:
+    served = data.read_all() == table
+say((readable, errors, shared, served))
+"""
+
+
+def test_without_memfd_formats_work_and_sharing_raises_a_clear_error(tmp_path: Path) -> None:
+    readable, errors, shared, served = run(WITHOUT_MEMFD, path=str(tmp_path / "file.arrow"))
+    assert readable == [True, True]
+    assert list(errors) == ["share", "serve", "new_shared", "arena"]
+    for text in errors.values():
+        assert "this platform has no memfd_create; share a file instead" in text
+    assert (shared, served) == (True, True)

@@ -81,7 +81,8 @@ class Dataset(Closable):
     """Record batches of a server; created by `connect`. A context manager; can be read repeatedly.
 
     Arrays are read-only and stay valid after the data set is closed and the server has ended. The server keeps each
-    batch until the client has no array of it, and all of them until `close`.
+    batch until the client has no array of it, and all of them until `close`. A pickled data set connects again, and so
+    does one in a forked child.
     """
 
     def __init__(
@@ -242,6 +243,12 @@ class Dataset(Closable):
             except BowstringError:
                 pass
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the URIs: unpickling, such as in another process, opens a new connection."""
+        if self._is_closed:
+            raise ClosedError("the data set is closed")
+        return _reconnect, (self._requests, self.schema, self._timeout_s, self._tls, self._copy)
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.read_all().__arrow_c_stream__(requested_schema)
 
@@ -253,6 +260,13 @@ class Dataset(Closable):
         over = f"{parts} over {', '.join(schemes)}" if schemes else parts
         state = "closed" if self._is_closed else over + (f", not {', '.join(unusable)}" if unusable else "")
         return f"<bowstring.sharing.Dataset {state}>\n{self.schema}"
+
+
+def _reconnect(
+    requests: list[Request], schema: Schema, timeout_s: float, tls: TlsOptions | None, copy: bool
+) -> Dataset:
+    """Return the data set that was pickled. Raises as `connect`."""
+    return Dataset(requests, schema, timeout_s, tls, copy=copy)
 
 
 def _with_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:

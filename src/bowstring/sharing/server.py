@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from typing import NoReturn
 
 from bowstring.dissociated.events import DataRequested
 from bowstring.dissociated.leases import Leases
@@ -137,6 +138,7 @@ class Server(Closable):
         self._ended_traffic = Traffic()
         self._counters = Counters()
         self._started_at = time.monotonic()
+        self._process_id = os.getpid()
         self._is_draining = self._is_closed = False
         self._is_drained = threading.Event()
         with ExitStack() as on_error:
@@ -307,10 +309,12 @@ class Server(Closable):
         return self.drain(drain_s)
 
     def close(self) -> None:
-        """Close the server, its connections and its thread. Idempotent."""
+        """Close the server, its connections and its thread. Idempotent. Has no effect in a forked child."""
         if not self._is_closed:
             _LOG.info("%s: closing (%d connections)", self._name, self.num_clients)
         self._is_closed = True
+        if self._process_id != os.getpid():
+            return
         self._loop.close()
         with self._lock:
             self._datasets.clear()
@@ -435,6 +439,9 @@ class Server(Closable):
             if datasets is None:
                 raise NotFoundError(f"the server has no data set {hide_signatures(name)[:200]!r}")
         return datasets
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a server can't be pickled: pass a URI, `server.uri(name)`, or a data set of `connect`")
 
     def __repr__(self) -> str:
         names = ", ".join(map(repr, self.names[:_NAMES_SHOWN])) + (", …" if len(self.names) > _NAMES_SHOWN else "")
@@ -759,9 +766,11 @@ _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 
 
 def _close_after_fork() -> None:
-    """Close the sockets in a forked child, which has no thread that could answer."""
+    """Close the servers in a forked child, which has no thread that could answer, without effect on the parent."""
     for server in list(_SERVERS):
         close_inherited(server._loop.descriptors)
+        server._is_closed = True
+        server._lock = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_close_after_fork)
