@@ -78,7 +78,7 @@ class BooleanLayout(Layout):
 
     def compact(self, array: ArrayData) -> ArrayData:
         data = array.buffers[1]
-        bits = data if data is None else bitmap.realign(data, array.offset, array.length)
+        bits = data if data is None else bitmap.compact(data, array.offset, array.length)
         return ArrayData(self, array.length, (array.compact_validity(), bits), null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:

@@ -67,6 +67,19 @@ def realign(bitmap: Buffer, offset: int, length: int) -> Buffer:
     return Buffer.of(out[: size_bytes(length)])
 
 
+def compact(bitmap: Buffer, offset: int, length: int) -> Buffer:
+    """Return a bitmap of `length` bits from bit `offset` on, without those of other slots: later bits are zero.
+
+    Copies only if `offset` is not a multiple of 8, or to clear bits.
+    """
+    aligned = realign(bitmap, offset, length)
+    if not length & 7 or not aligned.element(UINT8, aligned.size - 1) >> (length & 7):
+        return aligned
+    out = aligned.bytes.copy()
+    out[-1] &= (1 << (length & 7)) - 1
+    return Buffer.of(out)
+
+
 def same(left: Buffer, right: Buffer, length: int) -> bool:
     """Whether the first `length` bits of two bitmaps are equal."""
     left_bytes, right_bytes = _bytes_of(left, 0, length), _bytes_of(right, 0, length)
