@@ -1,7 +1,8 @@
 """The locations of a data set: several URIs of the same data, of which a client uses the nearest that works.
 
-Memory of the same host is nearest, then UCX, then TCP. A URI with the parameter `scope` is used only in processes for
-which its address is that of the server: an abstract unix address or 127.0.0.1 may be another server's elsewhere.
+Memory of the same host is nearest, then UCX, libfabric and TCP. A URI with the parameter `scope` is used only in
+processes for which its address is that of the server: an abstract unix address or 127.0.0.1 may be another server's
+elsewhere.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bowstring.errors import (
 )
 from bowstring.transports.registry import find_transport
 
-NEAREST_FIRST = ("loopback", "unix", "ucx", "tcp", "tcp+tls")
+NEAREST_FIRST = ("loopback", "unix", "ucx", "fabric", "tcp", "tcp+tls")
 """The schemes of transports; others are tried after them."""
 MAX_LOCATIONS = 64
 _URI = re.compile(r"[^\s]+")

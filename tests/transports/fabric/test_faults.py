@@ -78,7 +78,7 @@ class Peer:
         while self.control.peer_hello is None or not isinstance(self.server, FabricChannel):
             self.control.progress()
             self.events += self.server.progress()
-        self.link.connect(self.control.peer_hello)
+        self.link.connect(self.control.peer_hello, self.control.peer_host)
 
     def send(self, frame: bytes) -> None:
         """Send these bytes as a frame."""
@@ -125,6 +125,12 @@ def test_a_frame_that_violates_the_binding_ends_the_connection(peer: Peer, frame
     assert message in str(errors[0])
 
 
+def with_address(family: int, host: str) -> bytes:
+    """A HELLO with a socket address."""
+    address = struct.pack("=H", family) + struct.pack("!H", 9) + socket.inet_aton(host) + bytes(8)
+    return Hello(NUM_FRAMES, FRAME_BYTES, address).encode()
+
+
 HELLO = Hello(NUM_FRAMES, FRAME_BYTES, bytes(16)).encode()
 
 
@@ -137,6 +143,8 @@ HELLO = Hello(NUM_FRAMES, FRAME_BYTES, bytes(16)).encode()
         (Hello(1, 63, b"").encode(), "63 bytes"),
         (HELLO + b"more", "found 4 bytes after HELLO"),
         (Hello(NUM_FRAMES, FRAME_BYTES, b"short").encode(), "the peer's address has 5 bytes"),
+        (with_address(socket.AF_INET, "127.0.0.2"), "a peer at 127.0.0.1 has an endpoint at 127.0.0.2"),
+        (with_address(99, "127.0.0.1"), "the peer's address is not valid"),
     ],
 )
 def test_a_malformed_hello_is_a_protocol_error(listener: FabricEndpoint, hello: bytes, message: str) -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from bowstring.errors import ProtocolError, ResourceError, UsageError
 from bowstring.memory.region import Region
+from bowstring.transports.arena import Arena, ArenaExporter
 from bowstring.transports.base import Event, Exported
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.libucp import Feature
-from bowstring.transports.ucx.memory import Arena, ArenaExporter, UcxMemory
+from bowstring.transports.ucx.memory import UcxArena, UcxMemory
 from bowstring.transports.ucx.transport import UcxEndpoint, UcxOptions, UcxTransport, split_address
 from bowstring.transports.ucx.ucp import DEFAULT_FEATURES, Context
 from tests.transports.ucx.ucp_processes import require_libucp
@@ -31,7 +32,7 @@ def numbers(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
 @pytest.fixture
 def arena() -> Iterator[Arena]:
     with Context(DEFAULT_FEATURES | Feature.RMA) as context:
-        yield Arena(context, 1 << 16)
+        yield UcxArena(context, 1 << 16)
 
 
 def connect(transport: UcxTransport, endpoint: UcxEndpoint) -> tuple[UcxChannel, UcxChannel]:

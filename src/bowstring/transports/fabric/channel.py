@@ -19,6 +19,7 @@ from typing import Any
 from bowstring.dissociated.wire import BytesLike
 from bowstring.errors import BowstringError, ConnectionLostError, LimitError, ProtocolError, UsageError
 from bowstring.memory.buffer import Memory, allocate
+from bowstring.transports.arena import ArenaExporter
 from bowstring.transports.base import (
     BOTH,
     RECEIVE,
@@ -331,16 +332,31 @@ class _Receiver:
         self.link.free(frame)
 
 
-class _Fetch:
-    """A fetch from the peer's memory, which may not be started yet."""
+class Fetch:
+    """A fetch from the peer's memory, which `FabricChannel.progress` starts and ends."""
 
-    __slots__ = ("address", "key", "memory", "operation")
+    __slots__ = ("_address", "_key", "_memory", "_operation")
 
     def __init__(self, memory: Memory, address: int, key: int) -> None:
-        self.memory = memory
-        self.address = address
-        self.key = key
-        self.operation: Operation | None = None
+        self._memory = memory
+        self._address = address
+        self._key = key
+        self._operation: Operation | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has ended, successfully or not."""
+        return self._operation is not None and self._operation.is_complete
+
+    @property
+    def error(self) -> BowstringError | None:
+        """The error with which it ended, or None."""
+        return None if self._operation is None else self._operation.error
+
+    def start(self, link: Link) -> bool:
+        """Start it; return False if libfabric has no room for it."""
+        self._operation = link.fetch(self._memory, self._address, self._key)
+        return self._operation is not None
 
 
 class FabricChannel(Channel):
@@ -352,14 +368,12 @@ class FabricChannel(Channel):
         open_endpoint: Callable[[str], Endpoint],
         close_endpoint: Callable[[Endpoint], None],
         options: TransportOptions,
-        *,
-        arena: Any = None,
     ) -> None:
         self.options = options
         self.traits = Traits()
-        self.arena = arena
-        """The memory that the listener exports to its clients, if any."""
-        self.exporter: Any = None
+        self.arena: Any = None
+        """The memory that the listener exports to its clients, if any; released when the channel is closed."""
+        self.exporter: ArenaExporter | None = None
         """The exporter of this channel, if any, which is closed with it."""
         self.is_closed = False
         self._control = control
@@ -369,7 +383,7 @@ class FabricChannel(Channel):
         self._link: Link | None = None
         self._sender = _Sender()
         self._receiver = _Receiver(control.name, options)
-        self._fetches: deque[_Fetch] = deque()
+        self._fetches: deque[Fetch] = deque()
         self._signals = {RECEIVE: Signal(), SEND: Signal()}
         self._lock = threading.RLock()
         self._process_id = os.getpid()
@@ -489,10 +503,10 @@ class FabricChannel(Channel):
             descriptors.append(self._link.endpoint.event_descriptor)
         return descriptors
 
-    def fetch(self, memory: Memory, address: int, key: int) -> _Fetch:
+    def fetch(self, memory: Memory, address: int, key: int) -> Fetch:
         """Start to copy the peer's registered memory into a buffer. `progress` advances it."""
         with self._lock:
-            self._fetches.append(fetch := _Fetch(memory, address, key))
+            self._fetches.append(fetch := Fetch(memory, address, key))
             self._signals[RECEIVE].set()
             return fetch
 
@@ -528,14 +542,16 @@ class FabricChannel(Channel):
                 self._end()
                 self._linger()
                 self._control.shut_down()
-            if self._link is not None:
-                self._close_endpoint(self._link.endpoint)
             self._control.close()
             for signal in self._signals.values():
                 signal.close()
             if self.exporter is not None:
                 self.exporter.close()
+            if self.arena is not None:
+                self.arena.release()
             self.arena = self.exporter = None
+            if self._link is not None:
+                self._close_endpoint(self._link.endpoint)
 
     def _progress(self, directions: int, events: list[Event]) -> None:
         """Process what has happened, until the descriptors will report what happens next, or set the signals."""
@@ -573,11 +589,7 @@ class FabricChannel(Channel):
                 self._sender.answer(frame, link)
             elif frame.kind != Kind.FREED:
                 self._receiver.add(frame)
-        while self._fetches:
-            fetch = self._fetches[0]
-            fetch.operation = link.fetch(fetch.memory, fetch.address, fetch.key)
-            if fetch.operation is None:
-                break
+        while self._fetches and link.is_connected and self._fetches[0].start(link):
             self._fetches.popleft()
         return link.endpoint.num_operations_ended != steps
 
@@ -590,7 +602,7 @@ class FabricChannel(Channel):
             control.send(self._link.hello)
             control.progress()
         if self._link is not None and control.peer_hello is not None and not self._link.is_connected:
-            self._link.connect(control.peer_hello)
+            self._link.connect(control.peer_hello, control.peer_host)
             if self._is_dialer:
                 self._link.control(Kind.FREED, 0)  # connects the endpoints
         has_ended = control.has_ended or (self._link is not None and self._link.error is not None)

@@ -62,8 +62,19 @@ class ControlSocket(Closable):
 
     @property
     def host(self) -> str:
-        """The IP address of this end."""
-        return str(self._socket.getsockname()[0])
+        """The IP address of this end. Raises `ConnectionLostError`."""
+        try:
+            return str(self._socket.getsockname()[0])
+        except OSError as error:
+            raise translate_os_error(error, f"{self.name}: {error.strerror}") from error
+
+    @property
+    def peer_host(self) -> str:
+        """The IP address of the other end. Raises `ConnectionLostError`."""
+        try:
+            return str(self._socket.getpeername()[0])
+        except OSError as error:
+            raise translate_os_error(error, f"{self.name}: {error.strerror}") from error
 
     @property
     def descriptor(self) -> int:

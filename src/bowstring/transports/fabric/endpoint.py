@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import socket
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -28,6 +29,7 @@ from bowstring.errors import (
     ProtocolError,
     ResourceError,
     UnsupportedError,
+    UsageError,
 )
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import Closable
@@ -83,7 +85,7 @@ class Domain(Closable):
             check_provider(self.provider)
             self.num_buffers: int = min(attributes.tx_attr.contents.iov_limit, 16)
             """The maximum number of buffers of one message."""
-            self.max_message_bytes: int = attributes.ep_attr.contents.max_msg_size
+            self.address_format: int = attributes.addr_format
             self.has_virtual_addresses = bool(attributes.domain_attr.contents.mr_mode & libfabric.MR_VIRT_ADDR)
             """Whether peers refer to registered memory by its address, not by the offset in it."""
             self.max_key_bytes: int = min(attributes.domain_attr.contents.mr_key_size, 8)
@@ -241,6 +243,7 @@ class Endpoint(Closable):
         domain.check_open()
         self.domain = domain
         self._handles: list[int] = []
+        self._peers: set[int] = set()
         self._operations: dict[int, Operation] = {}
         self._entries = (libfabric.CqEntry * _READ_ENTRIES)()
         self.num_operations_ended = 0
@@ -259,18 +262,29 @@ class Endpoint(Closable):
         """Whether the endpoint was closed, or belongs to the parent process."""
         return not self._handles or self.domain.is_inherited
 
-    def insert(self, address: bytes) -> int:
-        """Return the number of a peer with this address. Raises `ProtocolError` if it is not valid."""
+    def insert(self, address: bytes, host: str) -> int:
+        """Return the number of a peer with this address.
+
+        Raises `ProtocolError` if it is not valid, or a socket address of another host than the IP address `host`.
+        """
         self._check_open()
         if len(address) != len(self.address):
             raise ProtocolError(f"{self.domain.name}: the peer's address has {len(address)} bytes")
+        address_host = _host(address, self.domain.address_format)
+        if address_host not in (None, host.partition("%")[0]):
+            raise ProtocolError(f"{self.domain.name}: a peer at {host} has an endpoint at {address_host}")
         peer = ctypes.c_uint64()
         if self._av.ops.contents.insert(self._handles[0], address, 1, ctypes.byref(peer), 0, None) != 1:
             raise ProtocolError(f"{self.domain.name}: the peer's address is not valid")
+        self._peers.add(peer.value)
         return peer.value
 
     def send(self, memory: Memory, size_bytes: int, peer: int) -> Operation | None:
-        """Send the first bytes of a buffer without a tag; None if the queue is full: try again after `progress`."""
+        """Send the first bytes of a buffer without a tag; None if the queue is full: try again after `progress`.
+
+        Raises `UsageError` for an unknown peer, as all methods that have one.
+        """
+        self._check_peer(peer)
         operation = Operation("send", memory)
         function, arguments = self._msg.send, (memory.address, size_bytes, None, peer)
         return self._start(operation, function, arguments)
@@ -287,6 +301,7 @@ class Endpoint(Closable):
         iovecs = (libfabric.Iovec * len(memories))(
             *[libfabric.Iovec(memory.address, memory.size) for memory in memories]
         )
+        self._check_peer(peer)
         operation = Operation("send", (memories, iovecs))
         return self._start(operation, self._tagged.sendv, (iovecs, None, len(memories), peer, tag))
 
@@ -298,6 +313,7 @@ class Endpoint(Closable):
 
     def fetch(self, memory: Memory, peer: int, address: int, key: int) -> Operation | None:
         """Copy a peer's registered memory into a buffer (RMA read); None if the queue is full."""
+        self._check_peer(peer)
         operation = Operation("fetch", memory)
         arguments = memory.address, memory.size, None, peer, address, key
         return self._start(operation, self._rma.read, arguments)
@@ -409,9 +425,22 @@ class Endpoint(Closable):
             operation.error = self.domain.error(operation.purpose, code)
         return [operation]
 
+    def _check_peer(self, peer: int) -> None:
+        if peer not in self._peers:
+            raise UsageError(f"{self.domain.name}: {peer} is not a peer of this endpoint")
+
     def _check_open(self) -> None:
         if self.is_closed:
             raise ClosedError(f"{self.domain.name}: the endpoint is closed")
+
+
+def _host(address: bytes, address_format: int) -> str | None:
+    """Return the IP address in the address of an endpoint; None for other formats."""
+    if address_format == libfabric.SOCKADDR_IN:
+        return socket.inet_ntop(socket.AF_INET, address[4:8])
+    if address_format == libfabric.SOCKADDR_IN6:
+        return socket.inet_ntop(socket.AF_INET6, address[8:24])
+    return None
 
 
 def close_object(handle: int) -> None:

@@ -92,9 +92,9 @@ class Link:
         """Whether frames have not left this process."""
         return bool(self._controls or self._sends)
 
-    def connect(self, hello: Hello) -> None:
-        """Use the peer's address. Raises `ProtocolError` if it is not valid."""
-        self._peer = self.endpoint.insert(hello.address)
+    def connect(self, hello: Hello, host: str) -> None:
+        """Use the address of the peer, which is at `host`. Raises `ProtocolError` as `Endpoint.insert`."""
+        self._peer = self.endpoint.insert(hello.address, host)
         self._peer_frame_bytes = min(hello.frame_bytes, FRAME_BYTES)
         self._num_free = hello.num_frames
         self.is_connected = True

@@ -2,6 +2,8 @@
 
 It listens at a port of 127.0.0.1 unless told otherwise, and needs the system library libfabric. libfabric neither
 authenticates nor encrypts: use it among processes and hosts that trust each other.
+
+By default bodies are sent as bytes. `FabricOptions.shares_memory` lets a server export memory, which clients fetch.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import ClassVar
 
 from bowstring.errors import UsageError, translate_os_error
 from bowstring.memory.closable import close_on_error
+from bowstring.transports.arena import ArenaExporter
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     Channel,
@@ -27,6 +30,7 @@ from bowstring.transports.fabric import libfabric
 from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.control_socket import ControlSocket
 from bowstring.transports.fabric.endpoint import Domain, DomainPool, Endpoint, check_provider
+from bowstring.transports.fabric.memory import FabricArena, FabricMemory
 from bowstring.transports.scope import network_scope
 from bowstring.transports.stream_channel import StreamEndpoint
 from bowstring.transports.tcp_address import SocketAddress, format_address, parse_address, resolve
@@ -44,6 +48,10 @@ class FabricOptions:
     """The provider for addresses without one, as `fi_info` lists them."""
     library: str | os.PathLike[str] | None = None
     """The path of libfabric; None for the system's."""
+    shares_memory: bool = False
+    """Whether servers export memory: every client can then read all that a listener exports. Only for trusted ones."""
+    arena_bytes: int = 1 << 30
+    """The size of the memory that a listener exports; pages are allocated when they are used."""
 
 
 class FabricEndpoint(StreamEndpoint):
@@ -54,6 +62,7 @@ class FabricEndpoint(StreamEndpoint):
         where = resolve(host, port)[0]
         name = f"fabric {address!r}"
         self._transport = transport
+        self._arena: FabricArena | None = None
         # In use while the endpoint is open; an error if the provider is not available.
         self._domain: Domain | None = transport.open_domain(self._provider, where.name[0])
         with ExitStack() as on_error:
@@ -62,6 +71,8 @@ class FabricEndpoint(StreamEndpoint):
             on_error.callback(self._socket.close)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._listen(where.name)
+            if transport.settings.shares_memory:
+                self._share_memory(where)
             on_error.pop_all()
         host = socket.gethostname() if where.is_unspecified else host
         self.address = f"{format_address(host, self._socket.getsockname()[1])}/{self._provider}"
@@ -72,7 +83,18 @@ class FabricEndpoint(StreamEndpoint):
         super().close()
         self._release()
 
+    def _share_memory(self, where: SocketAddress) -> None:
+        """Create the arena, which is registered with one interface."""
+        if where.is_unspecified:
+            raise UsageError(f"{self._name}: expected the address of one interface, because shares_memory is set")
+        assert self._domain is not None
+        self._arena = FabricArena(self._domain, self._transport.settings.arena_bytes)
+        self.remote_handle = self._arena.handle
+
     def _release(self) -> None:
+        arena, self._arena = self._arena, None
+        if arena is not None:
+            arena.release()
         domain, self._domain = self._domain, None
         if domain is not None:
             self._transport.domains.release(domain)
@@ -80,7 +102,11 @@ class FabricEndpoint(StreamEndpoint):
     def _wrap(self, connection: socket.socket) -> Channel:
         with close_on_error(connection):
             control = ControlSocket(connection, (), self._name)
-            return self._transport.create_channel(control, self._provider, self.options)
+            channel = self._transport.create_channel(control, self._provider, self.options)
+        if self._arena is not None:
+            self._arena.acquire()
+            channel.arena = self._arena
+        return channel
 
 
 class FabricTransport(Transport):
@@ -140,13 +166,17 @@ class FabricTransport(Transport):
         with close_on_error(control):
             return self.create_channel(control, provider, options)
 
-    def exporter(self, channel: Channel) -> MemoryExporter | None:  # noqa: ARG002 - not needed
-        """As `Transport.exporter`: bodies are sent as bytes."""
-        return None
+    def exporter(self, channel: Channel) -> MemoryExporter | None:
+        """As `Transport.exporter`: none unless the channel was accepted, and `FabricOptions.shares_memory` is set."""
+        assert isinstance(channel, FabricChannel)
+        if channel.exporter is None and channel.arena is not None:
+            channel.exporter = ArenaExporter(channel.arena)
+        return channel.exporter
 
-    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:  # noqa: ARG002
-        """As `Transport.open_memory`: there is none."""
-        return None
+    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
+        """As `Transport.open_memory`: none without a key in the URI."""
+        assert isinstance(channel, FabricChannel)
+        return None if remote_handle is None else FabricMemory(channel, remote_handle)
 
     def scope(self, address: str) -> str | None:  # noqa: ARG002 - of any loopback address
         """As `Transport.scope`: the network namespace."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bowstring.errors import ClosedError, ConnectionLostError, UnsupportedError, UsageError
+from bowstring.transports.arena import ArenaExporter
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     RECEIVE,
@@ -33,7 +34,7 @@ from bowstring.transports.signals import Signal
 from bowstring.transports.tcp_address import is_loopback
 from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel, arm
 from bowstring.transports.ucx.libucp import Feature
-from bowstring.transports.ucx.memory import Arena, ArenaExporter, UcxMemory
+from bowstring.transports.ucx.memory import UcxArena, UcxMemory
 from bowstring.transports.ucx.ucp import DEFAULT_FEATURES, Context, Worker
 
 _DEFAULT_HOST = "127.0.0.1"
@@ -60,7 +61,7 @@ class UcxEndpoint(Endpoint):
         host, port = split_address(address)
         self.options = options
         self.is_closed = False
-        self.arena: Arena | None = None
+        self.arena: UcxArena | None = None
         self._transport = transport
         context = transport.acquire()
         with ExitStack() as on_error:
@@ -70,7 +71,7 @@ class UcxEndpoint(Endpoint):
             on_error.callback(self._signal.close)
             self._listener = self._worker.listen(host, port)
             if transport.settings.shares_memory:
-                self.arena = Arena(context, transport.settings.arena_bytes)
+                self.arena = UcxArena(context, transport.settings.arena_bytes)
                 self.remote_handle = self.arena.handle
             on_error.pop_all()
         host, port = self._listener.address

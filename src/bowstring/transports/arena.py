@@ -1,0 +1,100 @@
+"""Arenas: memory into which a server copies what it exports, for transports that share one memory per listener."""
+
+from __future__ import annotations
+
+import threading
+
+from bowstring.errors import ResourceError, UsageError
+from bowstring.memory.region import Region
+from bowstring.transports.base import Exported, MemoryExporter
+
+_ALIGNMENT_BYTES = 64
+
+
+class Arena:
+    """Memory for everything that a listener exports. Blocks are freed, and used again, when no channel exports them."""
+
+    def __init__(self, view: memoryview, address: int, scheme: str) -> None:
+        """Use the writable memory `view`, whose first byte has this address for peers."""
+        self.address = address
+        self._view = view
+        self._scheme = scheme
+        self._free: list[tuple[int, int]] = [(0, view.nbytes)]
+        self._blocks: dict[Region, list[int]] = {}
+        """The offset and size of the copy of each region, and the number of channels that export it."""
+        self._lock = threading.Lock()
+
+    def add(self, region: Region) -> int:
+        """Return the address of a copy of a region, which is made once. Raises `ResourceError` if it does not fit."""
+        with self._lock:
+            block = self._blocks.get(region)
+            if block is None:
+                block = [self._allocate(region.size_bytes), region.size_bytes, 0]
+                self._view[block[0] : block[0] + block[1]] = region.view(0, region.size_bytes)
+                self._blocks[region] = block
+            block[2] += 1
+            return self.address + block[0]
+
+    def remove(self, region: Region) -> None:
+        """Undo one `add`."""
+        with self._lock:
+            block = self._blocks[region]
+            block[2] -= 1
+            if not block[2]:
+                del self._blocks[region]
+                self._free = _merge([*self._free, (block[0], _aligned(block[1]))])
+
+    def _allocate(self, size_bytes: int) -> int:
+        needed = _aligned(size_bytes)
+        for index, (offset, free_bytes) in enumerate(self._free):
+            if free_bytes >= needed:
+                self._free[index] = (offset + needed, free_bytes - needed)
+                return offset
+        largest = max((free_bytes for _, free_bytes in self._free), default=0)
+        what = f"a region of {size_bytes} bytes does not fit into the arena"
+        raise ResourceError(f"{self._scheme}: {what}; {largest} are free")
+
+
+def _aligned(size_bytes: int) -> int:
+    return max(-(-size_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES, _ALIGNMENT_BYTES)
+
+
+def _merge(blocks: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Merge adjacent free blocks."""
+    merged: list[tuple[int, int]] = []
+    for offset, size_bytes in sorted(blocks):
+        if merged and sum(merged[-1]) == offset:
+            merged[-1] = merged[-1][0], merged[-1][1] + size_bytes
+        else:
+            merged.append((offset, size_bytes))
+    return merged
+
+
+class ArenaExporter(MemoryExporter):
+    """Exports regions to the peer of one channel, as copies in the arena of its listener."""
+
+    __slots__ = ("_arena", "_regions")
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+        self._regions: list[Region] = []
+
+    def export(self, region: Region) -> Exported:
+        """As `MemoryExporter.export`: copies the region, unless another channel exports it. Raises `ResourceError`."""
+        address = self._arena.add(region)
+        self._regions.append(region)
+        return Exported(address, len(self._regions) - 1)
+
+    def retire(self, exported: Exported) -> None:
+        """As `MemoryExporter.retire`. The copy stays until the channel is closed: the peer may still read it."""
+        if not 0 <= exported.index < len(self._regions):
+            raise UsageError(f"region {exported.index}: this end has exported {len(self._regions)} regions")
+
+    def check_capacity(self, count: int) -> None:
+        """As `MemoryExporter.check_capacity`: any number."""
+
+    def close(self) -> None:
+        """Free what was exported: the channel is closed."""
+        for region in self._regions:
+            self._arena.remove(region)
+        self._regions.clear()

@@ -1,0 +1,121 @@
+"""Memory over libfabric: the arena of a server, fetched by a client."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from bowstring.errors import BowstringError, ProtocolError, UsageError
+from bowstring.memory.region import Region
+from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.transports.base import Channel, RemoteMemory
+from bowstring.transports.fabric.transport import FabricEndpoint, FabricOptions, FabricTransport
+from tests.transports.fabric.fabric_processes import require_libfabric, require_provider
+
+require_libfabric()
+
+CONTENT = bytes(range(256)) * 64
+ARENA_BYTES = 1 << 20
+
+
+def numbers(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    return np.array(values, np.uint64)
+
+
+def new_transport(provider: str = "tcp") -> FabricTransport:
+    require_provider(provider)
+    return FabricTransport(FabricOptions(provider, shares_memory=True, arena_bytes=ARENA_BYTES))
+
+
+@contextmanager
+def connected(transport: FabricTransport, endpoint: FabricEndpoint) -> Iterator[tuple[Channel, Channel]]:
+    with transport.dial(endpoint.address) as client:
+        channels: list[Channel] = []
+        while not channels:
+            client.progress()
+            channels = endpoint.accept()
+        with channels[0] as server:
+            yield client, server
+
+
+def fetch(memory: RemoteMemory, ends: tuple[Channel, Channel], addresses: list[int], lengths: list[int]) -> bytes:
+    """Fetch buffers; raise the error if it fails."""
+    located = memory.locate(numbers(*addresses), numbers(*lengths))
+    assert memory.view(located.extent) is None
+    destination = bytearray(sum(lengths))
+    token = memory.fetch(located, numbers(*lengths), destination)
+    while not (fetched := memory.progress()):
+        for channel in ends:
+            channel.progress()
+    assert [event.token for event in fetched] == [token]
+    if fetched[0].error is not None:
+        raise fetched[0].error
+    return bytes(destination)
+
+
+@pytest.mark.parametrize("provider", ["tcp", "net", "sockets"])
+def test_buffers_of_an_arena_are_fetched(provider: str) -> None:
+    with no_descriptor_left():
+        transport = new_transport(provider)
+        with (
+            transport.listen() as endpoint,
+            connected(transport, endpoint) as ends,
+            Region.copy_of([CONTENT]) as region,
+        ):
+            memory = transport.open_memory(ends[0], endpoint.remote_handle)
+            exporter = transport.exporter(ends[1])
+            assert memory is not None
+            assert exporter is not None
+            assert memory.size_bytes == ARENA_BYTES
+            start = exporter.export(region).address
+            assert fetch(memory, ends, [start + 1, 0, start + 300], [9, 0, 100]) == CONTENT[1:10] + CONTENT[44:144]
+            many = [start + number for number in range(3000)]
+            assert fetch(memory, ends, many, [1] * 3000) == CONTENT[:3000]
+            for address, length in [(start + ARENA_BYTES, 1), (start, ARENA_BYTES + 1)]:
+                with pytest.raises(ProtocolError, match="is not inside the server's memory"):
+                    memory.locate(numbers(address), numbers(length))
+        assert not transport.domains.has_users
+
+
+@pytest.mark.parametrize(("offset", "key"), [(1, 0), (0, 1)])
+def test_the_provider_checks_the_bounds_and_the_key(offset: int, key: int) -> None:
+    transport = new_transport()
+    with transport.listen() as endpoint, connected(transport, endpoint) as ends:
+        assert endpoint.remote_handle is not None
+        words = struct.unpack("<QQQ", endpoint.remote_handle)
+        handle = struct.pack("<QQQ", words[0] + offset, words[1], words[2] ^ key)
+        memory = transport.open_memory(ends[0], handle)
+        assert memory is not None
+        with pytest.raises(BowstringError, match="fetch: "):
+            fetch(memory, ends, [words[0] + offset], [ARENA_BYTES])
+
+
+@pytest.mark.parametrize("handle", [b"", bytes(23), bytes(25), struct.pack("<QQQ", 2**64 - 1, 2, 0)])
+def test_a_malformed_handle_is_a_protocol_error(handle: bytes) -> None:
+    transport = new_transport()
+    with (
+        transport.listen() as endpoint,
+        transport.dial(endpoint.address) as client,
+        pytest.raises(ProtocolError, match="fabric: remote_handle: "),
+    ):
+        transport.open_memory(client, handle)
+
+
+def test_memory_is_shared_only_if_an_option_says_so() -> None:
+    transport = FabricTransport()
+    with transport.listen() as endpoint, connected(transport, endpoint) as (client, server):
+        assert endpoint.remote_handle is None
+        assert transport.exporter(server) is None
+        assert transport.open_memory(client, None) is None
+        with pytest.raises(UsageError, match="while there are connections"):
+            transport.configure(FabricOptions(shares_memory=True))
+    transport.configure(FabricOptions(shares_memory=True))
+
+
+def test_memory_is_shared_at_one_interface_only() -> None:
+    with no_descriptor_left(), pytest.raises(UsageError, match="expected the address of one interface"):
+        new_transport().listen("//0.0.0.0:0")
