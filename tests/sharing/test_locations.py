@@ -83,7 +83,7 @@ def test_locations_are_passed_on_pickled_as_text_and_in_json(server: Server) -> 
 
 def test_the_next_location_is_used_and_the_reasons_are_kept(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     tcp, _ = server.locations("t").uris
-    foreign = "fabric://host:1?want_data=1&ticket=t"
+    foreign = "carrier+pigeon://host:1?want_data=1&ticket=t"
     with caplog.at_level(logging.DEBUG, "bowstring"), no_connection_left():
         dataset = bs.connect(Locations((foreign, tcp, UNREACHABLE, "unix:@a?nothing")))
         with dataset:
@@ -164,7 +164,7 @@ def test_tls_is_for_the_locations_that_support_it(tmp_path: Path) -> None:
         public = re.sub("&scope=[0-9a-f]+", "", tcp)
         with no_connection_left(), bs.connect(Locations((public, tls)), tls=authority.client()) as dataset:
             assert dataset.location == tls
-            assert dataset.unusable_locations == {public: "tcp: not encrypted, but the option tls was set"}
+            assert dataset.unusable_locations == {public: "tcp: a connection to another host that is not encrypted"}
     with no_connection_left(), pytest.raises(UsageError, match="unix, tcp: the option tls is not supported"):
         Server(options=ServerOptions(tls=TlsOptions()), addresses={"unix": None, "tcp": None})
 

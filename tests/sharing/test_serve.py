@@ -168,7 +168,7 @@ def test_parts_whose_equal_schemas_are_encoded_differently_are_one_data_set(
     ):
         writer.write(pa.record_batch({"a": [3]}))
     uris.insert(1, server.add("of pyarrow", tmp_path / "file.arrow"))
-    assert server._find("of pyarrow")[0].schema != server._find("part 0")[0].schema
+    assert server.find_stored("of pyarrow")[0].schema != server.find_stored("part 0")[0].schema
     with bs.connect(uris) as data:
         assert data.read_all()["a"].to_pylist() == [0, 3, 1, 2]
 

@@ -32,6 +32,12 @@ def test_the_ticket_of_one_data_set_is_its_name() -> None:
     assert Ticket(("a", "b")).encode() == b"\0a\0b\0"
 
 
+def test_an_abbreviated_ticket_is_one_line_that_can_be_encoded() -> None:
+    assert Ticket(("visits",)).abbreviated == "data set 'vis…'"
+    assert Ticket.decode(b"\xff\nforged entry of a log").abbreviated.startswith("data set '\\udcff\\nforged")
+    assert Ticket(("a", "b")).abbreviated == "data set '…' and 1 more"
+
+
 def test_a_uri_without_max_tickets_allows_one_ticket_per_request() -> None:
     uri = uri_for("@server", "t")
     assert max_tickets(parse_uri(uri)) == MAX_TICKETS

@@ -10,6 +10,7 @@ from bowstring._lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from bowstring.sharing.client import Dataset as Dataset
+    from bowstring.sharing.flight_server import FlightServer as FlightServer
     from bowstring.sharing.locations import Locations as Locations
     from bowstring.sharing.recording import (
         Recorder as Recorder,
@@ -24,6 +25,7 @@ else:
         __name__,
         {
             "client": ("Dataset",),
+            "flight_server": ("FlightServer",),
             "locations": ("Locations",),
             "recording": ("Recorder", "read_entries", "read_recording"),
             "server": ("Server", "ServerOptions"),

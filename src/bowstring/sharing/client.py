@@ -156,7 +156,7 @@ class Dataset(Closable):
                 for batch in stream:
                     if self._is_closed:
                         raise ClosedError("the data set was closed while it was read")
-                    yield _with_schema(batch, self.schema)
+                    yield with_schema(batch, self.schema)
                 is_whole = True
             finally:
                 self._end(connection, request if is_whole else None)
@@ -253,13 +253,18 @@ class Dataset(Closable):
         return self.read_all().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        count = sum(len(request.uris) for request in self._requests)
-        parts = "1 part" if count == 1 else f"{count} parts"
-        schemes = dict.fromkeys(request.server.scheme for request in self._requests)
-        unusable = [uri.partition(":")[0] for uri in self.unusable_locations]
-        over = f"{parts} over {', '.join(schemes)}" if schemes else parts
-        state = "closed" if self._is_closed else over + (f", not {', '.join(unusable)}" if unusable else "")
-        return f"<bowstring.sharing.Dataset {state}>\n{self.schema}"
+        return f"<bowstring.sharing.Dataset {'closed' if self._is_closed else self._describe()}>\n{self.schema}"
+
+    def _describe(self) -> str:
+        """The number of parts, their schemes, and those that can't be used."""
+        uris = self.uris
+        text = "1 part" if len(uris) == 1 else f"{len(uris)} parts"
+        schemes = dict.fromkeys(uri.partition(":")[0] for uri in uris)
+        if schemes:
+            text += f" over {', '.join(schemes)}"
+        if self.unusable_locations:
+            text += f", not {', '.join(uri.partition(':')[0] for uri in self.unusable_locations)}"
+        return text
 
 
 def _reconnect(
@@ -269,5 +274,6 @@ def _reconnect(
     return Dataset(requests, schema, timeout_s, tls, copy=copy)
 
 
-def _with_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
+def with_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
+    """Return a batch with an equal schema, which all batches of a data set share."""
     return batch if batch.schema is schema else RecordBatch(schema, batch.num_rows, batch.source, batch.pairs)

@@ -1,18 +1,22 @@
-"""Connect to data sets: by a URI, by the URIs of several parts, or by several locations of one data set."""
+"""Connect to data sets: by a URI, by the URIs of several parts, by several locations of one, or through Flight."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.schema import Schema
+from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError, UsageError
 from bowstring.sharing.client import Dataset, Request, group
-from bowstring.sharing.locations import Locations, check_scope, no_location_error, without_query
+from bowstring.sharing.flight import FLIGHT_SCHEMES, TLS_SCHEME
+from bowstring.sharing.flight_client import FlightDataset, FlightOptions, find_parts, scheme_of
+from bowstring.sharing.locations import Locations, check_scope, nearest_first, no_location_error, without_query
 from bowstring.sharing.recording import Record, Recorder, open_recorder
-from bowstring.sharing.uris import Ticket, parse_dataset_uri, requests_packed, without_ticket
+from bowstring.sharing.uris import Ticket, parse_dataset_uri, requests_packed, servers_of, without_ticket
 from bowstring.transports.base import without_traceback
 from bowstring.transports.registry import find_transport
 from bowstring.transports.tls import TlsOptions
@@ -46,6 +50,8 @@ class _Options:
     timeout_s: float
     tls: TlsOptions | None
     recorder: Recorder | None
+    requires_encryption: bool
+    """Whether connections to other hosts have to be encrypted."""
 
 
 def connect(
@@ -60,12 +66,15 @@ def connect(
     """Connect to a data set of another process, and read its schema.
 
     `target` is a URI; `Locations`, or their text, of which the nearest that works is used; or the URIs of several
-    parts, or an object with their `uris`, such as a published data set. `ticket` is the name of the data set, or
-    the bytes that another implementation's server expects; the default is that of the URI. With `copy`, bytes are
-    copied into this process's memory; otherwise memory is shared and nothing is copied, if the transport can do that.
-    `timeout_s` is how long the server may be silent; it applies to each location. `tls` has the certificates for
-    `tcp+tls`; other connections to other hosts are then not used. `record` is the path of a new file, in which all
-    messages are recorded, or a `Recorder`.
+    parts, or an object with their `uris`, such as a published data set. The URI of a Flight server,
+    `grpc://HOST:PORT/NAME`, stands for the locations that the server lists; the data is requested from itself if none
+    works.
+
+    `ticket` is the name of the data set, or the bytes that another implementation's server expects; the default is that
+    of the URI. With `copy`, bytes are copied into this process's memory; otherwise memory is shared and nothing is
+    copied, if the transport can do that. `timeout_s` is how long the server may be silent; it applies to each location.
+    `tls` has the certificates for `tcp+tls` and `grpc+tls`; other connections to other hosts are then not used.
+    `record` is the path of a new file, in which all messages are recorded, or a `Recorder`; those of Flight can't be.
 
     Raises `NotFoundError` if the server has no such data set, `AccessDeniedError` if the ticket is not valid,
     `ConnectionLostError` if the server does not run, disconnects or has too many clients, `DeadlineError` if it is
@@ -74,19 +83,22 @@ def connect(
     """
     if not timeout_s > 0:
         raise UsageError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
-    options = _Options(ticket, copy, timeout_s, tls, open_recorder(record))
+    options = _Options(ticket, copy, timeout_s, tls, open_recorder(record), tls is not None)
     if isinstance(target, str) and len(target.split()) > 1:
         target = Locations.parse(target)
     if isinstance(target, Locations):
-        return _connect_to_nearest(target, options)
-    uris: Any = [target] if isinstance(target, str) else getattr(target, "uris", target)
-    if isinstance(uris, Mapping):
+        uris = nearest_first(target.uris)
+        return _connect_to_first({uri: partial(_connect_to_location, uri, options) for uri in uris})
+    if isinstance(target, str) and scheme_of(target) in FLIGHT_SCHEMES:
+        return _connect_through_flight(target, options)
+    parts: Any = [target] if isinstance(target, str) else getattr(target, "uris", target)
+    if isinstance(parts, Mapping):
         raise UsageError(
             "connect: expected one URI or several parts of one data set; choose one of a server's: server.uri(name)"
         )
-    if not isinstance(uris, Iterable) or isinstance(uris, bytes):
+    if not isinstance(parts, Iterable) or isinstance(parts, bytes):
         raise UsageError(f"connect: expected a URI or an object with `uris`, found {type(target).__name__}")
-    return _connect_to_parts(uris, getattr(target, "schema", None), options)
+    return _connect_to_parts(parts, getattr(target, "schema", None), options)
 
 
 def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _Options) -> Dataset:
@@ -99,12 +111,32 @@ def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _Opti
     )
 
 
-def _connect_to_nearest(locations: Locations, options: _Options) -> Dataset:
-    """Try each location, and keep the reasons why nearer ones can't be used."""
+def _connect_through_flight(text: str, options: _Options) -> Dataset:
+    """Ask a Flight server for a data set, and read it from the nearest location, or else by DoGet."""
+    flight_options = FlightOptions(options.timeout_s, options.tls)
+    location, parts, schema = find_parts(text, options.ticket, flight_options)
+    is_encrypted = options.requires_encryption or scheme_of(location) == TLS_SCHEME
+    candidates: dict[str, Callable[[], Dataset]] = {}
+    if len(parts) == 1:
+        for uri in nearest_first(parts[0].stream_uris):
+            stream_options = replace(options, ticket=parts[0].ticket, requires_encryption=is_encrypted)
+            candidates[uri] = partial(_connect_to_location, uri, stream_options)
+    if options.recorder is None:
+        candidates[location] = partial(FlightDataset, location, parts, schema, flight_options)
+    elif not candidates:
+        raise UsageError(f"record: {location} has only locations of Flight, whose messages can't be recorded")
+    return _connect_to_first(candidates)
+
+
+def _connect_to_first(candidates: Mapping[str, Callable[[], Dataset]]) -> Dataset:
+    """Connect to the first location that works, and keep the reasons why those before can't be used.
+
+    Raises the error of a single location as it is.
+    """
     errors: dict[str, BowstringError] = {}
-    for uri in locations.nearest_first():
+    for uri, open_dataset in candidates.items():
         try:
-            dataset = _connect_to_location(uri, options)
+            dataset = open_dataset()
         except BowstringError as error:
             _LOGGER.debug("%s: not used: %s", without_query(uri), error)
             errors[uri] = without_traceback(error)
@@ -117,11 +149,17 @@ def _connect_to_nearest(locations: Locations, options: _Options) -> Dataset:
 
 def _connect_to_location(text: str, options: _Options) -> Dataset:
     uri, name = parse_dataset_uri(text, options.ticket)
-    check_scope(uri)
-    tls = options.tls
-    if tls is not None and not find_transport(uri.scheme, uri).supports_tls:
-        if uri.scheme not in _LOCAL_SCHEMES and uri.parameter("scope") is None:
-            raise UsageError(f"{uri.scheme}: not encrypted, but the option tls was set")
-        tls = None
+    servers = servers_of(uri).values()
+    for server in servers:
+        check_scope(server)
+        if options.requires_encryption and not _is_local_or_encrypted(server):
+            raise UsageError(f"{server.scheme}: a connection to another host that is not encrypted")
+    tls = options.tls if all(find_transport(server.scheme, server).supports_tls for server in servers) else None
     request = Request(without_ticket(uri), (uri,), Ticket((name,), requests_packed(uri, options.copy)))
     return Dataset([request], None, options.timeout_s, tls, copy=options.copy, recorder=options.recorder)
+
+
+def _is_local_or_encrypted(uri: StreamURI) -> bool:
+    """Whether a URI, whose scope is that of this process, if it has one, is of this host or of a transport with TLS."""
+    is_local = uri.scheme in _LOCAL_SCHEMES or uri.parameter("scope") is not None
+    return is_local or find_transport(uri.scheme, uri).supports_tls

@@ -8,7 +8,7 @@ elsewhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -52,15 +52,16 @@ class Locations:
         """Return the locations of a text with URIs, separated by spaces."""
         return cls(tuple(text.split()))
 
-    def nearest_first(self) -> list[str]:
-        """Return the URIs in the order in which they are tried."""
-        return sorted(self.uris, key=_distance)
-
     def __str__(self) -> str:
         return " ".join(self.uris)
 
     def __repr__(self) -> str:
         return f"<bowstring.sharing.Locations {', '.join(map(without_query, self.uris))}>"
+
+
+def nearest_first(uris: Iterable[str]) -> list[str]:
+    """Return URIs in the order in which they are tried."""
+    return sorted(uris, key=_distance)
 
 
 def check_scope(uri: StreamURI) -> None:
@@ -71,9 +72,13 @@ def check_scope(uri: StreamURI) -> None:
 
 
 def no_location_error(errors: Mapping[str, BowstringError]) -> BowstringError:
-    """Return the error if no location works: with the reason for each, `NotFoundError` if a server lacks the data set,
-    `AccessDeniedError` if one denies access, `DeadlineError` if all are silent, else `ConnectionLostError`.
+    """Return the error if no location works: that of a single one, or one with the reason for each.
+
+    `NotFoundError` if a server lacks the data set, `AccessDeniedError` if one denies access, `DeadlineError` if all are
+    silent, else `ConnectionLostError`.
     """
+    if len(errors) == 1:
+        return next(iter(errors.values()))
     reasons = "; ".join(f"{without_query(uri)}: {error}" for uri, error in errors.items())
     text = f"no location of the data set can be used: {reasons}"
     for kind in (NotFoundError, AccessDeniedError):

@@ -223,7 +223,10 @@ class Server(Closable):
         self._refuse_closed()
         if name not in self.names:
             raise NotFoundError(f"the server has no data set {name!r}, only {self.names}")
-        ticket = self._sign(name, lifetime_s)
+        return self.locations_of(self._sign(name, lifetime_s), role)
+
+    def locations_of(self, ticket: str, role: Role = Role.BOTH) -> Locations:
+        """The URIs at all addresses for a ticket, whether it is valid or not."""
         return Locations(tuple(acceptor.uri_of(ticket, role) for acceptor in self._acceptors))
 
     def add(self, name: str, source: Source, *, copy: bool | None = None) -> str:
@@ -431,13 +434,15 @@ class Server(Closable):
             if self._connections.pop(client.channel, None) is not None:
                 self._ended_traffic = self._ended_traffic.plus(client.traffic)
 
-    def _find(self, ticket: str) -> tuple[StoredDataset, ...]:
-        """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`."""
+    def find_stored(self, ticket: str) -> tuple[StoredDataset, ...]:
+        """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`, and errors of replaced files."""
         name = ticket if self._signer is None else self._signer.verify(ticket, time.time())
         with self._lock:
             datasets = self._datasets.get(name)
             if datasets is None:
                 raise NotFoundError(f"the server has no data set {hide_signatures(name)[:200]!r}")
+        for part in datasets:
+            part.region.check()
         return datasets
 
     def __reduce__(self) -> NoReturn:
@@ -661,9 +666,7 @@ class _Client:
         try:
             if len(ticket.names) > MAX_TICKETS:
                 raise UsageError(f"a request for {len(ticket.names)} data sets; the maximum is {MAX_TICKETS}")
-            parts = [part for name in ticket.names for part in self._server._find(name)]
-            for stored_part in parts:
-                stored_part.region.check()
+            parts = [part for name in ticket.names for part in self._server.find_stored(name)]
             if any(part.schema != parts[0].schema for part in parts):
                 raise InvalidDataError(f"{ticket}: their schemas differ")
         except BowstringError as error:

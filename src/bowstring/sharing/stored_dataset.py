@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias, cast
 
 import numpy as np
@@ -37,10 +37,10 @@ from bowstring.ipc.message import (
     read_message_at,
 )
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, HeaderReader
-from bowstring.ipc.stream import Encoder, StreamReader
+from bowstring.ipc.stream import Decoder, Encoder, StreamReader
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.arena import Arena
-from bowstring.memory.buffer import ALIGNMENT_BYTES, Memory
+from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory
 from bowstring.memory.descriptors import check_available
 from bowstring.memory.region import Region
 from bowstring.sharing.region_layout import RegionLayout
@@ -245,6 +245,27 @@ def pack(datasets: Sequence[StoredDataset], name: str) -> list[StoredDataset]:
             memory.writelines((dataset.region.view(dataset.offset_bytes, dataset.size_bytes), padding))
         region = memory.seal()
     return [dataset.move(region, offset) for dataset, offset in zip(datasets, offsets, strict=True)]
+
+
+def read_batches(dataset: StoredDataset) -> tuple[Schema, Iterator[RecordBatch]]:
+    """Return the schema and the batches of a data set, which keep the region's mapping; nothing is copied.
+
+    Raises `InvalidDataError`, also while iterating.
+    """
+    region = dataset.region
+    if region.is_released:
+        with region.duplicate() as opened:
+            return read_batches(replace(dataset, region=opened))
+    memory, decoder = Memory(region.memory), Decoder()
+    decoder.decode_header(dataset.schema)
+    return decoder.schema, _decode(decoder, memory, dataset.messages)
+
+
+def _decode(decoder: Decoder, memory: Memory, messages: Iterable[StoredMessage]) -> Iterator[RecordBatch]:
+    for message in messages:
+        batch = decoder.decode(message.metadata, Buffer(memory, message.body_offset, message.body_bytes))
+        if batch is not None:
+            yield batch
 
 
 def read_stored_dataset(region: Region) -> StoredDataset:

@@ -91,8 +91,9 @@ class Ticket:
     def abbreviated(self) -> str:
         """The beginning of the first name, for logs: a name may be a secret."""
         first = self.names[0]
+        beginning = f"{first[: min(len(first) // 2, _MAX_ABBREVIATION)]}…"
         more = f" and {len(self.names) - 1} more" if len(self.names) > 1 else ""
-        return f"data set '{first[: min(len(first) // 2, _MAX_ABBREVIATION)]}…'{more}"
+        return f"data set {beginning!r}{more}"
 
     def __str__(self) -> str:
         first, last = hide_signatures(self.names[0]), hide_signatures(self.names[-1])

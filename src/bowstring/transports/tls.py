@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bowstring.errors import UsageError, translate_os_error
@@ -11,18 +12,18 @@ from bowstring.errors import UsageError, translate_os_error
 if TYPE_CHECKING:
     import ssl
 
-Path = str | os.PathLike[str]
+PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
     """Certificates of one end. Paths are those of PEM files."""
 
-    certificate: Path | None = None
+    certificate: PathLike | None = None
     """This end's certificate, and those of its issuers; servers need one."""
-    key: Path | None = None
+    key: PathLike | None = None
     """The private key of `certificate`, without a passphrase; by default in the same file."""
-    authorities: Path | None = None
+    authorities: PathLike | None = None
     """The certificates of the issuers of the peer's. Clients use those of the system by default. A server with
     authorities accepts only clients with a certificate.
     """
@@ -50,6 +51,14 @@ class TlsOptions:
         if self.authorities is None:
             context.load_default_certs()
         return self._load(context)
+
+    def read_pem(self, name: str) -> bytes | None:
+        """Return the contents of the file of an option, such as "certificate". Raises `NotFoundError`."""
+        path = self.certificate if name == "key" and self.key is None else getattr(self, name)
+        try:
+            return None if path is None else Path(path).read_bytes()
+        except OSError as error:
+            raise translate_os_error(error, f"tls: {name} {str(path)!r}: {error.strerror}") from error
 
     def _load(self, context: ssl.SSLContext) -> ssl.SSLContext:
         import ssl

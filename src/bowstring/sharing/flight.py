@@ -1,0 +1,115 @@
+"""Arrow Flight as the control plane: what its client and server share.
+
+A Flight server describes a data set by a FlightInfo, with a ticket and its locations. Locations with the schemes of our
+transports are followed with Dissociated IPC, with the same ticket («URI Specification»); those with the schemes of
+Flight are read by DoGet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from bowstring.errors import (
+    AccessDeniedError,
+    BowstringError,
+    ConnectionLostError,
+    DeadlineError,
+    InvalidDataError,
+    MissingExtraError,
+    NotFoundError,
+    ProtocolError,
+    ResourceError,
+    UnsupportedError,
+    UsageError,
+)
+from bowstring.sharing.signed_tickets import hide_signatures
+from bowstring.sharing.uris import decode_error, encode_error
+
+FLIGHT_SCHEMES = ("grpc", "grpc+tcp", "grpc+tls", "grpc+unix")
+TLS_SCHEME = "grpc+tls"
+SAME_SERVER = "arrow-flight-reuse-connection://?"
+"""The location that stands for the server of the FlightInfo."""
+_ERROR_PREFIX = b"bowstring\n"
+_MAX_TEXT = 1000
+
+
+def import_flight() -> Any:
+    """Return the module `pyarrow.flight`. Raises `MissingExtraError`."""
+    try:
+        import pyarrow.flight
+    except ImportError:
+        raise MissingExtraError.of("pyarrow with Flight", "flight") from None
+    return pyarrow.flight
+
+
+def format_uri(location: str, name: str) -> str:
+    """Return the URI of a data set of a Flight server.
+
+    >>> format_uri("grpc://127.0.0.1:5000", "a/b")
+    'grpc://127.0.0.1:5000/a%2Fb'
+    """
+    return f"{location}/{quote(name, safe='')}"
+
+
+def parse_uri(text: str, ticket: str | bytes | None = None) -> tuple[str, tuple[str, ...]]:
+    """Return the location of the server, and the path of the data set's descriptor.
+
+    The path is `ticket`, the parameter `ticket`, or the path of the URI. Raises `UsageError`.
+
+    >>> parse_uri("grpc://127.0.0.1:5000/a%2Fb")
+    ('grpc://127.0.0.1:5000', ('a/b',))
+    """
+    where = f"URI {hide_signatures(text.partition('?')[0])!r}"
+    try:
+        parts = urlsplit(text)
+        parameters = parse_qs(parts.query, strict_parsing=True) if parts.query else {}
+        names = [unquote(name, errors="strict") for name in parts.path.split("/")[1:]]
+        if ticket is not None:
+            names = [ticket.decode() if isinstance(ticket, bytes) else ticket]
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from error
+    if parameters.keys() - {"ticket"}:
+        raise UsageError(f"{where}: expected no other parameter than ticket")
+    if ticket is None and (parameters or parts.scheme == "grpc+unix"):
+        names = parameters.get("ticket", [])
+    if not names or not all(name.isprintable() and name for name in names):
+        raise UsageError(f"{where}: expected a data set, as in grpc://HOST:PORT/NAME")
+    return f"{parts.scheme}://{parts.netloc}{parts.path if parts.scheme == 'grpc+unix' else ''}", tuple(names)
+
+
+def to_flight_error(error: BowstringError) -> Exception:
+    """Return the error for a Flight client; ours restores it."""
+    flight_error: Exception = import_flight().FlightServerError(str(error), _ERROR_PREFIX + encode_error(error))
+    return flight_error
+
+
+def from_flight_error(error: Exception, where: str) -> BowstringError:
+    """Translate an error of pyarrow. `where` is the prefix of its text."""
+    extra = getattr(error, "extra_info", None) or b""
+    if extra.startswith(_ERROR_PREFIX):
+        return decode_error(extra.removeprefix(_ERROR_PREFIX), where)
+    if isinstance(error, BowstringError):
+        return error
+    text = f"{where}: {str(error).partition('. Detail: ')[0].partition('. gRPC client debug')[0][:_MAX_TEXT]}"
+    for names, kind in _kinds().items():
+        if isinstance(error, names):
+            return kind(text)
+    return ProtocolError(text)
+
+
+def _kinds() -> dict[Any, type[BowstringError]]:
+    import pyarrow as pa
+
+    flight = import_flight()
+    return {
+        flight.FlightTimedOutError: DeadlineError,
+        (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError): AccessDeniedError,
+        flight.FlightError: ConnectionLostError,
+        KeyError: NotFoundError,
+        NotImplementedError: UnsupportedError,
+        MemoryError: ResourceError,
+        OSError: ConnectionLostError,
+        (ValueError, TypeError): InvalidDataError,
+        pa.ArrowException: ConnectionLostError,
+    }

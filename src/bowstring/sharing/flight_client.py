@@ -1,0 +1,298 @@
+"""Find data sets by Flight: their locations by GetFlightInfo, or the data itself by DoGet."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import queue
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from bowstring.arrays.record_batch import RecordBatch, as_batch
+from bowstring.datatypes.schema import Schema, schema as as_schema
+from bowstring.errors import (
+    BowstringError,
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    InvalidDataError,
+    LimitError,
+    UsageError,
+)
+from bowstring.sharing.client import Dataset, with_schema
+from bowstring.sharing.flight import (
+    FLIGHT_SCHEMES,
+    SAME_SERVER,
+    TLS_SCHEME,
+    from_flight_error,
+    import_flight,
+    parse_uri,
+)
+from bowstring.sharing.locations import MAX_LOCATIONS, no_location_error
+from bowstring.sharing.signed_tickets import hide_signatures
+from bowstring.transports.base import without_traceback
+from bowstring.transports.tls import TlsOptions
+
+_MAX_INFO_BYTES = 16 << 20
+_MAX_ENDPOINTS = 1 << 16
+_BATCHES_AHEAD = 2
+_JOIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class FlightOptions:
+    """How a Flight server is called."""
+
+    timeout_s: float
+    tls: TlsOptions | None
+
+    def connect(self, location: str, generic_options: Sequence[tuple[str, int]] = ()) -> Any:
+        """Return a client of pyarrow; it connects with its first call. Raises `UsageError`."""
+        arguments: dict[str, Any] = {}
+        scheme = scheme_of(location)
+        if self.tls is not None and scheme != TLS_SCHEME:
+            raise UsageError(f"{scheme}: the option tls is not supported: use {TLS_SCHEME}")
+        if self.tls is not None:
+            tls = self.tls
+            arguments = {
+                "tls_root_certs": tls.read_pem("authorities"),
+                "cert_chain": tls.read_pem("certificate"),
+                "private_key": tls.read_pem("key"),
+                "override_hostname": tls.server_name,
+            }
+        flight = import_flight()
+        try:
+            return flight.FlightClient(location, generic_options=list(generic_options), **arguments)
+        except ValueError as error:
+            raise UsageError(f"{location}: {error}") from error
+        except flight.FlightError as error:
+            raise from_flight_error(error, location) from error
+
+    def get_info(self, location: str, path: tuple[str, ...]) -> Any:
+        """Return the FlightInfo of a data set. Raises `ConnectionLostError`, `DeadlineError`, `NotFoundError`."""
+        flight = import_flight()
+        call = flight.FlightCallOptions(timeout=None if self.timeout_s == math.inf else self.timeout_s)
+        with self.connect(location, [("grpc.max_receive_message_length", _MAX_INFO_BYTES)]) as client:
+            try:
+                return client.get_flight_info(flight.FlightDescriptor.for_path(*path), call)
+            except Exception as error:
+                name = hide_signatures("/".join(path))
+                raise from_flight_error(error, f"{location}, data set {name!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class FlightPart:
+    """An endpoint of a FlightInfo: a ticket, and the URIs of the servers that accept it."""
+
+    ticket: bytes
+    uris: tuple[str, ...]
+
+    def flight_locations(self, server: str) -> list[str]:
+        """The Flight servers to try. `server`, which returned the FlightInfo, is the only or first one if it accepts
+        the ticket, else the last one.
+        """
+        others = [uri for uri in self.uris if scheme_of(uri) in FLIGHT_SCHEMES and uri != server]
+        return [*others, server] if others and SAME_SERVER not in self.uris else [server, *others]
+
+    @property
+    def stream_uris(self) -> list[str]:
+        """The locations for Dissociated IPC, and those of unknown schemes."""
+        return [uri for uri in self.uris if uri != SAME_SERVER and scheme_of(uri) not in FLIGHT_SCHEMES]
+
+
+def scheme_of(uri: str) -> str:
+    """Return the scheme of a URI, in lower case."""
+    return uri.partition(":")[0].lower()
+
+
+def find_parts(
+    text: str, ticket: str | bytes | None, options: FlightOptions
+) -> tuple[str, list[FlightPart], Schema | None]:
+    """Return the location of the Flight server of a URI, and the endpoints of the data set; without any, its schema.
+
+    Raises `ConnectionLostError`, `DeadlineError`, `NotFoundError`, `LimitError`, `InvalidDataError`, `UsageError`.
+    """
+    location, path = parse_uri(text, ticket)
+    info = options.get_info(location, path)
+    try:
+        endpoints = info.endpoints
+        schema = None if endpoints else as_schema(info.schema)
+        if len(endpoints) > _MAX_ENDPOINTS:
+            raise LimitError(f"{location}: expected at most {_MAX_ENDPOINTS} endpoints, found {len(endpoints)}")
+        parts = []
+        for endpoint in endpoints:
+            uris = [uri.uri.decode("utf-8", "backslashreplace") for uri in endpoint.locations[: MAX_LOCATIONS + 1]]
+            if len(uris) > MAX_LOCATIONS:
+                raise LimitError(f"{location}: expected at most {MAX_LOCATIONS} locations of an endpoint, found more")
+            parts.append(FlightPart(endpoint.ticket.ticket, tuple(uris)))
+    except BowstringError:
+        raise
+    except Exception as error:
+        raise InvalidDataError(f"{location}: the FlightInfo is malformed: {error}") from error
+    return location, parts, schema
+
+
+class FlightDataset(Dataset):
+    """A data set that is read by DoGet, one endpoint after the other; the bytes are copied over the network."""
+
+    def __init__(self, location: str, parts: list[FlightPart], schema: Schema | None, options: FlightOptions) -> None:
+        self._location = location
+        self._parts = parts
+        self._options = options
+        self._streams: weakref.WeakSet[_FlightStream] = weakref.WeakSet()
+        self._first: _FlightStream | None = None
+        if schema is None:
+            self._first = self._call(parts[0])
+            schema = self._first.schema
+        super().__init__([], schema, options.timeout_s)
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """The Flight servers of the parts, in order."""
+        return tuple(part.flight_locations(self._location)[0] for part in self._parts)
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        """As `Dataset.__iter__`."""
+        first, self._first = self._first, None
+        for part in self._parts:
+            if self._is_closed:
+                raise ClosedError("the data set is closed")
+            stream, first = first or self._call(part), None
+            if stream.schema != self.schema:
+                stream.cancel()
+                raise InvalidDataError(f"{self._location}: expected {self.schema!r}, found {stream.schema!r}")
+            try:
+                for batch in stream:
+                    if self._is_closed:
+                        raise ClosedError("the data set was closed while it was read")
+                    yield with_schema(batch, self.schema)
+            finally:
+                stream.cancel()
+
+    def close(self) -> None:
+        """As `Dataset.close`."""
+        self._is_closed = True
+        for stream in list(self._streams):
+            stream.cancel()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the endpoints: unpickling, such as in another process, calls DoGet again."""
+        if self._is_closed:
+            raise ClosedError("the data set is closed")
+        return FlightDataset, (self._location, self._parts, None if self._parts else self.schema, self._options)
+
+    def _call(self, part: FlightPart) -> _FlightStream:
+        """Call DoGet at the first location that works."""
+        errors: dict[str, BowstringError] = {}
+        for location in part.flight_locations(self._location):
+            try:
+                if scheme_of(self._location) == TLS_SCHEME != scheme_of(location):
+                    raise ConnectionLostError(f"{location}: not encrypted, but {self._location} is")
+                stream = _FlightStream(self._options.connect(location), part.ticket, location, self._options.timeout_s)
+                self._streams.add(stream)
+                return stream
+            except BowstringError as error:
+                errors[location] = without_traceback(error)
+        raise no_location_error(errors)
+
+
+class _FlightStream:
+    """A call of DoGet. A thread reads it, so that waiting for the server has a deadline."""
+
+    def __init__(self, client: Any, ticket: bytes, location: str, timeout_s: float) -> None:
+        self._location = location
+        self._timeout_s = None if timeout_s == math.inf else timeout_s
+        self._call = _Call(client, ticket, location)
+        self._thread = threading.Thread(target=self._call.read, name="bowstring-flight", daemon=True)
+        self._thread.start()
+        _STREAMS.add(self)
+        self.schema: Schema = self._next()
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        while (batch := self._next()) is not None:
+            yield batch
+
+    def cancel(self) -> None:
+        """End the call, and let the thread end. A thread that waits for a batch gets `ClosedError`. Idempotent."""
+        self._call.cancel()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end of the thread."""
+        self._thread.join(timeout_s)
+
+    def _next(self) -> Any:
+        """Return the schema, then the batches, then None. Raises errors of the call."""
+        try:
+            message = self._call.messages.get(timeout=self._timeout_s)
+        except queue.Empty:
+            self.cancel()
+            raise DeadlineError(f"{self._location}: the server sends nothing for {self._timeout_s} s") from None
+        self._call.requests.put(None)
+        if isinstance(message, BowstringError):
+            raise message
+        return message
+
+    def __del__(self) -> None:
+        if hasattr(self, "_call"):
+            self.cancel()
+
+
+class _Call:
+    """What the thread and the reader of a call share. Its queues can be used while garbage is collected."""
+
+    def __init__(self, client: Any, ticket: bytes, location: str) -> None:
+        self.messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        """The schema and the batches, then None, or an error."""
+        self.requests: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """An entry for each batch that may be read."""
+        for _ in range(_BATCHES_AHEAD):
+            self.requests.put(None)
+        self._client = client
+        self._ticket = ticket
+        self._location = location
+        self._reader: Any = None
+        self._is_cancelled = False
+
+    def read(self) -> None:
+        """Call DoGet, and put what it returns into the queue."""
+        with self._client, ExitStack() as stack:
+            try:
+                self._reader = self._client.do_get(import_flight().Ticket(self._ticket))
+                stack.callback(self._reader.cancel)
+                self.messages.put(as_schema(self._reader.schema))
+                while self.requests.get() is None and not self._is_cancelled:
+                    batch = self._reader.read_chunk().data
+                    if batch is not None:
+                        batch.validate()  # offsets could be outside of the buffers
+                        self.messages.put(as_batch(batch))
+            except StopIteration:
+                self.messages.put(None)
+            except Exception as error:  # noqa: BLE001 - raised by the reader of the queue
+                self.messages.put(without_traceback(from_flight_error(error, self._location)))
+
+    def cancel(self) -> None:
+        """End the call and the thread."""
+        self._is_cancelled = True
+        self.messages.put(ClosedError(f"{self._location}: the call was cancelled"))
+        self.requests.put(None)
+        if self._reader is not None:
+            self._reader.cancel()
+
+
+_STREAMS: weakref.WeakSet[_FlightStream] = weakref.WeakSet()
+
+
+def _cancel_streams() -> None:
+    """End all calls: pyarrow's threads must not outlive the interpreter."""
+    streams = list(_STREAMS)
+    for stream in streams:
+        stream.cancel()
+    for stream in streams:
+        stream.join(_JOIN_S)
+
+
+atexit.register(_cancel_streams)

@@ -1,0 +1,214 @@
+"""Serve data sets to Flight clients: their locations for Dissociated IPC, and the data itself by DoGet."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.errors import AccessDeniedError, BowstringError, ConnectionLostError, InvalidDataError, UsageError
+from bowstring.memory.closable import Closable
+from bowstring.sharing.flight import SAME_SERVER, TLS_SCHEME, format_uri, import_flight, to_flight_error
+from bowstring.sharing.server import Server
+from bowstring.sharing.stored_dataset import StoredDataset, read_batches
+from bowstring.sharing.uris import MAX_TICKETS, Ticket, parse_dataset_uri
+from bowstring.transports.tcp_address import format_address, parse_address, resolve
+from bowstring.transports.tls import TlsOptions
+
+_MAX_TICKET_BYTES = 1 << 16
+_MAX_MESSAGE_BYTES = 1 << 30
+"""The size above which batches are split: gRPC limits messages to 2 GiB."""
+_CLOSING_S = 10.0
+
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
+
+
+class FlightServer(Closable):
+    """A Flight server for the data sets of a `Server`. A context manager.
+
+    `GetFlightInfo` and `ListFlights` return the ticket of a data set and its locations: those of the server, then this
+    one, whose `DoGet` sends the data to any Flight client. Descriptors are paths of one name, or of one ticket if the
+    server has a key (`ServerOptions.ticket_key`).
+
+    `address` is HOST:PORT; port 0 chooses one. Without `tls`, it has to be a loopback address, where any user of the
+    machine can connect. Raises `UsageError` for other addresses and those in use, `MissingExtraError` without pyarrow.
+    """
+
+    def __init__(self, server: Server, address: str = "127.0.0.1:0", *, tls: TlsOptions | None = None) -> None:
+        import_flight()
+        self._server = server
+        self._slots = threading.BoundedSemaphore(server.options.max_clients)
+        host, port = parse_address(address)
+        where = resolve(host, port)[0]
+        if tls is None and not where.is_loopback:
+            raise UsageError(f"flight {address!r}: {where.name[0]} is not a loopback address: use tls there")
+        scheme, options = ("grpc", {}) if tls is None else (TLS_SCHEME, _tls_arguments(tls))
+        try:
+            self._flight = _flight_server_class()(self, f"{scheme}:{format_address(host, port)}", **options)
+        except _arrow_errors() as error:
+            raise UsageError(f"flight {address!r}: can't listen there: {error}") from error
+        host = socket.gethostname() if where.is_unspecified else host
+        self.location = f"{scheme}:{format_address(host, self._flight.port)}"
+        """The URI of the server."""
+        self._is_closed = False
+
+    def uri(self, name: str, *, lifetime_s: float | None = None) -> str:
+        """The URI of a data set, for `bowstring.connect`. Its path is a signed ticket if the server has a key.
+
+        Raises as `Server.uri`.
+        """
+        _, ticket = parse_dataset_uri(self._server.uri(name, lifetime_s=lifetime_s))
+        return format_uri(self.location, ticket)
+
+    def close(self) -> None:
+        """Stop the server; waits up to 10 seconds for clients in the middle of a stream. Idempotent."""
+        if not self._is_closed:
+            self._is_closed = True
+            thread = threading.Thread(target=self._flight.shutdown, name="bowstring-flight-close", daemon=True)
+            thread.start()
+            thread.join(_CLOSING_S)
+
+    def list_flights(self) -> list[Any]:
+        """Return the FlightInfo of each data set. Raises `AccessDeniedError` if the server has a key."""
+        if self._server.options.ticket_key is not None:
+            raise AccessDeniedError("access denied: a server with a ticket key does not list its data sets")
+        return [self.flight_info(name) for name in self._server.names]
+
+    def flight_info(self, ticket: str) -> Any:
+        """Return the FlightInfo for a ticket, by default the name of a data set. Raises as `Server.find_stored`."""
+        import pyarrow as pa
+
+        flight = import_flight()
+        parts = self._server.find_stored(ticket)
+        uris = [*self._server.locations_of(ticket).uris, SAME_SERVER, self.location]
+        endpoint = flight.FlightEndpoint(flight.Ticket(Ticket((ticket,)).encode()), uris)
+        schema, _ = read_batches(parts[0])
+        num_rows = sum(part.num_rows for part in parts)
+        size_bytes = sum(message.body_bytes for part in parts for message in part.messages)
+        descriptor = flight.FlightDescriptor.for_path(ticket.encode())
+        return flight.FlightInfo(pa.schema(schema), descriptor, [endpoint], num_rows, size_bytes)
+
+    def stream(self, ticket: bytes) -> Any:
+        """Return the data stream of a ticket, without copying. Raises `NotFoundError`, `InvalidDataError`, and
+        `ConnectionLostError` if the server has too many streams.
+        """
+        import pyarrow as pa
+
+        if len(ticket) > _MAX_TICKET_BYTES:
+            raise UsageError(f"ticket: expected at most {_MAX_TICKET_BYTES} bytes, found {len(ticket)}")
+        names = Ticket.decode(ticket).names
+        if len(names) > MAX_TICKETS:
+            raise UsageError(f"a request for {len(names)} data sets; the maximum is {MAX_TICKETS}")
+        parts = [part for name in names for part in self._server.find_stored(name)]
+        if any(part.schema != parts[0].schema for part in parts):
+            raise InvalidDataError(f"{Ticket(names)}: their schemas differ")
+        if not self._slots.acquire(blocking=False):
+            limit = self._server.options.max_clients
+            raise ConnectionLostError(f"the server has {limit} clients already, its limit")
+        batches = _flight_batches(parts)
+        weakref.finalize(batches, self._slots.release)
+        schema, _ = read_batches(parts[0])
+        return import_flight().RecordBatchStream(pa.RecordBatchReader.from_batches(pa.schema(schema), batches))
+
+    def __repr__(self) -> str:
+        return f"<bowstring.sharing.FlightServer {'closed' if self._is_closed else f'at {self.location}'}>"
+
+
+def _flight_batches(parts: Sequence[StoredDataset]) -> Iterator[Any]:
+    """Yield the batches of data sets for pyarrow, in the server's memory. Raises errors for Flight."""
+    import pyarrow as pa
+
+    try:
+        for part in parts:
+            for batch in read_batches(part)[1]:
+                for piece in _split(batch):
+                    imported = pa.record_batch(piece)
+                    imported.validate()  # offsets of a file could be outside of its buffers
+                    yield imported
+    except BowstringError as error:
+        raise to_flight_error(error) from None
+
+
+def _split(batch: RecordBatch) -> Iterator[RecordBatch]:
+    """Yield a batch in pieces that fit into a message."""
+    count = -(-batch.nbytes // _MAX_MESSAGE_BYTES)
+    rows = -(-batch.num_rows // max(count, 1))
+    for start in range(0, max(batch.num_rows, 1), max(rows, 1)):
+        yield batch.slice(start, rows) if count > 1 else batch
+
+
+def _tls_arguments(tls: TlsOptions) -> dict[str, Any]:
+    """The arguments of pyarrow's server."""
+    certificate, key, authorities = (tls.read_pem(name) for name in ("certificate", "key", "authorities"))
+    if certificate is None:
+        raise UsageError("tls: a server needs the option certificate")
+    return {
+        "tls_certificates": [(certificate, key)],
+        "verify_client": authorities is not None,
+        "root_certificates": authorities,
+    }
+
+
+def _arrow_errors() -> tuple[type[Exception], ...]:
+    import pyarrow as pa
+
+    return (pa.ArrowException, OSError, ValueError)
+
+
+def _translated(handler: _Handler) -> _Handler:
+    """Let a handler raise errors of Flight."""
+
+    @functools.wraps(handler)
+    def translated(*arguments: Any) -> Any:
+        try:
+            return handler(*arguments)
+        except BowstringError as error:
+            raise to_flight_error(error) from None
+
+    return translated  # type: ignore[return-value]
+
+
+@functools.cache
+def _flight_server_class() -> Any:
+    """The class of pyarrow's server with our handlers; defined here, because pyarrow is optional."""
+    flight = import_flight()
+
+    base: Any = flight.FlightServerBase
+
+    class Handlers(base):  # type: ignore[misc]
+        def __init__(self, owner: FlightServer, location: str, **options: Any) -> None:
+            self._owner = weakref.proxy(owner)
+            super().__init__(location, **options)
+
+        @_translated
+        def list_flights(self, context: Any, criteria: bytes) -> Iterator[Any]:  # noqa: ARG002 - Flight's signature
+            if criteria:
+                raise UsageError("ListFlights: criteria are not supported")
+            return iter(self._owner.list_flights())
+
+        @_translated
+        def get_flight_info(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
+            return self._owner.flight_info(_ticket_of(descriptor))
+
+        @_translated
+        def get_schema(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
+            return flight.SchemaResult(self._owner.flight_info(_ticket_of(descriptor)).schema)
+
+        @_translated
+        def do_get(self, context: Any, ticket: Any) -> Any:  # noqa: ARG002
+            return self._owner.stream(ticket.ticket)
+
+    return Handlers
+
+
+def _ticket_of(descriptor: Any) -> str:
+    """Return the ticket that is the path of a descriptor. Raises `UsageError` for other descriptors."""
+    path = descriptor.path
+    if not path or len(path) != 1:
+        raise UsageError("descriptor: expected a path with one name")
+    ticket: str = path[0].decode("utf-8", "backslashreplace")
+    return ticket

@@ -1,0 +1,408 @@
+"""Flight as the control plane, with pyarrow's client and server in other processes."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+import bowstring as bs
+from bowstring.errors import (
+    AccessDeniedError,
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    InvalidDataError,
+    LimitError,
+    MissingExtraError,
+    NotFoundError,
+    UsageError,
+)
+from bowstring.sharing import FlightServer, Server
+from bowstring.sharing.server import ServerOptions
+from bowstring.transports.tls import TlsOptions
+from tests.polling import wait_until
+from tests.sharing.other_process import Other, run
+from tests.transports.certificates import Authority
+
+OURS = """
+import bowstring as bs
+from bowstring.sharing import FlightServer
+batch = bs.record_batch({"a": list(range(1000)), "s": ["text", None, "", "more"] * 250})
+server = bs.serve({"t/1": bs.Table.from_batches([batch] * 3)}, addresses={"unix": None, "tcp": None})
+flight = FlightServer(server)
+say((flight.uri("t/1"), flight.location))
+hear()
+"""
+PLAIN_CLIENT = """
+import pyarrow as pa, pyarrow.flight as flight
+client = flight.FlightClient(location)
+info, = client.list_flights()
+same = client.get_flight_info(flight.FlightDescriptor.for_path("t/1"))
+endpoint, = info.endpoints
+table = client.do_get(endpoint.ticket).read_all()
+table.validate(full=True)
+say((
+    same.endpoints == info.endpoints, [uri.uri.decode().partition(":")[0] for uri in endpoint.locations],
+    endpoint.ticket.ticket, info.total_records, info.schema.names, client.get_schema(info.descriptor).schema.names,
+    [len(chunk) for chunk in table["a"].chunks], table["a"].to_pylist()[-1], table["s"].to_pylist()[:4],
+))
+"""
+FOREIGN = """
+import time, pyarrow as pa, pyarrow.flight as flight
+batch = pa.record_batch({"a": list(range(1000))})
+class Plain(flight.FlightServerBase):
+    def get_flight_info(self, context, descriptor):
+        name = descriptor.path[0].decode()
+        if name == "missing": raise KeyError("no such flight")
+        if name == "denied": raise flight.FlightUnauthorizedError("not you")
+        if name == "silent": time.sleep(2)
+        if name == "redirect":
+            flights[name] = [(bytes.fromhex(descriptor.path[1].decode()), [descriptor.path[2].decode()])]
+        endpoints = [flight.FlightEndpoint(*endpoint) for endpoint in flights[name]]
+        return flight.FlightInfo(batch.schema, descriptor, endpoints, -1, -1)
+    def do_get(self, context, ticket):
+        if ticket.ticket == b"malformed":
+            offsets = pa.py_buffer(bytes([0, 0, 0, 0, 255, 255, 255, 127]))
+            array = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"abc")])
+            return flight.RecordBatchStream(pa.Table.from_arrays([array], ["a"]))
+        def batches():
+            for n in range(3):
+                yield batch
+                if ticket.ticket == b"stalled": say("stalled"); time.sleep(600)
+                if ticket.ticket == b"broken": raise flight.FlightInternalError("the disk is broken")
+        return flight.GeneratorStream(batch.schema, batches())
+plain = Plain("grpc://127.0.0.1:0")
+say(plain.port)
+hear()
+"""
+NOBODY = "unix:@bowstring-nobody?want_data=1&free_data=2&ticket=t"
+FLIGHTS: dict[str, list[tuple[bytes, list[str]]]] = {
+    "plain": [(b"t", [])],
+    "two-parts": [(b"t", []), (b"t", [])],
+    "empty": [],
+    "nobody": [(b"t", [NOBODY, "tcp://127.0.0.1:1?want_data=1", "a:b", "unix:?want_data=x", "ucx:"])],
+    "elsewhere": [(b"t", ["grpc://127.0.0.1:1"])],
+    "many-locations": [(b"t", [NOBODY] * 65)],
+    "malformed": [(b"malformed", [])],
+    "broken": [(b"broken", [])],
+    "stalled": [(b"stalled", [])],
+    "silent": [(b"t", [])],
+}
+TABLE = bs.table({"a": list(range(1000))})
+
+
+@pytest.fixture(scope="module")
+def ours() -> Iterator[tuple[str, str]]:
+    """The URI of a data set of our server in another process, and the server's location."""
+    with Other(OURS) as other:
+        yield other.hear()
+
+
+@pytest.fixture(scope="module")
+def foreign() -> Iterator[str]:
+    """The location of an ordinary Flight server in another process."""
+    with Other(FOREIGN, flights=FLIGHTS) as other:
+        yield f"grpc://127.0.0.1:{other.hear()}"
+
+
+@pytest.fixture
+def flight_server() -> Iterator[FlightServer]:
+    """A server in this process, whose locations are those of another host."""
+    with bs.serve({"t": TABLE}) as server, FlightServer(server) as served:
+        server._acceptors[0].endpoint.scope = "another host"
+        yield served
+
+
+def threads() -> int:
+    return sum(thread.name == "bowstring-flight" for thread in threading.enumerate())
+
+
+def test_an_ordinary_flight_client_lists_describes_and_reads_the_data(ours: tuple[str, str]) -> None:
+    is_equal, schemes, ticket, num_rows, names, same_names, lengths, last, text = run(PLAIN_CLIENT, location=ours[1])
+    assert is_equal
+    assert schemes == ["unix", "tcp", "arrow-flight-reuse-connection", "grpc"]
+    assert ticket == b"t/1", "the body of <want_data>"
+    assert num_rows == 3000
+    assert names == same_names == ["a", "s"]
+    assert (lengths, last, text) == ([1000] * 3, 999, ["text", None, "", "more"])
+
+
+def test_our_client_follows_the_locations_to_shared_memory(ours: tuple[str, str]) -> None:
+    uri, location = ours
+    assert uri == f"{location}/t%2F1"
+    for target, ticket in ((uri, None), (f"{location}?ticket=t%2F1", None), (location, "t/1")):
+        with bs.connect(target, ticket) as dataset:
+            assert str(dataset.location).startswith("unix:@")
+            assert dataset.unusable_locations == {}
+            assert dataset.read_all().num_rows == 3000
+    with pytest.raises(NotFoundError, match="the server has no data set 'missing'"):
+        bs.connect(f"{location}/missing")
+
+
+def test_our_client_reads_by_doget_where_no_location_works(flight_server: FlightServer) -> None:
+    with bs.connect(flight_server.uri("t")) as dataset:
+        assert dataset.location == flight_server.location
+        ((uri, reason),) = dataset.unusable_locations.items()
+        assert uri.startswith("unix:@")
+        assert "an address of another host" in reason
+        assert repr(dataset).startswith("<bowstring.sharing.Dataset 1 part over grpc, not unix>")
+        for _ in range(2):
+            assert dataset.read_all() == TABLE
+        with pickle.loads(pickle.dumps(dataset)) as copy:
+            assert copy.read_all() == TABLE
+    assert repr(dataset).startswith("<bowstring.sharing.Dataset closed>")
+    with pytest.raises(ClosedError):
+        dataset.read_all()
+    assert wait_until(lambda: threads() == 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "num_rows"), [("plain", 3000), ("two-parts", 6000), ("elsewhere", 3000), ("empty", 0)]
+)
+def test_our_client_reads_from_an_ordinary_flight_server(foreign: str, name: str, num_rows: int) -> None:
+    with bs.connect(f"{foreign}/{name}") as dataset:
+        assert dataset.unusable_locations == {}
+        table = dataset.read_all()
+        assert (table.num_rows, table.schema.names) == (num_rows, ["a"])
+        assert num_rows == 0 or table["a"].to_pylist()[-1] == 999
+
+
+def test_locations_that_do_not_work_are_skipped_with_their_reasons(foreign: str) -> None:
+    with bs.connect(f"{foreign}/nobody", timeout_s=20) as dataset:
+        assert dataset.location == foreign
+        assert dataset.read_all().num_rows == 3000
+        assert set(dataset.unusable_locations) == set(FLIGHTS["nobody"][0][1])
+        assert "nobody answers there" in dataset.unusable_locations[NOBODY]
+
+
+def test_the_ticket_of_the_flight_info_is_requested_from_its_locations(foreign: str) -> None:
+    with bs.serve({"t": TABLE, "other": bs.table({"b": [1]})}) as server:
+        uri = quote(server.uri("other"), safe="")
+        with bs.connect(f"{foreign}/redirect/{b't'.hex()}/{uri}") as dataset:
+            assert str(dataset.location).startswith("unix:")
+            assert dataset.read_all() == TABLE
+        opaque = b"\xffopaque"
+        with bs.connect(f"{foreign}/redirect/{opaque.hex()}/{uri}") as dataset:  # a ticket of the Flight server only
+            (reason,) = dataset.unusable_locations.values()
+            assert "no data set '\\udcffopaque'" in reason
+            assert dataset.read_all().num_rows == 3000
+
+
+def test_a_server_with_a_key_describes_data_sets_only_for_signed_tickets() -> None:
+    with Server(options=ServerOptions(ticket_key=bytes(range(32)))) as server, FlightServer(server) as served:
+        server.add("t", TABLE)
+        uri = served.uri("t", lifetime_s=1000)
+        with bs.connect(uri) as dataset:
+            assert str(dataset.location).startswith("unix:")
+            assert dataset.read_all() == TABLE
+        server._acceptors[0].endpoint.scope = "another host"
+        with bs.connect(uri) as dataset:
+            assert dataset.location == served.location
+            assert dataset.read_all() == TABLE
+        for ticket in ("t", "t~~abc"):
+            with pytest.raises(AccessDeniedError) as caught:
+                bs.connect(served.location, ticket)
+            assert "abc" not in str(caught.value)
+        with flight.FlightClient(served.location) as client:
+            with pytest.raises(flight.FlightServerError, match="access denied"):
+                client.do_get(flight.Ticket("t"))
+            with pytest.raises(flight.FlightServerError, match="does not list its data sets"):
+                list(client.list_flights())
+
+
+def test_a_call_of_doget_is_not_recorded(flight_server: FlightServer, tmp_path: Path) -> None:
+    with pytest.raises(ConnectionLostError, match="another host"):
+        bs.connect(flight_server.uri("t"), record=tmp_path / "session")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text"),
+    [
+        ("missing", NotFoundError, "no such flight"),
+        ("denied", AccessDeniedError, "not you"),
+        ("many-locations", LimitError, "at most 64 locations"),
+        ("malformed", InvalidDataError, "[Oo]ffset"),
+        ("broken", ConnectionLostError, "the disk is broken"),
+    ],
+)
+def test_errors_of_a_flight_server_are_ours(foreign: str, name: str, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text) as caught, bs.connect(f"{foreign}/{name}") as dataset:
+        dataset.read_all()
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_silent_server_is_an_error_after_the_timeout(foreign: str) -> None:
+    with pytest.raises(DeadlineError):
+        bs.connect(f"{foreign}/silent", timeout_s=0.1)
+    with bs.connect(f"{foreign}/stalled", timeout_s=1) as dataset:
+        batches = iter(dataset)
+        next(batches)
+        with pytest.raises(DeadlineError, match="sends nothing for 1 s"):
+            next(batches)
+    assert wait_until(lambda: threads() == 0)
+
+
+def test_a_server_that_is_killed_in_the_middle_is_lost() -> None:
+    with Other(FOREIGN, flights=FLIGHTS) as other:
+        location = f"grpc://127.0.0.1:{other.hear()}"
+        with bs.connect(f"{location}/stalled") as dataset:
+            batches = iter(dataset)
+            next(batches)
+            other.kill()
+            with pytest.raises(ConnectionLostError):
+                next(batches)
+        with pytest.raises(ConnectionLostError):
+            bs.connect(f"{location}/plain")
+    assert wait_until(lambda: threads() == 0)
+
+
+def test_a_data_set_that_is_dropped_or_closed_ends_its_call(foreign: str) -> None:
+    dropped = bs.connect(f"{foreign}/plain")
+    closed = bs.connect(f"{foreign}/plain")
+    batches = iter(closed)
+    next(batches)
+    assert threads() > 0
+    del dropped
+    closed.close()
+    with pytest.raises(ClosedError):
+        next(batches)
+    assert wait_until(lambda: threads() == 0)
+
+
+def test_dictionaries_large_batches_and_files_are_sent_by_doget(
+    flight_server: FlightServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = flight_server._server
+    batches = [pa.record_batch({"d": pa.array(values).dictionary_encode()}) for values in (["a", "b"], ["c", "d", "c"])]
+    server.add("dictionaries", pa.Table.from_batches(batches))
+    server.add("empty", bs.table({"a": bs.array([], bs.int64())}))
+    with bs.new_file(tmp_path / "file.arrow", TABLE.schema) as writer:
+        writer.write(TABLE)
+    server.add("file", tmp_path / "file.arrow")
+    monkeypatch.setattr("bowstring.sharing.flight_server._MAX_MESSAGE_BYTES", 3000)
+    client = flight.FlightClient(flight_server.location)
+    assert client.do_get(flight.Ticket("dictionaries")).read_all()["d"].to_pylist() == ["a", "b", "c", "d", "c"]
+    assert client.do_get(flight.Ticket("empty")).read_all().num_rows == 0
+    chunks = client.do_get(flight.Ticket("t")).read_all()["a"].chunks
+    assert [len(chunk) for chunk in chunks] == [334, 334, 332]
+    for part in server.find_stored("file"):
+        part.region.release_descriptor()
+    assert client.do_get(flight.Ticket(b"\0t\0file\0")).read_all()["a"].to_pylist() == 2 * TABLE["a"].to_pylist()
+    (tmp_path / "file.arrow").unlink()
+    with pytest.raises(flight.FlightServerError, match=r"file\.arrow"):
+        client.do_get(flight.Ticket("file"))
+    with pytest.raises(flight.FlightServerError, match="their schemas differ"):
+        client.do_get(flight.Ticket(b"\0t\0dictionaries\0"))
+    client.close()
+
+
+def test_streams_and_tickets_are_limited() -> None:
+    table = bs.table({"a": np.zeros(1 << 21)})  # more than a client's buffer
+    batches = bs.Table.from_batches(table.to_batches() * 8)
+    with Server(options=ServerOptions(max_clients=1)) as server, FlightServer(server) as served:
+        server.add("t", batches)
+        with flight.FlightClient(served.location) as client:
+            first = client.do_get(flight.Ticket("t"))
+            first.read_chunk()
+            with pytest.raises(flight.FlightServerError, match="the server has 1 clients already, its limit"):
+                client.do_get(flight.Ticket("t"))
+            first.cancel()
+            assert wait_until(lambda: num_rows_or_none(client) == 8 << 21)
+            with pytest.raises(flight.FlightServerError, match="at most 65536 bytes"):
+                client.do_get(flight.Ticket(b"x" * (1 << 17)))
+            with pytest.raises(flight.FlightServerError, match="the maximum is 256"):
+                client.do_get(flight.Ticket(b"\0" + b"t\0" * 257))
+            with pytest.raises(flight.FlightServerError, match="criteria are not supported"):
+                list(client.list_flights(b"criteria"))
+            for descriptor in (flight.FlightDescriptor.for_path("a", "b"), flight.FlightDescriptor.for_command("t")):
+                with pytest.raises(flight.FlightServerError, match="expected a path with one name"):
+                    client.get_flight_info(descriptor)
+
+
+def num_rows_or_none(client: Any) -> int | None:
+    try:
+        num_rows: int = client.do_get(flight.Ticket("t")).read_all().num_rows
+    except flight.FlightServerError:
+        return None
+    return num_rows
+
+
+def test_tls_with_certificates_of_both_ends(tmp_path: Path) -> None:
+    authority = Authority.create(tmp_path)
+    with (
+        Server(scheme="tcp") as server,
+        FlightServer(server, tls=authority.server("localhost", checks_clients=True), address="localhost:0") as served,
+    ):
+        server.add("t", TABLE)
+        uri = served.uri("t")
+        assert uri.startswith("grpc+tls://localhost:")
+        tls = authority.client("alice")
+        with bs.connect(uri, tls=tls) as dataset:
+            assert str(dataset.location).startswith("tcp://127.0.0.1:"), "not encrypted, but of this host"
+        server._acceptors[0].endpoint.scope = None
+        with bs.connect(uri, tls=tls) as dataset:
+            assert dataset.location == served.location
+            assert list(dataset.unusable_locations.values()) == [
+                "tcp: a connection to another host that is not encrypted"
+            ]
+            assert dataset.read_all() == TABLE
+        for other in (None, authority.client()):
+            with pytest.raises(ConnectionLostError):
+                bs.connect(uri, tls=other)
+        with pytest.raises(UsageError, match="grpc: the option tls is not supported: use grpc\\+tls"):
+            bs.connect(uri.replace("grpc+tls", "grpc"), tls=tls)
+
+
+def test_a_server_without_tls_listens_only_at_loopback_addresses(flight_server: FlightServer) -> None:
+    server = flight_server._server
+    with pytest.raises(UsageError, match="not a loopback address: use tls there"):
+        FlightServer(server, "0.0.0.0:0")
+    with pytest.raises(UsageError, match="can't listen there"):
+        FlightServer(server, flight_server.location.removeprefix("grpc:"))
+    with pytest.raises(UsageError, match="a server needs the option certificate"):
+        FlightServer(server, tls=TlsOptions())
+    flight_server.close()
+    flight_server.close()
+    assert "closed" in repr(flight_server)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "grpc://127.0.0.1:1",
+        "grpc://127.0.0.1:1/",
+        "grpc://[::1/t",
+        "grpc://h:1/t?x=1",
+        "grpc://h:1/a//b",
+        "grpc://h:1/%FF",
+    ],
+)
+def test_a_malformed_uri_of_a_flight_server_is_rejected(uri: str) -> None:
+    with pytest.raises(UsageError, match=r"^URI 'grpc:"):
+        bs.connect(uri)
+
+
+def test_pyarrow_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.flight", None)
+    with pytest.raises(MissingExtraError, match=r"bowstring\[flight\]"):
+        bs.connect("grpc://127.0.0.1:1/t")
+    with Server() as server, pytest.raises(MissingExtraError, match=r"bowstring\[flight\]"):
+        FlightServer(server)
+
+
+def test_a_process_ends_without_closing_the_server_and_the_data_set() -> None:
+    code = OURS.replace("hear()", "dataset = bs.connect(flight.uri('t/1')); batch = next(iter(dataset))")
+    code = code.replace("say(", 'server._acceptors[0].endpoint.scope = server._acceptors[1].endpoint.scope = "0"; say(')
+    with Other(code) as other:
+        other.hear()
+        assert other.process.wait(30) == 0
