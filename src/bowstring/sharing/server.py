@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import NoReturn
 
 from bowstring.dissociated.events import DataRequested
@@ -56,6 +57,7 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.event_loop import EventLoop
+from bowstring.transports.flow_control import Outstanding, TotalLimits
 from bowstring.transports.registry import find_transport
 from bowstring.transports.session import Failed, Session, SessionOptions
 from bowstring.transports.tls import TlsOptions
@@ -95,6 +97,16 @@ class ServerOptions:
     """The addresses leased to a client at which its stream pauses, until it frees some."""
     max_leased_bytes: int = 1 << 62
     """The bytes leased to a client at which its stream pauses, until it frees some."""
+    max_total_leases: int = 1 << 27
+    """The addresses leased to all clients at which streams pause.
+
+    Half of this limit and of the next two is divided equally among `max_clients`: a client may always use its part, and
+    one batch, however much others have.
+    """
+    max_total_leased_bytes: int = 1 << 62
+    """The bytes leased to all clients at which streams pause."""
+    max_total_queued_bytes: int = 1 << 62
+    """The bytes that wait until clients receive them, at which streams pause."""
     tls: TlsOptions | None = None
     """The server's certificate, for the addresses with `tcp+tls`."""
     record: Record | None = None
@@ -134,6 +146,9 @@ class Server(Closable):
         self._silent: dict[_Client, None] = {}
         self._clients: dict[_Client, None] = {}
         self._connections: dict[Channel, _Client] = {}
+        options = self.options
+        limits = Outstanding(options.max_total_leases, options.max_total_leased_bytes, options.max_total_queued_bytes)
+        self._total_limits = TotalLimits(limits, options.max_clients)
         self._region_bytes = 0
         self._ended_traffic = Traffic()
         self._counters = Counters()
@@ -357,7 +372,7 @@ class Server(Closable):
             self._loop.handle(client, 0)
 
     def _progress(self, channel: Channel) -> None:
-        """Let the client of a channel that shares the endpoint's descriptor continue."""
+        """Let a client continue although its own descriptor is not ready, unless it is disconnected."""
         client = self._connections.get(channel)
         if client is not None:
             self._loop.handle(client, 0)
@@ -533,9 +548,13 @@ class _Client:
             now=now,
             core=self._connection,
             options=SessionOptions(
-                stall_s=options.stall_s, max_leases=options.max_leases, max_leased_bytes=options.max_leased_bytes
+                stall_s=options.stall_s,
+                max_leases=options.max_leases,
+                max_leased_bytes=options.max_leased_bytes,
+                total_limits=server._total_limits,
             ),
         )
+        self._session.wake = partial(server._loop.call, partial(server._progress, channel))
         self._exports: dict[Region, Exported] = {}
         self._connected_at = now
         self._refused_at: float | None = None

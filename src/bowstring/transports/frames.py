@@ -356,12 +356,12 @@ class FrameReader:
     def _receive_hello(self, frame: IncomingFrame) -> None:
         """Learn the versions of the peer. If it dialed, the answer precedes the next submitted message."""
         lowest, highest = HELLO.unpack(frame.body or b"")
+        self.owes_hello = not self.is_dialer
         if not lowest <= VERSION <= highest:
             raise ProtocolError(
                 f"{self.name}: the peer receives frames of version {lowest} to {highest}, this end sends {VERSION}"
             )
         self.peer_version = min(highest, VERSION)
-        self.owes_hello = not self.is_dialer
 
 
 class _FreeMappings:

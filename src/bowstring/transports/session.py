@@ -43,6 +43,7 @@ from bowstring.transports.base import (
     RemoteMemory,
     without_traceback,
 )
+from bowstring.transports.flow_control import Outstanding, TotalLimits
 
 _ALIGNMENT_BYTES = 64
 _ROUNDS_PER_STEP = 16
@@ -84,6 +85,8 @@ class SessionOptions:
     """The leased addresses at which a stream pauses until the peer frees some."""
     max_leased_bytes: int = 1 << 62
     """The bytes at leased addresses at which a stream pauses."""
+    total_limits: TotalLimits | None = None
+    """The limits of several sessions together, at which a stream pauses."""
     copies_memory: bool = False
     """Whether bodies of addresses are copied, and freed at once."""
 
@@ -271,6 +274,9 @@ class Session(Closable):
         except BowstringError as error:
             self._is_failed = True
             events.append(Failed(without_traceback(error)))
+        if self.options.total_limits is not None:
+            self.options.total_limits.update(self, self._outstanding(), has_more=self._stream is not None)
+        if self._is_failed:
             return events
         if not self._has_progress(now) and not events and now >= self.next_deadline():
             channels = list(self.channels.values())
@@ -299,6 +305,8 @@ class Session(Closable):
         self._released.clear()
         for channel in self.channels.values():
             channel.close()
+        if self.options.total_limits is not None:
+            self.options.total_limits.update(self, Outstanding(), has_more=False)
         if self.memory is not None:
             self.memory.close()
 
@@ -470,10 +478,17 @@ class Session(Closable):
         options = self.options
         if any(channel.queued_bytes >= options.max_queued_bytes for channel in self.channels.values()):
             return False
-        leases = self.core.leases if self.core is not None else None
-        return leases is None or (
-            leases.outstanding < options.max_leases and leases.outstanding_bytes < options.max_leased_bytes
-        )
+        outstanding = self._outstanding()
+        if outstanding.leases >= options.max_leases or outstanding.leased_bytes >= options.max_leased_bytes:
+            return False
+        return options.total_limits is None or options.total_limits.allows(self, outstanding)
+
+    def _outstanding(self) -> Outstanding:
+        """What the peer has not freed, and not received."""
+        queued_bytes = sum(channel.queued_bytes for channel in self.channels.values())
+        if self.core is None:
+            return Outstanding(queued_bytes=queued_bytes)
+        return Outstanding(self.core.leases.outstanding, self.core.leases.outstanding_bytes, queued_bytes)
 
     def _channel(self, role: Role) -> Channel:
         return self.channels[role if role in self.channels else Role.BOTH]

@@ -140,6 +140,9 @@ class StreamChannel(Channel):
             except BowstringError as error:
                 self._reader.close()
                 self._lost_directions |= RECEIVE
+                self._answer_hello()  # without a common version, the peer learns it from the answer
+                if self._queue and not self._lost_directions & SEND:
+                    self._send(events)
                 events.append(Lost(without_traceback(error), RECEIVE))
         return events
 
@@ -194,10 +197,13 @@ class StreamChannel(Channel):
         return self._socket.recv_into(target)
 
     def _submit(self, kind: Kind, tag: int, parts: Sequence[Any], region: Region | None = None) -> int:
+        self._answer_hello()
+        return self._queue.submit(kind, tag, parts, region)
+
+    def _answer_hello(self) -> None:
         if self._reader.owes_hello:
             self._reader.owes_hello = False
             self._submit_hello()
-        return self._queue.submit(kind, tag, parts, region)
 
     def _submit_hello(self) -> None:
         self._queue.submit(Kind.HELLO, 0, (HELLO.pack(VERSION, VERSION),))

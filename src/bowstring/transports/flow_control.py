@@ -1,0 +1,79 @@
+"""Limits of what several sessions together have outstanding: leases, and messages that are queued.
+
+Half of a limit is common: sessions use it as they come, and those that have to wait for it continue in the order in
+which they began to wait. The other half is reserved in equal parts. A session may always use its part, and one element
+of its stream, whatever others have outstanding: a peer that frees or receives nothing slows only itself. So the total
+exceeds a limit by less than one element per session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+class Outstanding(NamedTuple):
+    """What a peer has not freed, and not received."""
+
+    leases: int = 0
+    leased_bytes: int = 0
+    queued_bytes: int = 0
+
+
+class Waiter(Protocol):
+    """A session, as far as it is needed here."""
+
+    wake: Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Amount:
+    """One of the amounts of all sessions."""
+
+    total: int
+    common: int
+    """The total below which any session may use more."""
+    reserved: int
+    """The part of each session."""
+
+
+class TotalLimits:
+    """The limits for at most `max_sessions` sessions of one thread."""
+
+    def __init__(self, limits: Outstanding, max_sessions: int) -> None:
+        self._amounts = [_Amount(0, limit - limit // 2, max(limit // 2 // max(max_sessions, 1), 1)) for limit in limits]
+        self._outstanding: dict[Waiter, Outstanding] = {}
+        self._waiting: dict[Waiter, None] = {}
+
+    @property
+    def total(self) -> Outstanding:
+        """What all sessions have outstanding."""
+        return Outstanding(*(amount.total for amount in self._amounts))
+
+    def allows(self, session: Waiter, outstanding: Outstanding) -> bool:
+        """Whether a session that has this much outstanding may send one more element."""
+        previous = self._outstanding.get(session, _NOTHING)
+        return all(
+            own < amount.reserved or amount.total - before + own < amount.common
+            for amount, own, before in zip(self._amounts, outstanding, previous, strict=True)
+        )
+
+    def update(self, session: Waiter, outstanding: Outstanding, *, has_more: bool) -> None:
+        """Record what a session has outstanding, and whether it has more to send; wake one that can continue."""
+        previous = self._outstanding.pop(session, _NOTHING)
+        for amount, own, before in zip(self._amounts, outstanding, previous, strict=True):
+            amount.total += own - before
+        if any(outstanding):
+            self._outstanding[session] = outstanding
+        if has_more and not self.allows(session, outstanding):
+            self._waiting.setdefault(session)
+        else:
+            self._waiting.pop(session, None)
+        first = next((each for each in self._waiting if self.allows(each, self._outstanding[each])), None)
+        if first is not None:
+            del self._waiting[first]
+            first.wake()
+
+
+_NOTHING = Outstanding()

@@ -1,0 +1,93 @@
+"""Clients that free or receive nothing slow only themselves, also where a limit of all clients together is reached."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.dissociated.uri import parse_uri
+from bowstring.sharing.server import Server, ServerOptions
+from bowstring.sharing.uris import WANT_DATA
+from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.transports.frames import FRAME, MAGIC
+from bowstring.transports.tcp_address import parse_address
+from tests.polling import wait_until
+from tests.sharing.other_process import Other
+
+ROWS, BATCHES = 1000, 40
+BATCH_BYTES = 8 * ROWS
+TOTAL_BYTES = 16 * BATCH_BYTES
+READ_AND_KEEP = """
+import bowstring as bs
+with bs.connect(uri, timeout_s=120) as dataset: table = dataset.read_all()
+say(sum(int(chunk.to_numpy().sum()) for chunk in table.column("a").chunks))
+"""
+
+
+def example(rows: int = ROWS, batches: int = BATCHES) -> bs.Table:
+    return bs.Table.from_batches([bs.record_batch({"a": np.arange(rows) + n}) for n in range(batches)])
+
+
+EXPECTED = sum(int((np.arange(ROWS) + n).sum()) for n in range(BATCHES))
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    options = ServerOptions(inline_bytes=0, max_clients=4, max_total_leased_bytes=TOTAL_BYTES)
+    with no_descriptor_left(), bs.serve({"t": example()}, options=options) as server:
+        yield server
+
+
+def read_and_free(server: Server) -> int:
+    """Read all batches, of which each is freed before the next; return the sum."""
+    total = 0
+    with bs.connect(server.uri("t"), timeout_s=20) as dataset:
+        for batch in dataset:
+            total += int(batch.column(0).to_numpy().sum())
+            assert server.stats().leased_bytes <= TOTAL_BYTES + BATCH_BYTES * 4
+            del batch
+    return total
+
+
+def test_a_client_that_frees_nothing_pauses_and_others_receive_everything(server: Server) -> None:
+    with Other(READ_AND_KEEP, uri=server.uri("t")) as hoarding:
+        assert wait_until(lambda: server.stats().leased_bytes >= TOTAL_BYTES // 2)
+        for _ in range(3):
+            assert read_and_free(server) == EXPECTED
+        assert hoarding.process.poll() is None
+        assert wait_until(lambda: server.stats().leased_bytes == TOTAL_BYTES // 2), "it got more than its part"
+
+
+def test_a_client_that_waits_for_others_continues_when_they_are_killed(server: Server) -> None:
+    with Other(READ_AND_KEEP, uri=server.uri("t")) as hoarding:
+        assert wait_until(lambda: server.stats().leased_bytes >= TOTAL_BYTES // 2)
+        with bs.connect(server.uri("t"), timeout_s=20) as dataset:
+            stream = iter(dataset)
+            batches = [next(stream), next(stream)]  # its part
+            assert wait_until(lambda: server.stats().leased_bytes == TOTAL_BYTES // 2 + 2 * BATCH_BYTES)
+            hoarding.kill()
+            batches += [next(stream) for _ in range(6)]
+            assert [int(batch.column(0).to_numpy()[0]) for batch in batches] == list(range(8))
+
+
+def test_clients_that_receive_nothing_do_not_stop_others_at_the_limit_of_queued_bytes() -> None:
+    rows, batches = 1 << 17, 16  # 16 MB, more than the buffers of the sockets
+    options = ServerOptions(max_clients=8, max_total_queued_bytes=1 << 20)
+    with (
+        no_descriptor_left(),
+        bs.serve({"t": example(rows, batches)}, options=options, scheme="tcp") as server,
+        ExitStack() as stack,
+    ):
+        address = parse_address(parse_uri(server.uri("t")).address)
+        for count in range(1, 5):
+            silent = stack.enter_context(socket.create_connection(address, timeout=20))
+            silent.sendall(FRAME.pack(MAGIC, 1, 0, 0, WANT_DATA, 1) + b"t")
+            assert wait_until(lambda: server.stats().num_clients == count and server.stats().queued_bytes > 0)  # noqa: B023
+        with bs.connect(server.uri("t"), timeout_s=20) as dataset:
+            assert [int(batch.column(0).to_numpy()[-1]) for batch in dataset] == [rows - 1 + n for n in range(batches)]
+        assert server.stats().num_clients >= 4
