@@ -711,9 +711,13 @@ def test_a_client_keeps_a_limited_number_of_regions() -> None:
             assert len(memory) == 3
 
 
-def test_a_stream_pauses_at_the_leases_of_its_client_and_continues_when_it_frees_some() -> None:
+@pytest.mark.parametrize(
+    "options",
+    [ServerOptions(inline_bytes=0, max_leases=3), ServerOptions(inline_bytes=0, max_leased_bytes=3 * 8000)],
+    ids=["addresses", "bytes"],
+)
+def test_a_stream_pauses_at_the_leases_of_its_client_and_continues_when_it_frees_some(options: ServerOptions) -> None:
     batch = bs.record_batch({"a": np.arange(1000)})
-    options = ServerOptions(inline_bytes=0, max_leased_bytes=3 * batch.nbytes)
     with (
         bs.serve({"t": bs.Table.from_batches([batch] * 50)}, options=options) as server,
         bs.connect(server.uri("t")) as data,
@@ -722,7 +726,9 @@ def test_a_stream_pauses_at_the_leases_of_its_client_and_continues_when_it_frees
         for part in data:
             rows += part.num_rows
             (client,) = server._clients
-            assert client._connection.leases.outstanding_bytes <= 3 * batch.nbytes + batch.nbytes
+            leases = client._connection.leases
+            assert leases.outstanding <= 4
+            assert leases.outstanding_bytes <= 4 * batch.nbytes
             del part
         assert rows == 50_000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import time
@@ -208,7 +209,8 @@ def messages(uri: str) -> Iterator[str]:
             yield str(caught.value)
 
 
-def test_messages_do_not_show_signatures(server: Server) -> None:
+def test_messages_do_not_show_signatures(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bowstring")
     uri = server.uri("t")
     texts = list(messages(uri))
     with bs.connect(uri) as data:
@@ -217,6 +219,7 @@ def test_messages_do_not_show_signatures(server: Server) -> None:
         with pytest.raises(ConnectionError) as caught:
             data.read_all()
         texts.append(str(caught.value))
+    texts += caplog.messages
     assert not [text for text in texts if signature_of(uri)[:20] in text]
     assert any(re.search(r"t~~…|%7E…", text) for text in texts), "no message names the ticket"
 

@@ -1,0 +1,15 @@
+"""The defaults of transports."""
+
+from __future__ import annotations
+
+from bowstring.transports.base import TransportOptions
+from bowstring.transports.fabric.transport import FabricOptions
+from bowstring.transports.ucx.transport import UcxOptions
+
+
+def test_what_needs_trusted_peers_is_off_by_default() -> None:
+    options = TransportOptions()
+    assert not options.allow_other_users
+    assert not options.allow_other_hosts
+    assert not UcxOptions().shares_memory, "a client maps the memory writable"
+    assert not FabricOptions().shares_memory
