@@ -214,6 +214,12 @@ class Decoder:
         self.messages += 1
         return None
 
+    def has_body(self, metadata: bytes) -> bool:
+        """Return whether a message has a body, from its flatbuffer; messages may come in any order. Raises as
+        `decode_header`.
+        """
+        return isinstance(self._headers.read(metadata, 0, "message"), BatchHeader)
+
     def decode_body(self, header: BatchHeader, body: Buffer) -> RecordBatch | None:
         """Return the record batch of a header from `decode_header` over its body, without copying; None for a
         dictionary.

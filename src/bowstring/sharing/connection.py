@@ -166,12 +166,14 @@ class Stream:
         self._decoder = connection.decoder
         self._decoder.restart()
         self._headers: deque[BatchHeader] = deque()
+        self._is_ordered = connection.driver.session.channel(Role.METADATA).traits.is_ordered
         *_, body_server = connection.servers.values()
         self.protocol = ClientConnection(
             {role: server.want_data for role, server in connection.servers.items()},
             body_server.free_data,
-            has_body=self._has_body,
+            has_body=self._decode_header if self._is_ordered else self._has_body,
             error_data=connection.error_data,
+            in_order=self._is_ordered,
         )
         self._tickets = {Role.BOTH: ticket}
         if Role.BODIES in connection.servers:
@@ -203,6 +205,10 @@ class Stream:
             raise
 
     def _has_body(self, header: Any) -> bool:
+        return self._decoder.has_body(bytes(header))
+
+    def _decode_header(self, header: Any) -> bool:
+        """Decode the header of the next message in order; return whether it has a body."""
         read = self._decoder.decode_header(bytes(header))
         if read is not None:
             self._headers.append(read)
@@ -216,6 +222,8 @@ class Stream:
         while True:
             event = connection.driver.next_event()
             if isinstance(event, MessageReady | MessageLocated):
+                if not self._is_ordered:
+                    self._decode_header(event.message.header)
                 return event
             if isinstance(event, StreamEnded):
                 return None

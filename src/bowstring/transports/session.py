@@ -227,12 +227,16 @@ class Session(Closable):
     def submit(self, message: Message) -> None:
         """Queue a message: tagged ones on the channel for bodies, plain ones on that for metadata."""
         self.num_submitted += 1
-        self._channel(Role.METADATA if message.tag is None else Role.BODIES).submit(message.parts, message.tag)
+        self.channel(Role.METADATA if message.tag is None else Role.BODIES).submit(message.parts, message.tag)
 
     def release(self, lease: Lease) -> None:
         """Free the addresses of a lease at the next `step`, and wake the driver. Thread-safe."""
         self._released.append(lease)
         self.wake()
+
+    def channel(self, role: Role) -> Channel:
+        """Return the channel for the messages of a role."""
+        return self.channels[role if role in self.channels else Role.BOTH]
 
     def interests(self, directions: int = BOTH) -> list[Interest]:
         """Return the descriptors to wait for before the next `step`."""
@@ -489,9 +493,6 @@ class Session(Closable):
         if self.core is None:
             return Outstanding(queued_bytes=queued_bytes)
         return Outstanding(self.core.leases.outstanding, self.core.leases.outstanding_bytes, queued_bytes)
-
-    def _channel(self, role: Role) -> Channel:
-        return self.channels[role if role in self.channels else Role.BOTH]
 
     def _deadline_error(self, activity: str) -> DeadlineError:
         timeout_s = min(self.options.input_timeout_s, self.options.stall_s)

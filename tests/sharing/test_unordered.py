@@ -1,0 +1,51 @@
+"""A transport that does not keep the order of messages: they are put in order by their sequence numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+import bowstring as bs
+from bowstring.sharing import ServerOptions
+from bowstring.transports import registry
+from bowstring.transports.base import BOTH, DEFAULT_OPTIONS, Event, Received, Traits, TransportOptions
+from bowstring.transports.loopback import LoopbackChannel, LoopbackTransport
+
+
+class ReversingChannel(LoopbackChannel):
+    """Delivers all messages that have arrived in reverse order."""
+
+    num_reversed = 0
+
+    def progress(self, directions: int = BOTH) -> list[Event]:
+        events = super().progress(directions)
+        received = [event for event in events if isinstance(event, Received)]
+        ReversingChannel.num_reversed += len(received) > 1
+        return [event for event in events if not isinstance(event, Received)] + received[::-1]
+
+
+class ReversingTransport(LoopbackTransport):
+    scheme = "reversing"
+
+    def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackChannel:
+        channel = super().dial(address, options)
+        reversing = ReversingChannel(channel._outbound, channel._inbound, options)
+        reversing.traits = Traits(is_ordered=False)
+        return reversing
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_a_data_set_is_read_over_a_transport_that_reverses_messages(
+    monkeypatch: pytest.MonkeyPatch, copy: bool
+) -> None:
+    monkeypatch.setitem(registry.TRANSPORTS, "reversing", ReversingTransport())
+    monkeypatch.setattr(ReversingChannel, "num_reversed", 0)
+    words = bs.array(["a", None, "b"]).dictionary_encode()
+    table = bs.Table.from_batches([bs.record_batch({"n": [n, None, n], "w": words}) for n in range(200)])
+    options = ServerOptions(inline_bytes=0)
+    with (
+        bs.serve({"t": table}, options=options, scheme="reversing") as server,
+        bs.connect(server.uri("t"), copy=copy) as data,
+    ):
+        for _ in range(3):
+            assert data.read_all() == table
+    assert ReversingChannel.num_reversed > 0
