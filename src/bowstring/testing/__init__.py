@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bowstring._lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from bowstring.testing.memory_conformance import MemoryConformance as MemoryConformance
     from bowstring.testing.protocol_conformance import ProtocolConformance as ProtocolConformance
     from bowstring.testing.strategies import (
         arrays as arrays,
@@ -25,6 +26,7 @@ else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "memory_conformance": ("MemoryConformance",),
             "protocol_conformance": ("ProtocolConformance",),
             "strategies": ("arrays", "batches", "fields", "flat_types", "metadata", "slots", "types", "values"),
             "transport_conformance": ("TransportConformance",),

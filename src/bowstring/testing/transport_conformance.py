@@ -29,6 +29,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.memory_conformance import MemoryConformance
 from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, ProtocolConformance, run_in_thread
 from bowstring.transports import regions
 from bowstring.transports.base import (
@@ -46,7 +47,7 @@ from bowstring.transports.blocking import BlockingChannel, wait
 from bowstring.transports.regions import MAX_REGIONS, address_of
 
 
-class TransportConformance(ProtocolConformance):
+class TransportConformance(MemoryConformance, ProtocolConformance):
     """The tests of a transport. A subclass sets `transport`; if it shares no memory, also `shares_memory` to False."""
 
     # Messages

@@ -10,6 +10,7 @@ import pytest
 
 from bowstring.errors import ProtocolError, ResourceError, UsageError
 from bowstring.memory.region import Region
+from bowstring.testing.memory_conformance import MemoryConformance
 from bowstring.transports.arena import Arena, ArenaExporter
 from bowstring.transports.base import Event, Exported
 from bowstring.transports.ucx.channel import UcxChannel
@@ -83,6 +84,16 @@ def test_buffers_of_an_arena_are_mapped_or_fetched(options: dict[str, str]) -> N
             memory.close()
             del memory, located
     assert transport._context is None
+
+
+class TestMapped(MemoryConformance):
+    transport = UcxTransport(UcxOptions(shares_memory=True, arena_bytes=1 << 20))
+
+
+class TestFetched(MemoryConformance):
+    """Over tcp, memory is not mapped."""
+
+    transport = UcxTransport(UcxOptions(options={"TLS": "tcp"}, shares_memory=True, arena_bytes=1 << 20))
 
 
 def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:

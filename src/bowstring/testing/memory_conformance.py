@@ -1,0 +1,185 @@
+"""Conformance tests for exported memory: export, open, locate, view, fetch and retire."""
+
+# ruff: noqa: D102 - the name of a test is a sentence
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from bowstring.errors import ProtocolError, UsageError
+from bowstring.memory.region import Region
+from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.transports.base import (
+    RECEIVE,
+    Announced,
+    Channel,
+    Exported,
+    Fetched,
+    MemoryExporter,
+    Offsets,
+    Received,
+    RemoteMemory,
+    Transport,
+    TransportOptions,
+)
+from bowstring.transports.blocking import wait
+
+CONTENT = bytes(range(256)) * 40
+_OPTIONS = TransportOptions(timeout_s=20.0)
+_ROUNDS = 2000
+
+
+class MemoryPair:
+    """A connection whose accepted end exports memory that the dialed end reads."""
+
+    server: Channel
+    client: Channel
+    exporter: MemoryExporter
+    memory: RemoteMemory
+
+    def __init__(self, transport: Transport) -> None:
+        with transport.listen(options=_OPTIONS) as endpoint:
+            self.client = transport.dial(endpoint.address, _OPTIONS)
+            accepted: list[Channel] = []
+            while not accepted:
+                self.client.progress()
+                accepted = endpoint.accept()
+            self.server = accepted[0]
+            exporter = transport.exporter(self.server)
+            memory = transport.open_memory(self.client, endpoint.remote_handle)
+        assert exporter is not None
+        assert memory is not None
+        self.exporter, self.memory = exporter, memory
+
+    def close(self) -> None:
+        """Close the connection, and drop what keeps the exported memory alive."""
+        self.memory.close()
+        self.client.close()
+        self.server.close()
+        del self.memory, self.exporter, self.client, self.server
+
+    def synchronize(self) -> None:
+        """Let the client receive everything that the server has submitted."""
+        self.server.submit([b"synchronize"])
+        for _ in range(_ROUNDS):
+            self.server.progress()
+            for event in self.client.progress():
+                if isinstance(event, Announced):
+                    self.memory.update(event.update)
+                elif isinstance(event, Received):
+                    self.client.grant(1, len(event.data))
+                    return
+            wait(self.client.interests(RECEIVE), min(0.01, self.client.wait_s))
+        raise AssertionError("the message did not arrive")
+
+    def export(self, region: Region) -> Exported:
+        """Export a region, and let the client receive the announcement."""
+        exported = self.exporter.export(region)
+        self.synchronize()
+        return exported
+
+    def fetch(self, addresses: Offsets, lengths: Offsets) -> bytes:
+        """Fetch buffers of one extent, and wait for the end."""
+        destination = bytearray(int(lengths.sum()))
+        token = self.memory.fetch(self.memory.locate(addresses, lengths), lengths, destination)
+        for _ in range(_ROUNDS):
+            fetched = self.memory.progress()
+            if fetched:
+                assert fetched == [Fetched(token)]
+                assert self.memory.progress() == []
+                return bytes(destination)
+            self.server.progress()
+            self.client.progress()
+            wait([*self.memory.interests(), *self.client.interests(RECEIVE)], min(0.01, self.client.wait_s))
+        raise AssertionError("the fetch did not end")
+
+
+class MemoryConformance:
+    """Tests of memory that one end of a connection exports. A subclass sets `transport`; see `TransportConformance`."""
+
+    transport: Transport
+    shares_memory = True
+
+    @pytest.fixture
+    def pair(self) -> Iterator[MemoryPair]:
+        """A connection that is closed after the test, which must not leak descriptors."""
+        if not self.shares_memory:
+            pytest.skip("this transport shares no memory")
+        with no_descriptor_left():
+            pair = MemoryPair(self.transport)
+            yield pair
+            pair.close()
+
+    def test_buffers_of_exported_memory_are_viewed_or_fetched(self, pair: MemoryPair) -> None:
+        with Region.copy_of([CONTENT]) as region:
+            start = pair.export(region).address
+        addresses, lengths = _numbers(start + 1, 0, start + 300, start + len(CONTENT)), _numbers(9, 0, 5000, 0)
+        located = pair.memory.locate(addresses, lengths)
+        view = pair.memory.view(located.extent)
+        if view is not None:
+            first, _, third, _ = located.offsets.tolist()
+            assert memoryview(view).readonly
+            assert bytes(view[first : first + 9]) == CONTENT[1:10]
+            assert bytes(view[third : third + 5000]) == CONTENT[300:5300]
+        assert pair.fetch(addresses, lengths) == CONTENT[1:10] + CONTENT[300:5300]
+        assert pair.fetch(_numbers(start), _numbers(len(CONTENT))) == CONTENT
+
+    def test_every_export_has_its_own_addresses(self, pair: MemoryPair) -> None:
+        with Region.copy_of([b"first "]) as first, Region.copy_of([b"second"]) as second:
+            starts = [pair.export(region).address for region in (first, second, first)]
+        addresses, lengths = _numbers(*starts, 0), _numbers(6, 6, 6, 0)
+        buffers: dict[int, bytes] = {}
+        for indices, located in pair.memory.locate_all(addresses, lengths):
+            assert (located.offsets + np.uint64(located.extent.start)).tolist() == addresses[indices].tolist()
+            for index in indices.tolist():
+                buffers[index] = pair.fetch(addresses[index : index + 1], lengths[index : index + 1])
+        assert buffers == {0: b"first ", 1: b"second", 2: b"first "}
+
+    def test_addresses_outside_of_exported_memory_are_rejected(self, pair: MemoryPair) -> None:
+        with Region.copy_of([CONTENT]) as region:
+            start = pair.export(region).address
+        extent = pair.memory.extent(start)
+        assert extent.size_bytes <= pair.memory.size_bytes
+        end = extent.start + extent.size_bytes
+        for address, length in [(end, 1), (end - 1, 2), (start, 2**64 - 1), (start + 1, 2**63), (2**64 - 1, 1)]:
+            with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
+                pair.memory.locate(_numbers(start, address), _numbers(1, length))
+            with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
+                pair.memory.locate_all(_numbers(start, address), _numbers(1, length))
+        assert pair.fetch(_numbers(end - 1), _numbers(1)) is not None
+
+    def test_views_stay_valid_after_retirement_and_the_end_of_the_connection(self, pair: MemoryPair) -> None:
+        with Region.copy_of([CONTENT]) as region:
+            exported = pair.export(region)
+        located = pair.memory.locate(_numbers(exported.address), _numbers(len(CONTENT)))
+        view, offset = pair.memory.view(located.extent), int(located.offsets[0])
+        pair.exporter.retire(exported)
+        pair.synchronize()
+        with Region.copy_of([b"later"]) as region:
+            later = pair.export(region)
+        assert later.address != exported.address
+        assert pair.fetch(_numbers(later.address), _numbers(5)) == b"later"
+        pair.memory.close()
+        pair.memory.close()
+        pair.client.close()
+        pair.server.close()
+        if view is not None:
+            assert bytes(view[offset : offset + len(CONTENT)]) == CONTENT
+
+    def test_only_exported_memory_can_be_retired(self, pair: MemoryPair) -> None:
+        pair.exporter.check_capacity(1)
+        with pytest.raises(UsageError, match=r"has (sent|exported) 0 regions"):
+            pair.exporter.retire(Exported(0))
+        with Region.copy_of([b"x"]) as region:
+            exported = pair.export(region)
+        for index in (-1, exported.index + 1):
+            with pytest.raises(UsageError, match=r"has (sent|exported) 1 regions"):
+                pair.exporter.retire(Exported(exported.address, index))
+        pair.exporter.retire(exported)
+
+
+def _numbers(*values: int) -> Offsets:
+    return np.array(values, np.uint64)
