@@ -12,6 +12,7 @@ import pytest
 from bowstring.errors import BowstringError, ProtocolError, UsageError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.memory_conformance import MemoryConformance
 from bowstring.transports.base import Channel, RemoteMemory
 from bowstring.transports.fabric.transport import FabricEndpoint, FabricOptions, FabricTransport
 from tests.transports.fabric.fabric_processes import require_libfabric, require_provider
@@ -55,6 +56,15 @@ def fetch(memory: RemoteMemory, ends: tuple[Channel, Channel], addresses: list[i
     if fetched[0].error is not None:
         raise fetched[0].error
     return bytes(destination)
+
+
+class TestFetched(MemoryConformance):
+    transport = FabricTransport(FabricOptions("tcp", shares_memory=True, arena_bytes=ARENA_BYTES))
+
+    @pytest.fixture(autouse=True)
+    @classmethod
+    def provider(cls) -> None:
+        require_provider("tcp")
 
 
 @pytest.mark.parametrize("provider", ["tcp", "net", "sockets"])
