@@ -4,8 +4,9 @@
 those of the client. Each message of one's own is sent after the recorded earlier messages of the peer have arrived,
 except for <free_data>, which a client sends when it likes.
 
-What may differ is not compared: times, addresses, the regions that buffers are in, and how <free_data> messages are
-divided. Bodies of addresses are compared by the bytes of their buffers, if the recording has the regions' contents.
+What may differ is not compared: times, addresses, the regions that buffers are in, padding, the encoding of headers,
+how <free_data> messages are divided, and the texts of errors. Bodies of addresses are compared by the bytes of their
+buffers, if the recording has the regions' contents.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from typing import TypeAlias
 
 import numpy as np
 
+from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.uri import StreamURI, parse_uri
 from bowstring.dissociated.wire import (
+    PREFIX_BYTES,
     SEQUENCE_MASK,
     AddressBody,
+    Addresses,
     BodyType,
     decode_addresses,
     decode_free,
@@ -30,6 +34,9 @@ from bowstring.dissociated.wire import (
     encode_tag,
 )
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError, UsageError
+from bowstring.ipc.limits import DEFAULT_LIMITS
+from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
+from bowstring.ipc.stream import Decoder
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.sharing.trace import RecordedConnection, Step, describe, trace
@@ -178,9 +185,7 @@ class _Player:
     def _translate(self, played: _PlayedConnection, entry: Entry, step: Step) -> bytes | memoryview:
         """Return the bytes of a message with the addresses of this connection."""
         if step.kind == "free_data":
-            addresses = self._own_addresses(played)
-            own = [addresses.get(each, each) for each in decode_free(entry.view()).tolist()]
-            return encode_free(np.array(own, "<u8"))
+            return encode_free(self._own_addresses(played, decode_free(entry.view())))
         if step.kind == "body" and step.body_type == _ADDRESS_BODY:
             body = decode_addresses(entry.view())
             own_addresses = np.array([self._exported_address(played, each) for each in body.addresses.tolist()], "<u8")
@@ -198,15 +203,18 @@ class _Player:
             return address
         return region.exported.address + address - region.start
 
-    def _own_addresses(self, played: _PlayedConnection) -> dict[int, int]:
-        """Return the received address for each recorded one."""
+    def _own_addresses(self, played: _PlayedConnection, addresses: Addresses) -> Addresses:
+        """Return the received addresses for recorded ones: all those of a body, or some."""
         own: dict[int, int] = {}
         for key, messages in played.received.items():
-            if key[1] == f"body {_ADDRESS_BODY}":
-                for entry, message in zip(played.expected.get(key, []), messages, strict=False):
-                    recorded, received = decode_addresses(entry.view()), decode_addresses(message.data)
-                    own.update(zip(recorded.addresses.tolist(), received.addresses.tolist(), strict=False))
-        return own
+            if key[1] != f"body {_ADDRESS_BODY}":
+                continue
+            for entry, message in zip(played.expected.get(key, []), messages, strict=False):
+                recorded, received = decode_addresses(entry.view()), decode_addresses(message.data)
+                if np.array_equal(recorded.addresses, addresses):
+                    return received.addresses
+                own.update(zip(recorded.addresses.tolist(), received.addresses.tolist(), strict=False))
+        return np.array([own.get(address, address) for address in addresses.tolist()], "<u8")
 
     def _expect(self, played: _PlayedConnection, entry: Entry, step: Step) -> None:
         if entry.kind is EntryKind.REGION:
@@ -257,10 +265,13 @@ class _Player:
                 self._receive_frees(played)
             while played.expects_end or played.channel.has_input:
                 message = played.channel.receive()
-                if self.side != "server" or not self._take_frees(played, message):
-                    self._differ(
-                        index, "no more messages", describe(played.recorded, self._peer, message.tag, message.data)
-                    )
+                if self.side == "server":
+                    is_allowed = self._take_frees(played, message)
+                else:
+                    is_allowed = played.expects_end and played.recorded.is_error(message.tag)
+                if not is_allowed:
+                    found = describe(played.recorded, self._peer, message.tag, message.data)
+                    self._differ(index, "no more messages", found)
         except BowstringError as error:
             if not (played.expects_end and isinstance(error, ConnectionLostError)):
                 self._differ(index, "the end of the recording", f"{type(error).__name__}: {error}")
@@ -280,15 +291,28 @@ class _Player:
                 name, nothing = f"{key[1]} of number {key[2]}", "no such message"
                 self._differ(index, *((name, nothing) if len(pairs[0]) > len(pairs[1]) else (nothing, name)))
             for entry, message in zip(*pairs, strict=False):
-                problem = self._compare_message(played, entry, message)
+                problem = self._compare_message(played, key, entry, message)
                 if problem is not None:
                     self._differ(index, *problem)
 
-    def _compare_message(self, played: _PlayedConnection, entry: Entry, message: _Received) -> tuple[str, str] | None:
+    def _compare_message(
+        self, played: _PlayedConnection, key: Key, entry: Entry, message: _Received
+    ) -> tuple[str, str] | None:
         if message.buffers is None:
-            if entry.view() == message.data:
+            recorded_data = entry.view()
+            if recorded_data == message.data:
                 return None
-            return describe(played.recorded, "server", entry.tag, entry.view()), "other bytes"
+            if entry.tag is None:
+                is_equal = _has_equal_header(recorded_data, message.data)
+            elif played.recorded.is_error(entry.tag):
+                is_equal = _first_line(recorded_data) == _first_line(message.data)
+            else:
+                headers = (key[0], "metadata", key[2])
+                own = [_buffers(each.view(), recorded_data) for each in played.expected.get(headers, [])]
+                is_equal = bool(own) and own == [
+                    _buffers(each.data, message.data) for each in played.received.get(headers, [])
+                ]
+            return None if is_equal else (describe(played.recorded, "server", entry.tag, recorded_data), "other bytes")
         sequence = (entry.tag or 0) & SEQUENCE_MASK
         recorded, lengths = decode_addresses(entry.view()), [len(buffer) for buffer in message.buffers]
         if recorded.lengths.tolist() != lengths:
@@ -386,6 +410,49 @@ def _key(played: _PlayedConnection, tag: int | None, prefix: bytes) -> Key:
         return played.num_streams, kind, int.from_bytes(prefix[1:5], "little")
     is_body = encode_tag(tag & SEQUENCE_MASK, BodyType.PACKED) == tag & ~(1 << 56)
     return played.num_streams, f"body {tag >> 56}" if is_body else f"tag 0x{tag:016x}", tag & SEQUENCE_MASK
+
+
+def _read_header(data: memoryview) -> BatchHeader | Schema | None:
+    """Return the header of a metadata message; None if it is malformed."""
+    raw = bytes(data[PREFIX_BYTES:])
+    try:
+        header = HeaderReader(DEFAULT_LIMITS).read(raw, 0, "header")
+        if isinstance(header, BatchHeader):
+            return header
+        decoder = Decoder()
+        decoder.decode_header(raw)
+        return decoder.schema
+    except BowstringError:
+        return None
+
+
+def _has_equal_header(recorded: memoryview, received: memoryview) -> bool:
+    """Whether two metadata messages mean the same, except for the offsets of buffers."""
+    one, other = _read_header(recorded), _read_header(received)
+    if isinstance(one, Schema) and isinstance(other, Schema):
+        return one.equals(other, check_metadata=True)
+    if isinstance(one, BatchHeader) and isinstance(other, BatchHeader):
+        return _meaning(one) == _meaning(other)
+    return False
+
+
+def _meaning(header: BatchHeader) -> tuple[object, ...]:
+    template = header.template
+    lengths = header.buffers()["length"].tolist()
+    constants = template.kind, template.compression, template.pairs, template.dictionary_id, template.is_delta
+    return *constants, header.length, header.nodes().tolist(), lengths, header.variadic_counts()
+
+
+def _buffers(header: memoryview, body: memoryview) -> list[bytes] | None:
+    """Return the buffers in a body of bytes, without padding; None if the header is malformed."""
+    batch = _read_header(header)
+    if not isinstance(batch, BatchHeader):
+        return None
+    return [bytes(body[start : start + length]) for start, length in batch.buffers().tolist()]
+
+
+def _first_line(data: memoryview) -> bytes:
+    return bytes(data).partition(b"\n")[0]
 
 
 def _resolve(channel: BlockingChannel, message: ReceivedMessage) -> list[memoryview] | None:

@@ -86,6 +86,10 @@ class RecordedConnection:
         """Whether it is the tag of a <free_data> message."""
         return self.uri is not None and tag is not None and tag == self.uri.free_data
 
+    def is_error(self, tag: int | None) -> bool:
+        """Whether it is the tag of the server's error messages."""
+        return self.uri is not None and tag is not None and tag == error_tag(self.uri)
+
     def is_request(self, tag: int | None) -> bool:
         """Whether it is the tag of a <want_data> message."""
         # A server of `bowstring.serve` derives its role from the tag.
@@ -144,7 +148,7 @@ def _decode(entry: Entry, sender: str, connection: RecordedConnection) -> _Conte
 
 
 def _decode_message(entry: Entry, sender: str, connection: RecordedConnection, size: str) -> _Content:
-    data, uri = entry.view(), connection.uri
+    data = entry.view()
     if sender == "client":
         if connection.is_request(entry.tag):
             return _Content("want_data", f"want_data, {Ticket.decode(bytes(data))}")
@@ -154,7 +158,7 @@ def _decode_message(entry: Entry, sender: str, connection: RecordedConnection, s
         return _Content("invalid", f"unknown message, {_tagged(entry)}, {size}")
     if entry.tag is None:
         return _decode_metadata(bytes(data), size)
-    if uri is not None and entry.tag == error_tag(uri):
+    if connection.is_error(entry.tag):
         error = decode_error(data, "error")
         return _Content("error_data", f"{type(error).__name__}: {str(error).removeprefix('error: ')}")
     sequence, body_type = decode_tag(entry.tag)

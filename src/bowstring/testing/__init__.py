@@ -1,7 +1,8 @@
 """Tools for tests: strategies for Hypothesis, and conformance suites for transports.
 
 They need Hypothesis and pytest, which the extra `test` installs. To test an implementation of
-`bowstring.transports.base.Transport`, subclass `TransportConformance` and set its `transport`.
+`bowstring.transports.base.Transport`, subclass `TransportConformance` and set its `transport`. To test a client or a
+server of the Dissociated IPC protocol in any language, subclass `ClientSessions` or `ServerSessions`.
 """
 
 from typing import TYPE_CHECKING
@@ -11,6 +12,10 @@ from bowstring._lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from bowstring.testing.memory_conformance import MemoryConformance as MemoryConformance
     from bowstring.testing.protocol_conformance import ProtocolConformance as ProtocolConformance
+    from bowstring.testing.session_conformance import (
+        ClientSessions as ClientSessions,
+        ServerSessions as ServerSessions,
+    )
     from bowstring.testing.strategies import (
         arrays as arrays,
         batches as batches,
@@ -28,6 +33,7 @@ else:
         {
             "memory_conformance": ("MemoryConformance",),
             "protocol_conformance": ("ProtocolConformance",),
+            "session_conformance": ("ClientSessions", "ServerSessions"),
             "strategies": ("arrays", "batches", "fields", "flat_types", "metadata", "slots", "types", "values"),
             "transport_conformance": ("TransportConformance",),
         },

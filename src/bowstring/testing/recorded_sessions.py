@@ -1,0 +1,499 @@
+"""Annotated sessions of the protocol, so that implementations in any language can test themselves.
+
+`python -m bowstring.testing.recorded_sessions DIRECTORY` writes each session to a JSON file. It has the tags of the
+messages and the `entries` in their order, as the client sends and receives them:
+
+* `sender`: `client` or `server`; `connection`: 0, or 1 for the second connection of the client;
+* `kind`: `message`; `region`, memory of the server at `address` with the content `body`; or `close`, the end of the
+  connection by this sender;
+* `tag`: hexadecimal, null for a plain message; `body`: hexadecimal; `note`: an explanation.
+
+What a client has to do with the messages of the server is in `rows`, the rows of all record batches, or `error`, the
+kind of error that it has to detect, after which it closes its connections. A server has to answer the messages of the
+client like the recorded one; addresses may differ, and it may send a message with the tag `error_data` before it
+closes a connection. `sides` lists who is tested by the session. Metadata are flatbuffers of Bowstring; those of others
+may be other bytes of the same meaning.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bowstring.arrays.record_batch import record_batch
+from bowstring.arrays.table import Table
+from bowstring.datatypes.schema import schema
+from bowstring.dissociated.uri import StreamURI
+from bowstring.dissociated.wire import (
+    AddressBody,
+    BodyType,
+    MessageType,
+    encode_addresses,
+    encode_free,
+    encode_prefix,
+    encode_tag,
+)
+from bowstring.ipc.metadata.header import BatchHeader
+from bowstring.ipc.stream import Decoder, EncodedMessage, Encoder
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_BODIES, WANT_DATA, WANT_METADATA
+from bowstring.transports.observation import Direction, Entry, EntryKind
+
+TICKET = b"numbers"
+SCHEMA = schema({"n": "int32"})
+TABLE = Table(SCHEMA, [record_batch({"n": values}, SCHEMA) for values in ([1, 2, 3], [4, None, 6])])
+"""The data set `numbers`, which a server under test has to serve."""
+
+_BOTH_SIDES, _CLIENT, _SERVER = ("client", "server"), ("client",), ("server",)
+_PACKED, _ADDRESSES = BodyType.PACKED, BodyType.ADDRESSES
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEntry:
+    """A message, a region, or the end of a connection; see the module."""
+
+    sender: str
+    kind: str
+    note: str
+    tag: int | None = None
+    body: bytes = b""
+    address: int | None = None
+    connection: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry with bytes and tags in hexadecimal."""
+        return {
+            "sender": self.sender,
+            "connection": self.connection,
+            "kind": self.kind,
+            "tag": None if self.tag is None else f"0x{self.tag:016x}",
+            "address": self.address,
+            "body": self.body.hex(),
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSession:
+    """A session between a client and a server, and what either has to do."""
+
+    name: str
+    purpose: str
+    entries: tuple[SessionEntry, ...]
+    sides: tuple[str, ...] = _BOTH_SIDES
+    """The sides that the session tests."""
+    rows: tuple[dict[str, Any], ...] | None = None
+    """The rows that the client reads; None if it has to detect an error."""
+    error: str | None = None
+    """The class of `bowstring.errors` of the error that the client has to detect."""
+    want_data: tuple[int, ...] = (WANT_DATA,)
+    """The tag for each connection."""
+    free_data: int | None = FREE_DATA
+    is_ordered: bool = True
+    """Whether metadata messages arrive in order. A client of an ordered transport may reject other sessions."""
+
+    @property
+    def num_connections(self) -> int:
+        """The number of connections, which the client opens in the order of their indices."""
+        return 1 + max(entry.connection for entry in self.entries)
+
+    @property
+    def has_addresses(self) -> bool:
+        """Whether a body consists of addresses: the server has to export memory."""
+        return any(entry.kind == "region" for entry in self.entries)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the session as the object of a JSON file."""
+        return {
+            "format_version": 1,
+            "name": self.name,
+            "purpose": self.purpose,
+            "sides": list(self.sides),
+            "is_ordered": self.is_ordered,
+            "want_data": [f"0x{tag:016x}" for tag in self.want_data],
+            "free_data": None if self.free_data is None else f"0x{self.free_data:016x}",
+            "error_data": f"0x{ERROR_DATA:016x}",
+            "rows": self.rows,
+            "error": self.error,
+            "entries": [entry.to_json() for entry in self.entries],
+        }
+
+    def recorded_entries(self) -> list[Entry]:
+        """Return the session as a recording of its client, for `bowstring.sharing.replay`."""
+        entries: list[Entry] = []
+        for connection in range(self.num_connections):
+            tag = self.want_data[min(connection, len(self.want_data) - 1)]
+            uri = StreamURI("session", "", tag, self.free_data, None, (("error_data", str(ERROR_DATA)),))
+            entries.append(Entry(0, connection, Direction.SENT, EntryKind.CONNECTION, 0, text=str(uri)))
+        if len(self.want_data) == 1:  # a later connection begins after the end of an earlier one
+            entries = entries[:1]
+        for entry in self.entries:
+            if all(entry.connection != other.connection for other in entries):
+                entries.append(replace(entries[0], connection=entry.connection))
+            direction = Direction.SENT if entry.sender == "client" else Direction.RECEIVED
+            kind, length_bytes = EntryKind(entry.kind), len(entry.body)
+            if entry.kind == "close" and entry.sender == "server":
+                kind = EntryKind.LOSS
+            parts, address = (entry.body,), entry.address
+            entries.append(Entry(0, entry.connection, direction, kind, 0, entry.tag, address, length_bytes, parts))
+        return entries
+
+
+# Messages
+
+
+def _want_data(tag: int = WANT_DATA, ticket: bytes = TICKET, connection: int = 0) -> SessionEntry:
+    return SessionEntry("client", "message", "want_data with the ticket", tag, ticket, connection=connection)
+
+
+def _metadata(sequence: int, header: bytes, note: str, *, type_: int = MessageType.METADATA) -> SessionEntry:
+    body = encode_prefix(MessageType(type_), sequence) + header
+    return SessionEntry("server", "message", f"metadata {sequence}: {note}", None, body)
+
+
+def _body(sequence: int, body: bytes, note: str = "", connection: int = 0) -> SessionEntry:
+    text = f"body {sequence}: the bytes of all buffers, padded{note}"
+    return SessionEntry("server", "message", text, encode_tag(sequence, _PACKED), body, connection=connection)
+
+
+def _address_body(sequence: int, body: AddressBody, connection: int = 0) -> SessionEntry:
+    text = f"body {sequence}: total size, number of buffers, address and length of each"
+    tag = encode_tag(sequence, _ADDRESSES)
+    return SessionEntry("server", "message", text, tag, encode_addresses(body), connection=connection)
+
+
+def _free_data(body: AddressBody, connection: int = 0) -> SessionEntry:
+    text = "free_data: the addresses are not needed any more; clients may send more or fewer messages, at other times"
+    return SessionEntry("client", "message", text, FREE_DATA, encode_free(body.addresses), connection=connection)
+
+
+def _end(sequence: int) -> SessionEntry:
+    body = encode_prefix(MessageType.END_OF_STREAM, sequence)
+    return SessionEntry("server", "message", "end of stream: the number that the next message would have", None, body)
+
+
+def _close(sender: str, connection: int = 0) -> SessionEntry:
+    return SessionEntry(sender, "close", f"the {sender} closes the connection", connection=connection)
+
+
+# Data
+
+
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """The IPC messages of a table."""
+
+    schema: bytes
+    headers: tuple[bytes, ...]
+    bodies: tuple[bytes, ...]
+    addresses: tuple[AddressBody, ...]
+    """The addresses of the buffers of each body in a region with all bodies."""
+
+    @classmethod
+    def of(cls, table: Table) -> _Messages:
+        encoder, decoder = Encoder(table.schema), Decoder()
+        schema_message = encoder.schema_message()
+        decoder.decode_header(schema_message.metadata)
+        encoded: list[EncodedMessage] = []
+        for batch in table.to_batches():
+            encoded += encoder.encode_batch(batch)
+        addresses, start = [], 0
+        end = sum(message.body_bytes for message in encoded)
+        for message in encoded:
+            header = decoder.decode_header(message.metadata)
+            assert isinstance(header, BatchHeader)
+            buffers = header.buffers()
+            offsets = np.where(buffers["length"], buffers["offset"] + start, end)
+            addresses.append(AddressBody.of(offsets, buffers["length"]))
+            start += message.body_bytes
+        bodies = tuple(b"".join(message.parts) for message in encoded)
+        return cls(schema_message.metadata, tuple(each.metadata for each in encoded), bodies, tuple(addresses))
+
+    def region(self, connection: int = 0) -> SessionEntry:
+        """Return the entry of the region with all bodies."""
+        body = b"".join(self.bodies)
+        note = "the server exports memory with all bodies; the region's index is in bits 48 to 63 of an address"
+        return SessionEntry("server", "region", note, None, body, 0, connection)
+
+
+def _rows(table: Table) -> tuple[dict[str, Any], ...]:
+    return tuple(table.to_pylist())
+
+
+@cache
+def _numbers() -> _Messages:
+    return _Messages.of(TABLE)
+
+
+def _streamed(bodies: Sequence[SessionEntry], messages: _Messages | None = None) -> list[SessionEntry]:
+    """Return the messages of a stream, in which each body follows its metadata."""
+    messages = messages or _numbers()
+    entries = [_metadata(0, messages.schema, "schema")]
+    for sequence, (header, body) in enumerate(zip(messages.headers, bodies, strict=True), 1):
+        entries += [_metadata(sequence, header, "header of a batch"), body]
+    return [*entries, _end(len(bodies) + 1)]
+
+
+def _packed_bodies(messages: _Messages | None = None) -> list[SessionEntry]:
+    return [_body(sequence, body) for sequence, body in enumerate((messages or _numbers()).bodies, 1)]
+
+
+def _valid_sessions() -> Iterator[RecordedSession]:
+    numbers, rows = _numbers(), _rows(TABLE)
+    packed = _packed_bodies()
+    one, two = numbers.addresses
+    located = [_address_body(1, one), _address_body(2, two)]
+    frees = [_free_data(one), _free_data(two)]
+    yield RecordedSession(
+        "bytes", "Bodies of bytes (type 0).", (_want_data(), *_streamed(packed), _close("client")), rows=rows
+    )
+    yield RecordedSession(
+        "addresses",
+        "Bodies of addresses (type 1), which the client frees. One of the buffers is empty: it need not be freed.",
+        (_want_data(), numbers.region(), *_streamed(located), *frees, _close("client")),
+        rows=rows,
+    )
+    yield RecordedSession(
+        "both-body-types",
+        "A body of bytes and one of addresses in one stream.",
+        (_want_data(), numbers.region(), *_streamed([packed[0], located[1]]), frees[1], _close("client")),
+        _CLIENT,
+        rows,
+    )
+    *metadata, end = (entry for entry in _streamed(packed) if entry.tag is None)
+    yield RecordedSession(
+        "bodies-first",
+        "Bodies arrive before their metadata, and the second one before the first.",
+        (_want_data(), packed[1], packed[0], *metadata, end, _close("client")),
+        _CLIENT,
+        rows,
+    )
+    yield RecordedSession(
+        "metadata-first",
+        "The end of the stream arrives before the bodies.",
+        (_want_data(), *metadata, end, *packed, _close("client")),
+        _CLIENT,
+        rows,
+    )
+    yield RecordedSession(
+        "out-of-order",
+        "Metadata arrive in another order, the end of the stream first. The client orders them by sequence number.",
+        (_want_data(), end, metadata[2], packed[0], metadata[0], packed[1], metadata[1], _close("client")),
+        _CLIENT,
+        rows,
+        is_ordered=False,
+    )
+    yield RecordedSession(
+        "two-streams",
+        "A second request over the same connection: sequence numbers start at 0 again.",
+        (_want_data(), *_streamed(packed), _want_data(), *_streamed(packed), _close("client")),
+        _SERVER,
+        rows,
+    )
+    empty = Table(SCHEMA, [])
+    messages = _Messages.of(empty)
+    yield RecordedSession(
+        "no-batches",
+        "A stream with a schema only.",
+        (_want_data(), *_streamed([], messages), _close("client")),
+        _CLIENT,
+        _rows(empty),
+    )
+    yield from _two_connections()
+
+
+def _two_connections() -> Iterator[RecordedSession]:
+    numbers, rows = _numbers(), _rows(TABLE)
+    tags = (WANT_METADATA, WANT_BODIES)
+    one, two = numbers.addresses
+    requests = _want_data(WANT_METADATA), _want_data(WANT_BODIES, connection=1)
+    metadata = [entry for entry in _streamed(_packed_bodies()) if entry.tag is None]
+    bodies = [replace(body, connection=1) for body in _packed_bodies()]
+    located = numbers.region(1), _address_body(1, one, 1), _address_body(2, two, 1)
+    frees = _free_data(one, 1), _free_data(two, 1)
+    closes = _close("client"), _close("client", 1)
+    yield RecordedSession(
+        "two-connections-bytes",
+        "Metadata over one connection, bodies over another. The server tells them apart by the tag of the request.",
+        (*requests, *metadata, *bodies, *closes),
+        rows=rows,
+        want_data=tags,
+    )
+    yield RecordedSession(
+        "two-connections-addresses",
+        "As two-connections-bytes, with addresses, which arrive before the metadata.",
+        (*requests, *located, *metadata, *frees, *closes),
+        rows=rows,
+        want_data=tags,
+    )
+
+
+def _interrupted_sessions() -> Iterator[RecordedSession]:
+    numbers = _numbers()
+    packed = _packed_bodies()
+    refusal = b"not-found\nthe server has no data set 'absent'"
+    yield RecordedSession(
+        "refused",
+        "The server has no such data set: it sends a message with the tag error_data of its URI, and closes.",
+        (
+            _want_data(ticket=b"absent"),
+            SessionEntry("server", "message", "error_data: a kind of error, a line feed, a text", ERROR_DATA, refusal),
+            _close("server"),
+        ),
+        error="NotFoundError",
+    )
+    yield RecordedSession(
+        "refused-without-a-reason",
+        "The server closes the connection instead of sending a stream.",
+        (_want_data(ticket=b"absent"), _close("server")),
+        _CLIENT,
+        error="ConnectionLostError",
+    )
+    stream = _streamed(packed)
+    for number, note in ((1, "after the schema"), (2, "before a body"), (5, "before the end of the stream")):
+        yield RecordedSession(
+            f"server-ends-after-{number}",
+            f"The server closes the connection {note}: no stream is complete without its end.",
+            (_want_data(), *stream[:number], _close("server")),
+            _CLIENT,
+            error="ConnectionLostError",
+        )
+    one = numbers.addresses[0]
+    yield RecordedSession(
+        "cancelled",
+        "The client closes the connection without freeing addresses: the server frees them all.",
+        (
+            _want_data(),
+            numbers.region(),
+            *_streamed([_address_body(1, one), _address_body(2, numbers.addresses[1])]),
+            _close("client"),
+            _want_data(connection=1),
+            *(replace(entry, connection=1) for entry in [numbers.region(), *_addressed_stream()]),
+            *(_free_data(body, 1) for body in numbers.addresses),
+            _close("client", 1),
+        ),
+        _SERVER,
+        _rows(TABLE),
+    )
+
+
+def _addressed_stream() -> list[SessionEntry]:
+    return _streamed([_address_body(sequence, body) for sequence, body in enumerate(_numbers().addresses, 1)])
+
+
+def _violations_of_servers() -> Iterator[RecordedSession]:
+    """Yield sessions in which the last message of the server violates the protocol."""
+    numbers, packed = _numbers(), _packed_bodies()
+    metadata = [entry for entry in _streamed(packed) if entry.tag is None]
+    opened = [metadata[0], metadata[1]]
+    addresses = numbers.addresses[0]
+
+    def message(note: str, tag: int | None, body: bytes) -> SessionEntry:
+        return SessionEntry("server", "message", note, tag, body)
+
+    def located(note: str, words: Sequence[int], tag: int = encode_tag(1, _ADDRESSES)) -> list[SessionEntry]:
+        return [numbers.region(), *opened, message(note, tag, np.array(words, "<u8").tobytes())]
+
+    pairs = np.stack([addresses.addresses, addresses.lengths], 1).ravel().tolist()
+    total, num_buffers = addresses.total_bytes, addresses.addresses.size
+    outside = [total, num_buffers, *pairs[:-2], 1 << 20, pairs[-1]]
+    yield from _violations(
+        {
+            "short-prefix": [message("four bytes", None, b"\1\0\0\0")],
+            "message-type": [message("message type 2 in byte 0", None, b"\2" + bytes(4) + numbers.schema)],
+            "end-length": [metadata[0], message("an end of stream with 6 bytes", None, bytes((0, 1, 0, 0, 0, 0)))],
+            "no-schema": [_metadata(0, numbers.headers[0], "a batch, but the first message is a schema")],
+            "end-without-schema": [_end(0)],
+            "gap": [metadata[0], metadata[2]],
+            "repeated-metadata": [metadata[0], metadata[0]],
+            "second-schema": [metadata[0], _metadata(1, numbers.schema, "a second schema")],
+            "wrong-end": [metadata[0], _end(2)],
+            "repeated-body": [*opened, packed[0], packed[0]],
+            "body-of-schema": [_body(0, b"", ", but a schema has no body"), metadata[0]],
+            "reserved-bits": [*opened, message("bit 40 of the tag is set", 1 << 40 | 1, numbers.bodies[0])],
+            "body-type": [*opened, message("body type 2", 2 << 56 | 1, numbers.bodies[0])],
+            "address-outside": located("the last address is outside of the region", outside),
+            "address-overflow": located("address and length exceed 2**64", [8, 1, (1 << 64) - 4, 8]),
+            "address-count": located("three buffers are announced, but there are two", [total, 3, *pairs]),
+            "address-total": located("the total is not the sum of the lengths", [total + 1000, num_buffers, *pairs]),
+            "address-half": [*opened, message("12 bytes", encode_tag(1, _ADDRESSES), bytes(12))],
+            "address-buffers": located("the header has two buffers", [pairs[3], 1, *pairs[2:4]]),
+        }
+    )
+    without = [numbers.region(), *opened, _address_body(1, addresses)]
+    (session,) = _violations({"no-free-data": without})
+    yield replace(session, purpose="Addresses, but the URI has no free_data.", free_data=None)
+
+
+def _violations(violations: dict[str, list[SessionEntry]]) -> Iterator[RecordedSession]:
+    for name, entries in violations.items():
+        yield RecordedSession(
+            f"violation-{name}",
+            f"A violation by the server: {entries[-1].note}.",
+            (_want_data(), *entries, _close("client")),
+            _CLIENT,
+            error="InvalidDataError" if name in ("no-schema", "second-schema") else "ProtocolError",
+        )
+
+
+def _violations_of_clients() -> Iterator[RecordedSession]:
+    """Yield sessions in which the last message of the client violates the protocol."""
+    numbers = _numbers()
+    stream = [_want_data(), numbers.region(), *_addressed_stream()]
+    one = numbers.addresses[0].addresses
+    twice = np.concatenate([one[-1:], one[-1:]])
+    leases = {
+        "free-unleased": ("an address that no body had", np.array([1 << 40], "<u8").tobytes()),
+        "free-twice": ("one address twice, but only one body had it", twice.tobytes()),
+        "free-nothing": ("no address", b""),
+        "free-half": ("12 bytes, but an address has 8", bytes(12)),
+    }
+    violations = {
+        "plain": [SessionEntry("client", "message", "a plain message", None, TICKET)],
+        "tag": [SessionEntry("client", "message", "neither want_data nor free_data", 77, TICKET)],
+        "free-first": [SessionEntry("client", "message", "free_data before a request", FREE_DATA, one.tobytes())],
+        **{
+            name: [*stream, SessionEntry("client", "message", f"free_data: {note}", FREE_DATA, body)]
+            for name, (note, body) in leases.items()
+        },
+    }
+    for name, entries in violations.items():
+        yield RecordedSession(
+            f"violation-client-{name}",
+            f"A violation by the client, after which the server closes the connection: {entries[-1].note}.",
+            (*entries, _close("server")),
+            _SERVER,
+        )
+
+
+@cache
+def recorded_sessions() -> tuple[RecordedSession, ...]:
+    """Return all sessions."""
+    return (
+        *_valid_sessions(),
+        *_interrupted_sessions(),
+        *_violations_of_servers(),
+        *_violations_of_clients(),
+    )
+
+
+def write_sessions(directory: Path) -> list[Path]:
+    """Write each session to a JSON file in a directory, which is created; return the paths."""
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for session in recorded_sessions():
+        paths.append(directory / f"{session.name}.json")
+        paths[-1].write_text(json.dumps(session.to_json(), indent=1) + "\n", encoding="utf-8")
+    return paths
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m bowstring.testing.recorded_sessions DIRECTORY")
+    print(f"{len(write_sessions(Path(sys.argv[1])))} sessions")  # noqa: T201 - the output of the command

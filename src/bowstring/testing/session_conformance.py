@@ -1,0 +1,82 @@
+"""Conformance tests with recorded sessions, for clients and servers in any language; they run with pytest.
+
+Subclass `ClientSessions` with a client, or `ServerSessions` with a server. Other ways to use the sessions are in
+`bowstring.testing.recorded_sessions`.
+"""
+
+# ruff: noqa: D102 - the name of a test is a sentence
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import AbstractContextManager
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from bowstring import errors
+from bowstring.sharing.replay import ReplayServer, replay_client
+from bowstring.testing.recorded_sessions import RecordedSession, recorded_sessions
+
+TIMEOUT_S = 20.0
+
+
+def sessions_of(side: str) -> list[RecordedSession]:
+    """Return the sessions that test a `client` or a `server`."""
+    return [session for session in recorded_sessions() if side in session.sides]
+
+
+def _name(session: RecordedSession) -> str:
+    return session.name
+
+
+class ClientSessions:
+    """Tests of a client: a recorded server is played to it. A subclass implements `read`."""
+
+    scheme = "unix"
+    is_ordered = True
+    """Whether the client relies on the order of metadata messages."""
+
+    @abstractmethod
+    def read(self, uri: str) -> list[dict[str, Any]]:
+        """Read the data set of a URI, then disconnect; return its rows.
+
+        Raises an error of `bowstring.errors`: `NotFoundError`, `ConnectionLostError`, or one for a violation. The URI
+        has the parameter `bodies` for a second connection.
+        """
+
+    @pytest.mark.parametrize("session", sessions_of("client"), ids=_name)
+    def test_a_client_reads_the_rows_of_a_session_or_detects_its_error(self, session: RecordedSession) -> None:
+        if self.is_ordered and not session.is_ordered:
+            pytest.skip("the transport keeps the order of metadata")
+        entries = session.recorded_entries()
+        ticket = next(entry.body.decode() for entry in session.entries if entry.sender == "client")
+        with ReplayServer(entries, scheme=self.scheme, timeout_s=TIMEOUT_S) as server:
+            uri = server.uri(ticket)
+            if session.num_connections > 1:
+                uri += f"&bodies={quote(server.uri(ticket, 1), safe='')}"
+            if session.error is None:
+                assert self.read(uri) == list(session.rows or ())
+            else:
+                with pytest.raises(getattr(errors, session.error)):
+                    self.read(uri)
+            differences = server.finish()
+            assert not differences, "; ".join(map(str, differences))
+
+
+class ServerSessions:
+    """Tests of a server: a recorded client is played to it. A subclass implements `serve`."""
+
+    @abstractmethod
+    def serve(self, *, has_addresses: bool) -> AbstractContextManager[str]:
+        """Serve `recorded_sessions.TABLE` with the ticket `numbers`, with bodies of addresses or of bytes.
+
+        The context is the server's URI; its tags have to be those of the session.
+        """
+
+    @pytest.mark.parametrize("session", sessions_of("server"), ids=_name)
+    def test_a_server_answers_the_client_of_a_session_as_recorded(self, session: RecordedSession) -> None:
+        with self.serve(has_addresses=session.has_addresses) as uri:
+            differences = replay_client(session.recorded_entries(), uri, timeout_s=TIMEOUT_S)
+        assert not differences, "; ".join(map(str, differences))

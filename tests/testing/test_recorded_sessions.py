@@ -1,0 +1,83 @@
+"""The recorded sessions, with our own client and server, and as JSON files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import bowstring as bs
+from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.events import MessageReady
+from bowstring.dissociated.wire import PackedBody
+from bowstring.ipc.stream import Decoder
+from bowstring.memory.buffer import Buffer
+from bowstring.sharing import ServerOptions
+from bowstring.testing import ClientSessions, ServerSessions
+from bowstring.testing.recorded_sessions import TABLE, RecordedSession, recorded_sessions
+
+
+class TestUnixClient(ClientSessions):
+    def read(self, uri: str) -> list[dict[str, Any]]:
+        with bs.connect(uri, timeout_s=20) as dataset:
+            return dataset.read_all().to_pylist()
+
+
+class TestLoopbackClient(TestUnixClient):
+    scheme = "loopback"
+
+
+class TestUnixServer(ServerSessions):
+    scheme = "unix"
+
+    @contextmanager
+    def serve(self, *, has_addresses: bool) -> Iterator[str]:
+        options = ServerOptions(inline_bytes=0 if has_addresses else 1 << 14)
+        with bs.serve({"numbers": TABLE}, options=options, scheme=self.scheme) as server:
+            yield server.uri("numbers")
+
+
+class TestLoopbackServer(TestUnixServer):
+    scheme = "loopback"
+
+
+def session(name: str) -> RecordedSession:
+    return next(each for each in recorded_sessions() if each.name == name)
+
+
+def test_a_client_of_an_unordered_transport_accepts_metadata_in_any_order() -> None:
+    decoder = Decoder()
+    client = ClientConnection(1, 2, has_body=lambda header: len(bytes(header)) == len(batch_header), in_order=False)
+    out_of_order = session("out-of-order")
+    batch_header = next(e.body[5:] for e in out_of_order.entries if e.note.startswith("metadata 1"))
+    client.request(b"numbers")
+    received = [e for e in out_of_order.entries if (e.sender, e.kind) == ("server", "message")]
+    events = [event for entry in received for event in client.receive(entry.tag, entry.body)]
+    messages = [event.message for event in events if isinstance(event, MessageReady)]
+    batches = []
+    for message in messages:
+        body = Buffer.of(message.body.parts[0] if isinstance(message.body, PackedBody) else b"")
+        batches.append(decoder.decode(bytes(message.header), body))
+    assert bs.Table.from_batches([batch for batch in batches if batch is not None]) == TABLE
+    assert client.is_complete
+
+
+def test_the_command_writes_every_session_to_a_json_file(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bowstring.testing.recorded_sessions", str(tmp_path / "sessions")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == f"{len(recorded_sessions())} sessions\n"
+    paths = sorted((tmp_path / "sessions").iterdir())
+    assert [path.name for path in paths] == sorted(f"{each.name}.json" for each in recorded_sessions())
+    for path in paths:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        own = session(document["name"])
+        assert (document["rows"] is None) != (document["error"] is None) or document["sides"] == ["server"]
+        assert [bytes.fromhex(entry["body"]) for entry in document["entries"]] == [e.body for e in own.entries]
+        assert [entry["tag"] and int(entry["tag"], 16) for entry in document["entries"]] == [
+            entry.tag for entry in own.entries
+        ]
+        assert all(entry["note"] for entry in document["entries"])
