@@ -10,12 +10,12 @@ import struct
 from dataclasses import dataclass, replace
 
 from bowstring.dissociated.wire import UINT64_MODULUS
-from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, ROLES
 from bowstring.transports.frames import FRAME, HELLO, MAGIC, Kind
 from bowstring.transports.unix_channel import REGION
 from fuzz.mutations import flip, mutate_number
 
-_TAGS = (0, 1, WANT_DATA, FREE_DATA, ERROR_DATA, 1 << 56, 1 << 56 | 1, 2 << 56, 1 << 40, (1 << 32) - 1, (1 << 64) - 1)
+_TAGS = (0, *ROLES, FREE_DATA, ERROR_DATA, 1 << 56, 1 << 56 | 1, 2 << 56, 1 << 40, (1 << 32) - 1, (1 << 64) - 1)
 _MAX_FRAMES = 200
 
 
@@ -98,25 +98,25 @@ def _change_order(rng: random.Random, frames: list[EditableFrame]) -> None:
         del frames[index + 1 :]
 
 
-def _change_header(rng: random.Random, changed: EditableFrame) -> None:
+def _change_header(rng: random.Random, target: EditableFrame) -> None:
     pick = rng.randrange(10)
     if pick < 3:
-        changed.tag = rng.choice(_TAGS)
+        target.tag = rng.choice(_TAGS)
     elif pick < 5:
-        changed.tag = mutate_number(rng, changed.tag) % UINT64_MODULUS
+        target.tag = mutate_number(rng, target.tag) % UINT64_MODULUS
     elif pick < 7:
-        changed.false_length = mutate_number(rng, len(changed.payload)) % UINT64_MODULUS
+        target.false_length = mutate_number(rng, len(target.payload)) % UINT64_MODULUS
     elif pick == 7:
-        changed.kind = rng.choice((*Kind, 255))
+        target.kind = rng.choice((*Kind, 255))
     elif pick == 8:
-        changed.descriptors = rng.choice((0, 1, 2, 255))
+        target.descriptors = rng.choice((0, 1, 2, 255))
     else:
-        changed.reserved = rng.choice((1, 0xFFFF))
+        target.reserved = rng.choice((1, 0xFFFF))
 
 
-def _change_payload(rng: random.Random, changed: EditableFrame) -> None:
+def _change_payload(rng: random.Random, target: EditableFrame) -> None:
     """Change an integer, or flip bits, or make the payload shorter or longer."""
-    payload, pick = changed.payload, rng.randrange(6)
+    payload, pick = target.payload, rng.randrange(6)
     width = rng.choice((1, 2, 4, 8, 8))
     if pick < 3 and len(payload) >= width:
         # The integers of a metadata message follow a prefix of five bytes.
@@ -143,7 +143,11 @@ def _new_frame(rng: random.Random) -> EditableFrame:
     if pick == 2:
         return frame(Kind.REGION, rng.randrange(3), REGION.pack(number, rng.randrange(3)))
     if pick == 3:
-        return frame(Kind.TAGGED, WANT_DATA, rng.choice((b"numbers", b"\0numbers\0numbers\0", b"", b"\xff", b"absent")))
+        return frame(
+            Kind.TAGGED,
+            rng.choice(list(ROLES)),
+            rng.choice((b"numbers", b"\0numbers\0numbers\0", b"", b"\xff", b"absent")),
+        )
     if pick == 4:
         return frame(Kind.TAGGED, FREE_DATA, struct.pack("<2Q", number, 64))
     if pick == 5:

@@ -179,8 +179,8 @@ def _sessions() -> Iterator[Input]:
     """What both ends of recorded sessions receive: addresses and bytes, one request and two, over unix and tcp."""
     tickets = (b"numbers", b"numbers\0packed", b"\0numbers\0numbers\0")
     for options in range(4):  # unix and tcp, in pieces of two sizes
-        for requested in ((tickets[0],), (tickets[1],), tickets):
-            requests, replies = record(options, requested)
+        for request_tickets in ((tickets[0],), (tickets[1],), tickets):
+            requests, replies = record(options, request_tickets)
             yield Input("requests", bytes([options]) + requests)
             yield Input("frames", bytes([options]) + requests)
             yield Input("frames", bytes([options]) + replies)

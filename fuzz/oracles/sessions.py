@@ -20,7 +20,7 @@ from bowstring.dissociated.wire import BODY_TYPE_SHIFT, BodyType, decode_address
 from bowstring.errors import BowstringError, DeadlineError, UsageError
 from bowstring.sharing.connection import Connection
 from bowstring.sharing.server import Server, ServerOptions
-from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, uri_for
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, WANT_METADATA, Ticket, uri_for
 from bowstring.testing.descriptors import open_descriptors
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import dial
@@ -162,8 +162,8 @@ def _is_answered(replies: list[EditableFrame], num_requests: int) -> bool:
 
 
 def _is_request(sent: EditableFrame) -> bool:
-    """Whether it is a complete request."""
-    return sent.kind == Kind.TAGGED and sent.tag == WANT_DATA and sent.false_length is None
+    """Whether it is a complete request whose answer has an end: for metadata, or for both metadata and bodies."""
+    return sent.kind == Kind.TAGGED and sent.tag in (WANT_DATA, WANT_METADATA) and sent.false_length is None
 
 
 def _is_error(reply: EditableFrame) -> bool:

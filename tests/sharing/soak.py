@@ -87,10 +87,11 @@ class Soak:
         """Run for some seconds. Raises `AssertionError` if anything grows."""
         actions = [self._read] * 8 + [self._read_changing] * 4 + [self._cancel] * 3 + [self._keep_arrays] * 3
         actions += [self._connect_silently] * 2 + [self._send_garbage] * 2 + [self._kill] * 2 + [self._publish]
+        first = list(dict.fromkeys(actions))
         started = reported = time.monotonic()
         before: dict[str, Usage] = {}
         while (now := time.monotonic()) < started + time_s:
-            action = self._random.choice(actions)
+            action = first.pop() if first else self._random.choice(actions)
             action()
             self.counts[action.__name__.strip("_").replace("_", " ")] += 1
             if not before and now >= started + min(WARM_UP_S, time_s / 3):

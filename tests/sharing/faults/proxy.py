@@ -46,22 +46,22 @@ Change: TypeAlias = Callable[[Frame, Frame | None], Sequence[Frame] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedFrame:
+class FrameChange:
     """A frame of a session, by its sender and index, and its change. With `is_last`, the connection ends after it."""
 
     sender: Sender
     index: int
-    change: Change
+    apply: Change
     is_last: bool = False
 
 
 class Proxy:
     """Passes the frames of one connection on, and records them. Raises nothing: the ends notice what happens."""
 
-    def __init__(self, scheme: str, server_address: str, changed: ChangedFrame | None) -> None:
+    def __init__(self, scheme: str, server_address: str, change: FrameChange | None) -> None:
         self._is_unix = scheme == "unix"
         self._server_name = self._name(server_address)
-        self._changed = changed
+        self._change = change
         self.frames: dict[Sender, list[Frame]] = {sender: [] for sender in Sender}
         self._listener = self._socket()
         address = new_abstract_address() if self._is_unix else "127.0.0.1:0"
@@ -91,24 +91,24 @@ class Proxy:
         return socket_name(address) if self._is_unix else parse_address(address)
 
     def _pass_on(self, source: socket.socket, target: socket.socket, sender: Sender) -> None:
-        changed = self._changed if self._changed is not None and self._changed.sender == sender else None
+        change = self._change if self._change is not None and self._change.sender == sender else None
         previous: Frame | None = None
         with suppress(OSError):
             while (frame := self._receive(source)) is not None:
                 index = len(self.frames[sender])
                 self.frames[sender].append(frame)
-                if changed is not None and index == changed.index:
-                    frames = changed.change(frame, None)
+                if change is not None and index == change.index:
+                    frames = change.apply(frame, None)
                     if frames is None:
                         previous = frame
                         continue
-                elif previous is not None and changed is not None:
-                    frames, previous = changed.change(previous, frame), None
+                elif previous is not None and change is not None:
+                    frames, previous = change.apply(previous, frame), None
                 else:
                     frames = [frame]
                 for each in frames or ():
                     self._send(target, each)
-                if changed is not None and changed.is_last and index >= changed.index:
+                if change is not None and change.is_last and index >= change.index:
                     break
         for end in (source, target):
             with suppress(OSError):

@@ -20,7 +20,7 @@ from bowstring.transports.frames import Kind
 from tests.sharing.faults.children import BATCHES, numbers
 from tests.sharing.faults.conftest import MODES, CountFaults
 from tests.sharing.faults.processes import Children, nothing_left
-from tests.sharing.faults.proxy import Change, ChangedFrame, Frame, Proxy, Sender
+from tests.sharing.faults.proxy import Change, Frame, FrameChange, Proxy, Sender
 
 TIMEOUT_S = 0.5
 """How long a client waits for what was dropped."""
@@ -39,12 +39,12 @@ def swap(frame: Frame, following: Frame | None) -> list[Frame] | None:
     return None if following is None else [following, frame]
 
 
-def instead(changed: Frame) -> Change:
+def instead(other: Frame) -> Change:
     """Send another frame."""
-    return lambda frame, following: [changed]
+    return lambda frame, following: [other]
 
 
-def changed_headers(frame: Frame) -> Iterator[Frame]:
+def with_wrong_headers(frame: Frame) -> Iterator[Frame]:
     """The frame with wrong fields."""
     for bit in (0, 1, 40, 56, 57, 63):
         yield replace(frame, tag=frame.tag ^ 1 << bit)
@@ -60,7 +60,7 @@ def changed_headers(frame: Frame) -> Iterator[Frame]:
         yield replace(frame, descriptors=frame.descriptors * 2)
 
 
-def changed_payloads(sender: Sender, frame: Frame) -> Iterator[Frame]:
+def with_wrong_payloads(sender: Sender, frame: Frame) -> Iterator[Frame]:
     """The frame with other bytes: fewer, more, another sequence number, other addresses and lengths."""
     payload = frame.payload
     if payload:
@@ -76,8 +76,8 @@ def changed_payloads(sender: Sender, frame: Frame) -> Iterator[Frame]:
             yield frame.with_payload(struct.pack("<BI", number, sequence) + payload[5:])
     elif sender == Sender.CLIENT and frame.tag == FREE_DATA:
         addresses = np.frombuffer(payload, "<u8")
-        for changed in (addresses + np.uint64(8), addresses + np.uint64(1 << 48), addresses[:0], [addresses[0]] * 3):
-            yield frame.with_payload(np.asarray(changed, "<u8").tobytes())
+        for wrong in (addresses + np.uint64(8), addresses + np.uint64(1 << 48), addresses[:0], [addresses[0]] * 3):
+            yield frame.with_payload(np.asarray(wrong, "<u8").tobytes())
     elif frame.kind == Kind.TAGGED and frame.tag >> BODY_TYPE_SHIFT == BodyType.ADDRESSES:
         body = decode_addresses(payload)
         for shift in (1 << 47, 1 << 48, 1 << 63):
@@ -92,16 +92,16 @@ def changed_payloads(sender: Sender, frame: Frame) -> Iterator[Frame]:
             yield frame.with_payload(struct.pack("<QQ", *values))
 
 
-def changes(frames: dict[Sender, list[Frame]]) -> Iterator[ChangedFrame]:
+def changes(frames: dict[Sender, list[Frame]]) -> Iterator[FrameChange]:
     """All changes of all frames."""
     for sender, sent in frames.items():
         for index, frame in enumerate(sent):
             for change in (drop, repeat, swap):
-                yield ChangedFrame(sender, index, change)
-            for changed in (*changed_headers(frame), *changed_payloads(sender, frame)):
-                yield ChangedFrame(sender, index, instead(changed))
+                yield FrameChange(sender, index, change)
+            for wrong_frame in (*with_wrong_headers(frame), *with_wrong_payloads(sender, frame)):
+                yield FrameChange(sender, index, instead(wrong_frame))
             for count in {0, len(frame.payload) // 2, max(len(frame.payload) - 1, 0)}:
-                yield ChangedFrame(sender, index, instead(replace(frame, payload=frame.payload[:count])), is_last=True)
+                yield FrameChange(sender, index, instead(replace(frame, payload=frame.payload[:count])), is_last=True)
 
 
 def read_through(proxy: Proxy, uri: StreamURI, copy: bool, timeout_s: float) -> BowstringError | None:
@@ -129,8 +129,8 @@ def test_changed_frames_cause_an_error_or_no_harm(
     assert read_through(recording, uri, copy, 20) is None
     assert len(recording.frames[Sender.SERVER]) >= 3 + 2 * BATCHES
 
-    def outcome(changed: ChangedFrame) -> str:
-        error = read_through(Proxy(scheme, uri.address, changed), uri, copy, TIMEOUT_S)
+    def outcome(change: FrameChange) -> str:
+        error = read_through(Proxy(scheme, uri.address, change), uri, copy, TIMEOUT_S)
         return type(error).__name__
 
     with nothing_left(server.pid):

@@ -115,16 +115,14 @@ def test_a_server_survives_a_thousand_connects(children: Children, scheme: str, 
     uri = server.hear()[scheme]
     address = parse_uri(uri).address
     name = socket_name(address) if scheme == "unix" else parse_address(address)
-    with bs.connect(uri, timeout_s=20) as dataset:
-        assert dataset.read_all() == numbers()
+    schema = numbers().schema
     with nothing_left(server.pid):
         for number in range(NUM_CONNECTS):
             if number % 2:
                 with bs.connect(uri, timeout_s=20) as dataset:
-                    assert dataset.schema == numbers().schema
+                    assert dataset.schema == schema
             else:
                 with socket.socket(socket.AF_UNIX if scheme == "unix" else socket.AF_INET) as silent:
                     silent.connect(name)
-    assert wait_until(lambda: num_descriptors(server.pid) > 0)
     server.kill()
     count_faults("connects", NUM_CONNECTS)

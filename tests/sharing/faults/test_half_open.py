@@ -38,7 +38,7 @@ def test_a_stopped_server_is_a_deadline_error_when_it_has_to_answer(
 def test_a_stopped_client_loses_its_connection_when_it_has_to_receive(
     children: Children, scheme: str, count_faults: CountFaults
 ) -> None:
-    server = children.start("serve_all", rows=2_000_000, stall_s=0.5)
+    server = children.start("serve_all", rows=2_000_000, stall_s=2.0)
     uri = server.hear()[scheme]
     before = num_descriptors(server.pid)
     with nothing_left(server.pid):
