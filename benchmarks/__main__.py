@@ -32,6 +32,7 @@ _MODULES = {
     "files": "files",
     "import": "imports",
     "transfer": "transfer",
+    "serving": "serving",
     "publish": "publish",
 }
 _RESULTS = Path(__file__).resolve().parent / "results"
@@ -47,7 +48,7 @@ def main(groups: Sequence[str], quick: bool, repeat: int, folder: Path | None) -
     """Measure Bowstring and its peers, interleaved in one run.
 
     GROUPs are reading, remote, writing, compression, validation, equality, conversion, access, compute, files, import,
-    transfer and publish; all of them by default. The exit code is 0 even if a bound is missed.
+    transfer, serving and publish; all of them by default. The exit code is 0 even if a bound is missed.
     """
     console = Console(width=None if os.isatty(1) else 160)
     machine = describe_machine()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -180,6 +181,23 @@ def test_a_slow_client_slows_only_itself() -> None:
             finally:
                 stop.set()
                 thread.join(20)
+        assert wait_until(lambda: num_clients(other) == 0)
+
+
+def test_clients_that_read_at_once_receive_all_batches_each() -> None:
+    rows, batches, clients = 1 << 17, 4, 8  # 4 MB
+    everyone_is_connected = threading.Barrier(clients, timeout=20)
+    with serve_in_other_process(rows=rows, batches=batches) as other:
+        uri = other.hear()
+
+        def read(_: int) -> list[int]:
+            with bs.connect(uri) as dataset:
+                everyone_is_connected.wait()
+                return [sum(sums(dataset.read_all())) for _ in range(2)]
+
+        with no_descriptor_left(), ThreadPoolExecutor(clients) as pool:
+            expected = sum(int((np.arange(rows) + n).sum()) for n in range(batches))
+            assert list(pool.map(read, range(clients))) == [[expected, expected]] * clients
         assert wait_until(lambda: num_clients(other) == 0)
 
 
