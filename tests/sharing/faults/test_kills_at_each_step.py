@@ -11,10 +11,17 @@ import itertools
 import signal
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
 
 import bowstring as bs
+from bowstring.dissociated.server import Role
+from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import BowstringError, ConnectionLostError
 from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.sharing.uris import ROLES
 from tests.sharing.faults.children import BATCHES, Step, numbers
 from tests.sharing.faults.conftest import MODES, CountFaults
 from tests.sharing.faults.processes import Child, Children, has_memory, nothing_left
@@ -97,6 +104,36 @@ def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
     assert counts["sent", "region"] == ((scheme, copy) == ("unix", False))
     assert num_errors >= counts["sent", "message"]
     count_faults("kills of a server", len(steps))
+
+
+@pytest.mark.parametrize("role", [Role.METADATA, Role.BODIES], ids=lambda role: role.value)
+def test_clients_of_two_servers_get_an_error_or_all_data_if_one_is_killed(
+    children: Children, role: Role, count_faults: CountFaults
+) -> None:
+    other = children.start("serve_all")
+    other_uri = other.hear()["tcp"]
+
+    def check(child: Child) -> bool:
+        uris = {role: uri_of_role(child.hear(), role)}
+        (other_role,) = {Role.METADATA, Role.BODIES} - {role}
+        uris[other_role] = uri_of_role(other_uri, other_role)
+        return read(f"{uris[Role.METADATA]}&bodies={quote(uris[Role.BODIES], safe='')}", copy=False)
+
+    with nothing_left(other.pid):
+        steps, num_errors = kill_at_each_step(
+            lambda step: children.start("serve", name="t", scheme="unix", kill_at=step), check
+        )
+    other.kill()
+    num_sent = 2 + BATCHES if role is Role.METADATA else BATCHES
+    assert Counter(steps)["sent", "message"] == num_sent
+    assert num_errors >= num_sent
+    count_faults("kills of a server", len(steps))
+
+
+def uri_of_role(uri: str, role: Role) -> str:
+    """The URI of a server that sends only metadata, or only bodies."""
+    tags = {each: tag for tag, each in ROLES.items()}
+    return str(replace(parse_uri(uri), want_data=tags[role]))
 
 
 def test_tasks_get_an_error_from_a_host_agent_that_is_killed(children: Children, count_faults: CountFaults) -> None:
