@@ -29,7 +29,7 @@ _BATCHES = 16
 _COLUMNS = 10
 _CHUNKS_PER_BATCH = (1, 4, 16)
 _SMALL_TICKET = flight.Ticket(SMALL)
-_IN_PLACE_BOUND, _COPY_BOUND, _SMALL_BOUND = 0.01, 0.7, 0.7
+_IN_PLACE_BOUND, _COPY_BOUND, _ARENA_BOUND, _FILE_BOUND, _SMALL_BOUND = 0.01, 0.7, 0.2, 1.1, 0.7
 _SMALL_READS, _SMALL_CONNECTIONS = 200, 20
 
 
@@ -54,8 +54,11 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
             sent = Candidate.of_call("shared memory served over TCP", partial(_connect, server.ready["sent"]))
             copies = [candidate.with_free_memory(2 * size_bytes) for candidate in (*_copies(server), sent)]
             timings = measure((*flights, *copies), settings)
-            yield from _ratios(size, _COPY_BOUND, timings[:2], timings[2:-1])
-            yield from _ratios(size, None, timings[:2], timings[-1:])
+            added, shared, reused, file, over_tcp_copy = timings[2:]
+            yield from _ratios(size, _COPY_BOUND, timings[:2], (added, shared))
+            yield from _ratios(size, _ARENA_BOUND, timings[:2], (reused,))
+            yield ratio(f"{size}, {shared.name}, or written as a file", _FILE_BOUND, shared, [file])
+            yield from _ratios(size, None, timings[:2], (over_tcp_copy,))
             sums, pa_sums = measure(
                 (
                     Candidate.of_call("an Arrow file served, all numbers summed", lambda: _sums(server.ready["file"])),
@@ -121,12 +124,18 @@ def _copies(server: WorkerProcess) -> tuple[Candidate, ...]:
     def add() -> object:
         return _connect(server.request("add")["uri"])
 
-    def share() -> object:
-        return bowstring.attach(_receive_handle(server)).columns
+    def share(is_reused: bool) -> object:
+        return bowstring.attach(_receive_handle(server, is_reused)).columns
 
+    def map_file() -> object:
+        return datasets.read_with_pyarrow(server.request("write_file")["path"]).columns
+
+    free_handle = partial(server.request, "unshare")
     return (
         Candidate.of_call("copied, then served", add, teardown=partial(server.request, "remove")),
-        Candidate.of_call("copied, then attached by handle", share, teardown=partial(server.request, "unshare")),
+        Candidate.of_call("copied, then attached by handle", partial(share, False), teardown=free_handle),
+        Candidate.of_call("copied to an arena, then attached by handle", partial(share, True), teardown=free_handle),
+        Candidate.of_call("written as a file by pyarrow", map_file, teardown=partial(server.request, "delete_file")),
     )
 
 
@@ -142,8 +151,9 @@ def _connect(uri: str) -> Any:
         return dataset.read_all().columns
 
 
-def _receive_handle(server: WorkerProcess) -> bowstring.sharing.Handle:
-    handle: bowstring.sharing.Handle = pickle.loads(base64.b64decode(server.request("share")["handle"]))
+def _receive_handle(server: WorkerProcess, is_reused: bool = False) -> bowstring.sharing.Handle:
+    reply = server.request("share", is_reused=is_reused)
+    handle: bowstring.sharing.Handle = pickle.loads(base64.b64decode(reply["handle"]))
     return handle
 
 

@@ -56,14 +56,18 @@ def main(path: str, socket_path: str) -> None:
         bowstring.serve({"file": path, "memory": memory, "small": bowstring.table(small)}) as server,
         bowstring.serve({"sent": memory}, scheme="tcp") as sender,
     ):
-        serve_requests(_methods(server, table), tcp_port=tcp_server.port, **server.uris, **sender.uris)
+        serve_requests(
+            _methods(server, table, pa_table, f"{path}.copy"), tcp_port=tcp_server.port, **server.uris, **sender.uris
+        )
     os._exit(0)  # do not wait for Flight's threads
 
 
 def _methods(
-    server: bowstring.sharing.Server, table: bowstring.Table
+    server: bowstring.sharing.Server, table: bowstring.Table, pa_table: Any, copy_path: str
 ) -> dict[str, Callable[..., dict[str, Any] | None]]:
+    """The methods that copy the table for the client, and those that free the copy."""
     handles: list[bowstring.sharing.Handle] = []
+    arena = bowstring.memory.Arena(1 << 31)
 
     def add() -> dict[str, Any]:
         return {"uri": server.add("copy", table)}
@@ -71,14 +75,23 @@ def _methods(
     def remove() -> None:
         server.remove("copy")
 
-    def share() -> dict[str, Any]:
-        handles.append(bowstring.share(table))
+    def share(is_reused: bool) -> dict[str, Any]:
+        handles.append(bowstring.share(table, arena=arena if is_reused else None))
         return {"handle": base64.b64encode(pickle.dumps(handles[-1])).decode()}
 
     def unshare() -> None:
         handles.pop().close()
 
-    return {"add": add, "remove": remove, "share": share, "unshare": unshare}
+    def write_file() -> dict[str, Any]:
+        with pa.OSFile(copy_path, "wb") as sink, pa.ipc.new_file(sink, pa_table.schema) as writer:
+            writer.write_table(pa_table)
+        return {"path": copy_path}
+
+    def delete_file() -> None:
+        os.unlink(copy_path)
+
+    methods = (add, remove, share, unshare, write_file, delete_file)
+    return {method.__name__: method for method in methods}
 
 
 if __name__ == "__main__":
