@@ -175,7 +175,7 @@ def test_tables_of_other_libraries_are_accepted(name: str, table: Any) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_an_invalid_table_is_rejected(name: str) -> None:
-    for nonsense in (3, "int32", {"a": [1]}):
+    for nonsense in (3, b"int32", {"a": [1]}):
         with pytest.raises(UsageError, match="expected a table"):
             TABLES[name](nonsense)
 

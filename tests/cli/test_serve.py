@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
@@ -124,13 +125,19 @@ def test_an_error_at_the_start_is_one_line(
 def test_a_key_signs_the_tickets(path: Path, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_bytes(bytes(range(32)))
-    options = ("--scheme", "tcp", "--ticket-key-file", key, "--ticket-lifetime", "3600")
+    options = ("--scheme", "tcp", "--ticket-key-file", key, "--ticket-lifetime", "3600", "--log", "debug")
     with running_server(path, *options) as server:
         uri = read_uri(server)
         with bs.connect(uri) as dataset:
             assert pa.table(dataset) == TABLE
         with pytest.raises(AccessDeniedError):
             bs.connect(uri, "numbers")
+        server.send_signal(signal.SIGTERM)
+        log = server.communicate(timeout=60)[1]
+    assert re.search(r" INFO server at //127.0.0.1:\d+: serving\n", log)
+    assert "requests data set 'numbers~" in log
+    assert "AccessDeniedError for data set" in log
+    assert uri.rpartition("~")[2][:8] not in log
 
 
 def test_a_server_with_a_certificate_uses_tls(path: Path, tmp_path: Path) -> None:

@@ -230,8 +230,8 @@ def test_a_repr_does_not_show_keys_and_signatures(server: Server) -> None:
     ticket = Ticket((parsed.parameter("ticket") or "",))
     with bs.connect(uri) as data:
         values = (server, server._signer, OPTIONS, data, parsed, ticket, DataRequested(ticket.encode()))
-        for value in (*values, Request(parsed, (parsed,), ticket), str(ticket)):
-            assert signature_of(uri) not in repr(value)
+        for value in (*values, Request(parsed, (parsed,), ticket), str(ticket), ticket.abbreviated):
+            assert signature_of(uri)[:8] not in repr(value)
             assert repr(KEY) not in repr(value)
 
 

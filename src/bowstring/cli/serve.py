@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ from bowstring.sharing.server import ServerOptions, serve as serve_sources
 from bowstring.sharing.signals import catch_signals
 from bowstring.transports.tls import TlsOptions
 
-_SCHEMES = ("unix", "tcp", "tcp+tls", "ucx")
+_SCHEMES = ("unix", "tcp", "tcp+tls", "ucx", "fabric")
+_LOG_LEVELS = ("debug", "info", "warning")
 
 
 @click.command()
@@ -51,6 +53,7 @@ _SCHEMES = ("unix", "tcp", "tcp+tls", "ucx")
     metavar="SECONDS",
     help="How long to wait at the end for clients that still use the data.",
 )
+@click.option("--log", "log_level", type=click.Choice(_LOG_LEVELS), help="Write log messages from this level on.")
 def serve(  # noqa: PLR0913 -- one parameter for each option
     paths: Sequence[str],
     *,
@@ -61,12 +64,13 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
     ticket_key_file: str | None,
     ticket_lifetime_s: float | None,
     drain_s: float,
+    log_level: str | None,
 ) -> int:
     """Serve Arrow files and streams to other processes.
 
     Writes one URI for each PATH to standard output, in this order, one per line; bowstring fetch and bowstring.connect
     read them. Serves until SIGINT or SIGTERM, then accepts no more requests and waits for clients that still read.
-    Files are shared as they are; only their headers are read.
+    Files are shared as they are; only their headers are read. Log messages are written to standard error.
     """
     if ticket_lifetime_s is not None and ticket_key_file is None:
         raise click.UsageError("--ticket-lifetime needs --ticket-key-file")
@@ -76,6 +80,8 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
         ticket_lifetime_s=math.inf if ticket_lifetime_s is None else ticket_lifetime_s,
     )
     names = _check_names(paths, names)
+    if log_level is not None:
+        logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     with serve_sources(dict(zip(names, paths, strict=True)), address, options, scheme=scheme) as server:
         with catch_signals() as wait_for_signal:  # before the URIs are written: their reader may send one at once
             click.echo("\n".join(server.uri(name) for name in names))

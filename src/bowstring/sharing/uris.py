@@ -89,9 +89,11 @@ class Ticket:
 
     @property
     def abbreviated(self) -> str:
-        """The beginning of the first name, for logs: a name may be a secret."""
+        """The beginning of the first name, for logs: a name without a signature may be a secret."""
         first = self.names[0]
-        beginning = f"{first[: min(len(first) // 2, _MAX_ABBREVIATION)]}…"
+        beginning = hide_signatures(first)
+        if beginning == first:
+            beginning = f"{first[: min(len(first) // 2, _MAX_ABBREVIATION)]}…"
         more = f" and {len(self.names) - 1} more" if len(self.names) > 1 else ""
         return f"data set {beginning!r}{more}"
 
