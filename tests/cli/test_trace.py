@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from bowstring.sharing import Recorder, ServerOptions
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
-from tests.cli.command_line import run_command, run_with_pipe
+from tests.cli.command_line import read_uri, run_command, run_with_pipe, running_server
 
 TABLE = bs.Table.from_batches([bs.record_batch({"n": range(start, start + 3000)}) for start in (0, 3000)])
 
@@ -60,6 +61,21 @@ def test_bodies_of_bytes_and_refusals_are_shown(tmp_path: Path, capsys: pytest.C
     assert "\x1b" not in out
     assert "server  body 2, 24,000 bytes\n" in out
     assert "server  NotFoundError: the server has no data set 'absent" in out
+
+
+def test_serve_and_fetch_record_what_trace_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with bs.new_file(tmp_path / "numbers.arrow", TABLE.schema) as writer:
+        writer.write(TABLE)
+    with running_server(tmp_path / "numbers.arrow", "--record", tmp_path / "server") as server:
+        output = str(tmp_path / "copy.arrow")
+        assert main(["fetch", read_uri(server), output, "--record", str(tmp_path / "client")]) == 0
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
+    capsys.readouterr()
+    for side in ("client", "server"):
+        kinds = [entry["kind"] for entry in document(capsys, tmp_path / side)["entries"]]
+        assert kinds[0] == "connection"
+        assert {"want_data", "region", "metadata", "body", "end_of_stream"} <= set(kinds)
 
 
 def test_the_json_output_has_the_documented_keys(

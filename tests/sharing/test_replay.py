@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 import bowstring as bs
+from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import UsageError
 from bowstring.sharing import Recorder, ServerOptions, read_recording
 from bowstring.sharing.replay import ReplayServer, replay_client
 from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.recorded_sessions import TABLE as NUMBERS, recorded_sessions
 from bowstring.transports.observation import Entry
 from tests.polling import wait_until
 
@@ -114,3 +117,18 @@ def test_addresses_that_are_freed_without_a_lease_are_a_difference(tmp_path: Pat
     with ReplayServer(entries, timeout_s=20) as server:
         assert replay_client(repeated, server.uri("t"), timeout_s=20) == []
         assert any("which is not leased" in str(difference) for difference in server.finish())
+
+
+def test_both_connections_to_two_servers_are_recorded_and_played(tmp_path: Path) -> None:
+    (session,) = (each for each in recorded_sessions() if each.name == "two-connections-addresses")
+    entries = session.recorded_entries()
+    for path in (tmp_path / "first", tmp_path / "second"):
+        with ReplayServer(entries, timeout_s=20) as server:
+            bodies = quote(server.uri("numbers", 1), safe="")
+            with bs.connect(f"{server.uri('numbers')}&bodies={bodies}", record=path) as dataset:
+                assert dataset.read_all() == NUMBERS
+            assert server.finish() == []
+        entries = read_recording(path)
+        texts = [entry.text for entry in entries if entry.kind == "connection"]
+        assert [parse_uri(text).want_data for text in texts] == [3, 4]
+        assert not any("numbers" in text for text in texts)

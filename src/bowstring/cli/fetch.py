@@ -11,7 +11,7 @@ import click
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import schema_has_dictionaries, unify_batches
 from bowstring.cli.input_output import progress, report_batches, resolve_output
-from bowstring.cli.options import PATH
+from bowstring.cli.options import PATH, record_option
 from bowstring.cli.tls import tls_options
 from bowstring.errors import format_count
 from bowstring.inspection.text import printable
@@ -41,14 +41,16 @@ _STREAM_ENDING = ".arrows"
     help="How long the server may be silent.",
 )
 @click.option("--tls-server-name", help="Name in the server's certificate.  [default: the host of the URI]")
+@record_option
 @tls_options
-def fetch(
+def fetch(  # noqa: PLR0913 -- one parameter for each option
     uri: str,
     output: str,
     *,
     kind: str | None,
     ticket: str | None,
     timeout_s: float,
+    record: str | None,
     tls: TlsOptions | None,
 ) -> None:
     """Save a data set of bowstring serve, or of another server, as an Arrow file or stream.
@@ -68,7 +70,7 @@ def fetch(
             yield batch
 
     with (
-        connect(_read_uri() if uri == "-" else uri, ticket, timeout_s=timeout_s, tls=tls) as dataset,
+        connect(_read_uri() if uri == "-" else uri, ticket, timeout_s=timeout_s, tls=tls, record=record) as dataset,
         progress("fetching") as advance,
     ):
         batches: Iterable[RecordBatch] = report_batches(count_rows(dataset), advance)

@@ -26,6 +26,12 @@ max_piped_option = click.option(
 columns_option = click.option(
     "-c", "--column", "columns", multiple=True, metavar="NAME", help="Select this column; may be repeated."
 )
+record_option = click.option(
+    "--record",
+    type=click.Path(dir_okay=False),
+    metavar="PATH",
+    help="Record all messages and data in a new file, for bowstring trace.",
+)
 quick_option = click.option("--quick", is_flag=True, help="Check the structure only, not every value.")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from bowstring.cli.options import PATH
+from bowstring.cli.options import PATH, record_option
 from bowstring.cli.settings import FAILED, failure_line
 from bowstring.cli.tls import tls_options
 from bowstring.io.os_errors import translate_io_error
@@ -54,6 +54,7 @@ _LOG_LEVELS = ("debug", "info", "warning")
     help="How long to wait at the end for clients that still use the data.",
 )
 @click.option("--log", "log_level", type=click.Choice(_LOG_LEVELS), help="Write log messages from this level on.")
+@record_option
 def serve(  # noqa: PLR0913 -- one parameter for each option
     paths: Sequence[str],
     *,
@@ -65,6 +66,7 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
     ticket_lifetime_s: float | None,
     drain_s: float,
     log_level: str | None,
+    record: str | None,
 ) -> int:
     """Serve Arrow files and streams to other processes.
 
@@ -78,6 +80,7 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
         tls=tls,
         ticket_key=None if ticket_key_file is None else _read_key(ticket_key_file),
         ticket_lifetime_s=math.inf if ticket_lifetime_s is None else ticket_lifetime_s,
+        record=record,
     )
     names = _check_names(paths, names)
     if log_level is not None:

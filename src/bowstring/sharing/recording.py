@@ -210,6 +210,7 @@ def read_entries(source: Any) -> Iterator[Entry]:
     with open_stream(source) as reader:
         _check_schema(reader.schema)
         for batch in reader:
+            _check_values(batch)
             *columns, bodies, texts = batch.columns
             rows = zip(*(column.to_pylist() for column in columns), _views(bodies), texts.to_pylist(), strict=True)
             for time_ns, connection, direction, kind, tag, address, length_bytes, body, text in rows:
@@ -225,7 +226,7 @@ def read_entries(source: Any) -> Iterator[Entry]:
                         f"recording, entry {indices.total() - 1}: expected time_ns, connection and length_bytes, found "
                         f"{time_ns}, {connection} and {length_bytes}"
                     )
-                yield Entry(time_ns, connection, *step, index, tag, address, length_bytes, parts, text or "")
+                yield Entry(time_ns, connection, *step, index, tag, address, length_bytes, parts, text)
 
 
 def read_recording(source: Any) -> list[Entry]:
@@ -244,6 +245,14 @@ def _check_schema(found: Schema) -> None:
     if version != VERSION or found != SCHEMA:
         what = "an Arrow stream without it" if version is None else f"{version!r}"
         raise InvalidDataError(f"expected a recording with {VERSION_KEY.decode()} = {VERSION.decode()}, found {what}")
+
+
+def _check_values(batch: RecordBatch) -> None:
+    """Raise `InvalidDataError` for invalid values, and nulls in columns without."""
+    batch.validate(full=True)
+    for field, column in zip(batch.schema.fields, batch.columns, strict=True):
+        if column.null_count and field.name not in ("tag", "address", "body"):
+            raise InvalidDataError(f"recording, column {field.name!r}: expected no nulls, found {column.null_count}")
 
 
 def _views(bodies: Array) -> list[memoryview | None]:
