@@ -14,16 +14,17 @@ import pytest
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError, UnsupportedError
 from bowstring.memory.buffer import Memory
 from bowstring.testing.descriptors import no_descriptor_left
-from bowstring.transports.base import BOTH, RECEIVE, Channel, Event, Lost, TransportOptions
+from bowstring.transports.base import RECEIVE, Channel, Endpoint, Event, Lost, Received, TransportOptions
 from bowstring.transports.blocking import BlockingListener, wait
+from bowstring.transports.fabric import channel
 from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.control_socket import ControlSocket, Hello
-from bowstring.transports.fabric.endpoint import Domain, Endpoint
+from bowstring.transports.fabric.endpoint import Domain, Endpoint as LibfabricEndpoint
 from bowstring.transports.fabric.link import FRAME_BYTES, NUM_FRAMES, Kind, Link
 from bowstring.transports.fabric.transport import FabricEndpoint, FabricTransport
 from bowstring.transports.tcp_address import parse_address, resolve
 from tests.polling import wait_until
-from tests.transports.fabric.fabric_processes import require_libfabric, require_provider
+from tests.transports.fabric.pairs import require_libfabric, require_provider
 
 require_libfabric()
 
@@ -47,19 +48,20 @@ def listener() -> Iterator[FabricEndpoint]:
         yield endpoint
 
 
-def lost(channel: Channel, directions: int = BOTH) -> BowstringError:
-    """Progress a channel until it is lost; return the error."""
-    while True:
-        for event in channel.progress(directions):
-            if isinstance(event, Lost):
-                return event.error
-        wait(channel.interests(directions), 30)
+def lost(channel: Channel, events: list[Event]) -> BowstringError:
+    """Progress a channel, and collect its events, until it is lost; return the error."""
+    while not any(isinstance(event, Lost) for event in events):
+        wait(channel.interests(), 30)
+        events += channel.progress()
+    return next(event.error for event in events if isinstance(event, Lost))
 
 
-def accept(listener: FabricEndpoint) -> Channel:
+def accept(listener: Endpoint) -> FabricChannel:
     channels: list[Channel] = []
     while not channels:
+        wait(listener.interests(), 30)
         channels = listener.accept(1)
+    assert isinstance(channels[0], FabricChannel)
     return channels[0]
 
 
@@ -68,14 +70,14 @@ class Peer:
 
     def __init__(self, listener: FabricEndpoint) -> None:
         self.domain = Domain("tcp", "127.0.0.1")
-        self.link = Link(Endpoint(self.domain), "peer")
+        self.link = Link(LibfabricEndpoint(self.domain), "peer")
         host, port = parse_address(listener.address.removesuffix("/tcp"))
         self.control = ControlSocket(None, resolve(host, port), "peer")
         self.control.send(self.link.hello)
         self.control.progress()
         self.server = accept(listener)
         self.events: list[Event] = []
-        while self.control.peer_hello is None or not isinstance(self.server, FabricChannel):
+        while self.control.peer_hello is None:
             self.control.progress()
             self.events += self.server.progress()
         self.link.connect(self.control.peer_hello, self.control.peer_host)
@@ -120,9 +122,22 @@ def header(kind: int, number: int = 0, tag: int = 0, size_bytes: int = 0, num_fr
 def test_a_frame_that_violates_the_binding_ends_the_connection(peer: Peer, frames: list[bytes], message: str) -> None:
     for frame in frames:
         peer.send(frame)
-    errors = [event.error for event in peer.events if isinstance(event, Lost)] or [lost(peer.server)]
-    assert isinstance(errors[0], ProtocolError)
-    assert message in str(errors[0])
+    error = lost(peer.server, peer.events)
+    assert isinstance(error, ProtocolError)
+    assert message in str(error)
+
+
+def test_messages_that_are_later_than_the_end_of_the_tcp_connection_arrive(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "_GRACE_S", 30.0)
+    peer.control.shut_down()
+    while not peer.server._control.has_ended:
+        peer.events += peer.server.progress()
+    peer.send(header(Kind.PLAIN, 0, size_bytes=4) + b"late")
+    peer.send(header(Kind.END, 1))
+    assert isinstance(lost(peer.server, peer.events), ConnectionLostError)
+    assert [bytes(event.data) for event in peer.events if isinstance(event, Received)] == [b"late"]
 
 
 def with_address(family: int, host: str) -> bytes:
@@ -152,7 +167,7 @@ def test_a_malformed_hello_is_a_protocol_error(listener: FabricEndpoint, hello: 
     with socket.create_connection((host, port)) as client:
         client.sendall(hello)
         with accept(listener) as server:
-            error = lost(server)
+            error = lost(server, [])
     assert isinstance(error, ProtocolError)
     assert message in str(error)
 
@@ -162,13 +177,13 @@ def test_a_peer_that_leaves_before_its_hello_is_lost(listener: FabricEndpoint) -
     with socket.create_connection((host, port)) as client:
         client.sendall(HELLO[:10])
     with accept(listener) as server:
-        assert isinstance(lost(server), ConnectionLostError)
+        assert isinstance(lost(server, []), ConnectionLostError)
 
 
 def test_dialing_where_nobody_listens_is_reported_as_lost(listener: FabricEndpoint) -> None:
     listener.close()
     with FabricTransport().dial(listener.address) as client:
-        assert isinstance(lost(client), ConnectionLostError)
+        assert isinstance(lost(client, []), ConnectionLostError)
 
 
 def test_a_provider_that_is_not_available_is_an_unsupported_error() -> None:
@@ -200,7 +215,7 @@ def test_an_idle_channel_sleeps(provider: str) -> None:
     transport = FabricTransport()
     with BlockingListener.listen(transport, f"//127.0.0.1:0/{provider}", options=OPTIONS) as listener:
         client = transport.dial(listener.address)
-        server = accept(listener.endpoint)  # type: ignore[arg-type]
+        server = accept(listener.endpoint)
         with client, server:
 
             def is_idle() -> bool:

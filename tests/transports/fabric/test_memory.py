@@ -15,7 +15,7 @@ from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.testing.memory_conformance import MemoryConformance
 from bowstring.transports.base import Channel, RemoteMemory
 from bowstring.transports.fabric.transport import FabricEndpoint, FabricOptions, FabricTransport
-from tests.transports.fabric.fabric_processes import require_libfabric, require_provider
+from tests.transports.fabric.pairs import require_libfabric, require_provider
 
 require_libfabric()
 

@@ -12,7 +12,7 @@ import pytest
 import bowstring as bs
 from bowstring.sharing.server import Server
 from bowstring.transports.fabric.transport import FABRIC, FabricOptions
-from tests.transports.fabric.fabric_processes import require_libfabric, require_provider
+from tests.transports.fabric.pairs import require_libfabric, require_provider
 
 require_libfabric()
 

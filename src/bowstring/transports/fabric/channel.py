@@ -136,8 +136,6 @@ class _Sender:
             if content.is_sent:
                 events.append(Sent(content.message.token))
         self._contents = [content for content in self._contents if not content.is_sent]
-        if self.ends_when_sent and not self.is_sending:
-            self.end(link)
 
     def _start(self, link: Link, events: list[Event]) -> None:
         while self.queue and link.can_send and self._next_number < MAX_NUMBER:
@@ -428,6 +426,11 @@ class FabricChannel(Channel):
         action = "connecting" if not self.is_connected else "sending" if self.is_sending else "receiving"
         return f"{self._control.name}: {action}"
 
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether the channel belongs to the parent of this process."""
+        return self._process_id != os.getpid()
+
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
         """As `Channel.submit`. Short messages, and buffers of less than 4 KiB, are copied when they are sent."""
         with self._lock:
@@ -514,8 +517,7 @@ class FabricChannel(Channel):
         """As `Channel.half_close`."""
         with self._lock:
             self._sender.ends_when_sent = True
-            self._signals[SEND].set()
-            self.progress(SEND)
+            self._end_if_sent()
 
     def wake(self) -> None:
         """As `Channel.wake`."""
@@ -525,9 +527,10 @@ class FabricChannel(Channel):
     def shut_down(self) -> None:
         """As `Channel.shut_down`."""
         with self._lock:
-            if self._failure is None and not self.is_closed:
+            if self._failure is None and not self.is_closed and not self._is_inherited:
                 self._failure = ConnectionLostError(f"{self._control.name}: the connection was shut down")
                 self._end()
+                self._control.shut_down()
         self.wake()
 
     def close(self) -> None:
@@ -538,7 +541,7 @@ class FabricChannel(Channel):
             self.is_closed = True
             self._lost_directions = BOTH
             self._sender.queue.clear()
-            if self._process_id == os.getpid():
+            if not self._is_inherited:
                 self._end()
                 self._linger()
                 self._control.shut_down()
@@ -555,7 +558,7 @@ class FabricChannel(Channel):
 
     def _progress(self, directions: int, events: list[Event]) -> None:
         """Process what has happened, until the descriptors will report what happens next, or set the signals."""
-        has_changed = False
+        has_changed, delay_s = False, math.inf
         for _ in range(_MAX_ROUNDS):
             has_changed |= self._pump()
             self._process(directions, events)
@@ -563,11 +566,14 @@ class FabricChannel(Channel):
             if link is None or link.endpoint.arm():
                 break
         else:
-            self._set_signals(BOTH, 0.0 if has_changed else _RETRY_S)
+            delay_s = 0.0 if has_changed else _RETRY_S
         if link is not None and link.endpoint.is_full:
-            self._set_signals(BOTH, _RETRY_S)
-        elif self._grace_end < math.inf:
-            self._set_signals(BOTH, max(self._grace_end - time.monotonic(), 0.0))
+            delay_s = min(delay_s, _RETRY_S)
+        remaining_s = self._grace_end - time.monotonic()
+        if remaining_s > 0:
+            delay_s = min(delay_s, remaining_s)
+        if delay_s < math.inf:
+            self._set_signals(BOTH, delay_s)
         if has_changed:
             # What happened may be what a thread waits for that drives the other direction.
             self._set_signals(BOTH & ~directions, 0.0)
@@ -605,6 +611,7 @@ class FabricChannel(Channel):
             self._link.connect(control.peer_hello, control.peer_host)
             if self._is_dialer:
                 self._link.control(Kind.FREED, 0)  # connects the endpoints
+            self._end_if_sent()
         has_ended = control.has_ended or (self._link is not None and self._link.error is not None)
         if has_ended and self._grace_end == math.inf:
             self._grace_end = time.monotonic() + (_GRACE_S if self.is_connected else 0.0)
@@ -618,6 +625,7 @@ class FabricChannel(Channel):
                 self._lose(SEND, error, events)
             elif link is not None and link.is_connected:
                 self._sender.progress(link, events)
+                self._end_if_sent()
         if directions & ~self._lost_directions & RECEIVE:
             try:
                 self._receiver.progress(events)
@@ -643,13 +651,18 @@ class FabricChannel(Channel):
             return ConnectionLostError(f"{self._control.name}: the peer disconnected")
         return self._link.error if self._link is not None else None
 
+    def _end_if_sent(self) -> None:
+        """After `half_close`, tell the peer that no more messages follow, once all are sent."""
+        link = self._link
+        if self._sender.ends_when_sent and not self._sender.is_sending and link is not None and link.is_connected:
+            self._sender.end(link)
+
     def _end(self) -> None:
-        """Tell the peer that no more messages follow, and end the TCP connection."""
+        """Tell the peer that no more messages follow."""
         link = self._link
         try:
             if link is not None and link.is_connected and not link.endpoint.is_closed:
                 self._sender.end(link)
-                link.progress()
         except BowstringError:
             pass  # the connection has ended already
 
@@ -659,7 +672,7 @@ class FabricChannel(Channel):
         try:
             while link is not None and link.is_flushing and link.error is None and time.monotonic() < end:
                 link.progress()
-                time.sleep(0)
+                time.sleep(_RETRY_S)
         except BowstringError:
             pass
 

@@ -123,8 +123,9 @@ class Link:
         return self.endpoint.fetch(memory, self._peer, address, key)
 
     def control(self, kind: Kind, number: int) -> None:
-        """Send a frame without a message."""
+        """Send a frame without a message, at once or with the next `progress` for which there is room."""
         self._controls.append((kind, number))
+        self._flush()
 
     def free(self, frame: Frame) -> None:
         """Use the buffer of a frame again. The content must not be used any more."""
