@@ -85,6 +85,15 @@ plain = Plain("grpc://127.0.0.1:0")
 say(plain.port)
 hear()
 """
+STALLED = """
+import bowstring as bs, bowstring.sharing.flight_server, numpy as np
+bowstring.sharing.flight_server._CLOSING_S = 0.3
+table = bs.table({"a": np.zeros(1 << 21)})
+server = bs.serve({"t": bs.Table.from_batches(table.to_batches() * 8)})
+served = bowstring.sharing.FlightServer(server)
+say(served.location)
+hear()
+"""
 NOBODY = "unix:@bowstring-nobody?want_data=1&free_data=2&ticket=t"
 FLIGHTS: dict[str, list[tuple[bytes, list[str]]]] = {
     "plain": [(b"t", [])],
@@ -335,6 +344,16 @@ def num_rows_or_none(client: Any) -> int | None:
     except flight.FlightServerError:
         return None
     return num_rows
+
+
+def test_a_client_that_does_not_read_does_not_stop_the_server_from_closing() -> None:
+    with Other(STALLED) as other, flight.FlightClient(other.hear()) as client:
+        reader = client.do_get(flight.Ticket("t"))
+        reader.read_chunk()
+        other.tell(None)
+        assert other.process.wait(60) == 0
+        with pytest.raises(flight.FlightError):
+            reader.read_all()
 
 
 def test_tls_with_certificates_of_both_ends(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import socket
+import stat
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +24,7 @@ from bowstring.transports.tls import TlsOptions
 _MAX_TICKET_BYTES = 1 << 16
 _MAX_MESSAGE_BYTES = 1 << 30
 """The size above which batches are split: gRPC limits messages to 2 GiB."""
-_CLOSING_S = 10.0
+_CLOSING_S = 5.0
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
@@ -54,7 +56,7 @@ class FlightServer(Closable):
         host = socket.gethostname() if where.is_unspecified else host
         self.location = f"{scheme}:{format_address(host, self._flight.port)}"
         """The URI of the server."""
-        self._is_closed = False
+        self._shut_down = weakref.finalize(self, _shut_down, self._flight)
 
     def uri(self, name: str, *, lifetime_s: float | None = None) -> str:
         """The URI of a data set, for `bowstring.connect`. Its path is a signed ticket if the server has a key.
@@ -65,12 +67,8 @@ class FlightServer(Closable):
         return format_uri(self.location, ticket)
 
     def close(self) -> None:
-        """Stop the server; waits up to 10 seconds for clients in the middle of a stream. Idempotent."""
-        if not self._is_closed:
-            self._is_closed = True
-            thread = threading.Thread(target=self._flight.shutdown, name="bowstring-flight-close", daemon=True)
-            thread.start()
-            thread.join(_CLOSING_S)
+        """Stop the server. Clients in the middle of a stream are disconnected after 5 seconds. Idempotent."""
+        self._shut_down()
 
     def list_flights(self) -> list[Any]:
         """Return the FlightInfo of each data set. Raises `AccessDeniedError` if the server has a key."""
@@ -115,7 +113,35 @@ class FlightServer(Closable):
         return import_flight().RecordBatchStream(pa.RecordBatchReader.from_batches(pa.schema(schema), batches))
 
     def __repr__(self) -> str:
-        return f"<bowstring.sharing.FlightServer {'closed' if self._is_closed else f'at {self.location}'}>"
+        return f"<bowstring.sharing.FlightServer {f'at {self.location}' if self._shut_down.alive else 'closed'}>"
+
+
+def _shut_down(server: Any) -> None:
+    """Stop pyarrow's server, also at the exit of the interpreter; after a while disconnect the remaining clients.
+
+    pyarrow waits until they have received their streams, and can't be interrupted; not even the process could end.
+    """
+    port = server.port
+    thread = threading.Thread(target=server.shutdown, name="bowstring-flight-close", daemon=True)
+    thread.start()
+    thread.join(_CLOSING_S)
+    if thread.is_alive():
+        _disconnect_clients(port)
+        thread.join(_CLOSING_S)
+
+
+def _disconnect_clients(port: int) -> None:
+    """Shut down the sockets of this process that were accepted at a port."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as connection:
+                is_internet = connection.family in (socket.AF_INET, socket.AF_INET6)
+                if is_internet and connection.getsockname()[1] == port:
+                    connection.shutdown(socket.SHUT_RDWR)
+        except OSError:  # closed meanwhile, or not connected
+            continue
 
 
 def _flight_batches(parts: Sequence[StoredDataset]) -> Iterator[Any]:
