@@ -16,6 +16,7 @@ from bowstring.dissociated.events import DataRequested
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import AccessDeniedError, BowstringError, NotFoundError, UsageError
 from bowstring.sharing.client import Request
+from bowstring.sharing.locations import Locations
 from bowstring.sharing.server import Server, ServerOptions
 from bowstring.sharing.signed_tickets import CLOCK_TOLERANCE_S, TicketSigner, hide_signatures
 from bowstring.sharing.uris import Ticket, uri_for
@@ -233,6 +234,19 @@ def test_a_repr_does_not_show_keys_and_signatures(server: Server) -> None:
         for value in (*values, Request(parsed, (parsed,), ticket), str(ticket), ticket.abbreviated):
             assert signature_of(uri)[:8] not in repr(value)
             assert repr(KEY) not in repr(value)
+
+
+def test_the_signature_in_a_uri_of_flight_is_hidden() -> None:
+    texts = []
+    for scheme in ("grpc+other", "grcp"):
+        uri = f"{scheme}://127.0.0.1:1/{SIGNER.sign('t')}"
+        locations = Locations((uri,))
+        texts.append(repr(locations))
+        for target in (uri, locations):
+            with pytest.raises(BowstringError) as caught:
+                bs.connect(target)
+            texts.append(str(caught.value))
+    assert not [text for text in texts if SIGNER.sign("t")[-43:-20] in text], texts
 
 
 def test_signatures_are_hidden_wherever_they_are_in_a_text() -> None:

@@ -21,6 +21,7 @@ from bowstring.errors import (
     NotFoundError,
     UsageError,
 )
+from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.transports.registry import find_transport
 
 NEAREST_FIRST = ("loopback", "unix", "ucx", "fabric", "tcp", "tcp+tls")
@@ -90,8 +91,8 @@ def no_location_error(errors: Mapping[str, BowstringError]) -> BowstringError:
 
 
 def without_query(uri: str) -> str:
-    """Return the scheme and address of a URI; its parameters may be secret."""
-    return uri.partition("?")[0]
+    """Return the scheme and address of a URI; its parameters, and the path of Flight's, may be secret."""
+    return hide_signatures(uri.partition("?")[0])
 
 
 def _distance(uri: str) -> int:

@@ -201,15 +201,20 @@ def parse_dataset_uri(text: str, ticket: str | bytes | None = None) -> tuple[Str
         raise UsageError(f"expected a URI, not {type(text).__name__}")
     scheme = text.partition(":")[0]
     if scheme.isalnum():
-        find_transport(scheme.lower(), text)
-    uri = parse_uri(text)
+        find_transport(scheme.lower(), hide_signatures(text))
+    try:
+        uri = parse_uri(text)
+    except ProtocolError as error:
+        raise ProtocolError(hide_signatures(str(error))) from None
     if isinstance(ticket, bytes | bytearray | memoryview):
         return uri, bytes(ticket).decode(errors="surrogateescape")
     if ticket is not None and not _is_text(ticket):
-        raise UsageError(f"ticket: expected bytes or text, found {ticket!r}")
+        raise UsageError(f"ticket: expected bytes or text, found {hide_signatures(repr(ticket))}")
     ticket = uri.parameter("ticket") if ticket is None else ticket
     if not ticket:
-        raise UsageError(f"URI {text!r}: expected a ticket: add the parameter ticket, or pass it to connect")
+        raise UsageError(
+            f"URI {hide_signatures(text)!r}: expected a ticket: add the parameter ticket, or pass it to connect"
+        )
     return uri, ticket
 
 
