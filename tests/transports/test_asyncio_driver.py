@@ -252,15 +252,23 @@ def test_a_silent_server_is_a_deadline_error_after_which_the_stream_may_continue
 
 def test_the_time_of_a_slow_task_does_not_count_as_silence_of_the_server(transport: Transport) -> None:
     async def scenario(server: Served) -> None:
-        async with AsyncSession(client_session(server, input_timeout_s=0.5)) as driver, running(server):
+        async with AsyncSession(client_session(server, input_timeout_s=0.5)) as driver:
             request(driver)
-            server.stream(None, [PackedBody.of(bytes(1 << 20))] * 8)
+            server.stream(region, [AddressBody.of([n], [2]) for n in range(2)])
             assert isinstance(await next_event(driver), MessageReady)
-            await asyncio.sleep(1.0)
-            events = await read(driver)
-            assert isinstance(events[-1], StreamEnded)
+            first = await next_event(driver)
+            await asyncio.sleep(1.0)  # the server waits for the lease
+            next_task = asyncio.create_task(next_event(driver))
+            await asyncio.sleep(0.1)
+            driver.session.release(first.lease)
+            async with running(server):
+                second = await next_task
+                assert isinstance(second, MessageLocated)
+                assert second.lease is not None
+                driver.session.release(second.lease)
+                assert isinstance(await next_event(driver), StreamEnded)
 
-    with served(transport) as server:
+    with served(transport, max_leased_bytes=2) as server, Region.copy_of([bytes(100)]) as region:
         asyncio.run(scenario(server))
 
 

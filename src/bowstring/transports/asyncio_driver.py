@@ -30,6 +30,7 @@ class AsyncSession:
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._failure: Failed | None = None
+        self._num_waiting = 0
         session.wake = self._wake
         self._update()
 
@@ -39,15 +40,16 @@ class AsyncSession:
         self._step()
 
     async def next_event(self) -> SessionEvent:
-        """Wait for the next event; after the end of the session, return `Failed` every time."""
+        """Wait for the next event; after the end of the session, return `Failed` every time.
+
+        Deadlines count only the time in which a task waits.
+        """
         while not self._events:
             if self._failure is not None:
                 return self._failure
-            self._has_events.clear()
-            await self._has_events.wait()
+            await self._wait()
         event = self._events.popleft()
         if not self._events and not self._is_closed:
-            self.session.resume(time.monotonic())
             self._update()
         return event
 
@@ -67,6 +69,17 @@ class AsyncSession:
     async def __aexit__(self, *_: object) -> None:
         self.close()
 
+    async def _wait(self) -> None:
+        if not self._num_waiting:
+            self.session.resume(time.monotonic())
+        self._num_waiting += 1
+        self._has_events.clear()
+        self._update()
+        try:
+            await self._has_events.wait()
+        finally:
+            self._num_waiting -= 1
+
     def _wake(self) -> None:
         """Step soon, called from any thread."""
         try:
@@ -80,7 +93,10 @@ class AsyncSession:
 
     def _step(self) -> None:
         if not self._is_closed:
-            self._add(self.session.step(time.monotonic(), self._directions))
+            now = time.monotonic()
+            if not self._num_waiting:
+                self.session.resume(now)
+            self._add(self.session.step(now, self._directions))
             self._update()
 
     def _add(self, events: list[SessionEvent]) -> None:

@@ -26,6 +26,7 @@ from bowstring.errors import (
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
+    BOTH,
     DEFAULT_OPTIONS,
     RECEIVE,
     SEND,
@@ -102,6 +103,7 @@ class BlockingSession(Closable):
         self.lock = threading.Lock()
         self.is_closed = False
         self._events: deque[SessionEvent] = deque()
+        self._failure: Failed | None = None
         own = weakref.ref(self)  # no cycle: a connection that is dropped ends at once
         session.wake = lambda: None if (driver := own()) is None else driver.flush()
 
@@ -110,15 +112,20 @@ class BlockingSession(Closable):
         with self.lock:
             now = time.monotonic()
             self.session.request(core, request, now)
-            self._events.extend(self.session.step(now, SEND))
+            self._step(SEND)
 
     def next_event(self) -> SessionEvent:
-        """Wait for the next event; deadlines do not count the time between calls."""
+        """Wait for the next event; after the end of the session, return `Failed` every time.
+
+        Deadlines do not count the time between calls.
+        """
         if not self._events:
             self.session.resume(time.monotonic())
         while not self._events:
+            if self._failure is not None:
+                return self._failure
             with self.lock:
-                self._events.extend(self.session.step(time.monotonic()))
+                self._step()
             self.flush()
             if not self._events:
                 self._wait()
@@ -127,7 +134,7 @@ class BlockingSession(Closable):
     def pending_events(self) -> list[SessionEvent]:
         """Return what happened so far, without waiting."""
         with self.lock:
-            self._events.extend(self.session.step(time.monotonic()))
+            self._step()
         events, self._events = list(self._events), deque()
         return events
 
@@ -136,13 +143,13 @@ class BlockingSession(Closable):
         session = self.session
         while session.has_released and not self.is_closed and self.lock.acquire(blocking=False):
             try:
-                self._events.extend(session.step(time.monotonic(), SEND))
+                self._step(SEND)
                 # During a stream the server may wait for this end to receive, so nothing blocks. After a connection
                 # was lost, there is nothing to wait for.
                 while session.core is None and session.is_sending and (interests := session.interests(SEND)):
                     if not wait(interests, _FREE_S):
                         break
-                    self._events.extend(session.step(time.monotonic(), SEND))
+                    self._step(SEND)
                 for channel in session.channels.values():
                     channel.wake()  # another thread may wait for what this one received
             finally:
@@ -156,9 +163,16 @@ class BlockingSession(Closable):
                 channel.shut_down()
             is_locked = self.lock.acquire(timeout=_CLOSING_S)
             self.session.close()
-            self._events.append(Failed(ClosedError("the connection was closed")))
+            self._failure = Failed(ClosedError("the connection was closed"))
+            self._events.append(self._failure)
             if is_locked:
                 self.lock.release()
+
+    def _step(self, directions: int = BOTH) -> None:
+        events = self.session.step(time.monotonic(), directions)
+        self._events.extend(events)
+        if self.session.is_failed and events and isinstance(events[-1], Failed):
+            self._failure = events[-1]
 
     def _wait(self) -> None:
         session = self.session
