@@ -105,6 +105,20 @@ def test_an_abandoned_iteration_starts_again(server: bs.sharing.Server) -> None:
         assert data.read_all() == example()
 
 
+@pytest.mark.parametrize("scheme", ["unix", "tcp"])
+def test_an_abandoned_iteration_ends_the_stream_and_its_leases_but_not_its_arrays(scheme: str) -> None:
+    rows, batches = 1 << 20, 4  # 32 MB, more than the buffers of the sockets
+    table = bs.Table.from_batches([bs.record_batch({"a": np.arange(rows) + n}) for n in range(batches)])
+    with bs.serve({"t": table}, scheme=scheme) as server, bs.connect(server.uri("t")) as data:
+        batch = next(iter(data))
+        assert wait_until(lambda: server.num_clients == 0)
+        stats = server.stats()
+        assert stats.leased_addresses == stats.leased_bytes == stats.queued_bytes == 0
+        assert stats.num_lost_clients == 0
+        assert int(batch.column(0).to_numpy().sum()) == int(np.arange(rows).sum())
+        assert data.read_all() == table
+
+
 def test_two_threads_read_one_data_set_concurrently(server: bs.sharing.Server) -> None:
     tables = []
     with bs.connect(server.uri("t")) as data:

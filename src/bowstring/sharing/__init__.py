@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         read_recording as read_recording,
     )
     from bowstring.sharing.server import Server as Server, ServerOptions as ServerOptions
+    from bowstring.sharing.server_stats import ServerStats as ServerStats
     from bowstring.sharing.share import Handle as Handle
     from bowstring.sharing.shared_writer import SharedWriter as SharedWriter, new_shared as new_shared
 else:
@@ -29,6 +30,7 @@ else:
             "locations": ("Locations",),
             "recording": ("Recorder", "read_entries", "read_recording"),
             "server": ("Server", "ServerOptions"),
+            "server_stats": ("ServerStats",),
             "share": ("Handle",),
             "shared_writer": ("SharedWriter", "new_shared"),
         },
