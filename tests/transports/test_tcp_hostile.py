@@ -12,10 +12,11 @@ from hypothesis import given, settings, strategies as st
 
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
 from bowstring.testing.descriptors import no_descriptor_left
-from bowstring.transports.base import TransportOptions
+from bowstring.transports.base import RECEIVE, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.tcp import TCP
 from tests.peak_memory import peak_bytes, reset_peak
+from tests.polling import wait_until
 
 OPTIONS = TransportOptions(timeout_s=10)
 HELLO = 4
@@ -56,6 +57,17 @@ def test_an_end_that_says_hello_gets_an_answer_before_the_first_message(peer: Pe
     channel.receive()
     channel.send([b"y"])
     assert hostile.recv(100) == frame(HELLO, content=struct.pack("<HH", 1, 1)) + frame(0, content=b"y")
+
+
+def test_receiving_the_end_of_the_peer_sends_nothing(peer: Peer) -> None:
+    """Another thread may be sending at the same time."""
+    hostile, blocking = peer
+    channel = blocking.channel
+    channel.submit([b"x"])
+    hostile.shutdown(socket.SHUT_WR)
+    assert wait_until(lambda: channel.progress(RECEIVE))
+    assert channel.bytes_sent == 0
+    assert channel.is_sending
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,7 @@ class FrameReader:
         self.credit_messages = options.credit_messages
         self.credit_bytes = options.credit_bytes
         self.is_dialer = self.owes_hello = False
+        self.has_common_version = True
         self.peer_version = VERSION
         self.last_kind: Kind | None = None
         """The kind of the last frame whose header was read by `cut`, unless another header is incomplete."""
@@ -357,7 +358,8 @@ class FrameReader:
         """Learn the versions of the peer. If it dialed, the answer precedes the next submitted message."""
         lowest, highest = HELLO.unpack(frame.body or b"")
         self.owes_hello = not self.is_dialer
-        if not lowest <= VERSION <= highest:
+        self.has_common_version = lowest <= VERSION <= highest
+        if not self.has_common_version:
             raise ProtocolError(
                 f"{self.name}: the peer receives frames of version {lowest} to {highest}, this end sends {VERSION}"
             )

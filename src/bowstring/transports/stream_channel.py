@@ -140,8 +140,10 @@ class StreamChannel(Channel):
             except BowstringError as error:
                 self._reader.close()
                 self._lost_directions |= RECEIVE
-                self._answer_hello()  # without a common version, the peer learns it from the answer
-                if self._queue and not self._lost_directions & SEND:
+                # The peer learns the reason from the answer. Nothing is sent after other errors: another thread may be
+                # sending to a peer that has only ended its own direction.
+                if not self._reader.has_common_version and not self._lost_directions & SEND:
+                    self._answer_hello()
                     self._send(events)
                 events.append(Lost(without_traceback(error), RECEIVE))
         return events
