@@ -19,6 +19,7 @@ import bowstring as bs
 from bowstring.dissociated.wire import decode_addresses
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidDataError, MissingFileError, ResourceError
 from bowstring.sharing import Recorder, ServerOptions, read_entries, read_recording
+from bowstring.sharing.trace import trace
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
@@ -208,16 +209,29 @@ def test_other_streams_are_not_recordings(tmp_path: Path) -> None:
         read_recording(sink.getvalue())
     read_with(tmp_path, "loopback")
     with pytest.raises(InvalidDataError, match="entry 0: 'upwards' is not a valid Direction"):
-        read_recording(_with_column(tmp_path / "client", 2, pa.string(), "upwards"))
-    with pytest.raises(InvalidDataError, match="column 'connection': expected no nulls, found"):
-        read_recording(_with_column(tmp_path / "client", 1, pa.uint32(), None))
+        read_recording(_with_column(tmp_path / "client", "direction", "upwards"))
 
 
-def _with_column(path: Path, index: int, type_: pa.DataType, value: object) -> bytes:
+@pytest.mark.parametrize("name", ["time_ns", "connection", "direction", "kind", "length_bytes", "text"])
+def test_a_recording_with_nulls_is_an_error(tmp_path: Path, name: str) -> None:
+    read_with(tmp_path, "loopback")
+    with pytest.raises(InvalidDataError, match=f"recording, column '{name}': expected no nulls, found"):
+        read_recording(_with_column(tmp_path / "client", name, None))
+
+
+def test_entries_of_messages_that_were_sent_are_described(tmp_path: Path) -> None:
+    read_with(tmp_path, "loopback")
+    (step, *_) = trace(read_recording(_with_column(tmp_path / "client", "kind", "departure")))
+    assert (step.kind, step.text) == ("departure", "message sent, plain, 0 bytes")
+
+
+def _with_column(path: Path, name: str, value: str | None) -> bytes:
+    """The recording with one value in all rows of a column."""
     with pa.ipc.open_stream(path) as reader:
         table = reader.read_all()
-    column = pa.array([value] * len(table), type_)
+    index = table.schema.get_field_index(name)
+    field = table.schema.field(index)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.set_column(index, table.schema.field(index), column))
+        writer.write_table(table.set_column(index, field, pa.array([value] * len(table), field.type)))
     return bytes(sink.getvalue())

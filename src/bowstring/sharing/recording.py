@@ -221,11 +221,6 @@ def read_entries(source: Any) -> Iterator[Entry]:
                     step = Direction(direction), EntryKind(kind)
                 except ValueError as error:
                     raise InvalidDataError(f"recording, entry {indices.total() - 1}: {error}") from None
-                if None in (time_ns, connection, length_bytes):
-                    raise InvalidDataError(
-                        f"recording, entry {indices.total() - 1}: expected time_ns, connection and length_bytes, found "
-                        f"{time_ns}, {connection} and {length_bytes}"
-                    )
                 yield Entry(time_ns, connection, *step, index, tag, address, length_bytes, parts, text)
 
 
@@ -240,11 +235,13 @@ def read_recording(source: Any) -> list[Entry]:
     return entries
 
 
-def _check_schema(found: Schema) -> None:
-    version = found.metadata.get(VERSION_KEY)
-    if version != VERSION or found != SCHEMA:
-        what = "an Arrow stream without it" if version is None else f"{version!r}"
-        raise InvalidDataError(f"expected a recording with {VERSION_KEY.decode()} = {VERSION.decode()}, found {what}")
+def _check_schema(stream_schema: Schema) -> None:
+    version = stream_schema.metadata.get(VERSION_KEY)
+    if version != VERSION or stream_schema != SCHEMA:
+        actual_version = "an Arrow stream without it" if version is None else repr(version)
+        raise InvalidDataError(
+            f"expected a recording with {VERSION_KEY.decode()} = {VERSION.decode()}, found {actual_version}"
+        )
 
 
 def _check_values(batch: RecordBatch) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -22,16 +22,17 @@ import numpy as np
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.uri import StreamURI, parse_uri
 from bowstring.dissociated.wire import (
+    BODY_TYPE_SHIFT,
     PREFIX_BYTES,
     SEQUENCE_MASK,
     AddressBody,
     Addresses,
     BodyType,
+    BytesLike,
     decode_addresses,
     decode_free,
     encode_addresses,
     encode_free,
-    encode_tag,
 )
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError, UsageError
 from bowstring.ipc.limits import DEFAULT_LIMITS
@@ -58,16 +59,16 @@ class Difference:
     """A message that differs from the recorded one."""
 
     connection: int
-    expected: str
-    """The recorded message."""
-    found: str
+    """The index of the connection."""
+    recorded_message: str
+    actual_message: str
 
     def __str__(self) -> str:
-        return f"connection {self.connection}: expected {self.expected}, found {self.found}"
+        return f"connection {self.connection}: expected {self.recorded_message}, found {self.actual_message}"
 
 
 @dataclass(slots=True)
-class _PlayedRegion:
+class _RecordedRegion:
     """A recorded region, and where it was exported again."""
 
     start: int
@@ -77,261 +78,282 @@ class _PlayedRegion:
 
 
 @dataclass(frozen=True, slots=True)
-class _Received:
-    """A message of the server, and its buffers if it is a body of addresses."""
+class _ServerMessage:
+    """A message of the server that is tested, and its buffers if it is a body of addresses."""
 
     tag: int | None
     data: memoryview
     buffers: list[memoryview] | None
 
 
-@dataclass(slots=True)
-class _PlayedConnection:
-    """One recorded connection, and the channel over which it is played."""
+class _ConnectionPlayer:
+    """Plays the client's or the server's side of one connection."""
 
-    recorded: RecordedConnection
-    channel: BlockingChannel
-    regions: list[_PlayedRegion] = field(default_factory=list)
-    expected: dict[Key, list[Entry]] = field(default_factory=dict)
-    received: dict[Key, list[_Received]] = field(default_factory=dict)
-    requests: list[Entry] = field(default_factory=list)
-    expected_frees: Counter[int] = field(default_factory=Counter)
-    frees: Counter[int] = field(default_factory=Counter)
-    lent: Counter[int] = field(default_factory=Counter)
-    unleased: set[int] = field(default_factory=set)
-    """The addresses of empty buffers, which may be freed any number of times."""
-    num_streams: int = 0
-    expects_end: bool = False
-    is_ended: bool = False
-
-    def region_of(self, address: int) -> _PlayedRegion | None:
-        """The recorded region of an address; the end of a region belongs to it unless another one begins there."""
-        inside = [each for each in self.regions if each.start <= address < each.start + max(each.size_bytes, 1)]
-        ending = [each for each in self.regions if each.start + each.size_bytes == address]
-        return next(reversed(inside or ending), None)
-
-
-class _Player:
-    """Plays one side of a recording. `open_channel` opens the connection with this index."""
-
-    def __init__(self, entries: Iterable[Entry], side: str, open_channel: Callable[[int], BlockingChannel]) -> None:
-        self.entries = list(entries)
-        self.steps = list(trace(self.entries))
-        self.side = side
+    def __init__(self, entry: Entry, side: str, channel: BlockingChannel, differences: list[Difference]) -> None:
+        self.channel = channel
+        self._index = entry.connection
+        self._recording = RecordedConnection.of(entry)
+        self._side = side
         self._peer = "client" if side == "server" else "server"
-        self.differences: list[Difference] = []
-        self._open_channel = open_channel
-        self._connections: dict[int, _PlayedConnection] = {}
+        self._differences = differences
+        self._regions: list[_RecordedRegion] = []
+        self._recorded_messages: dict[Key, list[Entry]] = {}
+        self._actual_messages: dict[Key, list[_ServerMessage]] = {}
+        self._recorded_frees: Counter[int] = Counter()
+        self._actual_frees: Counter[int] = Counter()
+        self._leases: Counter[int] = Counter()
+        self._empty_addresses: set[int] = set()
+        """The addresses of empty buffers, which may be freed any number of times."""
+        self._num_streams = 0
+        self._peer_closes = False
+        self._is_ended = False
 
-    def play(self) -> None:
-        """Play all entries, then compare."""
-        try:
-            for entry, step in zip(self.entries, self.steps, strict=True):
-                self._play(entry, step)
-            for index, played in self._connections.items():
-                self._finish(index, played)
-                self._compare(index, played)
-        finally:
-            for played in self._connections.values():
-                played.channel.close()
-
-    def _play(self, entry: Entry, step: Step) -> None:
-        if entry.kind is EntryKind.CONNECTION:
-            channel = self._open_channel(entry.connection)
-            self._connections[entry.connection] = _PlayedConnection(RecordedConnection.of(entry), channel)
-            return
-        played = self._connections[entry.connection]
-        if played.is_ended:
+    def play(self, entry: Entry, step: Step) -> None:
+        """Send a message of this side, or receive one of the peer. Raises `UsageError` if it can't be sent."""
+        if self._is_ended:
             return
         try:
             if entry.kind in (EntryKind.CLOSE, EntryKind.LOSS):
-                self._end(played, entry, step)
-            elif step.sender == self.side:
-                self._send(played, entry, step)
+                self._close(entry, step)
+            elif step.sender == self._side:
+                self._send(entry, step)
             else:
-                self._expect(played, entry, step)
+                self._receive(entry, step)
+        except UsageError:
+            raise
         except BowstringError as error:
-            if isinstance(error, UsageError):
-                raise
-            played.is_ended = True
-            self._differ(entry.connection, step.text, f"{type(error).__name__}: {error}")
+            self._is_ended = True
+            self._report(step.text, f"{type(error).__name__}: {error}")
 
-    def _end(self, played: _PlayedConnection, entry: Entry, step: Step) -> None:
-        is_peer = entry.kind is EntryKind.LOSS
-        if (step.sender == self.side) != is_peer:
-            played.is_ended = True
-            if self.side == "server":
-                self._receive_frees(played)
-            played.channel.close()
+    def finish(self) -> None:
+        """Receive what is still to come, and the end of the connection; then compare."""
+        try:
+            if not self._is_ended:
+                self._receive_rest()
+        except BowstringError as error:
+            if not (self._peer_closes and isinstance(error, ConnectionLostError)):
+                self._report("the end of the recording", f"{type(error).__name__}: {error}")
+        self._compare_frees()
+        self._compare_messages()
+
+    def _close(self, entry: Entry, step: Step) -> None:
+        if (step.sender == self._side) != (entry.kind is EntryKind.LOSS):
+            self._is_ended = True
+            if self._side == "server":
+                self._receive_frees()
+            self.channel.close()
         else:
-            played.expects_end = True
+            self._peer_closes = True
 
-    def _send(self, played: _PlayedConnection, entry: Entry, step: Step) -> None:
-        channel = played.channel
+    def _send(self, entry: Entry, step: Step) -> None:
         if entry.kind is EntryKind.REGION:
-            region = self._add_region(played, entry)
+            region = self._add_region(entry)
             if region.content is None:
                 raise UsageError("the recording has no contents of regions, and can't be played by a server")
             with Region.copy_of([region.content]) as memory:
-                region.exported = channel.export(memory)
+                region.exported = self.channel.export(memory)
         elif entry.kind is EntryKind.RETIREMENT:
-            retired = played.region_of(entry.address or 0)
-            if retired is not None and retired.exported is not None:
-                channel.retire(retired.exported)
+            old_region = self._region_of(entry.address or 0)
+            if old_region is not None and old_region.exported is not None:
+                self.channel.retire(old_region.exported)
         elif entry.kind is EntryKind.MESSAGE:
-            played.num_streams += step.kind == "want_data"
-            channel.send([self._translate(played, entry, step)], tag=entry.tag)
+            self._num_streams += step.kind == "want_data"
+            self.channel.send([self._translate(entry, step)], tag=entry.tag)
 
-    def _translate(self, played: _PlayedConnection, entry: Entry, step: Step) -> bytes | memoryview:
+    def _receive(self, entry: Entry, step: Step) -> None:
+        if entry.kind is EntryKind.REGION:
+            self._add_region(entry)
+        elif entry.kind is not EntryKind.MESSAGE:
+            return
+        elif self._side == "client":
+            self._recorded_messages.setdefault(self._key(entry.tag, entry.view()), []).append(entry)
+            message = self.channel.receive()
+            actual_message = _ServerMessage(message.tag, message.data, _resolve(self.channel, message))
+            self._actual_messages.setdefault(self._key(message.tag, message.data), []).append(actual_message)
+        elif step.kind == "free_data":
+            self._recorded_frees.update(map(self._exported_address, decode_free(entry.view()).tolist()))
+        else:
+            self._receive_request(entry, step)
+
+    def _receive_request(self, entry: Entry, step: Step) -> None:
+        message = self.channel.receive()
+        while self._count_frees(message):
+            message = self.channel.receive()
+        self._num_streams += 1
+        if (message.tag, bytes(message.data)) != (entry.tag, entry.read()):
+            self._report(step.text, self._describe(message))
+
+    def _receive_frees(self) -> None:
+        """Receive until the client has freed what the recorded one frees."""
+        while self._missing_frees():
+            message = self.channel.receive()
+            if not self._count_frees(message):
+                raise ProtocolError(f"expected <free_data> messages, found {self._describe(message)}")
+
+    def _receive_rest(self) -> None:
+        if self._side == "server":
+            self._receive_frees()
+        while self._peer_closes or self.channel.has_input:
+            message = self.channel.receive()
+            if self._side == "server":
+                is_allowed = self._count_frees(message)
+            else:
+                is_allowed = self._peer_closes and self._recording.is_error(message.tag)
+            if not is_allowed:
+                self._report("no more messages", self._describe(message))
+
+    def _count_frees(self, message: ReceivedMessage) -> bool:
+        """Count the addresses of a <free_data> message; return False for another message."""
+        if not self._recording.is_free_data(message.tag):
+            return False
+        self._actual_frees.update(decode_free(message.data).tolist())
+        return True
+
+    def _missing_frees(self) -> Counter[int]:
+        missing_frees = self._recorded_frees - self._actual_frees
+        for address in self._empty_addresses:
+            del missing_frees[address]
+        return missing_frees
+
+    # Addresses
+
+    def _add_region(self, entry: Entry) -> _RecordedRegion:
+        region = _RecordedRegion(entry.address or 0, entry.length_bytes, entry.view() if entry.parts else None)
+        self._regions.append(region)
+        return region
+
+    def _region_of(self, address: int) -> _RecordedRegion | None:
+        """Return the recorded region of an address. Its end belongs to it, too, unless another region begins there."""
+        inside = [each for each in self._regions if each.start <= address < each.start + max(each.size_bytes, 1)]
+        before = [each for each in self._regions if each.start + each.size_bytes == address]
+        return next(reversed(inside or before), None)
+
+    def _translate(self, entry: Entry, step: Step) -> bytes | memoryview:
         """Return the bytes of a message with the addresses of this connection."""
         if step.kind == "free_data":
-            return encode_free(self._own_addresses(played, decode_free(entry.view())))
+            return encode_free(self._actual_addresses(decode_free(entry.view())))
         if step.kind == "body" and step.body_type == _ADDRESS_BODY:
             body = decode_addresses(entry.view())
-            own_addresses = np.array([self._exported_address(played, each) for each in body.addresses.tolist()], "<u8")
-            for address, length in zip(own_addresses.tolist(), body.lengths.tolist(), strict=True):
-                if length:
-                    played.lent[address] += 1
-                else:
-                    played.unleased.add(address)
-            return encode_addresses(AddressBody(own_addresses, body.lengths, body.total_bytes))
+            addresses = np.array([self._exported_address(each) for each in body.addresses.tolist()], "<u8")
+            self._leases.update(addresses[body.lengths > 0].tolist())
+            self._empty_addresses.update(addresses[body.lengths == 0].tolist())
+            return encode_addresses(AddressBody(addresses, body.lengths, body.total_bytes))
         return entry.view()
 
-    def _exported_address(self, played: _PlayedConnection, address: int) -> int:
-        region = played.region_of(address)
+    def _exported_address(self, address: int) -> int:
+        region = self._region_of(address)
         if region is None or region.exported is None:  # a violation, which is played unchanged
             return address
         return region.exported.address + address - region.start
 
-    def _own_addresses(self, played: _PlayedConnection, addresses: Addresses) -> Addresses:
-        """Return the received addresses for recorded ones: all those of a body, or some."""
-        own: dict[int, int] = {}
-        for key, messages in played.received.items():
+    def _actual_addresses(self, addresses: Addresses) -> Addresses:
+        """Return the addresses that the server sent instead of recorded ones: all those of a body, or some."""
+        by_recorded_address: dict[int, int] = {}
+        for key, messages in self._actual_messages.items():
             if key[1] != f"body {_ADDRESS_BODY}":
                 continue
-            for entry, message in zip(played.expected.get(key, []), messages, strict=False):
-                recorded, received = decode_addresses(entry.view()), decode_addresses(message.data)
-                if np.array_equal(recorded.addresses, addresses):
-                    return received.addresses
-                own.update(zip(recorded.addresses.tolist(), received.addresses.tolist(), strict=False))
-        return np.array([own.get(address, address) for address in addresses.tolist()], "<u8")
+            for entry, message in zip(self._recorded_messages.get(key, []), messages, strict=False):
+                recorded_body, actual_body = decode_addresses(entry.view()), decode_addresses(message.data)
+                if np.array_equal(recorded_body.addresses, addresses):
+                    return actual_body.addresses
+                pairs = zip(recorded_body.addresses.tolist(), actual_body.addresses.tolist(), strict=False)
+                by_recorded_address.update(pairs)
+        return np.array([by_recorded_address.get(address, address) for address in addresses.tolist()], "<u8")
 
-    def _expect(self, played: _PlayedConnection, entry: Entry, step: Step) -> None:
-        if entry.kind is EntryKind.REGION:
-            self._add_region(played, entry)
-        elif entry.kind is not EntryKind.MESSAGE:
+    # Comparison
+
+    def _compare_frees(self) -> None:
+        for address in self._actual_frees - self._leases:
+            if address not in self._empty_addresses:
+                self._report("leased addresses to be freed", f"0x{address:016x}, which is not leased")
+        missing_frees = self._missing_frees()
+        if missing_frees:
+            self._report(f"{missing_frees.total()} more addresses to be freed", "the end")
+
+    def _compare_messages(self) -> None:
+        for key in {**self._recorded_messages, **self._actual_messages}:
+            entries, messages = self._recorded_messages.get(key, []), self._actual_messages.get(key, [])
+            name = f"{key[1]} of number {key[2]}"
+            if len(entries) > len(messages):
+                self._report(name, "no such message")
+            elif len(entries) < len(messages):
+                self._report("no such message", name)
+            for entry, message in zip(entries, messages, strict=False):
+                if message.buffers is not None:
+                    self._compare_buffers(entry, message.buffers)
+                elif not self._is_equal(key, entry, message):
+                    recorded_message = describe(self._recording, "server", entry.tag, entry.view())
+                    self._report(recorded_message, "other bytes")
+
+    def _is_equal(self, key: Key, entry: Entry, message: _ServerMessage) -> bool:
+        """Whether a message means the same as the recorded one."""
+        recorded_data = entry.view()
+        if recorded_data == message.data:
+            return True
+        if entry.tag is None:
+            return _has_equal_header(recorded_data, message.data)
+        if self._recording.is_error(entry.tag):
+            return _first_line(recorded_data) == _first_line(message.data)
+        header_key = (key[0], "metadata", key[2])
+        entries, headers = self._recorded_messages.get(header_key, []), self._actual_messages.get(header_key, [])
+        recorded_buffers = [_buffers(each.view(), recorded_data) for each in entries]
+        return bool(entries) and recorded_buffers == [_buffers(each.data, message.data) for each in headers]
+
+    def _compare_buffers(self, entry: Entry, buffers: list[memoryview]) -> None:
+        body, name = decode_addresses(entry.view()), f"body {(entry.tag or 0) & SEQUENCE_MASK}"
+        recorded_lengths, lengths = body.lengths.tolist(), [len(buffer) for buffer in buffers]
+        if recorded_lengths != lengths:
+            self._report(f"{name}, buffers of {recorded_lengths} bytes", str(lengths))
             return
-        elif self.side == "client":
-            key = _key(played, entry.tag, bytes(entry.view()[:5]))
-            played.expected.setdefault(key, []).append(entry)
-            message = played.channel.receive()
-            received = _Received(message.tag, message.data, _resolve(played.channel, message))
-            played.received.setdefault(_key(played, message.tag, bytes(message.data[:5])), []).append(received)
-        elif step.kind == "free_data":
-            addresses = decode_free(entry.view()).tolist()
-            played.expected_frees.update(self._exported_address(played, address) for address in addresses)
-        else:
-            self._receive_request(played, entry, step)
-
-    def _receive_request(self, played: _PlayedConnection, entry: Entry, step: Step) -> None:
-        while True:
-            message = played.channel.receive()
-            if not self._take_frees(played, message):
-                break
-        played.num_streams += 1
-        if (message.tag, bytes(message.data)) != (entry.tag, entry.read()):
-            self._differ(entry.connection, step.text, describe(played.recorded, "client", message.tag, message.data))
-
-    def _take_frees(self, played: _PlayedConnection, message: ReceivedMessage) -> bool:
-        if not played.recorded.is_free_data(message.tag):
-            return False
-        played.frees.update(decode_free(message.data).tolist())
-        return True
-
-    def _receive_frees(self, played: _PlayedConnection) -> None:
-        """Receive until the client has freed what the recorded one frees."""
-        while played.expected_frees - played.frees:
-            message = played.channel.receive()
-            if not self._take_frees(played, message):
-                found = describe(played.recorded, self._peer, message.tag, message.data)
-                raise ProtocolError(f"expected <free_data> messages, found {found}")
-
-    def _finish(self, index: int, played: _PlayedConnection) -> None:
-        """Receive what is still expected, and the end of the connection."""
-        if played.is_ended:
-            return
-        try:
-            if self.side == "server":
-                self._receive_frees(played)
-            while played.expects_end or played.channel.has_input:
-                message = played.channel.receive()
-                if self.side == "server":
-                    is_allowed = self._take_frees(played, message)
-                else:
-                    is_allowed = played.expects_end and played.recorded.is_error(message.tag)
-                if not is_allowed:
-                    found = describe(played.recorded, self._peer, message.tag, message.data)
-                    self._differ(index, "no more messages", found)
-        except BowstringError as error:
-            if not (played.expects_end and isinstance(error, ConnectionLostError)):
-                self._differ(index, "the end of the recording", f"{type(error).__name__}: {error}")
-
-    def _compare(self, index: int, played: _PlayedConnection) -> None:
-        for address in played.frees - played.lent:
-            if address not in played.unleased:
-                self._differ(index, "leased addresses to be freed", f"0x{address:016x}, which is not leased")
-        missing = played.expected_frees - played.frees
-        for address in played.unleased:
-            del missing[address]
-        if missing:
-            self._differ(index, f"{missing.total()} more addresses to be freed", "the end")
-        for key in [*played.expected, *(key for key in played.received if key not in played.expected)]:
-            pairs = played.expected.get(key, []), played.received.get(key, [])
-            if len(pairs[0]) != len(pairs[1]):
-                name, nothing = f"{key[1]} of number {key[2]}", "no such message"
-                self._differ(index, *((name, nothing) if len(pairs[0]) > len(pairs[1]) else (nothing, name)))
-            for entry, message in zip(*pairs, strict=False):
-                problem = self._compare_message(played, key, entry, message)
-                if problem is not None:
-                    self._differ(index, *problem)
-
-    def _compare_message(
-        self, played: _PlayedConnection, key: Key, entry: Entry, message: _Received
-    ) -> tuple[str, str] | None:
-        if message.buffers is None:
-            recorded_data = entry.view()
-            if recorded_data == message.data:
-                return None
-            if entry.tag is None:
-                is_equal = _has_equal_header(recorded_data, message.data)
-            elif played.recorded.is_error(entry.tag):
-                is_equal = _first_line(recorded_data) == _first_line(message.data)
-            else:
-                headers = (key[0], "metadata", key[2])
-                own = [_buffers(each.view(), recorded_data) for each in played.expected.get(headers, [])]
-                is_equal = bool(own) and own == [
-                    _buffers(each.data, message.data) for each in played.received.get(headers, [])
-                ]
-            return None if is_equal else (describe(played.recorded, "server", entry.tag, recorded_data), "other bytes")
-        sequence = (entry.tag or 0) & SEQUENCE_MASK
-        recorded, lengths = decode_addresses(entry.view()), [len(buffer) for buffer in message.buffers]
-        if recorded.lengths.tolist() != lengths:
-            return f"body {sequence}, buffers of {recorded.lengths.tolist()} bytes", str(lengths)
-        for index, (address, buffer) in enumerate(zip(recorded.addresses.tolist(), message.buffers, strict=True)):
-            region = played.region_of(address)
+        for index, (address, buffer) in enumerate(zip(body.addresses.tolist(), buffers, strict=True)):
+            region = self._region_of(address)
             if region is not None and region.content is not None:
                 start = address - region.start
                 if region.content[start : start + len(buffer)] != buffer:
-                    return f"body {sequence}, buffer {index}", "other bytes"
-        return None
+                    self._report(f"{name}, buffer {index}", "other bytes")
 
-    def _add_region(self, played: _PlayedConnection, entry: Entry) -> _PlayedRegion:
-        region = _PlayedRegion(entry.address or 0, entry.length_bytes, entry.view() if entry.parts else None)
-        played.regions.append(region)
-        return region
+    def _key(self, tag: int | None, data: BytesLike) -> Key:
+        if tag is None:
+            kind = "end of stream" if bytes(data[:1]) == b"\0" else "metadata"
+            return self._num_streams, kind, int.from_bytes(data[1:PREFIX_BYTES], "little")
+        is_body = tag & ~(1 << BODY_TYPE_SHIFT) == tag & SEQUENCE_MASK
+        kind = f"body {tag >> BODY_TYPE_SHIFT}" if is_body else f"tag 0x{tag:016x}"
+        return self._num_streams, kind, tag & SEQUENCE_MASK
 
-    def _differ(self, connection: int, expected: str, found: str) -> None:
-        self.differences.append(Difference(connection, expected, found))
+    def _describe(self, message: ReceivedMessage) -> str:
+        return describe(self._recording, self._peer, message.tag, message.data)
+
+    def _report(self, recorded_message: str, actual_message: str) -> None:
+        self._differences.append(Difference(self._index, recorded_message, actual_message))
+
+
+class _Player:
+    """Plays one side of a recording. `open_channel` opens the next connection."""
+
+    def __init__(self, entries: Iterable[Entry], side: str, open_channel: Callable[[], BlockingChannel]) -> None:
+        self.entries = list(entries)
+        self.differences: list[Difference] = []
+        self._steps = list(trace(self.entries))
+        self._side = side
+        self._open_channel = open_channel
+
+    def play(self) -> None:
+        """Play all entries, then compare."""
+        players: dict[int, _ConnectionPlayer] = {}
+        try:
+            for entry, step in zip(self.entries, self._steps, strict=True):
+                if entry.kind is EntryKind.CONNECTION:
+                    channel = self._open_channel()
+                    players[entry.connection] = _ConnectionPlayer(entry, self._side, channel, self.differences)
+                elif entry.connection in players:
+                    players[entry.connection].play(entry, step)
+                else:
+                    raise UsageError(f"the recording has no beginning of connection {entry.connection}")
+            for player in players.values():
+                player.finish()
+        finally:
+            for player in players.values():
+                player.channel.close()
 
 
 class ReplayServer(Closable):
@@ -347,7 +369,7 @@ class ReplayServer(Closable):
         self._scheme = scheme
         self._timeout_s = timeout_s
         self._listener = BlockingListener.listen(find_transport(scheme, scheme), address, options=_options(timeout_s))
-        self._player = _Player(entries, "server", lambda _index: self._listener.accept())
+        self._player = _Player(entries, "server", self._listener.accept)
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._play, name="bowstring-replay", daemon=True)
         self._thread.start()
@@ -385,7 +407,7 @@ def replay_client(entries: Iterable[Entry], uri: str, *, timeout_s: float = 30.0
     server = parse_uri(uri)
     transport = find_transport(server.scheme, uri)
 
-    def connect(_index: int) -> BlockingChannel:
+    def connect() -> BlockingChannel:
         channel = BlockingChannel.dial(transport, server.address, options=_options(timeout_s))
         if server.remote_handle is not None:
             channel.memory = transport.open_memory(channel.channel, server.remote_handle)
@@ -402,14 +424,6 @@ def _options(timeout_s: float) -> TransportOptions:
 
 def _with_address(text: str, scheme: str, address: str) -> StreamURI:
     return replace(parse_uri(text), scheme=scheme, address=address, remote_handle=None)
-
-
-def _key(played: _PlayedConnection, tag: int | None, prefix: bytes) -> Key:
-    if tag is None:
-        kind = "end of stream" if prefix[:1] == b"\0" else "metadata"
-        return played.num_streams, kind, int.from_bytes(prefix[1:5], "little")
-    is_body = encode_tag(tag & SEQUENCE_MASK, BodyType.PACKED) == tag & ~(1 << 56)
-    return played.num_streams, f"body {tag >> 56}" if is_body else f"tag 0x{tag:016x}", tag & SEQUENCE_MASK
 
 
 def _read_header(data: memoryview) -> BatchHeader | Schema | None:
