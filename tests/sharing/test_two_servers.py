@@ -9,7 +9,11 @@ from urllib.parse import quote
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ConnectionLostError, NotFoundError, ProtocolError, UsageError
+from bowstring.dissociated.server import Role
+from bowstring.dissociated.uri import parse_uri
+from bowstring.errors import AccessDeniedError, ConnectionLostError, NotFoundError, ProtocolError, UsageError
+from bowstring.sharing import ServerOptions
+from bowstring.sharing.uris import display_uri
 from bowstring.testing.descriptors import no_descriptor_left
 from tests.sharing.other_process import Other
 
@@ -117,6 +121,21 @@ def test_a_uri_with_malformed_bodies_is_an_error(servers: tuple[RunningServer, R
         bs.connect(uri_of(metadata, "unix:@x?want_data=1"))
     with pytest.raises(ConnectionLostError, match="nobody answers"):
         bs.connect(uri_of(metadata, "unix:@bowstring-nobody?want_data=1&ticket=t"))
+
+
+def test_each_server_verifies_its_own_ticket_and_messages_hide_both() -> None:
+    table = bs.table({"n": [1, 2, 3]})
+    first, second = (bs.serve({"t": table}, options=ServerOptions(ticket_key=bytes([n]) * 32)) for n in (1, 2))
+    with first, second:
+        metadata, bodies = first.uri("t", role=Role.METADATA), second.uri("t", role=Role.BODIES)
+        with bs.connect(uri_of(metadata, bodies)) as data:
+            assert data.read_all() == table
+        with pytest.raises(AccessDeniedError):
+            wrong = first.uri("t", role=Role.BODIES).replace(first.address, second.address)
+            bs.connect(uri_of(metadata, wrong)).read_all()
+        for encoded in (bodies, bodies.replace("~", "%7E")):
+            text = display_uri(parse_uri(uri_of(metadata, encoded)))
+            assert not any(uri.rpartition("~")[2] in text for uri in (metadata, bodies))
 
 
 @pytest.mark.parametrize("killed", [0, 1], ids=["metadata", "bodies"])

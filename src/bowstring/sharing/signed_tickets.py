@@ -32,8 +32,8 @@ CLOCK_TOLERANCE_S = 5.0
 """How long after its expiry a ticket is accepted, because clocks are adjusted."""
 
 _LABEL = "bowstring ticket 1"
-# In a URI, another program may have percent-encoded the tilde.
-_SIGNATURE = re.compile(r"((?:~|%7[Ee])[0-9]*(?:~|%7[Ee]))[A-Za-z0-9_-]+")
+# In a URI, another program may have percent-encoded the tilde; twice in a URI that is a parameter.
+_SIGNATURE = re.compile(r"((?:~|%(?:25)?7[Ee])[0-9]*(?:~|%(?:25)?7[Ee]))[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)

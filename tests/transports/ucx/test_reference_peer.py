@@ -12,9 +12,11 @@ import sys
 import time
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+import bowstring as bs
 from bowstring.dissociated.client import ClientConnection
 from bowstring.dissociated.events import DataRequested, MessageReady
 from bowstring.dissociated.server import Role, ServerConnection
@@ -71,6 +73,20 @@ def test_a_session_reads_what_the_server_of_the_reference_sends(uris: list[str],
                 assert select.select(descriptors, [], [], TIMEOUT_S)[0]
     stream = b"".join(encapsulate(header) + body for header, body in messages)
     assert pa.ipc.open_stream(stream).read_all().equals(reference_peer.example_table(num_rows))
+
+
+def test_connect_reads_from_the_server_of_the_reference(uris: list[str]) -> None:
+    metadata, bodies = (f"{uri}&ticket=example" for uri in uris)
+    with bs.connect(f"{metadata}&bodies={quote(bodies, safe='')}") as data:
+        for _ in range(2):
+            assert pa.table(data.read_all()).equals(reference_peer.example_table())
+
+
+def test_the_client_of_the_reference_reads_from_serve() -> None:
+    table = reference_peer.example_table()
+    with bs.serve({"example": table}, scheme="ucx") as server:
+        uris = [server.uri("example", role=role) for role in (Role.METADATA, Role.BODIES)]
+        assert fetch(uris, "example").equals(table)
 
 
 @pytest.mark.parametrize(("ticket", "num_rows"), TICKETS)
