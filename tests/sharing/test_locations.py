@@ -161,6 +161,10 @@ def test_tls_is_for_the_locations_that_support_it(tmp_path: Path) -> None:
             with no_connection_left(), bs.connect(Locations(uris), tls=authority.client()) as dataset:
                 assert dataset.location == location
                 assert dataset.read_all() == TABLE
+        scope = re.sub(".*(scope=[0-9a-f]+).*", r"\1", tcp)
+        remote = f"tcp://192.0.2.1:1?want_data=1&{scope}&ticket=t"  # an address for examples, with our scope
+        with no_connection_left(), pytest.raises(ConnectionLostError, match="an address of another host"):
+            bs.connect(Locations((remote,)), tls=authority.client())
         public = re.sub("&scope=[0-9a-f]+", "", tcp)
         with no_connection_left(), bs.connect(Locations((public, tls)), tls=authority.client()) as dataset:
             assert dataset.location == tls

@@ -21,7 +21,7 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.scope import network_scope
 from bowstring.transports.stream_channel import StreamEndpoint
-from bowstring.transports.tcp_address import SocketAddress, format_address, parse_address, resolve
+from bowstring.transports.tcp_address import SocketAddress, format_address, loopback_scope, parse_address, resolve
 from bowstring.transports.tcp_channel import TcpChannel, TlsChannel, accept_tcp
 from bowstring.transports.tls import TlsOptions
 
@@ -87,9 +87,9 @@ class TcpTransport(Transport):
         """As `Transport.open_memory`: there is none."""
         return None
 
-    def scope(self, address: str) -> str | None:  # noqa: ARG002 - of any loopback address
-        """As `Transport.scope`: the network namespace."""
-        return network_scope()
+    def scope(self, address: str) -> str | None:
+        """As `Transport.scope`: the network namespace of a loopback address. Blocks as `dial`."""
+        return loopback_scope(*parse_address(address))
 
     def _check(self, options: TransportOptions) -> None:
         """Raise `UsageError` for options that this transport does not support."""

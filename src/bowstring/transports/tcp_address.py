@@ -14,6 +14,7 @@ import socket
 from typing import Any, NamedTuple
 
 from bowstring.errors import ConnectionLostError, UsageError, translate_os_error
+from bowstring.transports.scope import network_scope
 
 _ADDRESS = re.compile(r"(?://)?(?:\[([^\[\]]*)\]|([^:/\[\]@\s]*)):([0-9]{1,5})/?")
 _MAX_PORT = 65535
@@ -68,3 +69,8 @@ def resolve(host: str, port: int) -> list[SocketAddress]:
     except OSError as error:  # of reading the system's configuration
         raise translate_os_error(error, f"tcp {format_address(host, port)}: {error.strerror}") from error
     return [SocketAddress(family, name) for family, _, _, _, name in infos]
+
+
+def loopback_scope(host: str, port: int) -> str | None:
+    """Return the network's scope if the host is this one, by a loopback address; None otherwise. As `resolve`."""
+    return network_scope() if all(each.is_loopback for each in resolve(host, port)) else None

@@ -33,7 +33,7 @@ from bowstring.transports.fabric.endpoint import Domain, DomainPool, Endpoint, c
 from bowstring.transports.fabric.memory import FabricArena, FabricMemory
 from bowstring.transports.scope import network_scope
 from bowstring.transports.stream_channel import StreamEndpoint
-from bowstring.transports.tcp_address import SocketAddress, format_address, parse_address, resolve
+from bowstring.transports.tcp_address import SocketAddress, format_address, loopback_scope, parse_address, resolve
 
 _DEFAULT_ADDRESS = "//127.0.0.1:0"
 _ADDRESS = re.compile(r"((?://)?[^/]+)/?([A-Za-z0-9_]+(?:;[A-Za-z0-9_]+)*)?")
@@ -178,9 +178,10 @@ class FabricTransport(Transport):
         assert isinstance(channel, FabricChannel)
         return None if remote_handle is None else FabricMemory(channel, remote_handle)
 
-    def scope(self, address: str) -> str | None:  # noqa: ARG002 - of any loopback address
-        """As `Transport.scope`: the network namespace."""
-        return network_scope()
+    def scope(self, address: str) -> str | None:
+        """As `Transport.scope`: the network namespace of a loopback address."""
+        host, port, _ = split_address(address, self.settings.provider)
+        return loopback_scope(host, port)
 
     def _check(self, options: TransportOptions) -> None:
         """Raise `UsageError` for options that this transport does not support."""

@@ -31,7 +31,7 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.scope import network_scope
 from bowstring.transports.signals import Signal
-from bowstring.transports.tcp_address import is_loopback
+from bowstring.transports.tcp_address import is_loopback, loopback_scope
 from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel, arm
 from bowstring.transports.ucx.libucp import Feature
 from bowstring.transports.ucx.memory import UcxArena, UcxMemory
@@ -203,9 +203,9 @@ class UcxTransport(Transport):
             return None
         return UcxMemory(channel, remote_handle)
 
-    def scope(self, address: str) -> str | None:  # noqa: ARG002 - of any loopback address
-        """As `Transport.scope`: the network namespace."""
-        return network_scope()
+    def scope(self, address: str) -> str | None:
+        """As `Transport.scope`: the network namespace of a loopback address."""
+        return loopback_scope(*split_address(address))
 
 
 def split_address(address: str) -> tuple[str, int]:
