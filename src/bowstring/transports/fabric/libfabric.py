@@ -19,6 +19,11 @@ from bowstring.errors import EnvironmentProblemError
 
 LIBRARY = "libfabric.so.1"
 _MINIMUM_VERSION = (1, 17)
+_ENVIRONMENT = {"FI_OFI_RXM_BUFFER_SIZE": "4352"}
+"""Variables that libfabric reads when it is first used, unless the user has set them.
+
+By default ofi_rxm allocates 67 MB for each endpoint, thousands of buffers of 16 KiB. Our frames have at most 4 KiB.
+"""
 
 MSG = 1 << 1
 RMA = 1 << 2
@@ -425,6 +430,8 @@ def error_text(library: Any, code: int) -> str:
 
 
 def _load(name: str) -> Any:
+    for variable, value in _ENVIRONMENT.items():
+        os.environ.setdefault(variable, value)
     try:
         library = ctypes.CDLL(name)
     except OSError as error:

@@ -22,7 +22,7 @@ from bowstring.transports.fabric.control_socket import Hello
 from bowstring.transports.fabric.endpoint import TAG_BITS, Endpoint, Operation
 
 _HEADER = struct.Struct("<B7xQQQQ")
-FRAME_BYTES = 8192
+FRAME_BYTES = 4096
 NUM_FRAMES = 32
 _SPARE_FRAMES = 8
 _PART_BITS = 20
