@@ -183,6 +183,20 @@ def test_a_recording_that_cannot_be_continued_ends_the_connection(tmp_path: Path
         Recorder("/dev/full")
 
 
+def test_a_forked_child_does_not_write_to_the_recording(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "r") as recorder:
+        one, other = BlockingChannel.pair(recorder.observe(LOOPBACK), TransportOptions(timeout_s=20))
+        with one, other:
+            child = os.fork()
+            if not child:
+                one.channel.submit([b"of the child"])
+                recorder.close()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            one.send([b"of the parent"])
+    assert messages(read_recording(tmp_path / "r"), "sent") == [(None, b"of the parent")]
+
+
 def test_several_threads_record_complete_entries(tmp_path: Path) -> None:
     with Recorder(tmp_path / "r") as recorder:
         one, other = BlockingChannel.pair(recorder.observe(LOOPBACK), TransportOptions(timeout_s=20))

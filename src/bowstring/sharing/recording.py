@@ -116,6 +116,8 @@ class Recorder(Closable):
 
     def record(self, entry: Entry) -> None:
         """Write an entry, unless the recorder is closed."""
+        if self._is_forked:
+            return
         with self._lock:
             if self._is_writing:  # a finalizer frees addresses while this thread writes another entry
                 self._pending.append(replace(entry, parts=(entry.read(),)))
@@ -130,17 +132,21 @@ class Recorder(Closable):
 
     def close(self) -> None:
         """Write the end of the stream, and close the file. Idempotent."""
+        if self._is_forked:
+            return
         with self._lock:
             descriptor, self._descriptor = self._descriptor, -1
             if descriptor < 0:
                 return
             try:
-                if self._process_id == os.getpid():
-                    self._writer.close()
-                else:
-                    self._writer.abandon()
+                self._writer.close()
             finally:
                 os.close(descriptor)
+
+    @property
+    def _is_forked(self) -> bool:
+        """Whether this is a child of the process that records: it must not write, or wait for locks of its threads."""
+        return self._process_id != os.getpid()
 
     def release(self) -> None:
         """Close the file, unless the recorder is shared: the server or data set that records is closed."""
@@ -148,8 +154,7 @@ class Recorder(Closable):
             self.close()
 
     def _write(self, entry: Entry) -> None:
-        is_open = self._descriptor >= 0 and self._process_id == os.getpid()  # a forked child must not write, too
-        if not is_open or self._has_failed or entry.kind is EntryKind.DEPARTURE:
+        if self._descriptor < 0 or self._has_failed or entry.kind is EntryKind.DEPARTURE:
             return
         try:
             self._writer.write_batch(self._batch(entry))

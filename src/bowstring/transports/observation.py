@@ -179,11 +179,11 @@ class ObservedTransport(Transport):
 
     def observe(self, channel: Channel, direction: Direction, address: str) -> Channel:
         """Wrap a new channel that was dialed (sent) or accepted (received)."""
-        observed = _ObservedChannel(channel, self._observer, next(self._connection_indices), self.is_stepwise)
+        wrapper = _ObservedChannel(channel, self._observer, next(self._connection_indices), self.is_stepwise)
         uri = f"{self.scheme}:{address}" if self._uri_of is None else self._uri_of(address)
         with close_on_error(channel):
-            observed.report(direction, EntryKind.CONNECTION, text=uri)
-        return observed
+            wrapper.report(direction, EntryKind.CONNECTION, text=uri)
+        return wrapper
 
 
 class _ObservedEndpoint(Endpoint):
@@ -202,10 +202,10 @@ class _ObservedEndpoint(Endpoint):
 
     def accept(self, limit: int = 16) -> list[Channel]:
         self._channels = {own: other for own, other in self._channels.items() if not own.is_closed}
-        accepted = self._endpoint.accept(limit)
-        for channel in accepted:
+        channels = self._endpoint.accept(limit)
+        for channel in channels:
             self._channels[channel] = self._transport.observe(channel, Direction.RECEIVED, self.address)
-        return [self._channels[channel] for channel in accepted]
+        return [self._channels[channel] for channel in channels]
 
     def interests(self) -> list[Interest]:
         return self._endpoint.interests()
@@ -233,7 +233,7 @@ class _ObservedChannel(Channel):
         self._observer = observer
         self._connection = connection
         self._num_entries: Counter[tuple[Direction, EntryKind]] = Counter()
-        self._submitted: dict[int, tuple[int | None, int]] = {}
+        self._unsent_messages: dict[int, tuple[int | None, int]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.channel, name)
@@ -290,7 +290,7 @@ class _ObservedChannel(Channel):
         length_bytes = sum(_length_bytes(part) for part in parts)
         self.report(Direction.SENT, EntryKind.MESSAGE, tag=tag, length_bytes=length_bytes, parts=tuple(parts))
         token = self.channel.submit(parts, tag)
-        self._submitted[token] = tag, length_bytes
+        self._unsent_messages[token] = tag, length_bytes
         return token
 
     def accept_into(self, token: int, destination: Any = None) -> None:
@@ -299,8 +299,8 @@ class _ObservedChannel(Channel):
     def cancel(self, token: int) -> bool:
         if not self.channel.cancel(token):
             return False
-        direction = Direction.SENT if token in self._submitted else Direction.RECEIVED
-        tag, length_bytes = self._submitted.pop(token, (None, 0))
+        direction = Direction.SENT if token in self._unsent_messages else Direction.RECEIVED
+        tag, length_bytes = self._unsent_messages.pop(token, (None, 0))
         self.report(direction, EntryKind.CANCELLATION, tag=tag, length_bytes=length_bytes)
         return True
 
@@ -342,24 +342,24 @@ class _ObservedChannel(Channel):
         return events
 
     def _observe(self, event: Event) -> None:
-        received = Direction.RECEIVED
+        direction = Direction.RECEIVED
         if isinstance(event, Received):
             length_bytes = _length_bytes(event.data)
-            self.report(received, EntryKind.MESSAGE, tag=event.tag, length_bytes=length_bytes, parts=(event.data,))
+            self.report(direction, EntryKind.MESSAGE, tag=event.tag, length_bytes=length_bytes, parts=(event.data,))
         elif isinstance(event, Offered):
-            self.report(received, EntryKind.OFFER, tag=event.tag, length_bytes=event.length_bytes)
+            self.report(direction, EntryKind.OFFER, tag=event.tag, length_bytes=event.length_bytes)
         elif isinstance(event, Sent):
-            message = self._submitted.pop(event.token, None)
+            message = self._unsent_messages.pop(event.token, None)
             if message is not None:
                 self.report(Direction.SENT, EntryKind.DEPARTURE, tag=message[0], length_bytes=message[1])
         elif isinstance(event, Announced):
             if isinstance(event.update, RegionUpdate):
-                self.report_region(received, address_of(event.update.index, 0), event.update.region)
+                self.report_region(direction, address_of(event.update.index, 0), event.update.region)
         elif isinstance(event, Lost):
             text = f"{type(event.error).__name__}: {event.error}"
-            for direction, flag in ((received, RECEIVE), (Direction.SENT, SEND)):
+            for end, flag in ((Direction.RECEIVED, RECEIVE), (Direction.SENT, SEND)):
                 if event.directions & flag:
-                    self.report(direction, EntryKind.LOSS, text=text)
+                    self.report(end, EntryKind.LOSS, text=text)
 
     def _report(self, direction: Direction, kind: EntryKind, *values: Any) -> None:
         index = self._num_entries[direction, kind]
