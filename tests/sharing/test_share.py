@@ -212,6 +212,26 @@ def test_a_handle_of_memory_that_was_filled_again_is_an_error() -> None:
             assert run(ATTACH, handle=handle) == example().to_pydict()
 
 
+def test_memory_that_is_filled_again_while_it_is_opened_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_descriptor = os.open
+    handles: list[bs.sharing.Handle] = []
+    gc.collect()  # so that the next region gets the same number
+
+    def open_late(path: str, *arguments: Any, **options: Any) -> int:
+        monkeypatch.undo()
+        handle.close()
+        handles.append(bs.share(bs.table({"a": [4, 5, 6]}), arena=arena))
+        assert handles[0]._locations[0].descriptor == copy._locations[0].descriptor
+        return open_descriptor(path, *arguments, **options)
+
+    with Arena() as arena, bs.share(bs.table({"a": [1, 2, 3]}), arena=arena) as handle:
+        copy = pickle.loads(pickle.dumps(handle))
+        monkeypatch.setattr(os, "open", open_late)
+        with pytest.raises(ClosedError, match="closed or dropped"):
+            bs.attach(copy)
+        handles[0].close()
+
+
 @pytest.mark.parametrize("scheme", ["unix", "tcp"])
 def test_memory_of_an_arena_is_served_and_filled_again_after_the_client_has_freed_it(scheme: str) -> None:
     table = bs.table({"a": np.arange(1 << 16)})
