@@ -45,6 +45,24 @@ with bs.serve({"n": bs.Table.from_batches(batches)}, options=ServerOptions(recor
     sys.stdin.read()
 """
 
+FORKING_PROCESS = """
+import os, sys
+from bowstring.sharing import Recorder
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.loopback import LOOPBACK
+
+with Recorder(sys.argv[1]) as recorder:
+    one, other = BlockingChannel.pair(recorder.observe(LOOPBACK))
+    with one, other:
+        child = os.fork()
+        if not child:
+            one.channel.submit([b"of the child"])
+            recorder.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        one.send([b"of the parent"])
+"""
+
 
 def steps(entries: list[Entry], kinds: str = "message") -> list[tuple[str, str, int | None, int]]:
     return [(e.direction, e.kind, e.tag, e.length_bytes) for e in entries if e.kind in kinds.split()]
@@ -184,16 +202,7 @@ def test_a_recording_that_cannot_be_continued_ends_the_connection(tmp_path: Path
 
 
 def test_a_forked_child_does_not_write_to_the_recording(tmp_path: Path) -> None:
-    with Recorder(tmp_path / "r") as recorder:
-        one, other = BlockingChannel.pair(recorder.observe(LOOPBACK), TransportOptions(timeout_s=20))
-        with one, other:
-            child = os.fork()
-            if not child:
-                one.channel.submit([b"of the child"])
-                recorder.close()
-                os._exit(0)
-            assert os.waitpid(child, 0)[1] == 0
-            one.send([b"of the parent"])
+    subprocess.run([sys.executable, "-c", FORKING_PROCESS, str(tmp_path / "r")], check=True, timeout=60)
     assert messages(read_recording(tmp_path / "r"), "sent") == [(None, b"of the parent")]
 
 
