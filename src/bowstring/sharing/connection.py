@@ -92,7 +92,8 @@ class Connection:
     def _initialize(self, uri: StreamURI, session: Session) -> None:
         self.uri = uri
         self.servers = servers_of(uri)
-        self.error_data = error_tag(uri)
+        tags = (error_tag(server) for server in self.servers.values())
+        self.error_data = next((tag for tag in tags if tag is not None), None)
         self.decoder = Decoder()
         """Decodes one stream after the other."""
         self.driver = BlockingSession(session)
