@@ -17,7 +17,7 @@ from tests.sharing.other_process import run
 NAMED_JAVA = """
 import os, subprocess, sys
 open("/proc/self/comm", "w").write("java")
-below = "from bowstring.sharing.processes import java_above; print(java_above().pid)"
+below = "from bowstring.sharing.processes import find_java_ancestor; print(find_java_ancestor().pid)"
 between = [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {below!r}])"]
 say((os.getpid(), int(subprocess.run(between, capture_output=True, check=True).stdout)))
 """

@@ -25,7 +25,7 @@ def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
         from pyspark import TaskContext
 
-        from bowstring.sharing.processes import java_above
+        from bowstring.sharing.processes import find_java_ancestor
 
         context = TaskContext.get()
         assert context is not None
@@ -46,7 +46,7 @@ def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
                 if partition == 3:
                     time.sleep(60 if Path(folder, "lag").exists() else 0)
                     continue
-                executor = java_above()
+                executor = find_java_ancestor()
                 assert executor is not None
                 os.kill(executor.pid, signal.SIGKILL)
                 time.sleep(60)

@@ -25,7 +25,7 @@ def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
 
-        from bowstring.sharing.processes import java_above
+        from bowstring.sharing.processes import find_java_ancestor
 
         context = TaskContext.get()
         assert context is not None
@@ -37,7 +37,7 @@ def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
                     os.close(os.open(f"{folder}/killed", os.O_CREAT | os.O_EXCL))
                 except FileExistsError:
                     continue
-                executor = java_above()
+                executor = find_java_ancestor()
                 assert executor is not None
                 os.kill(executor.pid, signal.SIGKILL)
                 time.sleep(60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -166,6 +167,12 @@ def test_a_missing_or_unknown_input_is_an_error_with_its_path(spark: SparkSessio
     (tmp_path / "data.xyz").write_text("?")
     with pytest.raises(UsageError, match=r"data\.xyz: expected a name that ends in"):
         inputs.read_input(spark, str(tmp_path / "data.xyz"))
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.jsonl.gz", '{"a":1}\n{"a":2}\n'), ("a.json.gz", '[{"a":1},\n{"a":2}]')])
+def test_all_rows_of_compressed_json_are_read(name: str, text: str, spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+    assert inputs.read_input(spark, str(tmp_path / name)).count() == 2
 
 
 def test_a_wrong_input_is_reported_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

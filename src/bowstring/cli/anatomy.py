@@ -36,7 +36,9 @@ def anatomy(file: str | None, *, output: str | None, quick: bool, max_piped_byte
     name = Path(file).name if is_path and file else source_name(file)
     out = resolve_output(target, file)
     with progress("reading", "parts") as advance:
-        html, errors = render_page(source, name, max_piped_bytes=max_piped_bytes, advance=advance, full=not quick)
+        html, errors = render_page(
+            source, name, max_piped_bytes=max_piped_bytes, report_progress=advance, full=not quick
+        )
         page = html.encode("utf-8")
     with output_sink(out) as sink:
         sink.write([page], len(page))

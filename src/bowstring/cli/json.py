@@ -125,7 +125,7 @@ def _array_chunks(file: Any, name: str, block_characters: int) -> Iterator[bytes
     """Yield the objects of an array as lines, about a block at a time."""
     text = io.TextIOWrapper(file, "utf-8-sig", newline="")
     try:
-        objects = _ArrayScanner(text, name, block_characters).objects()
+        objects = _ArrayScanner(text, name, block_characters).iter_objects()
         yield from join_lines(objects, max_lines=sys.maxsize, max_characters=block_characters)
     except UnicodeDecodeError as error:
         raise InvalidDataError(f"{name}: is not valid UTF-8: {error.reason}") from None
@@ -144,7 +144,7 @@ class _ArrayScanner:
         self._offset = 0
         self._is_at_end = False
 
-    def objects(self) -> Iterator[str]:
+    def iter_objects(self) -> Iterator[str]:
         """Yield each object without line ends, which JSON allows only between values."""
         separator, count = self._next_character(), 0
         assert separator == "["

@@ -40,12 +40,12 @@ class DataType:
             other = datatypes.as_type(other)
         if not isinstance(other, DataType) or self != other:
             return False
-        return not check_metadata or self.nested_metadata() == other.nested_metadata()
+        return not check_metadata or self.child_field_metadata() == other.child_field_metadata()
 
-    def nested_metadata(self) -> tuple[object, ...]:
+    def child_field_metadata(self) -> tuple[object, ...]:
         """The custom metadata of the fields at every depth, hashable. `==` and `hash` ignore it."""
         fields = self.fields
-        return tuple((frozenset(f.pairs), f.type.nested_metadata()) for f in fields) if fields else ()
+        return tuple((frozenset(f.pairs), f.type.child_field_metadata()) for f in fields) if fields else ()
 
     def __str__(self) -> str:
         return self.NAME

@@ -1,4 +1,4 @@
-"""Arguments that describe a type or a field: of Bowstring, of another library, or by name."""
+"""Convert arguments to data types and fields: those of another library, and names of types."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bowstring.datatypes.field import Field, MetadataLike, as_metadata, check_na
 from bowstring.errors import UsageError
 
 
-class HasSchema(Protocol):
+class SupportsArrowSchema(Protocol):
     """An ArrowSchema exporter of the PyCapsule interface."""
 
     def __arrow_c_schema__(self) -> object:
         """Return an "arrow_schema" capsule."""
 
 
-TypeLike: TypeAlias = HasSchema | str
+TypeLike: TypeAlias = SupportsArrowSchema | str
 """A data type of Bowstring or of another library, or the name of one."""
 
 

@@ -39,9 +39,9 @@ class ExtensionType(DataType):
         """The child fields of the storage type."""
         return self.storage_type.fields
 
-    def nested_metadata(self) -> tuple[object, ...]:
+    def child_field_metadata(self) -> tuple[object, ...]:
         """The custom metadata of the fields in the storage type."""
-        return self.storage_type.nested_metadata()
+        return self.storage_type.child_field_metadata()
 
     def serialize(self) -> bytes:
         """Serialize the type's parameters for the field's custom metadata."""

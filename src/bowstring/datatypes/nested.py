@@ -130,7 +130,7 @@ class Map(DataType):
 
     @property
     def c_flags(self) -> int:
-        """Whether the keys are sorted."""
+        """Return MAP_KEYS_SORTED, or 0."""
         return MAP_KEYS_SORTED if self.keys_sorted else 0
 
     def __str__(self) -> str:
@@ -180,9 +180,9 @@ class Dictionary(DataType):
             raise UsageError(f"dictionary indices are integers, not {self.index_type}")
         check_type("a dictionary's values", self.value_type)
 
-    def nested_metadata(self) -> tuple[object, ...]:
+    def child_field_metadata(self) -> tuple[object, ...]:
         """The custom metadata of the fields in the dictionary's type."""
-        return self.value_type.nested_metadata()
+        return self.value_type.child_field_metadata()
 
     def c_format(self) -> bytes:
         """Return the format string of the indices."""
@@ -190,7 +190,7 @@ class Dictionary(DataType):
 
     @property
     def c_flags(self) -> int:
-        """Whether the dictionary is ordered."""
+        """Return DICTIONARY_ORDERED, or 0."""
         return DICTIONARY_ORDERED if self.ordered else 0
 
     @property

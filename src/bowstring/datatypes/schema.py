@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_schema import import_field
 from bowstring.datatypes.c_schema_export import export_schema
-from bowstring.datatypes.conversion import HasSchema, TypeLike, coerce_field, field
+from bowstring.datatypes.conversion import SupportsArrowSchema, TypeLike, coerce_field, field
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.nested import Struct
 from bowstring.errors import DataTypeError, InvalidDataError, NotFoundError, UsageError
@@ -136,7 +136,7 @@ class Schema:
         """Return the schema without its custom metadata."""
         return Schema(self.source)
 
-    def equals(self, other: Schema | HasSchema, check_metadata: bool = False) -> bool:
+    def equals(self, other: Schema | SupportsArrowSchema, check_metadata: bool = False) -> bool:
         """Return whether the fields are equal; with `check_metadata` also the custom metadata at every depth.
 
         `other` may be a schema of another library.
@@ -219,7 +219,8 @@ def schema(fields: FieldsLike, metadata: MetadataLike = None) -> Schema:
 
 
 FieldsLike: TypeAlias = (
-    "Iterable[Field | HasSchema | tuple[str, TypeLike]] | Mapping[str, TypeLike] | Mapping[str, DataType] | HasSchema"
+    "Iterable[Field | SupportsArrowSchema | tuple[str, TypeLike]] | Mapping[str, TypeLike] | Mapping[str, DataType] | "
+    "SupportsArrowSchema"
 )
 
 

@@ -63,7 +63,7 @@ class Leases:
     __slots__ = (
         "_bodies",
         "_by_address",
-        "_empty",
+        "_empty_addresses",
         "_key_lengths",
         "_limits",
         "_spans",
@@ -91,7 +91,7 @@ class Leases:
         self._unsorted: dict[bytes, None] = {}
         # The owners of an address, as a linked list: most have one owner, whose node all addresses of a body share.
         self._by_address: dict[int, tuple[_SplitLease, Any]] = {}
-        self._empty: set[int] = set()
+        self._empty_addresses: set[int] = set()
 
     def lend(self, addresses: Addresses, owner: Any = None, *, lengths: Addresses | None = None) -> None:
         """Lease the addresses of one body; `owner` is kept alive until all of them are freed.
@@ -103,8 +103,8 @@ class Leases:
         if lengths is not None and count < addresses.size:
             is_empty = lengths == 0
             empty = is_empty.tobytes()
-            self._empty.update(addresses[is_empty].tolist())
-        if self.outstanding + len(self._empty) + count > self._limits.max_outstanding_addresses:
+            self._empty_addresses.update(addresses[is_empty].tolist())
+        if self.outstanding + len(self._empty_addresses) + count > self._limits.max_outstanding_addresses:
             raise LimitError(
                 f"{self.holder} holds {self.outstanding} addresses; {count} more would pass "
                 f"max_outstanding_addresses = {self._limits.max_outstanding_addresses}"
@@ -133,6 +133,7 @@ class Leases:
         keys = [data] if data in self._bodies else self._split_keys(data)
         if not keys:
             self._free_singly(addresses)
+            return
         for key in keys:
             body = self._bodies[key]
             body.owners.popleft()
@@ -149,6 +150,7 @@ class Leases:
         self._spans.clear()
         self._unsorted.clear()
         self._by_address.clear()
+        self._empty_addresses.clear()
         return count
 
     def _split_keys(self, data: bytes) -> list[bytes]:
@@ -168,9 +170,9 @@ class Leases:
         for address in addresses.tolist():
             counts[address] = counts.get(address, 0) + 1
         for address, count in counts.items():
-            leases = self._count(address, count)
+            leases = self._split_and_count(address, count)
             if leases < count:
-                if address not in self._empty:
+                if address not in self._empty_addresses:
                     raise ProtocolError(
                         f"<free_data>: {self.holder} frees address {address} {count} times, but has leased "
                         f"it {leases} times"
@@ -186,7 +188,7 @@ class Leases:
                     self._by_address[address] = others
             self.outstanding -= count
 
-    def _count(self, address: int, enough: int) -> int:
+    def _split_and_count(self, address: int, enough: int) -> int:
         """Count the leases of an address, up to `enough`; splits the bodies that contain it."""
         while True:
             count, node = 0, self._by_address.get(address)

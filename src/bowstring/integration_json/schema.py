@@ -48,25 +48,27 @@ class _Parameter:
 
     key: str
     attribute: str
-    form: type | dict[str, Any]
+    json_type_or_names: type | dict[str, Any]
     default: Any = _REQUIRED
 
     def read(self, json_object: Json) -> Any:
         """Return the attribute. Raises `InvalidDataError`."""
-        if not isinstance(self.form, dict):
+        if not isinstance(self.json_type_or_names, dict):
             arguments = () if self.default is _REQUIRED else (self.default,)
-            return member(json_object, self.key, self.form, *arguments)
+            return member(json_object, self.key, self.json_type_or_names, *arguments)
         name = member(json_object, self.key, str)
-        if name not in self.form:
-            raise InvalidDataError(f"expected {self.key!r} to be one of {', '.join(self.form)}, found {name[:40]!r}")
-        return self.form[name]
+        if name not in self.json_type_or_names:
+            raise InvalidDataError(
+                f"expected {self.key!r} to be one of {', '.join(self.json_type_or_names)}, found {name[:40]!r}"
+            )
+        return self.json_type_or_names[name]
 
     def write(self, type_: t.DataType) -> Any:
         """Return the JSON value of the attribute."""
         value = getattr(type_, self.attribute)
-        if isinstance(self.form, dict):
-            return next(name for name, candidate in self.form.items() if candidate == value)
-        return list(value) if self.form is list else value
+        if isinstance(self.json_type_or_names, dict):
+            return next(name for name, candidate in self.json_type_or_names.items() if candidate == value)
+        return list(value) if self.json_type_or_names is list else value
 
 
 @dataclass(frozen=True, slots=True)

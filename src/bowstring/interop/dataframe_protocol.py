@@ -142,7 +142,7 @@ class InterchangeColumn:
         data: Buffer | None = array.buffers[1]
         dtype, offsets = self.dtype, None
         if dtype[0] is DtypeKind.STRING:
-            bits = layout.buffers[1].size_bytes(1) * 4  # two offsets
+            bits = layout.buffers[1].size_bytes(1) * 4  # a slot has two offsets
             offsets = _with_dtype(data, (DtypeKind.INT, bits, "i" if bits == 32 else "l", "="))
             data, dtype = array.buffers[2], (DtypeKind.UINT, 8, "C", "=")
         elif isinstance(layout, BooleanLayout):

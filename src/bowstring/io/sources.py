@@ -42,7 +42,7 @@ def open_random_access(source: Any) -> MemorySource | StreamSource | RangeSource
         return source
     if fsspec_store.is_path(source):
         return open_path(source)
-    return _open_store_ranges(source) or _memory_source(source) or _open_file_object(source)
+    return _open_store_ranges(source) or _open_memory(source) or _open_file_object(source)
 
 
 def open_sequential(source: Any) -> MemorySource | StreamSource:
@@ -51,7 +51,7 @@ def open_sequential(source: Any) -> MemorySource | StreamSource:
         return source
     if fsspec_store.is_path(source):
         return open_path(source)
-    return _open_store_stream(source) or _memory_source(source) or _read_file_object(source)
+    return _open_store_stream(source) or _open_memory(source) or _open_file_object_stream(source)
 
 
 def _open_store_ranges(source: Any) -> MemorySource | StreamSource | RangeSource | None:
@@ -116,7 +116,7 @@ def _is_seekable(source: Any) -> bool:
         raise translate_io_error(error, name_of(source)) from error
 
 
-def _read_file_object(source: Any) -> StreamSource:
+def _open_file_object_stream(source: Any) -> StreamSource:
     """A file object, a descriptor or a socket, to be read from its position."""
     if isinstance(source, socket.socket):
         return StreamSource(_translate_errors(source.recv_into, "socket"), "socket")
@@ -168,7 +168,7 @@ def map_descriptor(descriptor: int, name: str) -> MemorySource:
         raise
 
 
-def _memory_source(source: Any) -> MemorySource | None:
+def _open_memory(source: Any) -> MemorySource | None:
     if getattr(source, "closed", False) is True:
         raise ClosedError(f"{name_of(source)}: the file object is closed")
     if isinstance(source, Memory):

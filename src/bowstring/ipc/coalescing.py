@@ -105,7 +105,7 @@ class CoalescingWriter(BatchWriter):
             batch = rows.batch()
         except DataTypeError:
             error = None
-            for call in rows.calls():
+            for call in rows.split_by_call():
                 try:
                     self.write_batch(call.batch())
                 except DataTypeError as call_error:
@@ -183,7 +183,7 @@ class _RowBuffer:
                 arrays.append(array(values, field.type))
         return RecordBatch(self._schema, self.num_rows, arrays)
 
-    def calls(self) -> Iterator[_RowBuffer]:
+    def split_by_call(self) -> Iterator[_RowBuffer]:
         """Yield the rows of each call."""
         for start, stop in pairwise([0, *self._stops]):
             yield _RowBuffer(self._schema, [values[start:stop] for values in self._columns])
@@ -211,7 +211,7 @@ class _BatchBuffer:
         """The columns of the first `_num_measured` unjoined batches, one batch after the other."""
         self._dictionaries: dict[int, Array | None] = {}
         self._num_measured = 0
-        self._num_to_measure = 1
+        self._measure_at_batches = 1
 
     def __len__(self) -> int:
         return len(self._joined) + len(self._unjoined)
@@ -220,7 +220,7 @@ class _BatchBuffer:
         """Add a batch. Raises `UsageError` if columns of this batch or of an earlier one do not match the schema."""
         self._unjoined.append(batch)
         self.num_rows += batch.num_rows
-        if len(self._unjoined) >= self._num_to_measure:
+        if len(self._unjoined) >= self._measure_at_batches:
             self._measure()
 
     def take(self) -> list[RecordBatch]:
@@ -241,9 +241,9 @@ class _BatchBuffer:
         self._num_measured = len(self._unjoined)
         if self._num_measured >= _MAX_UNJOINED_BATCHES:
             self._join_measured()
-        # Wait for as many batches again, but for at most half of the bytes that are left if they are of the same size.
+        # Wait for twice as many batches, but for at most half of the bytes that are left if they are of the same size.
         max_batches = (self._max_bytes - self.size_bytes) * len(batches) // max(size_bytes, 1)
-        self._num_to_measure = min(
+        self._measure_at_batches = min(
             self._num_measured + max(1, min(max_batches // 2, 2 * len(batches))), _MAX_UNJOINED_BATCHES
         )
 

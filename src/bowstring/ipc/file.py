@@ -114,7 +114,7 @@ class FileReader(Closable):
     """
 
     _columns: type[BatchColumns] = BatchColumns
-    _message_access: type[FileMessages] = FileMessages
+    _messages_type: type[FileMessages] = FileMessages
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class FileReader(Closable):
         columns: Sequence[str | int] | None = None,
         limits: ReadLimits = DEFAULT_LIMITS,
     ) -> None:
-        self.messages = self._message_access(source, limits)
+        self.messages = self._messages_type(source, limits)
         self._column_keys = columns
         self._selection: ColumnSelection | None = None
         self._dictionaries: FileDictionaries | None = None
@@ -221,8 +221,8 @@ class FileReader(Closable):
     def statistics(self) -> FileStatistics | None:
         """The statistics in the file (`FileWriter.collect_statistics`); None if there are none.
 
-        Row counts are compared with the header of each batch that is read, minima and maxima are not checked. Raises
-        `InvalidDataError` if the statistics are malformed or contradict each other.
+        Row counts are compared with the header of each batch that is read afterwards, minima and maxima are not
+        checked. Raises `InvalidDataError` if the statistics are malformed or contradict each other.
         """
         if self._has_statistics is None:
             statistics = read_statistics(
@@ -266,7 +266,7 @@ class FileReader(Closable):
         index = self.cached_schema.schema().index(column)
         if self.statistics is None:
             return list(range(self.num_record_batches))
-        return self.statistics.find(index, low, high)
+        return self.statistics.find_batches(index, low, high)
 
     # Messages
 

@@ -200,7 +200,7 @@ class RemoteFileReader(FileReader):
     """
 
     _columns = RemoteColumns
-    _message_access = RemoteFileMessages
+    _messages_type = RemoteFileMessages
     messages: RemoteFileMessages
 
     def read_batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:

@@ -69,12 +69,12 @@ class FileStatistics:
     row_counts: Counts
     columns: Mapping[int, ColumnStatistics]
 
-    def find(self, position: int, low: Any, high: Any) -> list[int]:
+    def find_batches(self, index: int, low: Any, high: Any) -> list[int]:
         """The batches that may hold a value from `low` to `high`, both included, None for no bound.
 
         Raises `DataTypeError` for bounds of another type, `UsageError` for NaN.
         """
-        column = self.columns.get(position)
+        column = self.columns.get(index)
         every = list(range(len(self.row_counts)))
         if column is None or column.minima is None or column.maxima is None:
             return every

@@ -57,7 +57,7 @@ def _encoded_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
     masks = [array.layout.identity_mask(array) for array in (left, right)]
     left_mask, right_mask = (None if mask is None or mask.all() else mask for mask in masks)
     if left_mask is None or right_mask is None:
-        return left_mask is right_mask and left.layout.equal(left, right, nans_equal)
+        return left_mask is None and right_mask is None and left.layout.equal(left, right, nans_equal)
     if not np.array_equal(left_mask, right_mask):
         return False
     indices = np.flatnonzero(left_mask)

@@ -64,7 +64,7 @@ def layout_of(type: DataType) -> Layout:
     """Return the layout of a data type, including its children's layouts; raises `UsageError` for any other object."""
     if not isinstance(type, DataType):
         raise UsageError(f"expected a Bowstring type such as bs.int32(), found {type!r}")
-    return _layout_of(type, type.nested_metadata())
+    return _layout_of(type, type.child_field_metadata())
 
 
 @lru_cache(maxsize=4096)

@@ -41,7 +41,7 @@ class RunEndEncodedLayout(Layout):
         assert dtype is not None
         self._end_type = dtype
 
-    def run_bounds(self, array: ArrayData) -> tuple[Indices, int, int]:
+    def locate_runs(self, array: ArrayData) -> tuple[Indices, int, int]:
         """Return the checked run ends as int64, the index of the slots' first run and that after their last run."""
         if not (array.length or array.offset):  # the buffers of an empty array are ignored, as in validation
             return np.empty(0, np.int64), 0, 0
@@ -97,7 +97,7 @@ class RunEndEncodedLayout(Layout):
 
     def run_lengths(self, array: ArrayData) -> tuple[Indices, ArrayData]:
         """Return the number of the array's slots in each run, and the runs' values."""
-        ends, first, stop = self.run_bounds(array)
+        ends, first, stop = self.locate_runs(array)
         clipped_ends = np.minimum(ends[first:stop] - array.offset, array.length)
         return np.diff(clipped_ends, prepend=0), array.children[1].slice(first, stop - first)
 
@@ -124,14 +124,14 @@ class RunEndEncodedLayout(Layout):
         return np.repeat(values.layout.to_numpy(values, True), lengths, axis=0)
 
     def compact(self, array: ArrayData) -> ArrayData:
-        ends, first, stop = self.run_bounds(array)
+        ends, first, stop = self.locate_runs(array)
         if array.offset == 0 and first == 0 and stop == len(ends) and (stop == 0 or ends[-1] == array.length):
             return ArrayData(self, array.length, (), tuple(child.compact() for child in array.children))
         lengths, values = self.run_lengths(array)
         return self.of(np.cumsum(lengths), values.compact(), array.length)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        ends, _, _ = self.run_bounds(array)
+        ends, _, _ = self.locate_runs(array)
         runs = np.searchsorted(ends, indices + array.offset, "right")
         last = np.append(np.flatnonzero(runs[1:] != runs[:-1]), len(runs) - 1) if runs.size else runs
         values = array.children[1]
@@ -144,8 +144,8 @@ class RunEndEncodedLayout(Layout):
         return self.of(ends, values, sum(array.length for array in arrays))
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        (left_ends, left_values), (right_ends, right_values) = self.run_lengths(left), self.run_lengths(right)
-        left_ends, right_ends = np.cumsum(left_ends), np.cumsum(right_ends)
+        (left_lengths, left_values), (right_lengths, right_values) = self.run_lengths(left), self.run_lengths(right)
+        left_ends, right_ends = np.cumsum(left_lengths), np.cumsum(right_lengths)
         ends = np.union1d(left_ends, right_ends)
         left_runs, right_runs = np.searchsorted(left_ends, ends), np.searchsorted(right_ends, ends)
         return arrays_equal(left_values.take(left_runs), right_values.take(right_runs), nans_equal)
@@ -165,4 +165,4 @@ class RunEndEncodedLayout(Layout):
             raise InvalidDataError(f"{ends.length} run ends have only {values.length} values")
 
     def check_full(self, array: ArrayData) -> None:
-        self.run_bounds(array)
+        self.locate_runs(array)

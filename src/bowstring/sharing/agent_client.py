@@ -22,7 +22,7 @@ from typing import Any, Self
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError, translate_os_error
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
-from bowstring.sharing.processes import Process, java_above
+from bowstring.sharing.processes import Process, find_java_ancestor
 from bowstring.sharing.uris import decode_error
 from bowstring.transports.base import Deadline, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
@@ -60,7 +60,7 @@ class AgentKey:
 
     def local_owner(self) -> Process:
         """The process of this host whose end ends the agent: the owner if it runs here, else the executor's JVM."""
-        return self.owner if self.owner.is_local else java_above() or Process.current()
+        return self.owner if self.owner.is_local else find_java_ancestor() or Process.current()
 
 
 class AgentClient(Closable):

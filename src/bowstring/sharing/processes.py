@@ -125,7 +125,7 @@ class Process:
         return None
 
 
-def java_above() -> Process | None:
+def find_java_ancestor() -> Process | None:
     """The nearest Java ancestor of this process: Spark's driver or executor."""
     pid = os.getpid()
     while pid > 1:

@@ -16,7 +16,7 @@ from bowstring.ipc.api import new_file, open_file, open_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.message import is_file_start, is_stream_start
 from bowstring.ipc.writers import FileWriter
-from bowstring.spark.types import field_in_utc, spark_schema
+from bowstring.spark.types import spark_schema, with_utc_timestamps
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -76,7 +76,7 @@ def write_batches(sink: Path | int, batches: Iterator[Any], schema: Schema | Non
                 continue
             if writer is None:
                 batch_schema = import_schema(batch.schema)
-                fields = tuple(map(field_in_utc, batch_schema))
+                fields = tuple(map(with_utc_timestamps, batch_schema))
                 if schema is None:
                     file_schema = Schema(fields, batch_schema.pairs)
                 else:

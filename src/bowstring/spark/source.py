@@ -206,16 +206,16 @@ class ArrowReader(DataSourceReader):
                 names = [name for name in target.names if name not in batch_range.missing]
                 for index, batch in read_batches(Path(batch_range.path), batches, names):
                     place = f"{batch_range.path}, record batch {index}"
-                    yield from _slices(cast_batch(batch, target, place, truncate=self._truncate))
+                    yield from _slice_for_jvm(cast_batch(batch, target, place, truncate=self._truncate))
 
     def _all_batch_ranges(self) -> Iterator[tuple[BatchRange, int]]:
         for group in _file_groups(self._paths):
-            missing = self._check_group(group)
+            missing = self._check_and_find_missing(group)
             for file in group.files:
                 for first, end, length_bytes in _batch_ranges(file, self._split_bytes):
                     yield BatchRange(str(file.path), first, end, missing), length_bytes
 
-    def _check_group(self, group: _FileGroup) -> tuple[str, ...]:
+    def _check_and_find_missing(self, group: _FileGroup) -> tuple[str, ...]:
         """The columns to read that the files of `group` lack."""
         check_names(group.path, group.schema, self._schema.names)
         missing = missing_columns(group.path, group.schema, self._schema, allow=self._merge_schema)
@@ -302,7 +302,7 @@ def _batch_ranges(file: _File, split_bytes: int) -> Iterator[tuple[int, int, int
         yield first, len(lengths_bytes), range_bytes
 
 
-def _slices(batch: Any) -> Iterator[Any]:
+def _slice_for_jvm(batch: Any) -> Iterator[Any]:
     """Yield slices of `batch` of some MAX_SENT_BYTES."""
     rows = batch.num_rows
     step = max(1, rows * MAX_SENT_BYTES // max(batch.nbytes, MAX_SENT_BYTES))

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bowstring.errors import translate_os_error
-from bowstring.sharing.processes import Process, java_above
+from bowstring.sharing.processes import Process, find_java_ancestor
 from bowstring.spark.manifest import STAGING_FOLDER, is_part_name, read_manifest
 
 ORPHAN_AGE_S = 24 * 3600.0
@@ -45,7 +45,7 @@ def create(folder: Path, job: str) -> Path:
             except FileNotFoundError:  # another job has just removed an empty folder above it
                 if attempt == _MKDIR_ATTEMPTS - 1:
                     raise
-        (staging / OWNER_FILE).write_text(owner_record(java_above()))
+        (staging / OWNER_FILE).write_text(owner_record(find_java_ancestor()))
     except OSError as problem:
         remove_folder(folder, job)
         remove_empty(missing)

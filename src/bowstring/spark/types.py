@@ -85,7 +85,7 @@ def _arrow_type(data_type: Any, path: str, prefers_large_types: bool) -> arrow.D
     )
 
 
-def field_in_utc(field: Field) -> Field:
+def with_utc_timestamps(field: Field) -> Field:
     """Return `field` with the time zone UTC for all timestamps in it that have one; their values are relative to UTC.
 
     Spark sends batches with the session's time zone, whose names ("GMT+8", "Z") many Arrow readers do not support.
@@ -94,19 +94,20 @@ def field_in_utc(field: Field) -> Field:
     if isinstance(data_type, arrow.Timestamp) and data_type.timezone is not None:
         data_type = replace(data_type, timezone="UTC")
     elif isinstance(data_type, arrow.List):
-        data_type = arrow.List(field_in_utc(data_type.value_field))
+        data_type = arrow.List(with_utc_timestamps(data_type.value_field))
     elif isinstance(data_type, arrow.Map):
-        data_type = replace(data_type, entries_field=field_in_utc(data_type.entries_field))
+        data_type = replace(data_type, entries_field=with_utc_timestamps(data_type.entries_field))
     elif isinstance(data_type, arrow.Struct):
-        data_type = arrow.Struct(tuple(map(field_in_utc, data_type.children)))
+        data_type = arrow.Struct(tuple(map(with_utc_timestamps, data_type.children)))
     return field.with_type(data_type)
 
 
 def spark_schema(schema: Schema) -> StructType:
-    """Return the Spark schema of data with an Arrow `schema`: fields are nullable, types without equivalent wider.
+    """Return the Spark schema of data with an Arrow `schema`: fields are nullable.
 
-    Unsigned integers become the next wider signed type (uint64: decimal(20,0)), half floats float, dictionaries and
-    run-end encoded arrays their values, all units of time microseconds (time of day: nanoseconds).
+    Types without an equivalent become wider: unsigned integers the next wider signed type (uint64: decimal(20,0)),
+    half floats float, dictionaries and run-end encoded arrays their values, all units of time microseconds (time of
+    day: nanoseconds).
 
     Raises:
         UnsupportedTypeError: a type has no counterpart; the message has its column path.

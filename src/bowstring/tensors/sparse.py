@@ -282,9 +282,9 @@ def check_pointers(what: str, pointers: Values, end: int) -> None:
     """Raise `InvalidDataError` unless the pointers ascend from 0 to `end`."""
     if int(pointers[0]) != 0 or int(pointers[-1]) != end:
         raise InvalidDataError(f"{what}: expected values from 0 to {end}, found {pointers[0]} to {pointers[-1]}")
-    falling = pointers[1:] < pointers[:-1]
-    if falling.any():
-        i = first_true(falling) + 1
+    is_descending = pointers[1:] < pointers[:-1]
+    if is_descending.any():
+        i = first_true(is_descending) + 1
         raise InvalidDataError(f"{what}: [{i}] = {pointers[i]} is less than [{i - 1}] = {pointers[i - 1]}")
 
 

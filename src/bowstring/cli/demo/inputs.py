@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bowstring.errors import MissingFileError, UsageError
@@ -22,6 +24,7 @@ FORMATS = {
     ".feather": "arrow",
     ".ipc": "arrow",
 }
+_JSON_LINES = {".jsonl", ".ndjson"}
 
 
 def format_of(path: str) -> str:
@@ -53,10 +56,10 @@ def read_input(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _is_json_lines(path: str) -> bool:
-    """Return whether a JSON file contains one document per line, judged by its first line."""
-    if not os.path.isfile(path):
+    """Return whether a JSON file contains one document per line, judged by its name or its first two lines."""
+    if not os.path.isfile(path) or not _JSON_LINES.isdisjoint(Path(path.lower()).suffixes):
         return True
-    with open(path, "rb") as file:
+    with gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb") as file:
         first = file.readline(1 << 20).strip()
         rest = file.readline(1 << 20).strip()
     try:

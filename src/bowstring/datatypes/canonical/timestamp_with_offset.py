@@ -36,10 +36,10 @@ class OffsetTimestamp(NamedTuple):
 @register_extension_type
 @dataclass(frozen=True, slots=True, repr=False)
 class TimestampWithOffsetType(ExtensionType):
-    """Timestamps with an offset from UTC each, as a struct of `timestamp` and `offset_minutes`.
+    """Timestamps, each with its own offset from UTC, as a struct of `timestamp` and `offset_minutes`.
 
-    Values are datetimes at that offset, or `OffsetTimestamp` if a datetime is not exact. A null timestamp is a null
-    value, a null offset is 0.
+    Values are datetimes at that offset, or `OffsetTimestamp` if a datetime can't represent it. A null timestamp is a
+    null value, a null offset is 0.
     """
 
     EXTENSION_NAME: ClassVar[str] = "arrow.timestamp_with_offset"
@@ -101,7 +101,7 @@ class TimestampWithOffsetType(ExtensionType):
 
 
 def timestamp_with_offset(unit: t.TimeUnit = "us") -> TimestampWithOffsetType:
-    """Timestamps with an offset from UTC each, in "s", "ms", "us" or "ns"."""
+    """Timestamps, each with its own offset from UTC, in "s", "ms", "us" or "ns"."""
     timestamp, offset = t.Timestamp(unit, "UTC"), t.int16()
     children = (field("timestamp", timestamp, nullable=False), field("offset_minutes", offset, nullable=False))
     return TimestampWithOffsetType(t.Struct(children))

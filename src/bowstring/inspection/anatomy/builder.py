@@ -75,19 +75,19 @@ def build_from_source(
     is_file: bool,
     limits: ReadLimits,
     max_parts: int,
-    advance: Callable[[int, int | None], None] | None = None,
+    report_progress: Callable[[int, int | None], None] | None = None,
 ) -> Anatomy:
-    """Build the anatomy of a source, which stays open. `advance(done, total)` is called with numbers of parts."""
+    """Build the anatomy of a source, which stays open. `report_progress(done, total)` gets numbers of parts."""
     walk = Walker(source, is_file, limits, max_parts)
     parts_without_bodies = list(walk.parts())
     bodies = _BodySplitter(walk, limits)
     split: list[Part] = []
     for part in parts_without_bodies:
-        if advance is not None and len(split) % _ADVANCE_EVERY == 0:
-            advance(len(split), len(parts_without_bodies))
+        if report_progress is not None and len(split) % _ADVANCE_EVERY == 0:
+            report_progress(len(split), len(parts_without_bodies))
         split.append(bodies.split(part))
-    if advance is not None:
-        advance(len(parts_without_bodies), len(parts_without_bodies))
+    if report_progress is not None:
+        report_progress(len(parts_without_bodies), len(parts_without_bodies))
     parts = tuple(split)
     inspection = bodies.inspection(parts)
     return Anatomy(

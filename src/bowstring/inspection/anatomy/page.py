@@ -43,10 +43,10 @@ def build_anatomy_page(
     limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
     page_limits: PageLimits = DEFAULT_PAGE_LIMITS,
-    advance: Callable[[int, int | None], None] | None = None,
+    report_progress: Callable[[int, int | None], None] | None = None,
 ) -> str:
     """Draw an Arrow file or stream to scale; return the text of one self-contained HTML page. See `render_page`."""
-    return render_page(source, name, limits, max_piped_bytes, page_limits, advance)[0]
+    return render_page(source, name, limits, max_piped_bytes, page_limits, report_progress)[0]
 
 
 def render_page(  # noqa: PLR0913 - the parameters of `build_anatomy_page`, and one more
@@ -55,23 +55,23 @@ def render_page(  # noqa: PLR0913 - the parameters of `build_anatomy_page`, and 
     limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
     page_limits: PageLimits = DEFAULT_PAGE_LIMITS,
-    advance: Callable[[int, int | None], None] | None = None,
+    report_progress: Callable[[int, int | None], None] | None = None,
     full: bool = True,
 ) -> tuple[str, int]:
     """Return the page of a file or stream, and the number of errors.
 
     `source`, `limits`, `max_piped_bytes` and the errors are those of `build_anatomy`; `name` is the page's name for the
     source. The page contains the offset of every message, buffer and padding byte, and a limited part of the data (see
-    `PageLimits`): its size depends on the number of buffers, not on the size of the file. `advance(done, total)` is
-    called with numbers of messages. With `full` every value is validated, unless the source is a URL, of which bodies
-    are not fetched.
+    `PageLimits`): its size depends on the number of buffers, not on the size of the file. `report_progress`
+    gets the numbers of done and of all messages. With `full` every value is validated, unless the source is a URL, of
+    which bodies are not fetched.
 
     Raises `MissingExtraError` if jinja2 is not installed.
     """
     template = _template()
     opened, is_file = open_seekable(source, max_piped_bytes)
     try:
-        anatomy = build_from_source(opened, is_file, limits, MAX_PARTS, advance)
+        anatomy = build_from_source(opened, is_file, limits, MAX_PARTS, report_progress)
         is_validated = full and isinstance(opened, MemorySource)
         if full and isinstance(opened, MemorySource):
             anatomy = with_value_errors(anatomy, opened, limits)
