@@ -163,7 +163,7 @@ class Stream:
 
     def __init__(self, connection: Connection, ticket: Ticket) -> None:
         self._connection = connection
-        self._name = str(ticket)
+        self._ticket = ticket
         self._decoder = connection.decoder
         self._decoder.restart()
         self._headers: deque[BatchHeader] = deque()
@@ -219,7 +219,7 @@ class Stream:
         """Wait for the next message; None at the end of the stream. Raises `ClosedError` if it was closed meanwhile."""
         connection = self._connection
         if connection.is_closed:
-            raise ClosedError(f"{self._name}: the connection was closed before its end")
+            raise ClosedError(f"{self._ticket}: the connection was closed before its end")
         while True:
             event = connection.driver.next_event()
             if isinstance(event, MessageReady | MessageLocated):
@@ -229,18 +229,18 @@ class Stream:
             if isinstance(event, StreamEnded):
                 return None
             if isinstance(event, RequestRefused):
-                raise decode_error(event.error_data, self._name)
+                raise decode_error(event.error_data, str(self._ticket))
             if isinstance(event, Failed):
                 raise self._translate(event.error) from event.error
 
     def _translate(self, error: BowstringError) -> BowstringError:
         """Add the name of the data set to an error of the session."""
         if isinstance(error, DeadlineError):
-            return DeadlineError(f"{self._name}: the server sends nothing: {error}")
+            return DeadlineError(f"{self._ticket}: the server sends nothing: {error}")
         if isinstance(error, ConnectionLostError):
-            return type(error)(f"{self._name}: the server disconnected before the end: {error}", error)
+            return type(error)(f"{self._ticket}: the server disconnected before the end: {error}", error)
         if isinstance(error, ProtocolError | InvalidDataError):
-            return type(error)(f"{self._name}, {error}")
+            return type(error)(f"{self._ticket}, {error}")
         return error
 
     def _batch(self, event: MessageReady | MessageLocated) -> RecordBatch | None:
@@ -252,7 +252,7 @@ class Stream:
             assert isinstance(body, PackedBody)
             return self._decoder.decode_body(header, Buffer.of(body.parts[0]) if body.length_bytes else EMPTY)
         except (InvalidDataError, ProtocolError) as error:
-            raise type(error)(f"{self._name}, message {message.sequence}: {error}") from error
+            raise type(error)(f"{self._ticket}, message {message.sequence}: {error}") from error
 
     def _read_located(self, header: BatchHeader, event: MessageLocated) -> RecordBatch | None:
         body = event.message.body
