@@ -18,33 +18,13 @@ from typing import Any
 
 import numpy as np
 
-FILL_BYTE = int(sys.argv[1])
+import bowstring as bs
+from bowstring.errors import BowstringError
+from bowstring.memory.pool import POOL, Pool
+from tests.layouts.random_arrays import any_type, random_array
+
 SEEDS = 100
 ROWS = 21
-
-
-def filled(allocate: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an allocating function that fills the memory."""
-
-    def allocate_and_fill(*arguments: Any, **options: Any) -> Any:
-        array = allocate(*arguments, **options)
-        if array.nbytes and not array.dtype.hasobject:
-            ctypes.memset(array.ctypes.data, FILL_BYTE, array.nbytes)
-        return array
-
-    return allocate_and_fill
-
-
-for function_name in ("empty", "empty_like"):
-    setattr(np, function_name, filled(getattr(np, function_name)))
-
-import bowstring as bs  # noqa: E402
-from bowstring.errors import BowstringError  # noqa: E402
-from bowstring.memory.pool import POOL, Pool  # noqa: E402
-from tests.layouts.random_arrays import any_type, random_array  # noqa: E402
-
-Pool.take = filled(Pool.take)  # type: ignore[method-assign]
-
 CASTS = (bs.string(), bs.string_view(), bs.large_binary(), bs.float64(), bs.int64(), bs.int8(), bs.bool_())
 OPERATIONS: dict[str, Callable[[bs.Array], Any]] = {
     "from Python values": lambda array: bs.array(array.to_pylist(), array.type),
@@ -64,6 +44,24 @@ OPERATIONS: dict[str, Callable[[bs.Array], Any]] = {
     **{f"cast to {target}": partial(bs.Array.cast, target_type=target, safe=False) for target in CASTS},
 }
 BIG_ENDIAN = bs.ipc.IpcWriteOptions(byte_order="big")
+
+
+def filled(allocate: Callable[..., Any], byte: int) -> Callable[..., Any]:
+    """Return an allocating function that fills the memory."""
+
+    def allocate_and_fill(*arguments: Any, **options: Any) -> Any:
+        array = allocate(*arguments, **options)
+        if array.nbytes and not array.dtype.hasobject:
+            ctypes.memset(array.ctypes.data, byte, array.nbytes)
+        return array
+
+    return allocate_and_fill
+
+
+def fill_new_memory(byte: int) -> None:
+    """Make NumPy and the pool fill uninitialized memory with a byte."""
+    for owner, name in ((np, "empty"), (np, "empty_like"), (Pool, "take")):
+        setattr(owner, name, filled(getattr(owner, name), byte))
 
 
 def batch_of(array: bs.Array) -> bs.RecordBatch:
@@ -126,4 +124,5 @@ def contents() -> Iterator[tuple[str, bytes]]:
 
 
 if __name__ == "__main__":
+    fill_new_memory(int(sys.argv[1]))
     json.dump({name: hashlib.sha256(content).hexdigest() for name, content in contents()}, sys.stdout)

@@ -100,10 +100,15 @@ def _run_round(frame: DataFrame, first: int, measurements: dict[str, list[Measur
 
 @contextmanager
 def _show_log_on_failure() -> Iterator[BinaryIO]:
-    """Yield a temporary file for the standard error of Spark's processes; print it if the block fails."""
+    """Yield a temporary file for the standard error of Spark's processes; print it if the block fails.
+
+    It is not printed for a wrong input: Python workers log an error if a query ends before their last row is read.
+    """
     with tempfile.TemporaryFile() as log:
         try:
             yield log
+        except UsageError:
+            raise
         except Exception:
             log.seek(0)
             lines = log.read().decode(errors="backslashreplace").splitlines()
