@@ -13,7 +13,7 @@ from bowstring.datatypes.types import DataType, Dictionary, Int, RunEndEncoded, 
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.dictionary import DictionaryLayout
-from bowstring.layouts.factorize import equality_keys, factorize, factorize_keys, find_run_starts
+from bowstring.layouts.factorize import factorize, factorize_keys, find_run_starts, identity_keys
 from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
@@ -23,7 +23,7 @@ def encode_as_dictionary(array: ArrayData, index_type: Int) -> ArrayData:
     """Encode an array of any type, even a dictionary-encoded one. Raises like `dictionary_encode`."""
     layout = layout_of(dictionary(index_type, array.type))
     assert isinstance(layout, DictionaryLayout)
-    keys = equality_keys(array)
+    keys = identity_keys(array)
     valid = array.layout.identity_mask(array)
     slots = np.arange(array.length) if valid is None else np.flatnonzero(valid)
     codes, firsts = factorize_keys([key[slots] for key in keys], len(slots))
@@ -65,7 +65,7 @@ def encode_as_runs(array: ArrayData, run_end_type: DataType) -> ArrayData:
     """Encode an array of any type, even a run-end encoded one. Raises like `run_end_encode`."""
     layout = layout_of(run_end_encoded(run_end_type, array.type))
     assert isinstance(layout, RunEndEncodedLayout)
-    keys = equality_keys(array)
+    keys = identity_keys(array)
     starts = (
         np.flatnonzero(find_run_starts(keys)) if keys and array.length else np.zeros(min(array.length, 1), np.int64)
     )

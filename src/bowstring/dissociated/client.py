@@ -132,7 +132,7 @@ class ClientConnection:
         return self._metadata.state in (State.STREAMING, State.ENDING)
 
     @property
-    def has_pending(self) -> bool:
+    def has_unpaired_messages(self) -> bool:
         """Whether received messages wait for their counterpart or for an earlier message."""
         return self._assembler.num_pending > 0
 

@@ -107,7 +107,7 @@ class ServerConnection:
         return self.state is State.WAITING
 
     @property
-    def has_pending(self) -> bool:
+    def has_unpaired_messages(self) -> bool:
         """Whether received messages wait for others: never."""
         return False
 

@@ -131,7 +131,7 @@ def distinct_count(array: ArrayData) -> int | None:
     """Return the number of distinct values of an array without nulls, all NaN counted as one; None for types without
     identity keys.
     """
-    parts = array.layout.equality_keys(array)
+    parts = array.layout.identity_keys(array)
     if parts is None:
         return None
     if not array.length or not parts:  # all structs without fields are equal

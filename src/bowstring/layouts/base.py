@@ -123,7 +123,7 @@ class Layout(ABC):
         return array.mask()
 
     def identity_mask(self, array: ArrayData) -> Mask | None:
-        """Return which slots `equality_keys` distinguishes, shape (length,); None for all.
+        """Return which slots `identity_keys` distinguishes, shape (length,); None for all.
 
         These are the valid slots, and the nulls of a union, which belong to one of its children. All other nulls are
         one value.
@@ -201,7 +201,7 @@ class Layout(ABC):
         """
         return None
 
-    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
+    def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         """Return NumPy arrays of shape (length,) that are all equal at two slots if and only if these are identical.
 
         By default these are the `sort_keys`. NaN is identical to NaN; 0.0 and -0.0 differ. `identity_mask` must select

@@ -75,7 +75,7 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
         return self.of(lengths, slots.gather_bytes(2, starts, lengths), slots.validity())
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
-        lengths, first, last = self.concat_lengths(arrays, buffer_sizes(arrays, 2))
+        lengths, first, last = self.lengths_and_bounds(arrays, buffer_sizes(arrays, 2))
         return self.of(lengths, concat_bytes(arrays, 2, first, last - first), concat_validity(arrays))
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:

@@ -62,7 +62,7 @@ class ByteStringLayout(Layout):
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:
         return (rank_bytes(*self.flatten(array)),)
 
-    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
+    def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         return (factorize_bytes(*self.flatten(array)),)
 
 

@@ -235,9 +235,9 @@ class DictionaryLayout(Layout):
         sort_keys = dictionary.layout.sort_keys(dictionary)
         return sort_keys and tuple(key[keys] for key in sort_keys)
 
-    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
+    def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         keys, dictionary = self._used_values(array)
-        return tuple(part[keys] for part in dictionary.layout.equality_keys(dictionary))
+        return tuple(part[keys] for part in dictionary.layout.identity_keys(dictionary))
 
     def _used_values(self, array: ArrayData) -> tuple[Indices, ArrayData]:
         """Return indices into the used dictionary values, and these values."""

@@ -100,8 +100,8 @@ class ExtensionLayout(Layout):
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
         return self._storage.sort_keys(array.storage)
 
-    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        return self._storage.equality_keys(array.storage)
+    def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
+        return self._storage.identity_keys(array.storage)
 
     def check(self, array: ArrayData) -> None:
         self._storage.check(array.storage)

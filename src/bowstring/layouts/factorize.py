@@ -1,7 +1,7 @@
 """Assign integer codes to the distinct values of an array of any layout, null being one value.
 
 Two slots are equal if their values are identical: all NaNs are one value, 0.0 and -0.0 are two, and the slots of a
-union, including nulls, must belong to the same child. `Layout.equality_keys` returns NumPy arrays that distinguish the
+union, including nulls, must belong to the same child. `Layout.identity_keys` returns NumPy arrays that distinguish the
 values of a layout. Nested layouts use the codes of their children.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MIN_TABLE_SIZE = 1 << 16
 
 
-def equality_keys(array: ArrayData) -> list[Values]:
+def identity_keys(array: ArrayData) -> list[Values]:
     """Return NumPy arrays of shape (length,) that are all equal at two slots if and only if the slots are identical.
 
     Nulls are one value. The list is empty if all slots are identical.
@@ -32,7 +32,7 @@ def equality_keys(array: ArrayData) -> list[Values]:
     check_length(array)
     valid = array.layout.identity_mask(array)
     values = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
-    keys = [scatter_valid(key, valid) for key in values.layout.equality_keys(values)]
+    keys = [scatter_valid(key, valid) for key in values.layout.identity_keys(values)]
     return keys if valid is None else [valid, *keys]
 
 
@@ -47,7 +47,7 @@ def scatter_valid(key: Values, valid: Values | None) -> Values:
 
 def factorize(array: ArrayData) -> tuple[Indices, Indices]:
     """Return the code of each slot, in order of first appearance, and the index of each distinct value."""
-    return factorize_keys(equality_keys(array), array.length)
+    return factorize_keys(identity_keys(array), array.length)
 
 
 def list_identity(elements: ArrayData, offsets: Indices) -> Values:
@@ -57,7 +57,7 @@ def list_identity(elements: ArrayData, offsets: Indices) -> Values:
 
 
 def factorize_keys(keys: Sequence[Values], length: int) -> tuple[Indices, Indices]:
-    """As `factorize`, for `length` slots with these `equality_keys`."""
+    """As `factorize`, for `length` slots with these `identity_keys`."""
     if not keys:
         return np.zeros(length, np.int64), np.zeros(min(length, 1), np.int64)
     integers = _combine_keys(keys)

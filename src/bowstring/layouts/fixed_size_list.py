@@ -115,7 +115,7 @@ class FixedSizeListLayout(Layout):
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return arrays_equal(self.elements(left), self.elements(right), nans_equal)
 
-    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
+    def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         return (list_identity(self.elements(array), np.arange(array.length + 1) * self.size),)
 
     def check(self, array: ArrayData) -> None:

@@ -131,7 +131,7 @@ class ListLayout(VariableSizeLayout):
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         children = child_arrays(arrays, 0)
         counts = array_lengths(children)
-        lengths, first, last = self.concat_lengths(arrays, counts)
+        lengths, first, last = self.lengths_and_bounds(arrays, counts)
         if first.any() or (last < counts).any():
             spans = zip(children, first.tolist(), (last - first).tolist(), strict=True)
             children = [child.slice(start, count) for child, start, count in spans]
@@ -143,7 +143,7 @@ class ListLayout(VariableSizeLayout):
             return False
         return arrays_equal(self.elements(left, left_offsets), self.elements(right, right_offsets), nans_equal)
 
-    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
+    def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         offsets = self.offsets(array)
         return (list_identity(self.elements(array, offsets), offsets.astype(np.int64) - offsets[0]),)
 

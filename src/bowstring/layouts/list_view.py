@@ -134,7 +134,7 @@ class ListViewLayout(Layout):
     def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return False  # `equal` ignores nulls
 
-    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
+    def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         starts, sizes = self.list_ranges(array)
         elements = take_ranges(array.children[0], starts, sizes)
         return (list_identity(elements, np.append(0, np.cumsum(sizes))),)

@@ -175,8 +175,8 @@ class PrimitiveLayout(Layout):
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
         return self.codec.sort_keys(array.values(1))
 
-    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        return self.codec.equality_keys(array.values(1))
+    def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
+        return self.codec.identity_keys(array.values(1))
 
     def check_full(self, array: ArrayData) -> None:
         slots, validity = array.values(1), array.validity

@@ -155,9 +155,9 @@ class RunEndEncodedLayout(Layout):
         value_keys = values.layout.sort_keys(values)
         return value_keys and tuple(np.repeat(part, lengths) for part in value_keys)
 
-    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
+    def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         lengths, values = self.run_lengths(array)
-        return tuple(np.repeat(part, lengths) for part in values.layout.equality_keys(values))
+        return tuple(np.repeat(part, lengths) for part in values.layout.identity_keys(values))
 
     def check(self, array: ArrayData) -> None:
         ends, values = array.children

@@ -31,7 +31,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.factorize import equality_keys
+from bowstring.layouts.factorize import identity_keys
 from bowstring.layouts.interleave import SlotSelection
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ class StructLayout(Layout):
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return all(arrays_equal(a, b, nans_equal) for a, b in zip(self.columns(left), self.columns(right), strict=True))
 
-    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        return tuple(chain.from_iterable(map(equality_keys, self.columns(array))))
+    def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
+        return tuple(chain.from_iterable(map(identity_keys, self.columns(array))))
 
     def check(self, array: ArrayData) -> None:
         needed = array.offset + array.length

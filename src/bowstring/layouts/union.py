@@ -194,7 +194,7 @@ class UnionLayout(Layout):
         pairs = zip(self.split_by_child(left), self.split_by_child(right), strict=True)
         return all(arrays_equal(left_values, right_values, nans_equal) for (_, left_values), (_, right_values) in pairs)
 
-    def equality_keys(self, array: ArrayData) -> tuple[Values, ...]:
+    def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         codes = np.zeros(array.length, np.int64)
         for index, (slots, child) in enumerate(self.split_by_child(array)):
             codes[slots] = factorize(child)[0] * len(self.ids) + index

@@ -83,7 +83,7 @@ class VariableSizeLayout(Layout):
             self.offsets(slots.arrays[int(slots.array_indices[first_true(bad)])])  # raises
         return starts, lengths
 
-    def concat_lengths(self, arrays: Sequence[ArrayData], limits: Indices) -> tuple[Indices, Indices, Indices]:
+    def lengths_and_bounds(self, arrays: Sequence[ArrayData], limits: Indices) -> tuple[Indices, Indices, Indices]:
         """Return the lengths of all values of arrays with these limits, and each array's first and last offset.
 
         The offsets of an empty array are 0. Raises as `offsets`.

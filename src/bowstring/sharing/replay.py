@@ -446,11 +446,11 @@ def _has_equal_header(recorded: memoryview, received: memoryview) -> bool:
     if isinstance(one, Schema) and isinstance(other, Schema):
         return one.equals(other, check_metadata=True)
     if isinstance(one, BatchHeader) and isinstance(other, BatchHeader):
-        return _meaning(one) == _meaning(other)
+        return _comparison_key(one) == _comparison_key(other)
     return False
 
 
-def _meaning(header: BatchHeader) -> tuple[object, ...]:
+def _comparison_key(header: BatchHeader) -> tuple[object, ...]:
     template = header.template
     lengths = header.buffers()["length"].tolist()
     constants = template.kind, template.compression, template.pairs, template.dictionary_id, template.is_delta

@@ -371,7 +371,7 @@ class Server(Closable):
             client.retire_removed()
             self._loop.handle(client, 0)
 
-    def _progress(self, channel: Channel) -> None:
+    def _resume_client(self, channel: Channel) -> None:
         """Let a client continue although its own descriptor is not ready, unless it is disconnected."""
         client = self._connections.get(channel)
         if client is not None:
@@ -523,7 +523,7 @@ class _Acceptor(Closable):
             if len(channels) < _CONNECTIONS_PER_ACCEPT:
                 break
         for channel in self.endpoint.progress():
-            self._server._progress(channel)
+            self._server._resume_client(channel)
 
     def expire(self) -> None:
         self.deadline = math.inf
@@ -554,7 +554,7 @@ class _Client:
                 total_limits=server._total_limits,
             ),
         )
-        self._session.wake = partial(server._loop.call, partial(server._progress, channel))
+        self._session.wake = partial(server._loop.call, partial(server._resume_client, channel))
         self._exports: dict[Region, Exported] = {}
         self._connected_at = now
         self._refused_at: float | None = None
@@ -628,7 +628,7 @@ class _Client:
         elif self._connection.state is State.WAITING:
             self._server._disconnect(self, "it sent no request in time", level=logging.DEBUG)
         else:
-            self._lose(f"{self.channel.activity}: no progress in time")
+            self._lose(f"{self.channel.wait_description}: no progress in time")
 
     def refuse(self, error: BowstringError, reason: str | None = None) -> None:
         """Send an error, then close the connection. `reason` is logged in place of an error with secrets."""

@@ -272,7 +272,7 @@ class Channel(Closable, ABC):
 
     @property
     @abstractmethod
-    def activity(self) -> str:
+    def wait_description(self) -> str:
         """What `progress` waits for, for the message of a `DeadlineError`."""
 
     @abstractmethod

@@ -83,7 +83,7 @@ def dial(
     with close_on_error(channel):
         while not channel.is_connected:
             if not deadline.remaining_s():
-                raise deadline.error(channel.activity)
+                raise deadline.error(channel.wait_description)
             wait(channel.interests(), min(deadline.remaining_s(), channel.wait_s))
             for event in channel.progress(SEND):
                 if isinstance(event, Lost):
@@ -298,7 +298,7 @@ class BlockingChannel(Closable):
                 if channel.bytes_received != before:
                     deadline.restart()
                 if not self._inbox and not self._wait(RECEIVE, deadline) and channel.wait_s > 0:
-                    raise deadline.error(channel.activity)
+                    raise deadline.error(channel.wait_description)
                 self._check_open("receive")
 
     def close(self) -> None:
@@ -356,7 +356,7 @@ class BlockingChannel(Closable):
                 if channel.bytes_sent != before:
                     deadline.restart()
                 if not self._wait(SEND, deadline):
-                    raise deadline.error(channel.activity)
+                    raise deadline.error(channel.wait_description)
                 self._check_open("send")
         except BaseException as error:
             if token is not None and not (token and channel.cancel(token)):

@@ -178,11 +178,11 @@ class FrameReader:
         self.frame: IncomingFrame | None = None
         self.credit_messages = options.credit_messages
         self.credit_bytes = options.credit_bytes
-        self.is_dialer = self.owes_hello = False
+        self.is_dialer = self.must_answer_hello = False
         self.has_common_version = True
         self.peer_version = VERSION
         self.last_kind: Kind | None = None
-        """The kind of the last frame whose header was read by `cut`, unless another header is incomplete."""
+        """The kind of the last frame whose header was read by `parse_frames`, unless another header is incomplete."""
         self._tokens = tokens
         self._buffer = b""
         self._offset = 0
@@ -246,7 +246,7 @@ class FrameReader:
         """Add received bytes."""
         self._buffer, self._offset = self._buffer[self._offset :] + received, 0
 
-    def cut(self, events: list[Event]) -> bool:
+    def parse_frames(self, events: list[Event]) -> bool:
         """Cut the received bytes into frames; return whether more bytes are needed."""
         self.last_kind = None
         while self.num_buffered >= FRAME.size or self.frame is not None:
@@ -357,7 +357,7 @@ class FrameReader:
     def _receive_hello(self, frame: IncomingFrame) -> None:
         """Learn the versions of the peer. If it dialed, the answer precedes the next submitted message."""
         lowest, highest = HELLO.unpack(frame.body or b"")
-        self.owes_hello = not self.is_dialer
+        self.must_answer_hello = not self.is_dialer
         self.has_common_version = lowest <= VERSION <= highest
         if not self.has_common_version:
             raise ProtocolError(

@@ -188,8 +188,8 @@ class LoopbackChannel(Channel):
         return self._offer is not None
 
     @property
-    def activity(self) -> str:
-        """As `Channel.activity`."""
+    def wait_description(self) -> str:
+        """As `Channel.wait_description`."""
         if self._waiting:
             return f"loopback: sending while {self._outbound.limit} messages wait"
         return "loopback: receiving"
@@ -372,9 +372,9 @@ class LoopbackChannel(Channel):
                     region.release_descriptor()
         return update
 
-    def _end(self, activity: str) -> BowstringError:
+    def _end(self, wait_description: str) -> BowstringError:
         if self.is_closed:
-            return ClosedError(f"loopback: closed while {activity}")
+            return ClosedError(f"loopback: closed while {wait_description}")
         return ConnectionLostError("loopback: the peer disconnected")
 
     def __repr__(self) -> str:
@@ -388,14 +388,14 @@ class LoopbackEndpoint(Endpoint):
         self.address = address
         self.options = options
         self.is_closed = False
-        self._dialed: deque[LoopbackChannel] = deque()
+        self._pending_channels: deque[LoopbackChannel] = deque()
         self._signal = _Signal(is_set=False)
         self._lock = threading.Lock()
 
     def connect(self, channel: LoopbackChannel) -> None:
         """Add a connection, to be accepted."""
         with self._lock:
-            self._dialed.append(channel)
+            self._pending_channels.append(channel)
             self._signal.set(True)
 
     def accept(self, limit: int = 16) -> list[Channel]:
@@ -403,8 +403,8 @@ class LoopbackEndpoint(Endpoint):
         if self.is_closed:
             raise ClosedError(f"loopback {self.address!r}: the listener is closed")
         with self._lock:
-            channels = [self._dialed.popleft() for _ in range(min(limit, len(self._dialed)))]
-            self._signal.set(bool(self._dialed))
+            channels = [self._pending_channels.popleft() for _ in range(min(limit, len(self._pending_channels)))]
+            self._signal.set(bool(self._pending_channels))
         return list(channels)
 
     def descriptors(self) -> list[int]:
@@ -428,8 +428,8 @@ class LoopbackEndpoint(Endpoint):
         self.shut_down()
         with self._lock:
             self._signal.close()
-            while self._dialed:
-                self._dialed.popleft().close()
+            while self._pending_channels:
+                self._pending_channels.popleft().close()
 
 
 class LoopbackTransport(Transport):

@@ -259,8 +259,8 @@ class _ObservedChannel(Channel):
         return self.channel.is_receiving
 
     @property
-    def activity(self) -> str:
-        return self.channel.activity
+    def wait_description(self) -> str:
+        return self.channel.wait_description
 
     def report(
         self,

@@ -61,7 +61,7 @@ class ProtocolCore(Protocol):
         """Whether the peer has to send something."""
 
     @property
-    def has_pending(self) -> bool:
+    def has_unpaired_messages(self) -> bool:
         """Whether received messages wait for their counterpart or for an earlier message."""
 
     def check_length(self, tag: int | None, length_bytes: int) -> None:
@@ -285,7 +285,7 @@ class Session(Closable):
         if not self._has_progress(now) and not events and now >= self.next_deadline():
             channels = list(self.channels.values())
             waiting = next((channel for channel in channels if channel.is_sending), channels[0])
-            events.append(Failed(self._deadline_error(waiting.activity)))
+            events.append(Failed(self._deadline_error(waiting.wait_description)))
         return events
 
     def _has_progress(self, now: float) -> bool:
@@ -324,7 +324,7 @@ class Session(Closable):
                     raise ConnectionLostError(f"the server sent a message of {len(event.data)} bytes without a request")
                 for ready in core.receive(event.tag, event.data):
                     self._deliver(ready, events)
-                if self._retirements and not core.has_pending:
+                if self._retirements and not core.has_unpaired_messages:
                     self._retire()
             elif isinstance(event, Offered):
                 if core is None:
@@ -337,7 +337,7 @@ class Session(Closable):
             elif isinstance(event, Announced):
                 if self.memory is None:
                     raise ProtocolError("the peer exported memory, which this end can't read")
-                if event.is_retirement and core is not None and core.has_pending:
+                if event.is_retirement and core is not None and core.has_unpaired_messages:
                     self._retirements.append(event.update)  # a body whose metadata is late may refer to this memory
                 else:
                     self.memory.update(event.update)
@@ -494,9 +494,9 @@ class Session(Closable):
             return Outstanding(queued_bytes=queued_bytes)
         return Outstanding(self.core.leases.outstanding, self.core.leases.outstanding_bytes, queued_bytes)
 
-    def _deadline_error(self, activity: str) -> DeadlineError:
+    def _deadline_error(self, wait_description: str) -> DeadlineError:
         timeout_s = min(self.options.input_timeout_s, self.options.stall_s)
-        return DeadlineError(f"{activity}: nothing within {timeout_s:g} s")
+        return DeadlineError(f"{wait_description}: nothing within {timeout_s:g} s")
 
     def __repr__(self) -> str:
         return f"<Session over {list(self.channels.values())}>"

@@ -93,8 +93,8 @@ class StreamChannel(Channel):
         return 0.0 if self._reader.can_continue and not self._lost_directions & RECEIVE else math.inf
 
     @property
-    def activity(self) -> str:
-        """As `Channel.activity`."""
+    def wait_description(self) -> str:
+        """As `Channel.wait_description`."""
         if not self.is_connected:
             return f"{self._name}: connecting"
         if self.queued_bytes:
@@ -203,8 +203,8 @@ class StreamChannel(Channel):
         return self._queue.submit(kind, tag, parts, region)
 
     def _answer_hello(self) -> None:
-        if self._reader.owes_hello:
-            self._reader.owes_hello = False
+        if self._reader.must_answer_hello:
+            self._reader.must_answer_hello = False
             self._submit_hello()
 
     def _submit_hello(self) -> None:
@@ -244,7 +244,7 @@ class StreamChannel(Channel):
                     self.bytes_received += count
                     reader.advance(count, events)
                     continue
-                if not reader.cut(events):
+                if not reader.parse_frames(events):
                     return
                 if reader.frame is None:
                     received = self._read(RECEIVE_BYTES)
@@ -253,7 +253,7 @@ class StreamChannel(Channel):
                     self.bytes_received += len(received)
                     reader.feed(received)
                     if len(received) < RECEIVE_BYTES and not reader.has_descriptors:
-                        reader.cut(events)  # that was all, most likely
+                        reader.parse_frames(events)  # that was all, most likely
                         return
             except BlockingIOError:
                 return

@@ -54,10 +54,10 @@ class UnixFrameReader(FrameReader):
         """As `FrameReader.has_descriptors`."""
         return bool(self.descriptors)
 
-    def cut(self, events: list[Event]) -> bool:
+    def parse_frames(self, events: list[Event]) -> bool:
         """As `FrameReader.cut`."""
         first_event = len(events)
-        needs_more = super().cut(events)
+        needs_more = super().parse_frames(events)
         # One that arrived with the end of the bytes may belong to the next, incomplete header.
         if needs_more and len(self.descriptors) > (self.last_kind is None):
             del events[first_event:]
@@ -111,7 +111,7 @@ class UnixChannel(StreamChannel):
         self.memory = RegionTable(options.max_regions)
         """The received regions, as the events `Announced` report them."""
         self.num_regions_sent = 0
-        self._dialed: str | None = None
+        self._pending_address: str | None = None
 
     @classmethod
     def wrap(cls, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
@@ -132,7 +132,7 @@ class UnixChannel(StreamChannel):
             if is_connected:
                 channel._begin()
             else:
-                channel._dialed, channel.is_connected = address, False
+                channel._pending_address, channel.is_connected = address, False
         return channel
 
     @property
@@ -141,9 +141,9 @@ class UnixChannel(StreamChannel):
         return super().wait_s if self.is_connected else RETRY_S
 
     @property
-    def activity(self) -> str:
-        """As `Channel.activity`."""
-        return super().activity if self.is_connected else f"unix socket {self._dialed!r}: connecting"
+    def wait_description(self) -> str:
+        """As `Channel.wait_description`."""
+        return super().wait_description if self.is_connected else f"unix socket {self._pending_address!r}: connecting"
 
     def submit_region(self, index: int, region: Region) -> None:
         """As `RegionSender.submit_region`. The region has to stay open until it is sent."""
@@ -168,10 +168,10 @@ class UnixChannel(StreamChannel):
 
     def _connect(self) -> bool:
         """Try to connect again, because the listener's queue was full, for which poll can't wait."""
-        assert self._dialed is not None
-        connection, is_connected = begin_connect(self._dialed, self._socket)
+        assert self._pending_address is not None
+        connection, is_connected = begin_connect(self._pending_address, self._socket)
         if is_connected:
-            self._socket, self._dialed = connection, None
+            self._socket, self._pending_address = connection, None
             self._begin()
         return is_connected
 

@@ -82,7 +82,7 @@ class ValueCodec(ABC):
         """NumPy arrays of shape (n,) that sort like the values, most significant first; None if there is no order."""
         return (slots,)
 
-    def equality_keys(self, slots: Values) -> tuple[Values, ...]:
+    def identity_keys(self, slots: Values) -> tuple[Values, ...]:
         """NumPy arrays of shape (n,) that are equal exactly if the stored values are; all NaN are equal.
 
         By default the arrays of `sort_keys`.

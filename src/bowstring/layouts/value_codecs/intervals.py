@@ -84,7 +84,7 @@ class CompoundIntervalCodec(ValueCodec):
     def sort_keys(self, slots: Values) -> tuple[Values, ...] | None:
         return None
 
-    def equality_keys(self, slots: Values) -> tuple[Values, ...]:
+    def identity_keys(self, slots: Values) -> tuple[Values, ...]:
         return tuple(as_words(slots).T)
 
 

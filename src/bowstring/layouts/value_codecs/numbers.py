@@ -132,7 +132,7 @@ class FloatCodec(_NumberCodec):
             mask &= ~(np.isnan(left) & np.isnan(right))
         return mask
 
-    def equality_keys(self, slots: Values) -> tuple[Values, ...]:
+    def identity_keys(self, slots: Values) -> tuple[Values, ...]:
         bits = slots.view(f"u{self.dtype.itemsize}")
         nan = np.array(np.nan, self.dtype).view(bits.dtype)
         return (np.where(np.isnan(slots), nan, bits),)
@@ -179,7 +179,7 @@ class FixedSizeBinaryCodec(ValueCodec):
     def sort_keys(self, slots: Values) -> tuple[Values, ...]:
         return (rank_bytes(*self.flatten(slots)),)
 
-    def equality_keys(self, slots: Values) -> tuple[Values, ...]:
+    def identity_keys(self, slots: Values) -> tuple[Values, ...]:
         return (factorize_bytes(*self.flatten(slots)),)
 
     def flatten(self, slots: Values) -> tuple[Values, Values]:

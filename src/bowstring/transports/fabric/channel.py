@@ -421,8 +421,8 @@ class FabricChannel(Channel):
         return self._receiver.is_receiving or not (self.is_connected or self._lost_directions)
 
     @property
-    def activity(self) -> str:
-        """As `Channel.activity`."""
+    def wait_description(self) -> str:
+        """As `Channel.wait_description`."""
         action = "connecting" if not self.is_connected else "sending" if self.is_sending else "receiving"
         return f"{self._control.name}: {action}"
 
@@ -563,7 +563,7 @@ class FabricChannel(Channel):
             has_changed |= self._pump()
             self._process(directions, events)
             link = self._link
-            if link is None or link.endpoint.arm():
+            if link is None or link.endpoint.try_wait():
                 break
         else:
             delay_s = 0.0 if has_changed else _RETRY_S

@@ -2,7 +2,7 @@
 
 A `Domain` is the use of one provider at one interface of this machine. An `Endpoint` sends to and receives from any
 endpoint whose address was inserted, without a connection. Sending, receiving and fetching start an `Operation` at once;
-`Endpoint.progress` returns those that have ended, and never blocks. When nothing is left, `Endpoint.arm` prepares
+`Endpoint.progress` returns those that have ended, and never blocks. When nothing is left, `Endpoint.try_wait` prepares
 `Endpoint.event_descriptor`, which is readable as soon as there is work again.
 
 libfabric does not check arguments, so everything that could end the process is checked here. Buffers stay alive until
@@ -337,7 +337,7 @@ class Endpoint(Closable):
         self.num_operations_ended += len(operations)
         return operations
 
-    def arm(self) -> bool:
+    def try_wait(self) -> bool:
         """Prepare the event descriptor; return False if `progress` has to be called first."""
         self._check_open()
         if self.event_descriptor < 0:
@@ -362,7 +362,7 @@ class Endpoint(Closable):
         self._handles.append(int(handle.value or 0))
         self._av = libfabric.FidAv.from_address(self._handles[-1])
         self.event_descriptor = self._open_queue(objects)
-        """Readable after a successful `arm` when there is work; -1 if the provider has none."""
+        """Readable after a successful `try_wait` when there is work; -1 if the provider has none."""
         self._cq = libfabric.FidCq.from_address(self._handles[-1])
         domain.check("endpoint", objects.endpoint(domain.handle, domain.info, ctypes.byref(handle), None))
         self._handles.append(int(handle.value or 0))

@@ -343,8 +343,8 @@ class UcxChannel(Channel):
         return self._receiver.is_receiving
 
     @property
-    def activity(self) -> str:
-        """As `Channel.activity`."""
+    def wait_description(self) -> str:
+        """As `Channel.wait_description`."""
         return f"ucx: {self.endpoint.name}: {'sending' if self.is_sending else 'receiving'}"
 
     @property
