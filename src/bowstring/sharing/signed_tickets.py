@@ -7,7 +7,7 @@ A signed ticket is `NAME~EXPIRY~SIGNATURE`:
 * `SIGNATURE` is the HMAC-SHA256 of «bowstring ticket 1», EXPIRY, NAME and the scheme and first address of the server,
   each followed by a zero byte; in URL-safe base64 without padding.
 
-So a ticket is valid for one data set of one server, and can't be guessed without the key. Whoever reads a ticket can
+So a ticket is valid for one data set of one server, and can't be guessed without the key. Anyone who reads a ticket can
 use it: messages and `repr` show only its beginning.
 
 >>> signer = TicketSigner(bytes(32), "tcp://127.0.0.1:5000")

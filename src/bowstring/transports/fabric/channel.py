@@ -352,7 +352,7 @@ class Fetch:
         return None if self._operation is None else self._operation.error
 
     def start(self, link: Link) -> bool:
-        """Start it; return False if libfabric has no room for it."""
+        """Start it; return False if libfabric's queue is full."""
         self._operation = link.fetch(self._memory, self._address, self._key)
         return self._operation is not None
 

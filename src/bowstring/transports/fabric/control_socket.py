@@ -28,7 +28,7 @@ _NUM_FRAMES = range(1, 1 << 16)
 
 
 class Hello(NamedTuple):
-    """The first and only message: the address of the sender's endpoint, and the frames that it has room for."""
+    """The first and only message: the address of the sender's endpoint, and how many frames it can receive."""
 
     num_frames: int
     frame_bytes: int

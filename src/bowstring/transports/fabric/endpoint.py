@@ -248,7 +248,7 @@ class Endpoint(Closable):
         self._entries = (libfabric.CqEntry * _READ_ENTRIES)()
         self.num_operations_ended = 0
         self.is_full = False
-        """Whether an operation was refused since the last `progress`. Nothing reports that there is room again."""
+        """Whether an operation was refused since the last `progress`. Nothing reports when the queue has space."""
         try:
             self._open()
             self.address = self._name()

@@ -1,7 +1,7 @@
 """Frames between two endpoints of libfabric, with flow control.
 
 A frame is a message without a tag: a header, and the content of a short message. Its receiver has posted a buffer for
-it: no more frames with messages are sent than the peer has room for, and every header contains the number of frames
+it: no more frames with messages are sent than the peer can receive, and every header contains the number of frames
 that its sender has freed. Frames without a message are few, and are not counted.
 
 A frame has the number of its message in this direction, so frames may arrive in any order. The content of a long
@@ -71,7 +71,7 @@ class Link:
         self._peer = 0
         self._peer_frame_bytes = 0
         self._num_free = 0
-        """The number of frames with messages that the peer has room for."""
+        """The number of frames with messages that the peer can receive."""
         self._num_sent = self._num_freed_by_peer = 0
         self._num_received = self._num_freed = self._num_reported = 0
         self.error: BowstringError | None = None
@@ -84,7 +84,7 @@ class Link:
 
     @property
     def can_send(self) -> bool:
-        """Whether the peer has room for a message."""
+        """Whether the peer can receive a message."""
         return self.is_connected and self._num_sent - self._num_freed_by_peer < self._num_free
 
     @property
@@ -123,7 +123,7 @@ class Link:
         return self.endpoint.fetch(memory, self._peer, address, key)
 
     def control(self, kind: Kind, number: int) -> None:
-        """Send a frame without a message, at once or with the next `progress` for which there is room."""
+        """Send a frame without a message, at once or with the next `progress` that can send it."""
         self._controls.append((kind, number))
         self._flush()
 
@@ -160,7 +160,7 @@ class Link:
         return True
 
     def _flush(self) -> None:
-        """Send frames without a message, as long as libfabric has room for them."""
+        """Send frames without a message, until libfabric's queue is full."""
         while self._controls and self.is_connected:
             kind, number = self._controls[0]
             if not self._send(kind, number, 0, 0, ()):
