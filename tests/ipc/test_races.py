@@ -68,7 +68,7 @@ class _Memory:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def begin(self) -> tuple[int, list[tuple[int, bytes]]]:
+    def fetch_edges(self) -> tuple[int, list[tuple[int, bytes]]]:
         return len(self._data), []
 
     def get(self, spans: Sequence[Span]) -> list[bytes]:

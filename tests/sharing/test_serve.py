@@ -67,7 +67,7 @@ def server() -> Iterator[bs.sharing.Server]:
 
 
 def count_leases(data: bs.sharing.Dataset) -> int:
-    return sum(connection.num_leased for connection in data._connections)
+    return sum(connection.num_leased_messages for connection in data._connections)
 
 
 def test_another_process_reads_a_table(server: bs.sharing.Server) -> None:
@@ -637,7 +637,7 @@ if not (pid := os.fork()):
     data.close()
     os._exit(0 if (before, again) == (6, 6) else 1)
 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-say((code, sum(link.num_leased for link in data._connections), data.read_all().num_rows, table.num_rows))
+say((code, sum(link.num_leased_messages for link in data._connections), data.read_all().num_rows, table.num_rows))
 """
     assert run(code, uri=server.uri("t")) == (0, 2, 6, 6)
 

@@ -51,13 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _exit_on_signals() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into `SystemExit`, so that incomplete output is removed."""
 
-    def leave(number: int, _frame: object) -> NoReturn:
+    def exit_with_signal(number: int, _frame: object) -> NoReturn:
         raise SystemExit(128 + number)
 
     is_main = threading.current_thread() is threading.main_thread()  # other threads can't set handlers
     ends = [n for n in (signal.SIGTERM, signal.SIGHUP) if is_main and signal.getsignal(n) is signal.SIG_DFL]
     for number in ends:
-        signal.signal(number, leave)
+        signal.signal(number, exit_with_signal)
     try:
         yield
     finally:

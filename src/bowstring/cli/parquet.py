@@ -85,7 +85,7 @@ def _check_type(type: DataType, path: str) -> None:
     pyarrow aborts the process for some lists of size 0, and can't read back the others if they are nullable.
     """
     stored = type.storage_type if isinstance(type, ExtensionType) else type
-    reason = _obstacle(stored)
+    reason = _unsupported_reason(stored)
     if reason is not None:
         raise UnsupportedTypeError(f"{path}: {type} can't be written as Parquet: {reason}")
     if isinstance(stored, Dictionary):
@@ -94,7 +94,7 @@ def _check_type(type: DataType, path: str) -> None:
         _check_type(child.type, f"{path} → {_path_element(stored, child)}")
 
 
-def _obstacle(type: DataType) -> str | None:
+def _unsupported_reason(type: DataType) -> str | None:
     if isinstance(type, FixedSizeList) and type.list_size == 0:
         return "the lists have size 0"
     if isinstance(type, FixedSizeBinary) and type.byte_width == 0:

@@ -103,7 +103,7 @@ def row_differences(
                 )
                 for i, j in columns
             ]
-            yield from _split_differences(pairs, row, count)
+            yield from _bisect_differences(pairs, row, count)
         row, left_offset, right_offset = row + count, left_offset + count, right_offset + count
         if left_offset == left_batch.num_rows:
             left_batch, left_offset = next(left_batches, None), 0
@@ -120,7 +120,7 @@ def row_differences(
         yield LengthDifference(lengths[0], lengths[1])
 
 
-def _split_differences(pairs: Sequence[tuple[str, _Pair]], start: int, count: int) -> Iterator[RowDifference]:
+def _bisect_differences(pairs: Sequence[tuple[str, _Pair]], start: int, count: int) -> Iterator[RowDifference]:
     """Find the rows that differ by bisection."""
     differing = [(name, pair) for name, pair in pairs if not _equal(name, pair, start)]
     if not differing:
@@ -131,7 +131,7 @@ def _split_differences(pairs: Sequence[tuple[str, _Pair]], start: int, count: in
     half = count // 2
     for offset, length in ((0, half), (half, count - half)):
         halves = [(name, (a.slice(offset, length), b.slice(offset, length))) for name, (a, b) in differing]
-        yield from _split_differences(halves, start + offset, length)
+        yield from _bisect_differences(halves, start + offset, length)
 
 
 def _equal(name: str, pair: _Pair, start: int) -> bool:

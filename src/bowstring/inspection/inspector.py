@@ -16,8 +16,8 @@ from bowstring.inspection.report import (
     BatchesReport,
     BytesReport,
     ColumnReport,
+    DictionaryEncoding,
     DictionaryReport,
-    DictionaryUse,
     Encoding,
     FieldReport,
     Inspection,
@@ -203,14 +203,14 @@ def _field(field: Field, nodes: Iterator[DictionaryId]) -> FieldReport:
     else:
         named = dict(field.pairs).get(NAME_KEY)
         extension = None if named is None else named.decode("utf-8", "replace")
-    use, head = None, type_head(stored)
+    encoding, head = None, type_head(stored)
     if isinstance(stored, Dictionary):
         node = next(nodes)
-        use = DictionaryUse(node.id, str(stored.index_type), stored.ordered)
+        encoding = DictionaryEncoding(node.id, str(stored.index_type), stored.ordered)
         stored, nodes = stored.value_type, iter(node.nested)
-        head = f"dictionary<{use.index_type} to {type_head(stored)}{', ordered' if use.ordered else ''}>"
+        head = f"dictionary<{encoding.index_type} to {type_head(stored)}{', ordered' if encoding.ordered else ''}>"
     children = tuple(_field(child, nodes) for child in stored.fields)
-    return FieldReport(field.name, str(field.type), head, field.nullable, use, extension, field.pairs, children)
+    return FieldReport(field.name, str(field.type), head, field.nullable, encoding, extension, field.pairs, children)
 
 
 def type_head(type: DataType) -> str:

@@ -12,7 +12,7 @@ from bowstring.ipc.message import MEDIA_TYPES
 
 
 @dataclass(frozen=True, slots=True)
-class DictionaryUse:
+class DictionaryEncoding:
     """The dictionary encoding of a field: id of the dictionary, type of the indices, and whether it is ordered."""
 
     id: int
@@ -32,7 +32,7 @@ class FieldReport:
     type: str
     head: str
     nullable: bool
-    dictionary: DictionaryUse | None
+    dictionary: DictionaryEncoding | None
     extension: str | None
     metadata: Metadata
     children: tuple[FieldReport, ...]

@@ -176,7 +176,7 @@ class FsspecStore:
         self._options: dict[str, Any] = {}
         self.name = name
 
-    def begin(self) -> tuple[int, list[tuple[int, bytes]]]:
+    def fetch_edges(self) -> tuple[int, list[tuple[int, bytes]]]:
         """The size, beginning and end of the file, requested in parallel if the store is asynchronous.
 
         Otherwise the size first, then beginning and end in proportion to it.

@@ -32,7 +32,7 @@ class Store(Protocol):
 
     name: str
 
-    def begin(self) -> tuple[int, list[tuple[int, bytes]]]:
+    def fetch_edges(self) -> tuple[int, list[tuple[int, bytes]]]:
         """The file's size in bytes, and the ranges that were read at the same time: offset and bytes of each."""
 
     def get(self, spans: Sequence[Span]) -> Iterable[bytes]:
@@ -67,7 +67,7 @@ class RangeSource:
         self.name = store.name
         self.rounds = 1
         """The number of round trips to the store."""
-        self.size, edges = store.begin()
+        self.size, edges = store.fetch_edges()
         self.position = 0
         self._edges = FetchedRanges((start, Buffer.of(chunk)) for start, chunk in edges)
         self._expected = FetchedRanges()
@@ -280,7 +280,7 @@ class FileObjectStore:
         self._lock = Lock()
         self.name = name
 
-    def begin(self) -> tuple[int, list[tuple[int, bytes]]]:
+    def fetch_edges(self) -> tuple[int, list[tuple[int, bytes]]]:
         """The size, found by seeking to the end; then the beginning and the end of the file."""
         try:
             end = self._file.seek(0, 2)

@@ -326,7 +326,7 @@ def get_prefix_size(start: bytes | memoryview) -> int:
     return PREFIX_BYTES if start[:4] == CONTINUATION else LEGACY_PREFIX_BYTES
 
 
-def parse_leading_prefix(start: bytes, available_bytes: int) -> tuple[int, int]:
+def parse_first_message_sizes(start: bytes, available_bytes: int) -> tuple[int, int]:
     """The sizes in bytes of the metadata and the prefix of the first message of a file; zeros if it is not valid or not
     within `available_bytes`. `start` are the bytes after the magic. Readers do not need this message.
     """

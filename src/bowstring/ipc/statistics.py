@@ -125,7 +125,7 @@ def _read(batch: RecordBatch, schema: ReadSchema, blocks: npt.NDArray[Any]) -> F
     names = batch.schema.names
     if tuple(names[:3]) != _COUNTS or len(set(names)) < len(names):
         raise InvalidDataError(f"expected columns {', '.join(_COUNTS)} and one for each column, found {names[:5]}")
-    rows, offsets, lengths = (_counts(batch.column(index), _COUNTS[index]) for index in range(3))
+    rows, offsets, lengths = (_read_counts(batch.column(index), _COUNTS[index]) for index in range(3))
     ends = blocks["metaDataLength"].astype(np.int64) + blocks["bodyLength"]
     if not (np.array_equal(offsets, blocks["offset"]) and np.array_equal(lengths, ends)):
         return None
@@ -138,7 +138,7 @@ def _read(batch: RecordBatch, schema: ReadSchema, blocks: npt.NDArray[Any]) -> F
     return FileStatistics(rows, columns)
 
 
-def _counts(array: Array, name: str, max_counts: Counts | None = None) -> Counts:
+def _read_counts(array: Array, name: str, max_counts: Counts | None = None) -> Counts:
     if array.type != _INT64 or array.null_count:
         raise InvalidDataError(f"{name} is {array.type} with {array.null_count} nulls, not int64 with none")
     counts: Counts = array.values(1).astype(np.int64)
@@ -156,8 +156,8 @@ def _read_column(array: Array, type_: DataType, rows: Counts) -> ColumnStatistic
     }
     if not {"nulls"} <= parts.keys() <= {"nulls", "min", "max", "distinct"} or ("min" in parts) != ("max" in parts):
         raise InvalidDataError(f"a column's statistics are {', '.join(parts)}")
-    nulls = _counts(parts["nulls"], "nulls", rows)
-    distinct = _counts(parts["distinct"], "distinct", rows - nulls) if "distinct" in parts else None
+    nulls = _read_counts(parts["nulls"], "nulls", rows)
+    distinct = _read_counts(parts["distinct"], "distinct", rows - nulls) if "distinct" in parts else None
     if "min" not in parts:
         return ColumnStatistics(nulls, None, None, distinct)
     minima, maxima = parts["min"], parts["max"]
@@ -262,11 +262,11 @@ class StatisticsCollector:
 
     def statistics(self) -> FileStatistics:
         """The statistics of all batches."""
-        columns = {position: self._column(index, position) for index, position in enumerate(self._positions)}
+        columns = {position: self._column_statistics(index, position) for index, position in enumerate(self._positions)}
         collected = FileStatistics(np.array([batch.rows for batch in self._batches], np.int64), columns)
         return collected if self._earlier is None else concat_statistics(self._schema, [self._earlier, collected])
 
-    def _column(self, index: int, position: int) -> ColumnStatistics:
+    def _column_statistics(self, index: int, position: int) -> ColumnStatistics:
         batches = [batch.columns[index] for batch in self._batches]
         null_counts = np.array([nulls for nulls, _, _ in batches], np.int64)
         counts = [count for _, _, count in batches if count is not None]

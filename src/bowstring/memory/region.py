@@ -60,7 +60,7 @@ BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
-class _Path:
+class _RegionFile:
     """The path of a file, and the numbers that distinguish it from later files at that path."""
 
     path: str
@@ -99,12 +99,12 @@ class Region(Closable):
     they keep the mapping alive after `close`. The region owns its descriptor.
     """
 
-    __slots__ = ("__weakref__", "_descriptor", "_memory", "_path", "is_sealed", "name", "size_bytes")
+    __slots__ = ("__weakref__", "_descriptor", "_file", "_memory", "is_sealed", "name", "size_bytes")
 
     def __init__(self, descriptor: int, size_bytes: int, name: str, *, is_sealed: bool) -> None:
         self._descriptor = descriptor
         self._memory: memoryview | None = None
-        self._path: _Path | None = None
+        self._file: _RegionFile | None = None
         self.size_bytes = size_bytes
         self.name = name
         self.is_sealed = is_sealed
@@ -158,7 +158,7 @@ class Region(Closable):
             os.close(descriptor)
             raise
         if not isinstance(source, int):
-            region._path = _Path(os.path.abspath(os.fsdecode(source)), status.st_dev, status.st_ino)
+            region._file = _RegionFile(os.path.abspath(os.fsdecode(source)), status.st_dev, status.st_ino)
         return region
 
     @classmethod
@@ -214,8 +214,8 @@ class Region(Closable):
         if none is.
         """
         if not self.is_sealed:
-            if self._descriptor < 0 and self._path is not None:
-                size_now = self._path.check(self._path.status()).st_size
+            if self._descriptor < 0 and self._file is not None:
+                size_now = self._file.check(self._file.status()).st_size
             else:
                 size_now = os.fstat(self.descriptor).st_size
             if size_now < self.size_bytes:
@@ -230,8 +230,8 @@ class Region(Closable):
         now, `MissingFileError` if none is, and `ResourceError`.
         """
         with translate_shortage("duplicate the descriptor of", self.name):
-            if self._descriptor < 0 and self._path is not None:
-                descriptor = self._path.open()
+            if self._descriptor < 0 and self._file is not None:
+                descriptor = self._file.open()
             else:
                 descriptor = os.dup(self.descriptor)
         return Region(descriptor, self.size_bytes, self.name, is_sealed=self.is_sealed)
@@ -243,7 +243,7 @@ class Region(Closable):
         it for `check`.
         """
         _ = self.memory
-        if self.is_sealed or self._path is not None:
+        if self.is_sealed or self._file is not None:
             self._close_descriptor()
 
     @property
@@ -259,7 +259,7 @@ class Region(Closable):
     @property
     def is_released(self) -> bool:
         """Whether the descriptor was released, and `duplicate` opens the file again."""
-        return self._descriptor < 0 and self._path is not None
+        return self._descriptor < 0 and self._file is not None
 
     @property
     def is_closed(self) -> bool:
@@ -269,7 +269,7 @@ class Region(Closable):
     def close(self) -> None:
         """Close the region. Existing views stay valid; the mapping ends with the last of them. Idempotent."""
         self._memory = None
-        self._path = None
+        self._file = None
         self._close_descriptor()
 
     def _close_descriptor(self) -> None:

@@ -207,7 +207,7 @@ class Dataset(Closable):
         if connection is not None and not connection.is_closed:
             try:
                 connection.check_idle()
-                return connection, self._streaming(connection, request)
+                return connection, self._start_stream(connection, request)
             except ConnectionError:
                 self._end(connection, None)  # the server may have restarted: try a new connection
         try:
@@ -218,9 +218,9 @@ class Dataset(Closable):
             raise type(error)(f"{request.ticket}: {error}") from error
         with self._lock:
             self._connections.add(connection)
-        return connection, self._streaming(connection, request)
+        return connection, self._start_stream(connection, request)
 
-    def _streaming(self, connection: Connection, request: Request) -> Stream:
+    def _start_stream(self, connection: Connection, request: Request) -> Stream:
         try:
             return connection.stream(request.ticket)
         except BaseException:

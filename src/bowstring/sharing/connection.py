@@ -107,7 +107,7 @@ class Connection:
         return self.driver.is_closed
 
     @property
-    def num_leased(self) -> int:
+    def num_leased_messages(self) -> int:
         """The number of batches and dictionaries of this connection in use."""
         return len(self._tokens)
 

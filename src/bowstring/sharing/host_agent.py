@@ -113,7 +113,7 @@ class HostAgent:
         )
         endpoint = UnixEndpoint.inherit(listener, options)
         while not self._is_finished():
-            self._listen(endpoint)
+            self._update_listening(endpoint)
             for key, _ in self._selector.select(_TICK_S):
                 key.data()
 
@@ -132,7 +132,7 @@ class HostAgent:
             or (not self._has_had_owner and now - self._started_at > _FIRST_OWNER_S)
         )
 
-    def _listen(self, endpoint: Endpoint) -> None:
+    def _update_listening(self, endpoint: Endpoint) -> None:
         """Accept connections only below the limit; others wait in the socket's queue."""
         has_room = self._has_room()
         if has_room != self._is_listening:

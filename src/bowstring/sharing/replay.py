@@ -40,7 +40,7 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
-from bowstring.sharing.trace import RecordedConnection, Step, describe, trace
+from bowstring.sharing.trace import ConnectionInfo, Step, describe, trace
 from bowstring.transports.base import Exported, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener, ReceivedMessage
 from bowstring.transports.observation import Entry, EntryKind
@@ -92,7 +92,7 @@ class _ConnectionPlayer:
     def __init__(self, entry: Entry, side: str, channel: BlockingChannel, differences: list[Difference]) -> None:
         self.channel = channel
         self._index = entry.connection
-        self._recording = RecordedConnection.of(entry)
+        self._recording = ConnectionInfo.of(entry)
         self._side = side
         self._peer = "client" if side == "server" else "server"
         self._differences = differences

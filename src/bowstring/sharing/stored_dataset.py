@@ -224,7 +224,7 @@ class StoredDataset:
     offset_bytes: int
     size_bytes: int
 
-    def move(self, region: Region, offset_bytes: int) -> StoredDataset:
+    def relocate(self, region: Region, offset_bytes: int) -> StoredDataset:
         """Return the data set for a copy of its bytes in another region."""
         shift_bytes = offset_bytes - self.offset_bytes
         messages = tuple(message.shift(shift_bytes, region.size_bytes) for message in self.messages)
@@ -244,7 +244,7 @@ def pack(datasets: Sequence[StoredDataset], name: str) -> list[StoredDataset]:
             padding = bytes(-dataset.size_bytes % ALIGNMENT_BYTES)
             memory.writelines((dataset.region.view(dataset.offset_bytes, dataset.size_bytes), padding))
         region = memory.seal()
-    return [dataset.move(region, offset) for dataset, offset in zip(datasets, offsets, strict=True)]
+    return [dataset.relocate(region, offset) for dataset, offset in zip(datasets, offsets, strict=True)]
 
 
 def read_batches(dataset: StoredDataset) -> tuple[Schema, Iterator[RecordBatch]]:

@@ -62,14 +62,14 @@ class _Content:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedConnection:
+class ConnectionInfo:
     """A connection: which end was recorded, and the tags of its messages."""
 
     is_client: bool
     uri: StreamURI | None
 
     @classmethod
-    def of(cls, entry: Entry) -> RecordedConnection:
+    def of(cls, entry: Entry) -> ConnectionInfo:
         """Return the connection whose first entry this is."""
         try:
             uri = parse_uri(entry.text)
@@ -98,11 +98,11 @@ class RecordedConnection:
 
 def trace(entries: Iterable[Entry]) -> Iterator[Step]:
     """Yield the decoded entries of a recording, in order. A message that can't be decoded is `invalid`."""
-    connections: dict[int, RecordedConnection] = {}
+    connections: dict[int, ConnectionInfo] = {}
     for entry in entries:
         if entry.kind is EntryKind.CONNECTION:
-            connections[entry.connection] = RecordedConnection.of(entry)
-        connection = connections.get(entry.connection, RecordedConnection(True, None))
+            connections[entry.connection] = ConnectionInfo.of(entry)
+        connection = connections.get(entry.connection, ConnectionInfo(True, None))
         sender = connection.sender(entry)
         content = _decode(entry, sender, connection)
         yield Step(
@@ -119,7 +119,7 @@ def trace(entries: Iterable[Entry]) -> Iterator[Step]:
         )
 
 
-def describe(connection: RecordedConnection, sender: str, tag: int | None, data: BytesLike) -> str:
+def describe(connection: ConnectionInfo, sender: str, tag: int | None, data: BytesLike) -> str:
     """Return the description of a message of the `client` or the `server`."""
     is_sent = (sender == "client") == connection.is_client
     direction = Direction.SENT if is_sent else Direction.RECEIVED
@@ -127,7 +127,7 @@ def describe(connection: RecordedConnection, sender: str, tag: int | None, data:
     return _decode(entry, sender, connection).text
 
 
-def _decode(entry: Entry, sender: str, connection: RecordedConnection) -> _Content:
+def _decode(entry: Entry, sender: str, connection: ConnectionInfo) -> _Content:
     kind, size = entry.kind, format_count(entry.length_bytes, "byte")
     if kind is EntryKind.MESSAGE:
         try:
@@ -147,7 +147,7 @@ def _decode(entry: Entry, sender: str, connection: RecordedConnection) -> _Conte
     return _Content(kind.value, texts[kind])
 
 
-def _decode_message(entry: Entry, sender: str, connection: RecordedConnection, size: str) -> _Content:
+def _decode_message(entry: Entry, sender: str, connection: ConnectionInfo, size: str) -> _Content:
     data = entry.view()
     if sender == "client":
         if connection.is_request(entry.tag):

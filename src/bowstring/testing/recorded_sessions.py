@@ -227,13 +227,13 @@ def _rows(table: Table) -> tuple[dict[str, Any], ...]:
 
 
 @cache
-def _numbers() -> _Messages:
+def _number_messages() -> _Messages:
     return _Messages.of(TABLE)
 
 
 def _streamed(bodies: Sequence[SessionEntry], messages: _Messages | None = None) -> list[SessionEntry]:
     """Return the messages of a stream, in which each body follows its metadata."""
-    messages = messages or _numbers()
+    messages = messages or _number_messages()
     entries = [_metadata(0, messages.schema, "schema")]
     for sequence, (header, body) in enumerate(zip(messages.headers, bodies, strict=True), 1):
         entries += [_metadata(sequence, header, "header of a batch"), body]
@@ -241,11 +241,11 @@ def _streamed(bodies: Sequence[SessionEntry], messages: _Messages | None = None)
 
 
 def _packed_bodies(messages: _Messages | None = None) -> list[SessionEntry]:
-    return [_body(sequence, body) for sequence, body in enumerate((messages or _numbers()).bodies, 1)]
+    return [_body(sequence, body) for sequence, body in enumerate((messages or _number_messages()).bodies, 1)]
 
 
 def _valid_sessions() -> Iterator[RecordedSession]:
-    numbers, rows = _numbers(), _rows(TABLE)
+    numbers, rows = _number_messages(), _rows(TABLE)
     packed = _packed_bodies()
     one, two = numbers.addresses
     located = [_address_body(1, one), _address_body(2, two)]
@@ -309,7 +309,7 @@ def _valid_sessions() -> Iterator[RecordedSession]:
 
 
 def _two_connections() -> Iterator[RecordedSession]:
-    numbers, rows = _numbers(), _rows(TABLE)
+    numbers, rows = _number_messages(), _rows(TABLE)
     tags = (WANT_METADATA, WANT_BODIES)
     one, two = numbers.addresses
     requests = _want_data(WANT_METADATA), _want_data(WANT_BODIES, connection=1)
@@ -335,7 +335,7 @@ def _two_connections() -> Iterator[RecordedSession]:
 
 
 def _interrupted_sessions() -> Iterator[RecordedSession]:
-    numbers = _numbers()
+    numbers = _number_messages()
     packed = _packed_bodies()
     refusal = b"not-found\nthe server has no data set 'absent'"
     yield RecordedSession(
@@ -384,12 +384,12 @@ def _interrupted_sessions() -> Iterator[RecordedSession]:
 
 
 def _addressed_stream() -> list[SessionEntry]:
-    return _streamed([_address_body(sequence, body) for sequence, body in enumerate(_numbers().addresses, 1)])
+    return _streamed([_address_body(sequence, body) for sequence, body in enumerate(_number_messages().addresses, 1)])
 
 
 def _violations_of_servers() -> Iterator[RecordedSession]:
     """Yield sessions in which the last message of the server violates the protocol."""
-    numbers, packed = _numbers(), _packed_bodies()
+    numbers, packed = _number_messages(), _packed_bodies()
     metadata = [entry for entry in _streamed(packed) if entry.tag is None]
     opened = [metadata[0], metadata[1]]
     addresses = numbers.addresses[0]
@@ -444,7 +444,7 @@ def _violations(violations: dict[str, list[SessionEntry]]) -> Iterator[RecordedS
 
 def _violations_of_clients() -> Iterator[RecordedSession]:
     """Yield sessions in which the last message of the client violates the protocol."""
-    numbers = _numbers()
+    numbers = _number_messages()
     stream = [_want_data(), numbers.region(), *_addressed_stream()]
     one = numbers.addresses[0].addresses
     twice = np.concatenate([one[-1:], one[-1:]])

@@ -28,8 +28,8 @@ class Waiter(Protocol):
 
 
 @dataclass(slots=True)
-class _Amount:
-    """One of the amounts of all sessions."""
+class _SharedLimit:
+    """One of the limits that all sessions share, and its total so far."""
 
     total: int
     common: int
@@ -42,28 +42,30 @@ class TotalLimits:
     """The limits for at most `max_sessions` sessions of one thread."""
 
     def __init__(self, limits: Outstanding, max_sessions: int) -> None:
-        self._amounts = [_Amount(0, limit - limit // 2, max(limit // 2 // max(max_sessions, 1), 1)) for limit in limits]
+        self._limits = [
+            _SharedLimit(0, limit - limit // 2, max(limit // 2 // max(max_sessions, 1), 1)) for limit in limits
+        ]
         self._outstanding: dict[Waiter, Outstanding] = {}
         self._waiting: dict[Waiter, None] = {}
 
     @property
     def total(self) -> Outstanding:
         """What all sessions have outstanding."""
-        return Outstanding(*(amount.total for amount in self._amounts))
+        return Outstanding(*(limit.total for limit in self._limits))
 
     def allows(self, session: Waiter, outstanding: Outstanding) -> bool:
         """Whether a session that has this much outstanding may send one more element."""
         previous = self._outstanding.get(session, _NOTHING)
         return all(
-            own < amount.reserved or amount.total - before + own < amount.common
-            for amount, own, before in zip(self._amounts, outstanding, previous, strict=True)
+            own < limit.reserved or limit.total - before + own < limit.common
+            for limit, own, before in zip(self._limits, outstanding, previous, strict=True)
         )
 
     def update(self, session: Waiter, outstanding: Outstanding, *, has_more: bool) -> None:
         """Record what a session has outstanding, and whether it has more to send; wake one that can continue."""
         previous = self._outstanding.pop(session, _NOTHING)
-        for amount, own, before in zip(self._amounts, outstanding, previous, strict=True):
-            amount.total += own - before
+        for limit, own, before in zip(self._limits, outstanding, previous, strict=True):
+            limit.total += own - before
         if any(outstanding):
             self._outstanding[session] = outstanding
         if has_more and not self.allows(session, outstanding):

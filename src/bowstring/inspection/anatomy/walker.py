@@ -128,7 +128,7 @@ class Walker:
             return
         self.schema = WalkedSchema(footer.schema, footer.offset, footer.version)
         self.footer_metadata = footer.pairs
-        offset = yield from self._footer_batches(footer, start)
+        offset = yield from self._footer_parts(footer, start)
         offset = yield from self._gap(offset, footer.offset)
         yield Part(PartKind.FOOTER, offset, footer.leaves)
 
@@ -141,7 +141,7 @@ class Walker:
         offset = yield from self._messages(start, source.size)
         yield from self._remainder(offset, source.size, PartKind.UNREAD)
 
-    def _footer_batches(self, footer: _Footer, offset: int) -> Generator[Part, None, int]:
+    def _footer_parts(self, footer: _Footer, offset: int) -> Generator[Part, None, int]:
         """Yield the batches of the footer and the parts between them by offset; return the offset after them."""
         for start, stop, kind, number in self._prefetched_blocks(footer):
             where = f"{kind.value} {number}"

@@ -28,7 +28,7 @@ from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, encode_schema
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, parse_leading_prefix
+from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, parse_first_message_sizes
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import HeaderReader
 from bowstring.ipc.metadata.schema import V4, V5, read_pairs
@@ -145,7 +145,7 @@ class _ExistingFile:
         start = len(FILE_START)
         prefix = source.read_at(start, min(PREFIX_BYTES, footer_offset - start))
         self._is_legacy = len(prefix) == PREFIX_BYTES and not prefix.startswith(CONTINUATION)
-        self._schema_bytes, prefix_bytes = parse_leading_prefix(prefix, footer_offset - start)
+        self._schema_bytes, prefix_bytes = parse_first_message_sizes(prefix, footer_offset - start)
         self._schema_at = start + prefix_bytes
         self.end = self._schema_at + self._schema_bytes
         self.blocks: dict[str, list[Block]] = {}

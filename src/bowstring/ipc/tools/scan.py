@@ -22,7 +22,7 @@ from bowstring.ipc.message import (
     EndOfStream,
     Message,
     MessageReader,
-    parse_leading_prefix,
+    parse_first_message_sizes,
     read_message,
 )
 from bowstring.ipc.metadata import header as headers
@@ -141,7 +141,7 @@ class FileScan:
         """Return the sizes of the first schema message, the footer, magic, trailer and the end marker, if any."""
         source, start, footer_offset = self._source, len(FILE_START), self.reader.footer_offset
         prefix = source.read_at(start, min(PREFIX_BYTES, footer_offset - start))
-        length, prefix_bytes = parse_leading_prefix(prefix, footer_offset - start)
+        length, prefix_bytes = parse_first_message_sizes(prefix, footer_offset - start)
         schema_bytes, legacy = length + prefix_bytes, prefix_bytes == LEGACY_PREFIX_BYTES
         marker = footer_offset - max(self._end, start + schema_bytes)
         if not (marker in (4, 8) and source.read_at(footer_offset - 4, 4) == bytes(4)):
