@@ -177,7 +177,7 @@ class HostAgent:
                     channel.grant(1, len(event.data))
                     self._reply(connection, event)
                 elif isinstance(event, Offered):
-                    channel.accept_into(event.token)
+                    channel.accept_message_into(event.token)
                 elif isinstance(event, Announced):
                     connection.regions.update(event.update)
                 elif isinstance(event, Lost):

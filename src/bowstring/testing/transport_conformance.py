@@ -340,13 +340,13 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             assert pump(one, other, Received, rounds=2) == []
             destination = bytearray(length)
             with pytest.raises(UsageError, match=f"expected {length} writable bytes"):
-                other.accept_into(offered.token, bytearray(1))
-            other.accept_into(offered.token, destination)
+                other.accept_message_into(offered.token, bytearray(1))
+            other.accept_message_into(offered.token, destination)
             (received,) = pump(one, other, Received)
             assert (received.tag, bytes(destination)) == (5, body)
             assert received.data.obj is destination
             with pytest.raises(UsageError, match="not offered"):
-                other.accept_into(offered.token)
+                other.accept_message_into(offered.token)
             assert not one.cancel(token)
 
     def test_an_offer_can_be_cancelled_and_the_next_message_arrives(self) -> None:

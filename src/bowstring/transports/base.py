@@ -60,8 +60,8 @@ class Interest(NamedTuple):
 class Offered(NamedTuple):
     """The peer sends a message longer than `TransportOptions.eager_bytes`.
 
-    None of its bytes are received until `Channel.accept_into(token, …)`. An ordered channel delivers no later message
-    before.
+    None of its bytes are received until `Channel.accept_message_into(token, …)`. An ordered channel delivers no later
+    message before.
     """
 
     token: int
@@ -124,7 +124,10 @@ class Traits:
     is_ordered: bool = True
     """Whether messages arrive in the order in which they were sent."""
     memory_kinds: frozenset[str] = frozenset({"host"})
-    """The kinds of memory ("host", "cuda") that `submit` and `accept_into` take; "file": `submit` takes `FileRange`."""
+    """The kinds of memory ("host", "cuda") that `submit` and `accept_message_into` take.
+
+    With "file", `submit` takes `FileRange`.
+    """
     peer: PeerIdentity | None = None
     """None if the transport does not authenticate peers."""
     peer_address: str | None = None
@@ -217,7 +220,7 @@ class Channel(Closable, ABC):
         """
 
     @abstractmethod
-    def accept_into(self, token: int, destination: Any = None) -> None:
+    def accept_message_into(self, token: int, destination: Any = None) -> None:
         """Receive an offered message into `destination`, a writable buffer of its length; None allocates one.
 
         Raises `UsageError` if the buffer is read-only or has another length.
@@ -234,8 +237,8 @@ class Channel(Closable, ABC):
     def grant(self, messages: int, nbytes: int) -> None:
         """Allow this many more messages and bytes to be received; the rest waits in the transport or at the peer.
 
-        An offer takes a message; its bytes are granted by `accept_into`. A message that exceeds the remaining bytes is
-        received if any remain.
+        An offer takes a message; its bytes are granted by `accept_message_into`. A message that exceeds the remaining
+        bytes is received if any remain.
         """
 
     @abstractmethod
@@ -517,7 +520,7 @@ def without_traceback(error: BowstringError) -> BowstringError:
 
 
 def check_destination(destination: Any, length_bytes: int) -> memoryview:
-    """Return the bytes of a host buffer for `Channel.accept_into`. Raises `UsageError` if it is unsuitable."""
+    """Return the bytes of a host buffer for `Channel.accept_message_into`. Raises `UsageError` if it is unsuitable."""
     view = memoryview(destination).cast("B")
     if view.readonly or view.nbytes != length_bytes:
         what = "read-only" if view.readonly else "writable"

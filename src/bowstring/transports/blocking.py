@@ -327,7 +327,7 @@ class BlockingChannel(Closable):
             return ReceivedMessage(event.tag, event.data if destination is None else memoryview(destination).cast("B"))
         if isinstance(event, Offered):
             destination = None if allocate is None else allocate(event.tag, event.length_bytes)
-            self.channel.accept_into(event.token, destination)
+            self.channel.accept_message_into(event.token, destination)
             self._destination = destination
         elif isinstance(event, Announced):
             self.memory.update(event.update)

@@ -277,8 +277,8 @@ class FrameReader:
             self.last_kind = None
         return True
 
-    def accept_into(self, token: int, destination: Any) -> None:
-        """As `Channel.accept_into`."""
+    def accept_message_into(self, token: int, destination: Any) -> None:
+        """As `Channel.accept_message_into`."""
         frame = self.frame
         if frame is None or frame.token != token or frame.body is not None:
             raise UsageError(f"{self.name}: message {token} is not offered")

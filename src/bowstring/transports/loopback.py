@@ -212,8 +212,8 @@ class LoopbackChannel(Channel):
         """As `RegionSender.submit_retirement`."""
         self._submit(None, (), 0, RegionUpdate(index, None))
 
-    def accept_into(self, token: int, destination: Any = None) -> None:
-        """As `Channel.accept_into`."""
+    def accept_message_into(self, token: int, destination: Any = None) -> None:
+        """As `Channel.accept_message_into`."""
         message = self._inbound.peek()
         if self._offer is None or self._offer[0] != token or message is None:
             raise UsageError(f"loopback: message {token} is not offered")

@@ -293,8 +293,8 @@ class _ObservedChannel(Channel):
         self._unsent_messages[token] = tag, length_bytes
         return token
 
-    def accept_into(self, token: int, destination: Any = None) -> None:
-        self.channel.accept_into(token, destination)
+    def accept_message_into(self, token: int, destination: Any = None) -> None:
+        self.channel.accept_message_into(token, destination)
 
     def cancel(self, token: int) -> bool:
         if not self.channel.cancel(token):

@@ -331,7 +331,7 @@ class Session(Closable):
                     length = event.length_bytes
                     raise ConnectionLostError(f"the server sent a message of {length} bytes without a request")
                 core.check_length(event.tag, event.length_bytes)
-                channel.accept_into(event.token)
+                channel.accept_message_into(event.token)
                 if not events:  # else the caller processes what it has before more is received
                     received.extend(channel.progress(RECEIVE))
             elif isinstance(event, Announced):

@@ -106,9 +106,9 @@ class StreamChannel(Channel):
         """As `Channel.submit`."""
         return self._submit(Kind.PLAIN if tag is None else Kind.TAGGED, tag or 0, parts)
 
-    def accept_into(self, token: int, destination: Any = None) -> None:
-        """As `Channel.accept_into`."""
-        self._reader.accept_into(token, destination)
+    def accept_message_into(self, token: int, destination: Any = None) -> None:
+        """As `Channel.accept_message_into`."""
+        self._reader.accept_message_into(token, destination)
 
     def cancel(self, token: int) -> bool:
         """As `Channel.cancel`."""

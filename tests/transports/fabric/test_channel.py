@@ -35,7 +35,7 @@ def test_a_long_message_of_many_large_buffers_arrives_whole(ends: tuple[Channel,
     one.submit([*parts, b"end"], 5)
     (offered,) = pump(one, other, Offered)
     destination = bytearray(offered.length_bytes)
-    other.accept_into(offered.token, destination)
+    other.accept_message_into(offered.token, destination)
     (received,) = pump(one, other, Received)
     assert received.tag == 5
     assert destination == b"".join([*parts, b"end"])
@@ -45,7 +45,7 @@ def test_progress_of_a_long_message_is_visible(ends: tuple[Channel, Channel]) ->
     one, other = ends
     one.submit([bytes(40 << 20)], 5)
     (offered,) = pump(one, other, Offered)
-    other.accept_into(offered.token)
+    other.accept_message_into(offered.token)
     sizes_bytes = {other.bytes_received}
     while not any(isinstance(event, Received) for event in other.progress(RECEIVE)):
         one.progress(SEND)

@@ -284,7 +284,7 @@ class _Receiver:
             self._next_number += 1
             self._take(frame, events)
 
-    def accept_into(self, token: int, destination: Any) -> None:
+    def accept_message_into(self, token: int, destination: Any) -> None:
         if self._offer is None or self._offer[0] != token:
             raise UsageError(f"fabric: message {token} is not offered")
         frame = self._offer[1]
@@ -441,10 +441,10 @@ class FabricChannel(Channel):
             self._signals[SEND].set()
             return token
 
-    def accept_into(self, token: int, destination: Any = None) -> None:
-        """As `Channel.accept_into`."""
+    def accept_message_into(self, token: int, destination: Any = None) -> None:
+        """As `Channel.accept_message_into`."""
         with self._lock:
-            self._receiver.accept_into(token, destination)
+            self._receiver.accept_message_into(token, destination)
             self._signals[RECEIVE].set()
 
     def cancel(self, token: int) -> bool:
@@ -689,17 +689,17 @@ class FabricChannel(Channel):
 def _split(buffers: Sequence[BytesLike], num_buffers: int) -> Iterator[list[Memory]]:
     """Yield the parts of a long message: at most this many buffers, and 4 MiB. Small buffers are joined."""
     part: list[Memory] = []
-    room_bytes = _PART_BYTES
+    space_bytes = _PART_BYTES
     for piece in _with_joined_small_buffers(buffers):
         start = 0
         while start < piece.nbytes:
-            size_bytes = min(piece.nbytes - start, room_bytes)
+            size_bytes = min(piece.nbytes - start, space_bytes)
             part.append(Memory(piece[start : start + size_bytes]))
             start += size_bytes
-            room_bytes -= size_bytes
-            if len(part) == num_buffers or not room_bytes:
+            space_bytes -= size_bytes
+            if len(part) == num_buffers or not space_bytes:
                 yield part
-                part, room_bytes = [], _PART_BYTES
+                part, space_bytes = [], _PART_BYTES
     if part:
         yield part
 

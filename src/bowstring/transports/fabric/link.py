@@ -187,7 +187,7 @@ class Link:
             return Frame(kind, number, None, 0, None, buffer)
         self._num_received += 1
         if self._num_received - self._num_freed > NUM_FRAMES:
-            raise ProtocolError(f"{self.name}: the peer sent more than the {NUM_FRAMES} frames that there is room for")
+            raise ProtocolError(f"{self.name}: the peer sent more than the {NUM_FRAMES} frames that there is space for")
         tag = tag if kind == Kind.TAGGED else None
         content = view[_HEADER.size :]
         if not content and length_bytes:

@@ -235,7 +235,7 @@ class _Receiver:
         self._arrivals = pending
         return len(events) > num_events
 
-    def accept_into(self, token: int, destination: Any) -> None:
+    def accept_message_into(self, token: int, destination: Any) -> None:
         message = self._offers.get(token)
         if message is None:
             raise UsageError(f"ucx: message {token} is not offered")
@@ -362,9 +362,9 @@ class UcxChannel(Channel):
         self._sender.queue.append(_Message(token, tag, parts, length_bytes))
         return token
 
-    def accept_into(self, token: int, destination: Any = None) -> None:
-        """As `Channel.accept_into`."""
-        self._receiver.accept_into(token, destination)
+    def accept_message_into(self, token: int, destination: Any = None) -> None:
+        """As `Channel.accept_message_into`."""
+        self._receiver.accept_message_into(token, destination)
         self._signals[RECEIVE].set()
 
     def cancel(self, token: int) -> bool:
