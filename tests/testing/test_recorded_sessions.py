@@ -49,21 +49,47 @@ def session(name: str) -> RecordedSession:
     return next(each for each in recorded_sessions() if each.name == name)
 
 
-def test_a_client_of_an_unordered_transport_accepts_metadata_in_any_order() -> None:
+def read_without_io(own: RecordedSession, **options: Any) -> bs.Table:
+    """Read the table of a session with bodies of bytes; `options` are those of the client."""
     decoder = Decoder()
-    client = ClientConnection(1, 2, has_body=lambda header: len(bytes(header)) == len(batch_header), in_order=False)
-    out_of_order = session("out-of-order")
-    batch_header = next(e.body[5:] for e in out_of_order.entries if e.note.startswith("metadata 1"))
+    received = [entry for entry in own.entries if (entry.sender, entry.kind) == ("server", "message")]
+    headers = {entry.body[5:] for entry in received if "header of a batch" in entry.note}
+    client = ClientConnection(1, 2, has_body=lambda header: bytes(header) in headers, **options)
     client.request(b"numbers")
-    received = [e for e in out_of_order.entries if (e.sender, e.kind) == ("server", "message")]
     events = [event for entry in received for event in client.receive(entry.tag, entry.body)]
-    messages = [event.message for event in events if isinstance(event, MessageReady)]
     batches = []
-    for message in messages:
+    for message in (event.message for event in events if isinstance(event, MessageReady)):
         body = Buffer.of(message.body.parts[0] if isinstance(message.body, PackedBody) else b"")
         batches.append(decoder.decode(bytes(message.header), body))
-    assert bs.Table.from_batches([batch for batch in batches if batch is not None]) == TABLE
     assert client.is_complete
+    return bs.Table.from_batches([batch for batch in batches if batch is not None])
+
+
+def test_a_client_of_an_unordered_transport_accepts_metadata_in_any_order() -> None:
+    assert read_without_io(session("out-of-order"), in_order=False) == TABLE
+
+
+def test_a_client_that_begins_at_the_first_number_of_a_session_reads_through_the_roll_over() -> None:
+    own = session("roll-over")
+    assert own.first_sequence == 0xFFFFFFFE
+    tags = [entry.tag for entry in own.entries if entry.sender == "server" and entry.tag is not None]
+    assert tags == [0xFFFFFFFF, 0]
+    assert read_without_io(own, first_sequence=own.first_sequence) == TABLE
+
+
+def test_the_sessions_have_dictionaries_that_grow_or_change_and_both_codecs() -> None:
+    dictionaries = [entry.note for entry in session("dictionary-delta").entries if "dictionary 0" in entry.note]
+    assert [", a delta" in note for note in dictionaries] == [False, True]
+    replacements = [entry.note for entry in session("dictionary-replacement").entries if "dictionary 0" in entry.note]
+    assert [", a delta" in note for note in replacements] == [False, False]
+    (lz4_body,) = (
+        entry.body for entry in session("compressed-lz4").entries if entry.tag == 1 and entry.sender == "server"
+    )
+    (zstd_body,) = (
+        entry.body for entry in session("compressed-zstd").entries if entry.tag == 1 and entry.sender == "server"
+    )
+    assert b"\x04\x22\x4d\x18" in lz4_body  # the magic number of an LZ4 frame
+    assert b"\x28\xb5\x2f\xfd" in zstd_body
 
 
 def test_the_command_writes_every_session_to_a_json_file(tmp_path: Path) -> None:

@@ -12,7 +12,11 @@ What a client has to do with the messages of the server is in `rows`, the rows o
 kind of error that it has to detect, after which it closes its connections. A server has to answer the messages of the
 client like the recorded one; addresses may differ, and it may send a message with the tag `error_data` before it
 closes a connection. `sides` lists who is tested by the session. Metadata are flatbuffers of Bowstring; those of others
-may be other bytes of the same meaning.
+may be other bytes of the same meaning. The sequence numbers of a stream begin at 0, and at `first_sequence` in a
+session that tests the roll-over: only a client that can be set to begin there can use it.
+
+Sessions have the messages of the protocol, without the frames of a transport. Those with compressed bodies are left out
+if the package of the codec is not installed.
 """
 
 from __future__ import annotations
@@ -27,11 +31,13 @@ from typing import Any
 
 import numpy as np
 
+from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import record_batch
 from bowstring.arrays.table import Table
 from bowstring.datatypes.schema import schema
 from bowstring.dissociated.uri import StreamURI
 from bowstring.dissociated.wire import (
+    SEQUENCE_MASK,
     AddressBody,
     BodyType,
     MessageType,
@@ -40,7 +46,9 @@ from bowstring.dissociated.wire import (
     encode_prefix,
     encode_tag,
 )
-from bowstring.ipc.metadata.header import BatchHeader
+from bowstring.errors import MissingExtraError
+from bowstring.ipc.metadata.header import DICTIONARY_BATCH, BatchHeader
+from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.stream import Decoder, EncodedMessage, Encoder
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_BODIES, WANT_DATA, WANT_METADATA
 from bowstring.transports.observation import Direction, Entry, EntryKind
@@ -51,6 +59,7 @@ TABLE = Table(SCHEMA, [record_batch({"n": values}, SCHEMA) for values in ([1, 2,
 """The data set `numbers`, which a server under test has to serve."""
 
 _BOTH_SIDES, _CLIENT, _SERVER = ("client", "server"), ("client",), ("server",)
+_COMPRESSED_SCHEMA = schema({"n": "int32", "m": "int8"})
 _PACKED, _ADDRESSES = BodyType.PACKED, BodyType.ADDRESSES
 
 
@@ -97,6 +106,8 @@ class RecordedSession:
     free_data: int | None = FREE_DATA
     is_ordered: bool = True
     """Whether metadata messages arrive in order. A client of an ordered transport may reject other sessions."""
+    first_sequence: int = 0
+    """The sequence number of the schema; a session that does not begin at 0 is for clients that can be set to it."""
 
     @property
     def num_connections(self) -> int:
@@ -116,6 +127,7 @@ class RecordedSession:
             "purpose": self.purpose,
             "sides": list(self.sides),
             "is_ordered": self.is_ordered,
+            "first_sequence": self.first_sequence,
             "want_data": [f"0x{tag:016x}" for tag in self.want_data],
             "free_data": None if self.free_data is None else f"0x{self.free_data:016x}",
             "error_data": f"0x{ERROR_DATA:016x}",
@@ -191,19 +203,21 @@ class _Messages:
 
     schema: bytes
     headers: tuple[bytes, ...]
+    notes: tuple[str, ...]
+    """An explanation of each header."""
     bodies: tuple[bytes, ...]
     addresses: tuple[AddressBody, ...]
     """The addresses of the buffers of each body in a region with all bodies."""
 
     @classmethod
-    def of(cls, table: Table) -> _Messages:
-        encoder, decoder = Encoder(table.schema), Decoder()
+    def of(cls, table: Table, options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS) -> _Messages:
+        encoder, decoder = Encoder(table.schema, options=options), Decoder()
         schema_message = encoder.schema_message()
         decoder.decode_header(schema_message.metadata)
         encoded: list[EncodedMessage] = []
         for batch in table.to_batches():
             encoded += encoder.encode_batch(batch)
-        addresses, start = [], 0
+        addresses, notes, start = [], [], 0
         end = sum(message.body_bytes for message in encoded)
         for message in encoded:
             header = decoder.decode_header(message.metadata)
@@ -211,15 +225,27 @@ class _Messages:
             buffers = header.buffers()
             offsets = np.where(buffers["length"], buffers["offset"] + start, end)
             addresses.append(AddressBody.of(offsets, buffers["length"]))
+            notes.append(_header_note(header))
             start += message.body_bytes
         bodies = tuple(b"".join(message.parts) for message in encoded)
-        return cls(schema_message.metadata, tuple(each.metadata for each in encoded), bodies, tuple(addresses))
+        metadata = tuple(each.metadata for each in encoded)
+        return cls(schema_message.metadata, metadata, tuple(notes), bodies, tuple(addresses))
 
     def region(self, connection: int = 0) -> SessionEntry:
         """Return the entry of the region with all bodies."""
         body = b"".join(self.bodies)
         note = "the server exports memory with all bodies; the region's index is in bits 48 to 63 of an address"
         return SessionEntry("server", "region", note, None, body, 0, connection)
+
+
+def _header_note(header: BatchHeader) -> str:
+    template = header.template
+    note = "header of a batch"
+    if template.kind == DICTIONARY_BATCH:
+        note = f"header of dictionary {template.dictionary_id}"
+        if template.is_delta:
+            note += ", a delta: its values follow those of the earlier message with this id"
+    return note if template.compression is None else f"{note}; each buffer is compressed with {template.compression}"
 
 
 def _rows(table: Table) -> tuple[dict[str, Any], ...]:
@@ -231,81 +257,125 @@ def _number_messages() -> _Messages:
     return _Messages.of(TABLE)
 
 
-def _streamed(bodies: Sequence[SessionEntry], messages: _Messages | None = None) -> list[SessionEntry]:
+def _streamed(bodies: Sequence[SessionEntry], messages: _Messages | None = None, first: int = 0) -> list[SessionEntry]:
     """Return the messages of a stream, in which each body follows its metadata."""
     messages = messages or _number_messages()
-    entries = [_metadata(0, messages.schema, "schema")]
-    for sequence, (header, body) in enumerate(zip(messages.headers, bodies, strict=True), 1):
-        entries += [_metadata(sequence, header, "header of a batch"), body]
-    return [*entries, _end(len(bodies) + 1)]
+    entries = [_metadata(first, messages.schema, "schema")]
+    for index, (header, note, body) in enumerate(zip(messages.headers, messages.notes, bodies, strict=True), 1):
+        entries += [_metadata(_sequence(first, index), header, note), body]
+    return [*entries, _end(_sequence(first, len(bodies) + 1))]
 
 
-def _packed_bodies(messages: _Messages | None = None) -> list[SessionEntry]:
-    return [_body(sequence, body) for sequence, body in enumerate((messages or _number_messages()).bodies, 1)]
+def _packed_bodies(messages: _Messages | None = None, first: int = 0) -> list[SessionEntry]:
+    bodies = (messages or _number_messages()).bodies
+    return [_body(_sequence(first, index), body) for index, body in enumerate(bodies, 1)]
+
+
+def _sequence(first: int, index: int) -> int:
+    return (first + index) & SEQUENCE_MASK
 
 
 def _valid_sessions() -> Iterator[RecordedSession]:
-    numbers, rows = _number_messages(), _rows(TABLE)
-    packed = _packed_bodies()
+    numbers, packed = _number_messages(), _packed_bodies()
     one, two = numbers.addresses
-    located = [_address_body(1, one), _address_body(2, two)]
-    frees = [_free_data(one), _free_data(two)]
-    yield RecordedSession(
-        "bytes", "Bodies of bytes (type 0).", (_want_data(), *_streamed(packed), _close("client")), rows=rows
+    located, frees = [_address_body(1, one), _address_body(2, two)], [_free_data(one), _free_data(two)]
+    stream = _streamed(packed)
+    *metadata, end = (entry for entry in stream if entry.tag is None)
+    streams = (
+        ("bytes", _BOTH_SIDES, "Bodies of bytes (type 0).", stream),
+        (
+            "addresses",
+            _BOTH_SIDES,
+            "Bodies of addresses (type 1), which the client frees. One of the buffers is empty: it need not be freed.",
+            [numbers.region(), *_streamed(located), *frees],
+        ),
+        (
+            "both-body-types",
+            _CLIENT,
+            "A body of bytes and one of addresses in one stream.",
+            [numbers.region(), *_streamed([packed[0], located[1]]), frees[1]],
+        ),
+        (
+            "bodies-first",
+            _CLIENT,
+            "Bodies arrive before their metadata, and the second one before the first.",
+            [packed[1], packed[0], *metadata, end],
+        ),
+        ("metadata-first", _CLIENT, "The end of the stream arrives before the bodies.", [*metadata, end, *packed]),
+        (
+            "out-of-order",
+            _CLIENT,
+            "Metadata arrive in another order, the end of the stream first. The client orders them by sequence number.",
+            [end, metadata[2], packed[0], metadata[0], packed[1], metadata[1]],
+        ),
+        (
+            "two-streams",
+            _SERVER,
+            "A second request over the same connection: sequence numbers start at 0 again.",
+            [*stream, _want_data(), *stream],
+        ),
     )
-    yield RecordedSession(
-        "addresses",
-        "Bodies of addresses (type 1), which the client frees. One of the buffers is empty: it need not be freed.",
-        (_want_data(), numbers.region(), *_streamed(located), *frees, _close("client")),
-        rows=rows,
-    )
-    yield RecordedSession(
-        "both-body-types",
-        "A body of bytes and one of addresses in one stream.",
-        (_want_data(), numbers.region(), *_streamed([packed[0], located[1]]), frees[1], _close("client")),
-        _CLIENT,
-        rows,
-    )
-    *metadata, end = (entry for entry in _streamed(packed) if entry.tag is None)
-    yield RecordedSession(
-        "bodies-first",
-        "Bodies arrive before their metadata, and the second one before the first.",
-        (_want_data(), packed[1], packed[0], *metadata, end, _close("client")),
-        _CLIENT,
-        rows,
-    )
-    yield RecordedSession(
-        "metadata-first",
-        "The end of the stream arrives before the bodies.",
-        (_want_data(), *metadata, end, *packed, _close("client")),
-        _CLIENT,
-        rows,
-    )
-    yield RecordedSession(
-        "out-of-order",
-        "Metadata arrive in another order, the end of the stream first. The client orders them by sequence number.",
-        (_want_data(), end, metadata[2], packed[0], metadata[0], packed[1], metadata[1], _close("client")),
-        _CLIENT,
-        rows,
-        is_ordered=False,
-    )
-    yield RecordedSession(
-        "two-streams",
-        "A second request over the same connection: sequence numbers start at 0 again.",
-        (_want_data(), *_streamed(packed), _want_data(), *_streamed(packed), _close("client")),
-        _SERVER,
-        rows,
-    )
-    empty = Table(SCHEMA, [])
-    messages = _Messages.of(empty)
-    yield RecordedSession(
-        "no-batches",
-        "A stream with a schema only.",
-        (_want_data(), *_streamed([], messages), _close("client")),
-        _CLIENT,
-        _rows(empty),
+    for name, sides, purpose, entries in streams:
+        session = RecordedSession(name, purpose, (_want_data(), *entries, _close("client")), sides, _rows(TABLE))
+        yield replace(session, is_ordered=name != "out-of-order")
+    yield _client_session("no-batches", "A stream with a schema only.", Table(SCHEMA, []))
+    yield _client_session(
+        "roll-over",
+        "The sequence number after 0xffffffff is 0: that of the second batch.",
+        TABLE,
+        first=SEQUENCE_MASK - 1,
     )
     yield from _two_connections()
+
+
+def _client_session(
+    name: str, purpose: str, table: Table, options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS, first: int = 0
+) -> RecordedSession:
+    """Return a session in which a client reads a table with bodies of bytes."""
+    messages = _Messages.of(table, options)
+    stream = _streamed(_packed_bodies(messages, first), messages, first)
+    entries = (_want_data(), *stream, _close("client"))
+    return RecordedSession(name, purpose, entries, _CLIENT, _rows(table), first_sequence=first)
+
+
+def _dictionary_table(*dictionaries: list[str]) -> Table:
+    """Return a table with one batch for each dictionary, which has each of its values once."""
+    batches = [record_batch({"city": array(values).dictionary_encode()}) for values in dictionaries]
+    return Table.from_batches(batches)
+
+
+def _dictionary_sessions() -> Iterator[RecordedSession]:
+    growing = _dictionary_table(["Oslo", "Rome"], ["Oslo", "Rome", "Bern"])
+    yield _client_session(
+        "dictionary-delta", "A dictionary before the first batch, and a delta before the second one.", growing
+    )
+    yield _client_session(
+        "dictionary-replacement",
+        "The second dictionary has the id of the first one and replaces it; the first batch keeps its values.",
+        _dictionary_table(["Oslo", "Rome"], ["Bern", "Rome"]),
+    )
+    messages = _Messages.of(growing)
+    bodies = [_address_body(sequence, body) for sequence, body in enumerate(messages.addresses, 1)]
+    stream = [messages.region(), *_streamed(bodies, messages)]
+    frees = [_free_data(body) for body, note in zip(messages.addresses, messages.notes, strict=True) if "batch" in note]
+    yield RecordedSession(
+        "dictionary-addresses",
+        "As dictionary-delta, with bodies of addresses. A client may keep those of dictionaries until it disconnects.",
+        (_want_data(), *stream, *frees, _close("client")),
+        _CLIENT,
+        _rows(growing),
+    )
+
+
+def _compressed_sessions() -> Iterator[RecordedSession]:
+    table = Table.from_batches([record_batch({"n": [5] * 100 + [None], "m": list(range(101))}, _COMPRESSED_SCHEMA)])
+    for codec in ("lz4", "zstd"):
+        try:
+            options = IpcWriteOptions(compression=codec)
+        except MissingExtraError:
+            continue
+        purpose = f"Buffers compressed with {codec}; one that does not shrink has the length -1 and is not compressed."
+        yield _client_session(f"compressed-{codec}", purpose, table, options)
 
 
 def _two_connections() -> Iterator[RecordedSession]:
@@ -477,6 +547,8 @@ def recorded_sessions() -> tuple[RecordedSession, ...]:
     """Return all sessions."""
     return (
         *_valid_sessions(),
+        *_dictionary_sessions(),
+        *_compressed_sessions(),
         *_interrupted_sessions(),
         *_violations_of_servers(),
         *_violations_of_clients(),

@@ -50,6 +50,8 @@ class ClientSessions:
     def test_a_client_reads_the_rows_of_a_session_or_detects_its_error(self, session: RecordedSession) -> None:
         if self.is_ordered and not session.is_ordered:
             pytest.skip("the transport keeps the order of metadata")
+        if session.first_sequence:
+            pytest.skip("for clients that can be set to begin with another sequence number than 0")
         entries = session.recorded_entries()
         ticket = next(entry.body.decode() for entry in session.entries if entry.sender == "client")
         with ReplayServer(entries, scheme=self.scheme, timeout_s=TIMEOUT_S) as server:
