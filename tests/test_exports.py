@@ -1,4 +1,4 @@
-"""The public names: both lists in each `__init__.py` agree, each name is public in one place, and is loaded on use."""
+"""The public names: the stub of each package lists them, each name is public in one place, and is loaded on use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SUBPACKAGES = (
     "testing",
 )
 LAZY = ("bowstring", *(f"bowstring.{name}" for name in SUBPACKAGES if name != "errors"))
-"""The packages with a table of exports. `errors` is a module."""
+"""The packages with a stub that lists their public names. `errors` is a module."""
 
 
 def public_names(package: str) -> list[str]:
@@ -36,14 +36,13 @@ def public_names(package: str) -> list[str]:
 
 
 def static_exports(package: str) -> dict[str, str]:
-    """Each public name and its module, as imported under TYPE_CHECKING."""
+    """Each public name and its module, as imported in the package's stub."""
     path = importlib.import_module(package).__file__
     assert path is not None
-    tree = ast.parse(Path(path).read_bytes())
-    block = next(node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
     modules: dict[str, str] = {}
-    for statement in block.body:
-        assert isinstance(statement, ast.ImportFrom)
+    for statement in ast.parse(Path(path).with_suffix(".pyi").read_bytes()).body:
+        if not isinstance(statement, ast.ImportFrom):
+            continue
         assert statement.module is not None
         for alias in statement.names:
             assert alias.asname == alias.name, f"write `{alias.name} as {alias.name}`, or it is not exported"

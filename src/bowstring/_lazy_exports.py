@@ -1,38 +1,44 @@
 """Public names that are imported on first use (PEP 562).
 
-`import bowstring` loads nothing, not even NumPy. Each public name is listed twice in the `__init__.py` of its package:
-in the table for `lazy_exports`, and in the imports under `TYPE_CHECKING` for type checkers and editors.
-tests/test_exports.py compares the two.
+`import bowstring` loads nothing, not even NumPy. The stub `__init__.pyi` of a package imports its public names, for
+type checkers and editors. `lazy_exports` reads the same imports, and runs each when its name is used.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from functools import cache
 
 
-def lazy_exports(
-    package: str, names: Mapping[str, Sequence[str]], subpackages: Sequence[str] = ()
-) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__all__`, `__getattr__` and `__dir__` of a package.
+def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package. Its subpackages are attributes, too, but not in `__all__`."""
 
-    `names` has the public names of each module, given by its path within `package`. `subpackages` are imported on first
-    access, too, but are not in `__all__`.
-    """
-    modules = {name: f"{package}.{module}" for module, exported in names.items() for name in exported}
+    @cache
+    def modules() -> dict[str, str]:
+        """Return the module from which the stub imports each name; a subpackage is imported from the package."""
+        import ast
+        import pkgutil
+
+        stub = pkgutil.get_data(package, "__init__.pyi")
+        assert stub is not None
+        imports = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
+        return {alias.name: node.module or "" for node in imports for alias in node.names}
 
     def get_attribute(name: str) -> object:
         from importlib import import_module
 
-        if name in subpackages:
-            return import_module(f"{package}.{name}")
-        if name not in modules:
+        if name == "__all__":
+            return sorted(name for name, module in modules().items() if module != package)
+        if name not in modules():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(modules[name]), name)
+        if modules()[name] == package:
+            return import_module(f"{package}.{name}")
+        value = getattr(import_module(modules()[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *subpackages, *modules})
+        return sorted({*vars(sys.modules[package]), *modules()})
 
-    return sorted(modules), get_attribute, list_names
+    return get_attribute, list_names

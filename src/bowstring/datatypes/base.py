@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from bowstring import datatypes  # its export table: `conversion` and `c_schema` import this module
+from bowstring import datatypes  # its lazy exports: `conversion` and `c_schema` import this module
 from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.errors import UsageError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field as _slot, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, TypeAlias
 
-from bowstring import datatypes  # its export table: `conversion` and `c_schema` import this module
+from bowstring import datatypes  # its lazy exports: `conversion` and `c_schema` import this module
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.errors import UsageError

@@ -1,0 +1,80 @@
+from bowstring import (
+    datatypes as datatypes,
+    errors as errors,
+    inspection as inspection,
+    integration_json as integration_json,
+    ipc as ipc,
+    memory as memory,
+    sharing as sharing,
+    spark as spark,
+    tensors as tensors,
+    testing as testing,
+)
+from bowstring.arrays.array import Array as Array, concat_arrays as concat_arrays
+from bowstring.arrays.chunked_array import ChunkedArray as ChunkedArray
+from bowstring.arrays.construction import (
+    array as array,
+    from_dlpack as from_dlpack,
+)
+from bowstring.arrays.record_batch import RecordBatch as RecordBatch, record_batch as record_batch
+from bowstring.arrays.table import Table as Table, concat_tables as concat_tables, table as table
+from bowstring.datatypes.base import DataType as DataType
+from bowstring.datatypes.conversion import field as field
+from bowstring.datatypes.field import Field as Field
+from bowstring.datatypes.schema import Schema as Schema, schema as schema
+from bowstring.datatypes.types import (
+    binary as binary,
+    binary_view as binary_view,
+    bool_ as bool_,
+    date32 as date32,
+    date64 as date64,
+    day_time_interval as day_time_interval,
+    decimal32 as decimal32,
+    decimal64 as decimal64,
+    decimal128 as decimal128,
+    decimal256 as decimal256,
+    dense_union as dense_union,
+    dictionary as dictionary,
+    duration as duration,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    int8 as int8,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    large_binary as large_binary,
+    large_list as large_list,
+    large_list_view as large_list_view,
+    large_string as large_string,
+    list_ as list_,
+    list_view as list_view,
+    map_ as map_,
+    month_day_nano_interval as month_day_nano_interval,
+    month_interval as month_interval,
+    null as null,
+    run_end_encoded as run_end_encoded,
+    sparse_union as sparse_union,
+    string as string,
+    string_view as string_view,
+    struct as struct,
+    time32 as time32,
+    time64 as time64,
+    timestamp as timestamp,
+    uint8 as uint8,
+    uint16 as uint16,
+    uint32 as uint32,
+    uint64 as uint64,
+)
+from bowstring.errors import BowstringError as BowstringError
+from bowstring.ipc.api import (
+    new_file as new_file,
+    new_stream as new_stream,
+    open_file as open_file,
+    open_stream as open_stream,
+)
+from bowstring.sharing.connect import connect as connect
+from bowstring.sharing.server import serve as serve
+from bowstring.sharing.share import attach as attach, share as share
+
+__version__: str

@@ -1,0 +1,52 @@
+from bowstring.datatypes.c_schema import import_field as import_field
+from bowstring.datatypes.canonical.bool8 import bool8 as bool8
+from bowstring.datatypes.canonical.json import json_ as json_
+from bowstring.datatypes.canonical.opaque import opaque as opaque
+from bowstring.datatypes.canonical.parquet_variant import parquet_variant as parquet_variant
+from bowstring.datatypes.canonical.tensors import (
+    fixed_shape_tensor as fixed_shape_tensor,
+    variable_shape_tensor as variable_shape_tensor,
+)
+from bowstring.datatypes.canonical.timestamp_with_offset import (
+    OffsetTimestamp as OffsetTimestamp,
+    timestamp_with_offset as timestamp_with_offset,
+)
+from bowstring.datatypes.canonical.uuid import uuid as uuid
+from bowstring.datatypes.conversion import as_type as as_type
+from bowstring.datatypes.extension import (
+    ExtensionType as ExtensionType,
+    register_extension_type as register_extension_type,
+    unregister_extension_type as unregister_extension_type,
+)
+from bowstring.datatypes.nested import (
+    Dictionary as Dictionary,
+    FixedSizeList as FixedSizeList,
+    LargeList as LargeList,
+    LargeListView as LargeListView,
+    List as List,
+    ListLike as ListLike,
+    ListView as ListView,
+    Map as Map,
+    RunEndEncoded as RunEndEncoded,
+    Struct as Struct,
+    Union as Union,
+)
+from bowstring.datatypes.primitive import (
+    Binary as Binary,
+    BinaryView as BinaryView,
+    Bool as Bool,
+    Date as Date,
+    Decimal as Decimal,
+    Duration as Duration,
+    FixedSizeBinary as FixedSizeBinary,
+    FloatingPoint as FloatingPoint,
+    Int as Int,
+    Interval as Interval,
+    LargeBinary as LargeBinary,
+    LargeUtf8 as LargeUtf8,
+    Null as Null,
+    Time as Time,
+    Timestamp as Timestamp,
+    Utf8 as Utf8,
+    Utf8View as Utf8View,
+)

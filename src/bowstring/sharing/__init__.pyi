@@ -1,0 +1,12 @@
+from bowstring.sharing.client import Dataset as Dataset
+from bowstring.sharing.flight_server import FlightServer as FlightServer
+from bowstring.sharing.locations import Locations as Locations
+from bowstring.sharing.recording import (
+    Recorder as Recorder,
+    read_entries as read_entries,
+    read_recording as read_recording,
+)
+from bowstring.sharing.server import Server as Server, ServerOptions as ServerOptions
+from bowstring.sharing.server_stats import ServerStats as ServerStats
+from bowstring.sharing.share import Handle as Handle
+from bowstring.sharing.shared_writer import SharedWriter as SharedWriter, new_shared as new_shared

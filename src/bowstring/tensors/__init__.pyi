@@ -1,0 +1,16 @@
+from bowstring.tensors.csf import SparseCSFTensor as SparseCSFTensor
+from bowstring.tensors.dense import Tensor as Tensor
+from bowstring.tensors.reader_writer import (
+    TensorReader as TensorReader,
+    TensorWriter as TensorWriter,
+    get_tensor_size as get_tensor_size,
+    new_tensors as new_tensors,
+    open_tensors as open_tensors,
+    read_tensor as read_tensor,
+    write_tensor as write_tensor,
+)
+from bowstring.tensors.sparse import (
+    SparseCOOTensor as SparseCOOTensor,
+    SparseCSCMatrix as SparseCSCMatrix,
+    SparseCSRMatrix as SparseCSRMatrix,
+)
