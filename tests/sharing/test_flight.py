@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import struct
 import sys
 import threading
 from collections.abc import Iterator
@@ -316,6 +317,24 @@ def test_dictionaries_large_batches_and_files_are_sent_by_doget(
     with pytest.raises(flight.FlightServerError, match="their schemas differ"):
         client.do_get(flight.Ticket(b"\0t\0dictionaries\0"))
     client.close()
+
+
+def test_an_error_in_the_middle_of_a_stream_names_the_column(flight_server: FlightServer, tmp_path: Path) -> None:
+    table = bs.table({"a": [5, 6, 7]})
+    with bs.new_file(tmp_path / "file.arrow", table.schema) as writer:
+        writer.write(table)
+        writer.write(table)
+    content = (tmp_path / "file.arrow").read_bytes()
+    node = struct.pack("<qq", 3, 0)
+    assert content.count(node) == 2
+    second = content.rindex(node)
+    (tmp_path / "file.arrow").write_bytes(content[:second] + struct.pack("<qq", 4, 0) + content[second + 16 :])
+    flight_server._server.add("malformed", tmp_path / "file.arrow")
+    with flight.FlightClient(flight_server.location) as client:
+        reader = client.do_get(flight.Ticket("malformed"))
+        assert reader.read_chunk().data.num_rows == 3
+        with pytest.raises(flight.FlightServerError, match="column 'a': 4 slots in a batch of 3 rows"):
+            reader.read_all()
 
 
 def test_streams_and_tickets_are_limited() -> None:

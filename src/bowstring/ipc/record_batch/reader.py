@@ -143,7 +143,8 @@ class BatchColumns(Sequence[Array]):
 
     def __iter__(self) -> Iterator[Array]:
         indices = range(len(self._plans))
-        decompress_columns([(self, indices)])
+        if self._decompressor is not None:
+            decompress_columns([(self, indices)])
         return map(self.__getitem__, indices)
 
     def _create_array(self, column: ColumnPlan) -> Array:
