@@ -175,19 +175,20 @@ class StateMachine:
 
 
 def to_mermaid(table: TransitionTable) -> str:
-    """Return the table as a mermaid state diagram; violations, possible in every state, are one note."""
-    everywhere = (Action.CONNECTION_LOST, Action.VIOLATION)
-    lines = ["stateDiagram-v2", f"    [*] --> {table.initial.name}"]
-    lines += [f"    {state.name}: {state.value} — {meaning}" for state, meaning in table.meaning.items()]
-    lines += [
-        f"    {before.name} --> {after.name}: {action.value}"
-        for (before, action), after in table.transitions.items()
-        if action not in everywhere
-    ]
-    busy = [state for state in table.meaning if (state, Action.CONNECTION_LOST) in table.transitions]
-    lines += [
-        f"    {state.name} --> LOST: {Action.CONNECTION_LOST.value}" for state in busy if state is not State.COMPLETE
-    ]
-    lines += [f"    note left of FAILED: from every state, by a {Action.VIOLATION.value}"]
-    lines += [f"    {state.name} --> [*]" for state in (State.COMPLETE, State.LOST, State.FAILED)]
-    return "\n".join(lines) + "\n"
+    """Return the table as a mermaid state diagram; what is possible in every state is in notes."""
+    actions: dict[tuple[State, State], list[str]] = {}
+    for (before, action), after in table.transitions.items():
+        if action not in (Action.CONNECTION_LOST, Action.VIOLATION):
+            actions.setdefault((before, after), []).append(action.value)
+    return "\n".join(
+        (
+            "stateDiagram-v2",
+            f"    [*] --> {table.initial.name}",
+            *(f"    {state.name}: {state.value} — {meaning}" for state, meaning in table.meaning.items()),
+            *(f"    {before.name} --> {after.name}: {', '.join(texts)}" for (before, after), texts in actions.items()),
+            "    note left of LOST: from every state but COMPLETE, when the connection is lost",
+            f"    note left of FAILED: from every state, by a {Action.VIOLATION.value}",
+            *(f"    {state.name} --> [*]" for state in (State.COMPLETE, State.LOST, State.FAILED)),
+            "",
+        )
+    )
