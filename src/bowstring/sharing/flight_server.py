@@ -15,7 +15,14 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import AccessDeniedError, BowstringError, ConnectionLostError, InvalidDataError, UsageError
 from bowstring.interop.c_data import export_stream
 from bowstring.memory.closable import Closable
-from bowstring.sharing.flight import SAME_SERVER, TLS_SCHEME, format_uri, import_flight, to_flight_error
+from bowstring.sharing.flight import (
+    SAME_SERVER,
+    TLS_SCHEME,
+    format_uri,
+    from_flight_error,
+    import_flight,
+    to_flight_error,
+)
 from bowstring.sharing.server import Server
 from bowstring.sharing.stored_dataset import StoredDataset, read_batches
 from bowstring.sharing.uris import MAX_TICKETS, Ticket, parse_dataset_uri
@@ -146,46 +153,30 @@ def _disconnect_clients(port: int) -> None:
 
 
 class _BatchStream:
-    """The batches of a data set for pyarrow, in the server's memory: one stream, because its schema is converted once.
-
-    pyarrow would reduce an error in the middle of a stream to its text, so it is kept.
-    """
+    """The batches of a data set for pyarrow, in the server's memory; its schema is converted once for all of them."""
 
     def __init__(self, part: StoredDataset) -> None:
         self._part = part
-        self.error: BowstringError | None = None
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         schema, batches = read_batches(self._part)
-        return export_stream(schema, self._split(batches), requested_schema)
-
-    def _split(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-        """Yield batches in pieces that fit into a message."""
-        has_large = any(message.body_bytes > _MAX_MESSAGE_BYTES for message in self._part.messages)
-        try:
-            for batch in batches:
-                yield from _split(batch) if has_large else (batch,)
-        except BowstringError as error:
-            self.error = error
-            raise
+        if any(message.body_bytes > _MAX_MESSAGE_BYTES for message in self._part.messages):
+            batches = (piece for batch in batches for piece in _split(batch))
+        return export_stream(schema, batches, requested_schema)
 
 
 def _flight_batches(parts: Sequence[StoredDataset]) -> Iterator[Any]:
-    """Yield the batches of data sets for pyarrow. Raises errors for Flight."""
+    """Yield the batches of data sets for pyarrow, in the server's memory. Raises errors for Flight."""
     import pyarrow as pa
 
+    errors: tuple[type[Exception], ...] = (BowstringError, *_arrow_errors())
     for part in parts:
-        stream = _BatchStream(part)
         try:
-            for batch in pa.RecordBatchReader.from_stream(stream):
+            for batch in pa.RecordBatchReader.from_stream(_BatchStream(part)):
                 batch.validate()  # offsets of a file could be outside of its buffers
                 yield batch
-        except BowstringError as error:
-            raise to_flight_error(error) from None
-        except _arrow_errors():
-            if stream.error is None:
-                raise
-            raise to_flight_error(stream.error) from None
+        except errors as error:
+            raise to_flight_error(from_flight_error(error, part.region.name)) from None
 
 
 def _split(batch: RecordBatch) -> Iterator[RecordBatch]:
