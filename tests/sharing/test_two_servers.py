@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
@@ -16,7 +17,9 @@ from bowstring.errors import AccessDeniedError, ConnectionLostError, NotFoundErr
 from bowstring.sharing import ServerOptions
 from bowstring.sharing.uris import display_uri
 from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.transports.tls import TlsOptions
 from tests.sharing.other_process import Other
+from tests.transports.certificates import Authority
 
 SERVER = """
 import bowstring as bs
@@ -138,6 +141,35 @@ def test_each_server_verifies_its_own_ticket_and_messages_hide_both() -> None:
         for encoded in (bodies, bodies.replace("~", "%7E")):
             text = display_uri(parse_uri(uri_of(metadata, encoded)))
             assert not any(uri.rpartition("~")[2] in text for uri in (metadata, bodies))
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.create(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.mark.parametrize("encrypted", [Role.METADATA, Role.BODIES], ids=lambda role: role.value)
+def test_a_server_without_tls_next_to_one_with_tls_is_refused_by_name(authority: Authority, encrypted: Role) -> None:
+    table = bs.table({"n": [1, 2, 3]})
+    with (
+        bs.serve({"t": table}, options=ServerOptions(tls=authority.server()), scheme="tcp+tls") as first,
+        bs.serve({"t": table}, addresses={"tcp": None, "unix": None}) as second,
+    ):
+        (plain,) = {Role.METADATA, Role.BODIES} - {encrypted}
+        tcp, unix = second.locations("t", role=plain).uris
+        elsewhere = re.sub("scope=[0-9a-f]*&", "", tcp)
+
+        def read(other: str, tls: TlsOptions) -> bs.Table:
+            uris = {encrypted: first.uri("t", role=encrypted), plain: other}
+            with bs.connect(uri_of(uris[Role.METADATA], uris[Role.BODIES]), tls=tls) as data:
+                return data.read_all()
+
+        for local in (tcp, unix):
+            assert read(local, authority.client()) == table
+        for other in (elsewhere, tcp.replace("scope=", "scope=0")):
+            with pytest.raises(UsageError, match=f"^tcp: the connection to the server of the {plain.value} is not enc"):
+                read(other, authority.client())
+        assert read(elsewhere, replace(authority.client(), allow_unencrypted=True)) == table
 
 
 @pytest.mark.parametrize("killed", [0, 1], ids=["metadata", "bodies"])

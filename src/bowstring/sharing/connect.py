@@ -9,12 +9,18 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.schema import Schema
-from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError, UsageError
 from bowstring.sharing.client import Dataset, Request, group
 from bowstring.sharing.flight import FLIGHT_SCHEMES, TLS_SCHEME
 from bowstring.sharing.flight_client import FlightDataset, FlightOptions, find_parts, scheme_of
-from bowstring.sharing.locations import Locations, check_scope, nearest_first, no_location_error, without_query
+from bowstring.sharing.locations import (
+    Locations,
+    check_scope,
+    is_local_or_encrypted,
+    nearest_first,
+    no_location_error,
+    without_query,
+)
 from bowstring.sharing.recording import Record, Recorder, open_recorder
 from bowstring.sharing.uris import Ticket, parse_dataset_uri, requests_packed, servers_of, without_ticket
 from bowstring.transports.base import without_traceback
@@ -22,7 +28,6 @@ from bowstring.transports.registry import find_transport
 from bowstring.transports.tls import TlsOptions
 
 _LOGGER = logging.getLogger(__name__)
-_LOCAL_SCHEMES = ("loopback", "unix")
 
 
 class HasURIs(Protocol):
@@ -152,14 +157,8 @@ def _connect_to_location(text: str, options: _Options) -> Dataset:
     servers = servers_of(uri).values()
     for server in servers:
         check_scope(server)
-        if options.requires_encryption and not _is_local_or_encrypted(server):
+        if options.requires_encryption and not is_local_or_encrypted(server):
             raise UsageError(f"{server.scheme}: a connection to another host that is not encrypted")
-    tls = options.tls if all(find_transport(server.scheme, server).supports_tls for server in servers) else None
+    tls = options.tls if any(find_transport(server.scheme, server).supports_tls for server in servers) else None
     request = Request(without_ticket(uri), (uri,), Ticket((name,), requests_packed(uri, options.copy)))
     return Dataset([request], None, options.timeout_s, tls, copy=options.copy, recorder=options.recorder)
-
-
-def _is_local_or_encrypted(uri: StreamURI) -> bool:
-    """Whether a URI, whose scope is that of this process, if it has one, is of this host or of a transport with TLS."""
-    is_local = uri.scheme in _LOCAL_SCHEMES or uri.parameter("scope") is not None
-    return is_local or find_transport(uri.scheme, uri).supports_tls

@@ -10,7 +10,7 @@ import os
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -32,11 +32,13 @@ from bowstring.errors import (
     DeadlineError,
     InvalidDataError,
     ProtocolError,
+    UsageError,
 )
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory
 from bowstring.memory.closable import close_on_error
+from bowstring.sharing.locations import is_local_or_encrypted
 from bowstring.sharing.processes import close_inherited
 from bowstring.sharing.recording import Recorder
 from bowstring.sharing.uris import Ticket, decode_error, display_uri, error_tag, servers_of
@@ -64,11 +66,15 @@ class Connection:
         copy: bool = False,
         recorder: Recorder | None = None,
     ) -> None:
-        """Connect. Raises `ConnectionLostError`, `DeadlineError`, and `UsageError` for a scheme without a transport."""
+        """Connect. Raises `ConnectionLostError`, `DeadlineError`, and `UsageError` for a scheme without a transport, or
+        if only one of two servers has TLS.
+        """
         servers = servers_of(uri)
         transports = {role: find_transport(server.scheme, server) for role, server in servers.items()}
         if tls is not None and not any(transport.supports_tls for transport in transports.values()):
             find_transport(uri.scheme, uri, tls)
+        if tls is None or not tls.allow_unencrypted:
+            _check_encryption(servers)
         if recorder is not None:
             transports = {role: recorder.observe(each, servers[role]) for role, each in transports.items()}
         options = TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes)
@@ -156,6 +162,18 @@ class Connection:
         """Close now, which ends all leases. Arrays stay valid: the mappings are this process's own. Idempotent."""
         _LENDING.discard(self)
         self.driver.close()
+
+
+def _check_encryption(servers: Mapping[Role, StreamURI]) -> None:
+    """Raise `UsageError` if one of two servers has TLS and the connection to the other would be readable on the way."""
+    if not any(find_transport(server.scheme, server).supports_tls for server in servers.values()):
+        return
+    for role, server in servers.items():
+        if not is_local_or_encrypted(server):
+            raise UsageError(
+                f"{server.scheme}: the connection to the server of the {role.value} is not encrypted, but the other "
+                "one is: use tcp+tls, or TlsOptions(allow_unencrypted=True)"
+            )
 
 
 class Stream:

@@ -27,6 +27,7 @@ from bowstring.transports.registry import find_transport
 NEAREST_FIRST = ("loopback", "unix", "ucx", "fabric", "tcp", "tcp+tls")
 """The schemes of transports; others are tried after them."""
 MAX_LOCATIONS = 64
+_LOCAL_SCHEMES = ("loopback", "unix")
 _URI = re.compile(r"[^\s]+")
 
 
@@ -70,6 +71,15 @@ def check_scope(uri: StreamURI) -> None:
     scope = uri.parameter("scope")
     if scope is not None and scope != find_transport(uri.scheme, uri).scope(uri.address):
         raise ConnectionLostError(f"{uri.scheme}:{uri.address} is an address of another host, network or directory")
+
+
+def is_local_or_encrypted(uri: StreamURI) -> bool:
+    """Return whether a connection to a URI's server stays within this host, or is encrypted."""
+    transport = find_transport(uri.scheme, uri)
+    if uri.scheme in _LOCAL_SCHEMES or transport.supports_tls:
+        return True
+    scope = uri.parameter("scope")
+    return scope is not None and scope == transport.scope(uri.address)
 
 
 def no_location_error(errors: Mapping[str, BowstringError]) -> BowstringError:

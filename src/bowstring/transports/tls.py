@@ -29,6 +29,8 @@ class TlsOptions:
     """
     server_name: str | None = None
     """Client: the name in the server's certificate; by default the host of the address."""
+    allow_unencrypted: bool = False
+    """Client: whether, of two servers for metadata and bodies, one on another host may be without TLS."""
 
     def server_context(self) -> ssl.SSLContext:
         """Create the context of a server. Raises `UsageError`, and `NotFoundError` for paths."""
