@@ -16,6 +16,7 @@ from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.errors import ConnectionLostError, DeadlineError, ProtocolError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import Exported, Transport
 from bowstring.transports.blocking import BlockingSession
 from bowstring.transports.loopback import LOOPBACK
@@ -161,6 +162,28 @@ def test_a_server_of_one_part_that_disconnects_too_early_is_an_error(transport: 
         while not isinstance(events[-1], Failed):
             events.append(driver.next_event())
         assert isinstance(events[-1].error, ConnectionLostError)
+        driver.close()
+
+
+def test_a_loss_that_pending_events_reported_is_reported_to_every_later_wait(transport: Transport) -> None:
+    with served(transport) as server:
+        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, now=0.0))
+        core = client_core()
+        driver.request(core, core.request(b"ticket"))
+        server.step_until(lambda: bool(server.events))
+        server.session.close()
+        events: list[Any] = []
+
+        def has_events() -> bool:
+            events.extend(driver.pending_events())
+            return bool(events)
+
+        assert wait_until(has_events)
+        assert [type(event) for event in events] == [Failed]
+        with run_in_thread(lambda: events.extend(driver.next_event() for _ in range(2))) as raised:
+            assert wait_until(lambda: len(events) == 3)
+        assert not raised
+        assert events[1:] == events[:1] * 2
         driver.close()
 
 
