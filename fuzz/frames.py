@@ -13,10 +13,13 @@ from bowstring.dissociated.wire import UINT64_MODULUS
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, ROLES
 from bowstring.transports.frames import FRAME, HELLO, MAGIC, Kind
 from bowstring.transports.unix_channel import REGION
+from fuzz.json_mutations import mutate_json
 from fuzz.mutations import flip, mutate_number
 
 _TAGS = (0, *ROLES, FREE_DATA, ERROR_DATA, 1 << 56, 1 << 56 | 1, 2 << 56, 1 << 40, (1 << 32) - 1, (1 << 64) - 1)
 _MAX_FRAMES = 200
+_JSON_PROBABILITY = 0.7
+"""How often the nodes of a JSON document change, and not its bytes."""
 
 
 @dataclass(slots=True)
@@ -115,7 +118,12 @@ def _change_header(rng: random.Random, target: EditableFrame) -> None:
 
 
 def _change_payload(rng: random.Random, target: EditableFrame) -> None:
-    """Change an integer, or flip bits, or make the payload shorter or longer."""
+    """Change a node of a JSON document or an integer, or flip bits, or make the payload shorter or longer."""
+    if target.payload[:1] == b"{" and rng.random() < _JSON_PROBABILITY:
+        document = mutate_json(rng, bytes(target.payload))
+        if document is not None:
+            target.payload[:] = document
+            return
     payload, pick = target.payload, rng.randrange(6)
     width = rng.choice((1, 2, 4, 8, 8))
     if pick < 3 and len(payload) >= width:

@@ -16,12 +16,12 @@ from fuzz.text_mutations import KNOWN_TEXTS, mutate_text
 KINDS = (
     "stream", "file", "tensors", "json", "format", "uri", "tools", "partial", "command", "c_data", "protocol",
     "extension", "statistics", "served", "frames", "requests", "replies", "ticket",
-    "recording",
+    "recording", "agent_requests", "agent_replies",
 )  # fmt: skip
 """The kinds of inputs. A packed input starts with the index of its kind."""
 STRUCTURED_KINDS = ("stream", "file", "tensors", "tools", "partial", "command", "statistics", "served", "recording")
 """The kinds whose inputs are streams and files."""
-WIRE_KINDS = ("frames", "requests", "replies")
+WIRE_KINDS = ("frames", "requests", "replies", "agent_requests", "agent_replies")
 """The kinds whose inputs are frames."""
 
 

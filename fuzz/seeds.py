@@ -17,6 +17,7 @@ from bowstring import integration_json
 from bowstring.testing.cases import CASES, Case
 from fuzz.inputs import Input
 from fuzz.mutations import EXTENSIONS, PARAMETERS
+from fuzz.oracles.agents import agent_session
 from fuzz.oracles.recordings import encoded_recording
 from fuzz.oracles.sessions import record
 from fuzz.oracles.tools import encoded_statistics, file_with_statistics
@@ -41,6 +42,7 @@ def seeds(with_shared: bool = True) -> Iterator[Input]:
     yield from _texts()
     yield from _scripts()
     yield from _sessions()
+    yield from _agent_sessions()
     small = [seed_input for seed_input in _batches() if len(seed_input.data) < 6000]
     for number, kind in enumerate(("tools", "partial", "command")):
         for seed_input in small[number::3]:
@@ -186,6 +188,13 @@ def _sessions() -> Iterator[Input]:
             yield Input("frames", bytes([options]) + replies)
         for ticket in tickets:
             yield Input("replies", bytes([options]) + record(options, (ticket,))[1])
+
+
+def _agent_sessions() -> Iterator[Input]:
+    """What a host agent and a task receive."""
+    requests, replies = agent_session()
+    yield Input("agent_requests", b"\0" + requests)
+    yield Input("agent_replies", b"\0" + replies)
 
 
 def _shared() -> Iterator[Input]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from fuzz.inputs import Input
 from fuzz.oracles import (
+    agents,
     batches,
     c_data,
     commands,
@@ -44,6 +45,8 @@ ORACLES: dict[str, Callable[[bytes], bool]] = {
     "replies": sessions.check_replies,
     "recording": recordings.check_recording,
     "ticket": texts.check_ticket,
+    "agent_requests": agents.check_agent_requests,
+    "agent_replies": agents.check_agent_replies,
 }
 
 

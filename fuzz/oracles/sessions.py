@@ -95,7 +95,7 @@ def _encode(frames: list[EditableFrame]) -> bytes:
 def _read(options: int, received: bytes) -> bool:
     """Read a data set from a server that sends these bytes; return whether it is valid."""
     scheme = _SCHEMES[options & TCP]
-    with _listen(scheme) as (listener, address):
+    with listen(scheme) as (listener, address):
         uri = parse_uri(uri_for(address, NAME, scheme))
         transport = find_transport(scheme, uri)
         channel = dial(transport, address, TransportOptions(max_tagged_bytes=1 << 26))
@@ -186,7 +186,7 @@ def _server(scheme: str) -> Server:
 
 
 @contextmanager
-def _listen(scheme: str) -> Iterator[tuple[socket.socket, str]]:
+def listen(scheme: str) -> Iterator[tuple[socket.socket, str]]:
     """A listening socket, and its address."""
     address = new_abstract_address()
     family, name = (socket.AF_UNIX, socket_name(address)) if scheme == "unix" else (socket.AF_INET, ("127.0.0.1", 0))

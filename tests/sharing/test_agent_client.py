@@ -269,7 +269,25 @@ def test_malformed_requests_are_errors_and_the_agent_continues(key: AgentKey) ->
         for name in ("a\0b", "\udc80"):
             with pytest.raises(UsageError, match="name of a data set"):
                 put_partition(agent, [1], (0, 0), name)
+        for ttl_s in (float("nan"), -1.0):
+            region, rows = store(bs.table({"a": [1]}))
+            with region, pytest.raises(UsageError, match="ttl_s: expected a number of seconds"):
+                agent.put("d", (0, 0), region, rows=rows, ttl_s=ttl_s)
         assert agent.status()["datasets"] == {}
+
+
+@pytest.mark.parametrize(
+    "reply", [b"{}", b'{"missing": 1, "uri": 1, "pid": 1, "datasets": 1}', b'{"missing": ["1"]}', b"[]", b"[" * 100_000]
+)
+def test_a_malformed_reply_of_an_agent_is_a_protocol_error(reply: bytes) -> None:
+    own, peer = BlockingChannel.pair(UNIX)
+    region, _ = store(bs.table({"a": [1]}))
+    with region, peer, AgentClient(own) as agent:
+        for _ in range(3):
+            peer.send((reply,))
+        for call in (lambda: agent.put("d", (0, 0), region, rows=1), lambda: agent.commit("d", {}), agent.status):
+            with pytest.raises(ProtocolError, match="host agent: "):
+                call()
 
 
 def test_starting_an_agent_without_free_descriptors_is_a_resource_error(key: AgentKey) -> None:

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError, translate_os_error
 from bowstring.memory.closable import Closable, close_on_error
@@ -38,6 +38,8 @@ _LAUNCH = (
 _BACKLOG = 512
 _RETRY_S = 0.02
 _LAUNCH_S = 30.0
+_MAX_TEXT = 80
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +110,17 @@ class AgentClient(Closable):
         index = self._channel.export(region).index
         request = {"op": "put", "dataset": dataset, "attempt": attempt, "region": index, "rows": rows, "ttl_s": ttl_s}
         request["needs_commit"] = self._needs_commit
-        return str(self._request(request)["uri"])
+        return _field(self._request(request), "uri", str)
 
     def commit(self, dataset: str, attempts: Mapping[int, int]) -> list[int]:
         """Commit one attempt of each partition and drop all others. Return the partitions that the agent lacks; if
         there are any, nothing is committed.
         """
         reply = self._request({"op": "commit", "dataset": dataset, "attempts": sorted(attempts.items())})
-        return [int(partition) for partition in reply["missing"]]
+        missing = _field(reply, "missing", list)
+        if not all(type(partition) is int for partition in missing):
+            raise ProtocolError(f"host agent: missing: expected integers, found {str(missing)[:_MAX_TEXT]}")
+        return missing
 
     def drop(self, dataset: str) -> None:
         """Free the memory of a data set. Raises `NotFoundError` if there is no such data set."""
@@ -123,7 +128,10 @@ class AgentClient(Closable):
 
     def status(self) -> dict[str, Any]:
         """The agent's process (`pid`), and the partitions, rows and bytes of each data set."""
-        return self._request({"op": "status"})
+        status = self._request({"op": "status"})
+        _field(status, "pid", int)
+        _field(status, "datasets", dict)
+        return status
 
     def close(self) -> None:
         """Close the connection; the agent keeps its data sets."""
@@ -136,11 +144,19 @@ class AgentClient(Closable):
             raise decode_error(received.data, "host agent")
         try:
             reply = json.loads(bytes(received.data))
-        except ValueError:
-            raise ProtocolError(f"host agent: expected JSON, found {bytes(received.data[:80])!r}") from None
+        except (ValueError, RecursionError):
+            raise ProtocolError(f"host agent: expected JSON, found {bytes(received.data[:_MAX_TEXT])!r}") from None
         if not isinstance(reply, dict):
             raise ProtocolError(f"host agent: expected a JSON object, found {type(reply).__name__}")
         return reply
+
+
+def _field(reply: dict[str, Any], name: str, kind: type[_Kind]) -> _Kind:
+    """Return a field of a reply. Raises `ProtocolError` unless it has this type."""
+    value = reply.get(name)
+    if not isinstance(value, kind):
+        raise ProtocolError(f"host agent: {name}: expected {kind.__name__}, found {str(value)[:_MAX_TEXT]}")
+    return value
 
 
 def launch(address: str) -> bool:

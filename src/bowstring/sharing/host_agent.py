@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from bowstring.errors import BowstringError, NotFoundError, ProtocolError, ResourceError, UsageError
+from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import Process
 from bowstring.sharing.server import Server, ServerOptions
@@ -48,6 +49,11 @@ _SMALL_BYTES = 256 << 10
 """Partitions up to this size are always packed: mapping one takes a reader longer than copying it."""
 _PACK_BYTES = 256 << 20
 """The most that is packed at once: it takes that much memory twice while it is copied."""
+
+TRANSPORT_OPTIONS = TransportOptions(
+    max_plain_bytes=1 << 26, max_tagged_bytes=0, max_regions=1, accept_files=False, keep_descriptors=True
+)
+"""One region at a time, whose descriptor is passed on to readers."""
 
 Attempt: TypeAlias = tuple[int, int]
 """The index of a partition, and the ID of the task attempt that wrote it."""
@@ -88,7 +94,7 @@ class _Connection:
     has_sent_request: bool = False
 
 
-class HostAgent:
+class HostAgent(Closable):
     """The data sets of the agent, and the loop that answers requests. The readers' server runs in its own thread."""
 
     def __init__(self) -> None:
@@ -108,14 +114,28 @@ class HostAgent:
 
     def run(self, listener: socket.socket) -> None:
         """Answer requests until the agent is no longer needed."""
-        options = TransportOptions(
-            max_plain_bytes=1 << 26, max_tagged_bytes=0, max_regions=1, accept_files=False, keep_descriptors=True
-        )
-        endpoint = UnixEndpoint.inherit(listener, options)
+        endpoint = UnixEndpoint.inherit(listener, TRANSPORT_OPTIONS)
         while not self._is_finished():
-            self._update_listening(endpoint)
-            for key, _ in self._selector.select(_TICK_S):
-                key.data()
+            self.step(endpoint, _TICK_S)
+
+    def step(self, endpoint: Endpoint, timeout_s: float) -> int:
+        """Wait for connections and requests, and answer them. Return the number of descriptors that were ready."""
+        self._update_listening(endpoint)
+        ready = self._selector.select(timeout_s)
+        for key, _ in ready:
+            key.data()
+        return len(ready)
+
+    def close(self) -> None:
+        """Drop all data sets, and close all connections. Idempotent."""
+        for name in list(self._datasets):
+            self._drop(name)
+        for connection in list(self._connections.values()):
+            self._close(connection)
+        for owner in list(self._owners):
+            self._remove_owner(owner)
+        self._selector.close()
+        self._server.close()
 
     def _is_finished(self) -> bool:
         """Whether the agent is no longer needed. Drops expired data sets and closes expired connections."""
@@ -234,6 +254,8 @@ class HostAgent:
     def put(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Take the memory of one attempt. It can be read after `commit`."""
         name, ttl_s = str(request["dataset"]), float(request["ttl_s"])
+        if not ttl_s >= 0:
+            raise UsageError(f"data set {name!r}: ttl_s: expected a number of seconds, found {ttl_s}")
         index, attempt = (int(number) for number in request["attempt"])
         needs_commit = bool(request["needs_commit"])
         partition = read_stored_dataset(request["region"])

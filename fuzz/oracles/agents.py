@@ -1,0 +1,179 @@
+"""The messages of the host agent: an agent whose task sends any bytes, and a task whose agent does.
+
+Both use real sockets. The agent answers each request with an object or an error, or closes the connection; it serves
+what its answers promise, and the next task. Neither keeps descriptors.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import bowstring as bs
+from bowstring.errors import BowstringError, DeadlineError, NotFoundError, UsageError
+from bowstring.sharing.agent_client import AgentClient
+from bowstring.sharing.host_agent import TRANSPORT_OPTIONS, HostAgent
+from bowstring.sharing.processes import Process
+from bowstring.sharing.uris import ERROR_DATA
+from bowstring.testing.descriptors import open_descriptors
+from bowstring.transports.base import TransportOptions
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.frames import HELLO, VERSION, Kind
+from bowstring.transports.unix import UNIX
+from bowstring.transports.unix_channel import REGION
+from bowstring.transports.unix_listener import UnixEndpoint
+from fuzz.expectations import expect
+from fuzz.frames import EditableFrame, frame, parse_frames
+from fuzz.oracles.frames import TABLE, TCP, passed_region, segments, send_segment
+from fuzz.oracles.sessions import listen
+
+_TIMEOUT_S = 10.0
+_CHUNK_BYTES = 1 << 16
+_HELLO = frame(Kind.HELLO, 0, HELLO.pack(VERSION, VERSION))
+_STATUS = {"op": "status"}
+
+
+def check_agent_requests(data: bytes) -> bool:
+    """Check a host agent that receives these bytes from a task."""
+    options, sent = (data[0] & ~TCP, data[1:]) if data else (0, b"")
+    passed_region(options & 0x30)
+    descriptors_before = open_descriptors()
+    with listen("unix") as (listener, address), HostAgent() as agent:
+        endpoint = UnixEndpoint.inherit(listener.dup(), TRANSPORT_OPTIONS)
+        with endpoint:
+            replies = _exchange(agent, endpoint, address, segments(options, sent))
+            status = _exchange(agent, endpoint, address, iter([(_encode([_HELLO, _message(_STATUS)]), [])]))
+        _check_status(json.loads(bytes(status[-1].payload)))
+        for reply in replies:
+            _check_reply(reply)
+    expect(open_descriptors() == descriptors_before, "the agent leaves descriptors open")
+    num_requests = sum(each.kind == Kind.PLAIN for each in parse_frames(sent))
+    return bool(num_requests) and [each.kind for each in replies] == [Kind.HELLO] + [Kind.PLAIN] * num_requests
+
+
+def check_agent_replies(data: bytes) -> bool:
+    """Check a task that receives these bytes from a host agent."""
+    options, received = (data[0] & ~TCP, data[1:]) if data else (0, b"")
+    region = passed_region(0)
+    passed_region(options & 0x30)
+    descriptors_before = open_descriptors()
+    is_valid = True
+    with listen("unix") as (listener, address):
+        channel = BlockingChannel.dial(UNIX, address, options=TransportOptions(timeout_s=_TIMEOUT_S, max_regions=1))
+        peer, _ = listener.accept()
+        with AgentClient(channel) as client, peer:
+            for segment, descriptors in segments(options, received):
+                send_segment(peer, segment, descriptors)
+            peer.shutdown(socket.SHUT_WR)
+            calls: dict[str, Callable[[], object]] = {
+                "put": lambda: isinstance(client.put("d", (0, 1), region, rows=TABLE.num_rows), str),
+                "commit": lambda: all(type(partition) is int for partition in client.commit("d", {0: 1})),
+                "status": lambda: isinstance(client.status()["datasets"], dict),
+                "drop": lambda: not client.drop("d"),  # type: ignore[func-returns-value]
+            }
+            for name, call in calls.items():
+                try:
+                    expect(bool(call()), f"{name} returns a value of another type")
+                except BowstringError as error:
+                    _check_error(error, received)
+                    is_valid = False
+    expect(open_descriptors() == descriptors_before, "the client leaves descriptors open")
+    return is_valid
+
+
+def agent_session() -> tuple[bytes, bytes]:
+    """The requests of a task that publishes two partitions, and the replies to another."""
+    owner = Process.current()
+    requests = [_HELLO, _message({"op": "hello", "owner": [owner.pid, owner.start_time, owner.host]})]
+    region = REGION.pack(passed_region(0).size_bytes, 1)
+    for index in range(2):
+        put = {"op": "put", "dataset": "d", "attempt": [index, 7], "region": index, "rows": TABLE.num_rows}
+        requests += [frame(Kind.REGION, index, region), _message({**put, "ttl_s": 60.0, "needs_commit": not index})]
+    requests += [_message({"op": "commit", "dataset": "d", "attempts": [[0, 7], [1, 7]]}), _message(_STATUS)]
+    requests += [_message({"op": "drop", "dataset": "d"})]
+    replies = [{"uri": "unix:@a?want_data=1"}, {"missing": [0]}, {"pid": 1, "datasets": {"d": {"rows": 3}}}, {}]
+    return _encode(requests), _encode([_HELLO, *map(_message, replies)])
+
+
+def _message(value: object) -> EditableFrame:
+    """A request or a reply."""
+    return frame(Kind.PLAIN, 0, json.dumps(value).encode())
+
+
+def _encode(frames: list[EditableFrame]) -> bytes:
+    return b"".join(each.encode() for each in frames)
+
+
+def _exchange(
+    agent: HostAgent, endpoint: UnixEndpoint, address: str, pieces: Iterator[tuple[bytes, list[int]]]
+) -> list[EditableFrame]:
+    """Send bytes to the agent, and return its answers, after which it must close the connection."""
+    received = b""
+    with UNIX.dial(address) as channel, channel._socket.dup() as task:
+        for segment, descriptors in pieces:
+            try:
+                send_segment(task, segment, descriptors)
+            except ConnectionError:  # the agent has closed the connection
+                break
+            received += _step(agent, endpoint, task)
+        try:
+            task.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+        received += _step(agent, endpoint, task)
+        expect(_is_at_end(task), "the agent keeps a connection that has ended")
+    return parse_frames(received)
+
+
+def _step(agent: HostAgent, endpoint: UnixEndpoint, task: socket.socket) -> bytes:
+    """Let the agent do all that it can; return what it sends."""
+    received = b""
+    while agent.step(endpoint, 0):
+        received += _receive(task)
+    return received + _receive(task)
+
+
+def _receive(task: socket.socket) -> bytes:
+    try:
+        return task.recv(_CHUNK_BYTES, socket.MSG_DONTWAIT)
+    except (BlockingIOError, ConnectionError):
+        return b""
+
+
+def _is_at_end(task: socket.socket) -> bool:
+    try:
+        return not task.recv(1, socket.MSG_DONTWAIT)
+    except ConnectionError:
+        return True
+    except BlockingIOError:
+        return False
+
+
+def _check_reply(reply: EditableFrame) -> None:
+    """Check an answer: a URI leads to the served table, or to nothing."""
+    if reply.kind != Kind.PLAIN:
+        expect(reply.kind == Kind.HELLO or reply.tag == ERROR_DATA, f"a reply has the tag {reply.tag}")
+        return
+    answer = json.loads(bytes(reply.payload))
+    expect(isinstance(answer, dict), f"a reply is {answer!r}")
+    if "uri" in answer:
+        try:
+            with bs.connect(answer["uri"], timeout_s=_TIMEOUT_S) as dataset:
+                expect(dataset.read_all() == TABLE, "a partition has other values")
+        except NotFoundError:
+            pass
+
+
+def _check_status(status: dict[str, Any]) -> None:
+    for name, dataset in status["datasets"].items():
+        expect(dataset["rows"] == TABLE.num_rows * dataset["partitions"], f"data set {name!r}: {dataset}")
+        expect(dataset["memory_bytes"] >= dataset["bytes"], f"data set {name!r}: {dataset}")
+
+
+def _check_error(error: BowstringError, received: bytes) -> None:
+    expect(bool(str(error)), "the error has no message")
+    # An agent may refuse a request with any error.
+    is_refusal = any(each.kind == Kind.TAGGED for each in parse_frames(received))
+    expect(not isinstance(error, UsageError | DeadlineError) or is_refusal, f"{type(error).__name__}: {error}")
