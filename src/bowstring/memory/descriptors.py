@@ -96,14 +96,14 @@ def seal_for_arena(descriptor: int) -> None:
     fcntl.fcntl(descriptor, _F_ADD_SEALS, _ARENA_SEALS)
 
 
-def is_sealed(descriptor: int) -> bool:
-    """Whether a memfd is sealed against writing and shrinking."""
-    return (seals_of(descriptor) or 0) & _NEEDED_SEALS == _NEEDED_SEALS
+def is_sealed(seals: int | None) -> bool:
+    """Whether the seals of a memfd prevent writing and shrinking."""
+    return (seals or 0) & _NEEDED_SEALS == _NEEDED_SEALS
 
 
-def belongs_to_arena(descriptor: int) -> bool:
-    """Whether a memfd is sealed against shrinking, and against writing except by an arena's mapping."""
-    return (seals_of(descriptor) or 0) & (_ARENA_SEALS | _SEAL_WRITE) == _ARENA_SEALS
+def belongs_to_arena(seals: int | None) -> bool:
+    """Whether the seals of a memfd prevent shrinking, and writing except by an arena's mapping."""
+    return (seals or 0) & (_ARENA_SEALS | _SEAL_WRITE) == _ARENA_SEALS
 
 
 def lock_for_reading(descriptor: int, name: str) -> None:
@@ -116,15 +116,16 @@ def lock_for_reading(descriptor: int, name: str) -> None:
         raise ClosedError(f"region {name!r}: its memory contains another region now") from None
 
 
-def check_received(descriptor: int, expected_bytes: int | None, accept_files: bool, name: str) -> int:
-    """Check a received descriptor as documented for `Region.attach`; returns its size in bytes."""
+def check_received(descriptor: int, expected_bytes: int | None, accept_files: bool, name: str) -> tuple[int, bool]:
+    """Check a received descriptor as documented for `Region.attach`. Return its size in bytes and whether it is a
+    sealed memfd.
+    """
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise InvalidDataError(f"region {name!r}: expected a sealed memfd, received {describe_file_type(status)}")
-    seals = seals_of(descriptor)
-    is_from_arena = belongs_to_arena(descriptor)
-    has_seals = is_from_arena or is_sealed(descriptor)
-    if not is_sealed(descriptor) and not (accept_files and (seals is None or is_from_arena)):
+    seals = seals_of(descriptor, status)
+    is_from_arena, has_seals = belongs_to_arena(seals), is_sealed(seals)
+    if not has_seals and not (accept_files and (seals is None or is_from_arena)):
         kind = "an ordinary file" if seals is None else "memory that its creator can still write or shrink"
         raise InvalidDataError(
             f"region {name!r}: expected a memfd sealed against writing and shrinking, received {kind}"
@@ -134,7 +135,7 @@ def check_received(descriptor: int, expected_bytes: int | None, accept_files: bo
         if not is_from_arena or size_bytes < expected_bytes:
             raise TruncatedError(f"region {name!r}: expected {expected_bytes} bytes, received {size_bytes}")
         size_bytes = expected_bytes
-    if has_seals and status.st_blocks * _BLOCK_BYTES < status.st_size:
+    if (has_seals or is_from_arena) and status.st_blocks * _BLOCK_BYTES < status.st_size:
         backed_bytes = status.st_blocks * _BLOCK_BYTES
         raise InvalidDataError(
             f"region {name!r} has holes: {status.st_size} bytes, of which {backed_bytes} are allocated"
@@ -143,15 +144,16 @@ def check_received(descriptor: int, expected_bytes: int | None, accept_files: bo
         raise InvalidDataError(f"region {name!r}: expected a readable descriptor, received a write-only one")
     if is_from_arena:
         lock_for_reading(descriptor, name)
-    return size_bytes
+    return size_bytes, has_seals
 
 
-def seals_of(descriptor: int) -> int | None:
-    """Return the seals of a memfd, or None for a descriptor that can't have any, such as an ordinary file's.
+def seals_of(descriptor: int, status: os.stat_result) -> int | None:
+    """Return the seals of a memfd, or None for a descriptor that can't have any, such as an ordinary file's. `status`
+    is that of the descriptor.
 
     Files in a tmpfs also report seals, which can't be changed; unlike memfds they have a link count.
     """
-    if os.fstat(descriptor).st_nlink:
+    if status.st_nlink:
         return None
     try:
         return fcntl.fcntl(descriptor, _F_GET_SEALS)

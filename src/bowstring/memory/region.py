@@ -153,7 +153,7 @@ class Region(Closable):
                 raise IsDirectoryError(f"{source}: is a directory", filename=source)
             if not stat.S_ISREG(status.st_mode):
                 raise UsageError(f"{source}: expected a regular file, found {describe_file_type(status)}")
-            region = cls(descriptor, status.st_size, str(source), is_sealed=is_sealed(descriptor))
+            region = cls(descriptor, status.st_size, str(source), is_sealed=is_sealed(seals_of(descriptor, status)))
         except BaseException:
             os.close(descriptor)
             raise
@@ -172,8 +172,8 @@ class Region(Closable):
         differs.
         """
         try:
-            checked_bytes = check_received(descriptor, size_bytes, accept_files, name)
-            return cls(descriptor, checked_bytes, name, is_sealed=is_sealed(descriptor))
+            checked_bytes, has_seals = check_received(descriptor, size_bytes, accept_files, name)
+            return cls(descriptor, checked_bytes, name, is_sealed=has_seals)
         except BaseException:
             os.close(descriptor)
             raise
@@ -254,7 +254,7 @@ class Region(Closable):
     @property
     def is_file(self) -> bool:
         """Whether it is an ordinary file. Its descriptor must be open."""
-        return not self.is_sealed and seals_of(self.descriptor) is None
+        return not self.is_sealed and seals_of(self.descriptor, os.fstat(self.descriptor)) is None
 
     @property
     def is_released(self) -> bool:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import select
 import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Self
 
 from bowstring.errors import ConnectionLostError
 
 
+@cache
 def host_key() -> str:
-    """Return the machine's boot ID and the PID namespace, which are equal for processes that can see each other."""
+    """Return the machine's boot ID and the PID namespace, which are equal for processes that can see each other.
+
+    They are those of this process as long as it runs; only a forked child may be in another namespace.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
@@ -22,21 +28,33 @@ def host_key() -> str:
         return os.uname().nodename
 
 
+os.register_at_fork(after_in_child=host_key.cache_clear)
+
+
 def start_time(pid: int) -> int:
     """The start time of a process in clock ticks since boot; -1 if it does not exist or has ended."""
     try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+        state, *fields = _read_status(pid)
     except (OSError, ValueError):
         return -1
-    return -1 if state in "ZX" else int(fields[18])
+    return -1 if state in b"ZX" else int(fields[18])
 
 
 def parent_of(pid: int) -> int:
     """The parent of `pid`; 0 if unknown."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+        return int(_read_status(pid)[1])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def _read_status(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat after the command's name. Raises `OSError`."""
+    descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, mmap.PAGESIZE).rpartition(b") ")[2].split()
+    finally:
+        os.close(descriptor)
 
 
 def _command(pid: int) -> str:

@@ -122,6 +122,8 @@ class Handle(Closable):
             raise ClosedError(f"{self!r}: the handle was used after it was closed")
         with ExitStack() as stack:
             own_regions = self._regions
+            if own_regions is None:
+                self._process.check_reachable(f"{self!r}")
             opened = (
                 map(self._open, self._locations)
                 if own_regions is None
@@ -148,9 +150,7 @@ class Handle(Closable):
                 raise type(error)(f"{self!r}: {error}") from error
 
     def _open(self, location: _RegionLocation) -> Region:
-        process = self._process
-        process.check_reachable(f"{self!r}")
-        path = f"/proc/{process.pid}/fd/{location.descriptor}"
+        path = f"/proc/{self._process.pid}/fd/{location.descriptor}"
         try:
             if not location.identifies(os.stat(path)):  # opening a terminal or a pipe could have effects
                 raise self._open_error(None)
