@@ -1,12 +1,19 @@
-"""Arenas: memory into which a server copies what it exports, for transports that share one memory per listener."""
+"""Arenas: memory into which a server copies what it exports, for transports that share one memory per listener.
+
+A client reads all of an arena, if its transport can map it, or fetches buffers (RMA).
+"""
 
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
+from typing import Any, Protocol
 
-from bowstring.errors import ResourceError, UsageError
+import numpy as np
+
+from bowstring.errors import BowstringError, ProtocolError, ResourceError, UsageError
 from bowstring.memory.region import Region
-from bowstring.transports.base import Exported, MemoryExporter
+from bowstring.transports.base import Exported, Extent, Fetched, Located, MemoryExporter, Offsets, RemoteMemory
 
 _ALIGNMENT_BYTES = 64
 
@@ -98,3 +105,68 @@ class ArenaExporter(MemoryExporter):
         for region in self._regions:
             self._arena.remove(region)
         self._regions.clear()
+
+
+class Fetch(Protocol):
+    """A copy of a peer's memory that was started."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has ended, successfully or not."""
+
+    @property
+    def error(self) -> BowstringError | None:
+        """The error with which it ended, or None."""
+
+
+class RemoteArena(RemoteMemory):
+    """The arena of a server, as a client reads it; the progress of the channel advances fetches."""
+
+    __slots__ = ("_extent", "_fetches", "_next_token")
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self._extent = Extent(address, size_bytes, "the server's memory", None)
+        self._fetches: dict[int, list[Fetch]] = {}
+        self._next_token = 1
+
+    def extent(self, address: int) -> Extent:
+        """As `RemoteMemory.extent`: all of the memory."""
+        extent = self._extent
+        if not extent.start <= address <= extent.start + extent.size_bytes:
+            raise ProtocolError(
+                f"address 0x{address:016x} is not inside {extent.name}, which has {extent.size_bytes} bytes "
+                f"at 0x{extent.start:016x}"
+            )
+        return extent
+
+    @property
+    def size_bytes(self) -> int:
+        """As `RemoteMemory.size_bytes`."""
+        return self._extent.size_bytes
+
+    def fetch(self, located: Located, lengths: Offsets, destination: Any) -> int:
+        """As `RemoteMemory.fetch`: one RMA operation for each buffer that is not empty."""
+        fetches, end = [], 0
+        addresses = (located.offsets + np.uint64(located.extent.start)).tolist()
+        whole = memoryview(destination).cast("B")
+        for address, length in zip(addresses, lengths.tolist(), strict=True):
+            if length:
+                fetches.append(self._fetch(address, whole[end : end + length]))
+            end += length
+        token = self._next_token
+        self._next_token += 1
+        self._fetches[token] = fetches
+        return token
+
+    @abstractmethod
+    def _fetch(self, address: int, buffer: memoryview) -> Fetch:
+        """Start to copy the memory at an address into a buffer."""
+
+    def progress(self) -> list[Fetched]:
+        """As `RemoteMemory.progress`."""
+        fetched = []
+        for token, fetches in list(self._fetches.items()):
+            if all(fetch.is_complete for fetch in fetches):
+                del self._fetches[token]
+                fetched.append(Fetched(token, next((fetch.error for fetch in fetches if fetch.error), None)))
+        return fetched

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import threading
@@ -16,7 +15,6 @@ from bowstring.errors import (
     BowstringError,
     ClosedError,
     ConnectionLostError,
-    LimitError,
     ProtocolError,
     UsageError,
     translate_os_error,
@@ -46,6 +44,7 @@ from bowstring.transports.base import (
     check_destination,
     without_traceback,
 )
+from bowstring.transports.credit import Credit
 from bowstring.transports.regions import RegionExporter, RegionTable, RegionUpdate
 
 
@@ -166,7 +165,7 @@ class LoopbackChannel(Channel):
         self.is_closed = False
         self._outbound, self._inbound = outbound, inbound
         self._waiting: deque[_Message] = deque()
-        self._credit_messages, self._credit_bytes = options.credit_messages, options.credit_bytes
+        self._credit = Credit("loopback", options)
         self._offer: tuple[int, Any] | None = None
         self._next_token = 1
         self._lost_directions = 0
@@ -193,11 +192,6 @@ class LoopbackChannel(Channel):
         if self._waiting:
             return f"loopback: sending while {self._outbound.limit} messages wait"
         return "loopback: receiving"
-
-    @property
-    def wait_s(self) -> float:
-        """As `Channel.wait_s`."""
-        return math.inf
 
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
         """As `Channel.submit`."""
@@ -235,8 +229,7 @@ class LoopbackChannel(Channel):
 
     def grant(self, messages: int, nbytes: int) -> None:
         """As `Channel.grant`."""
-        self._credit_messages += messages
-        self._credit_bytes += nbytes
+        self._credit.grant(messages, nbytes)
 
     def progress(self, directions: int = BOTH) -> list[Event]:
         """As `Channel.progress`."""
@@ -258,7 +251,7 @@ class LoopbackChannel(Channel):
         directions &= ~self._lost_directions
         if directions & SEND and self._waiting:
             interests.append(Interest(self._outbound.writable.descriptor, RECEIVE))
-        if directions & RECEIVE and (self._has_credit if self._offer is None else self._offer[1] is not None):
+        if directions & RECEIVE and (self._credit.is_available if self._offer is None else self._offer[1] is not None):
             interests.append(Interest(self._inbound.readable.descriptor, RECEIVE))
         return interests
 
@@ -287,10 +280,6 @@ class LoopbackChannel(Channel):
         while self._waiting:
             self._waiting.popleft().close()
         self.memory.close()
-
-    @property
-    def _has_credit(self) -> bool:
-        return self._credit_messages > 0 and self._credit_bytes > 0
 
     def _submit(
         self, tag: int | None, parts: tuple[BytesLike, ...], length_bytes: int, update: RegionUpdate | None
@@ -337,30 +326,20 @@ class LoopbackChannel(Channel):
                 destination[:] = message.join()
                 self._offer = None
                 self._deliver(message, destination, events)
-            elif not self._has_credit:
+            elif not self._credit.is_available:
                 return
-            elif message.length_bytes > self.options.eager_bytes:
-                self._check_length(message)
+            elif self._credit.use(message.tag, message.length_bytes):
                 self._offer = self._next_token, None
                 self._next_token += 1
-                self._credit_messages -= 1
                 events.append(Offered(self._offer[0], message.tag, message.length_bytes))
                 return
             else:
-                self._check_length(message)
-                self._credit_messages -= 1
-                self._credit_bytes -= message.length_bytes
                 self._deliver(message, memoryview(message.join()), events)
 
     def _deliver(self, message: _Message, content: Any, events: list[Event]) -> None:
         self._inbound.pop()
         self.bytes_received += message.length_bytes
         events.append(Received(message.tag, content))
-
-    def _check_length(self, message: _Message) -> None:
-        limit = self.options.max_plain_bytes if message.tag is None else self.options.max_tagged_bytes
-        if message.length_bytes > limit:
-            raise LimitError(f"loopback: a message of {message.length_bytes} bytes; at most {limit} are received")
 
     def _checked(self, update: RegionUpdate) -> RegionUpdate:
         region = update.region

@@ -53,7 +53,7 @@ class Frame(NamedTuple):
     kind: int
     number: int
     tag: int | None
-    size_bytes: int
+    length_bytes: int
     content: memoryview | None
     """The content of a message; None for the announcement of a long one, and for frames without a message."""
     buffer: Memory

@@ -13,12 +13,10 @@ import secrets
 import struct
 import threading
 
-import numpy as np
-
-from bowstring.errors import BowstringError, ProtocolError, UsageError
+from bowstring.errors import ProtocolError, UsageError
 from bowstring.memory.buffer import Memory
-from bowstring.transports.arena import Arena
-from bowstring.transports.base import Extent, Fetched, Located, Offsets, RemoteMemory
+from bowstring.transports.arena import Arena, RemoteArena
+from bowstring.transports.base import Extent
 from bowstring.transports.fabric.channel import FabricChannel, Fetch
 from bowstring.transports.fabric.endpoint import Domain, RegisteredMemory
 
@@ -53,10 +51,10 @@ class FabricArena(Arena):
                 self._registration.close()
 
 
-class FabricMemory(RemoteMemory):
+class FabricMemory(RemoteArena):
     """The arena of a server, as a client reads it. Raises `ProtocolError` for a malformed handle."""
 
-    __slots__ = ("_channel", "_extent", "_fetches", "_key", "_next_token")
+    __slots__ = ("_channel", "_key")
 
     def __init__(self, channel: FabricChannel, handle: bytes) -> None:
         if len(handle) != _HANDLE.size:
@@ -65,52 +63,14 @@ class FabricMemory(RemoteMemory):
         if address + size_bytes > 1 << 64:
             raise ProtocolError(f"fabric: remote_handle: {size_bytes} bytes at 0x{address:016x} are not an extent")
         self._channel = channel
-        self._extent = Extent(address, size_bytes, "the server's memory", None)
-        self._fetches: dict[int, list[Fetch]] = {}
-        self._next_token = 1
-
-    def extent(self, address: int) -> Extent:
-        """As `RemoteMemory.extent`: all of the memory."""
-        extent = self._extent
-        if not extent.start <= address <= extent.start + extent.size_bytes:
-            raise ProtocolError(
-                f"address 0x{address:016x} is not inside {extent.name}, which has {extent.size_bytes} bytes "
-                f"at 0x{extent.start:016x}"
-            )
-        return extent
-
-    @property
-    def size_bytes(self) -> int:
-        """As `RemoteMemory.size_bytes`."""
-        return self._extent.size_bytes
+        super().__init__(address, size_bytes)
 
     def view(self, extent: Extent) -> None:  # noqa: ARG002 - of any extent
         """As `RemoteMemory.view`: the memory has to be fetched."""
         return
 
-    def fetch(self, located: Located, lengths: Offsets, destination: object) -> int:
-        """As `RemoteMemory.fetch`: RMA reads."""
-        fetches, end = [], 0
-        addresses = (located.offsets + np.uint64(located.extent.start)).tolist()
-        whole = memoryview(destination).cast("B")  # type: ignore[arg-type]
-        for address, length in zip(addresses, lengths.tolist(), strict=True):
-            if length:
-                fetches.append(self._channel.fetch(Memory(whole[end : end + length]), address, self._key))
-            end += length
-        token = self._next_token
-        self._next_token += 1
-        self._fetches[token] = fetches
-        return token
-
-    def progress(self) -> list[Fetched]:
-        """As `RemoteMemory.progress`; the channel's progress fetches."""
-        fetched = []
-        for token, fetches in list(self._fetches.items()):
-            if all(fetch.is_complete for fetch in fetches):
-                del self._fetches[token]
-                errors: list[BowstringError | None] = [fetch.error for fetch in fetches if fetch.error]
-                fetched.append(Fetched(token, errors[0] if errors else None))
-        return fetched
+    def _fetch(self, address: int, buffer: memoryview) -> Fetch:
+        return self._channel.fetch(Memory(buffer), address, self._key)
 
     def close(self) -> None:
         """As `RemoteMemory.close`."""

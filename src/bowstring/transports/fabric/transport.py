@@ -17,7 +17,6 @@ from typing import ClassVar
 
 from bowstring.errors import UsageError, translate_os_error
 from bowstring.memory.closable import close_on_error
-from bowstring.transports.arena import ArenaExporter
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     Channel,
@@ -169,8 +168,6 @@ class FabricTransport(Transport):
     def exporter(self, channel: Channel) -> MemoryExporter | None:
         """As `Transport.exporter`: none unless the channel was accepted, and `FabricOptions.shares_memory` is set."""
         assert isinstance(channel, FabricChannel)
-        if channel.exporter is None and channel.arena is not None:
-            channel.exporter = ArenaExporter(channel.arena)
         return channel.exporter
 
     def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:

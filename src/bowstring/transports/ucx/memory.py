@@ -12,20 +12,10 @@ wrong address is the server's fault.
 from __future__ import annotations
 
 import struct
-from typing import Any
 
-import numpy as np
-
-from bowstring.errors import BowstringError, ProtocolError
-from bowstring.transports.arena import Arena
-from bowstring.transports.base import (
-    Extent,
-    Fetched,
-    Interest,
-    Located,
-    Offsets,
-    RemoteMemory,
-)
+from bowstring.errors import ProtocolError
+from bowstring.transports.arena import Arena, RemoteArena
+from bowstring.transports.base import Extent
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.ucp import Context, RemoteKey, Request
 
@@ -44,10 +34,10 @@ class UcxArena(Arena):
         """The parameter `remote_handle`."""
 
 
-class UcxMemory(RemoteMemory):
+class UcxMemory(RemoteArena):
     """The arena of a server, as a client reads it."""
 
-    __slots__ = ("_channel", "_extent", "_fetches", "_key", "_next_token", "_view")
+    __slots__ = ("_channel", "_key", "_size_bytes", "_view")
 
     def __init__(self, channel: UcxChannel, handle: bytes) -> None:
         address, size_bytes, packed_key = 0, _UNKNOWN_BYTES, handle
@@ -56,28 +46,16 @@ class UcxMemory(RemoteMemory):
             packed_key = handle[: -_TRAILER.size]
         if not packed_key or address + size_bytes > _UNKNOWN_BYTES:
             raise ProtocolError("ucx: the parameter remote_handle is malformed")
+        super().__init__(address, min(size_bytes, _UNKNOWN_BYTES - 1))
         self._channel = channel
-        self._extent = Extent(address, min(size_bytes, _UNKNOWN_BYTES - 1), "the server's memory", size_bytes)
+        self._size_bytes = size_bytes
         self._key: RemoteKey | bytes = packed_key
         self._view: memoryview | None = None
-        self._fetches: dict[int, list[Request]] = {}
-        self._next_token = 1
-
-    def extent(self, address: int) -> Extent:
-        """As `RemoteMemory.extent`: all of the memory."""
-        extent = self._extent
-        if not extent.start <= address <= extent.start + extent.size_bytes:
-            raise ProtocolError(
-                f"address 0x{address:016x} is not inside {extent.name}, which has {extent.size_bytes} bytes "
-                f"at 0x{extent.start:016x}"
-            )
-        return extent
 
     @property
     def size_bytes(self) -> int:
         """As `RemoteMemory.size_bytes`."""
-        size_bytes: int = self._extent.memory
-        return size_bytes
+        return self._size_bytes
 
     def view(self, extent: Extent) -> memoryview | None:
         """As `RemoteMemory.view`: a read-only mapping, if the server is on this machine and its bounds are known."""
@@ -85,32 +63,8 @@ class UcxMemory(RemoteMemory):
             self._view = self._unpacked_key().map(extent.start, extent.size_bytes)
         return self._view
 
-    def fetch(self, located: Located, lengths: Offsets, destination: Any) -> int:
-        """As `RemoteMemory.fetch`: RMA gets."""
-        key, end, requests = self._unpacked_key(), 0, []
-        addresses = (located.offsets + np.uint64(located.extent.start)).tolist()
-        whole = memoryview(destination).cast("B")
-        for address, length in zip(addresses, lengths.tolist(), strict=True):
-            requests.append(key.fetch(address, whole[end : end + length]))
-            end += length
-        token = self._next_token
-        self._next_token += 1
-        self._fetches[token] = requests
-        return token
-
-    def progress(self) -> list[Fetched]:
-        """As `RemoteMemory.progress`; the channel's progress fetches."""
-        fetched = []
-        for token, requests in list(self._fetches.items()):
-            if all(request.is_complete for request in requests):
-                del self._fetches[token]
-                errors: list[BowstringError | None] = [request.error for request in requests if request.error]
-                fetched.append(Fetched(token, errors[0] if errors else None))
-        return fetched
-
-    def interests(self) -> list[Interest]:
-        """As `RemoteMemory.interests`: those of the channel are enough while it receives."""
-        return []
+    def _fetch(self, address: int, buffer: memoryview) -> Request:
+        return self._unpacked_key().fetch(address, buffer)
 
     def close(self) -> None:
         """As `RemoteMemory.close`."""

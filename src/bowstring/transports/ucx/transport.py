@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bowstring.errors import ClosedError, ConnectionLostError, UnsupportedError, UsageError
-from bowstring.transports.arena import ArenaExporter
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     RECEIVE,
@@ -29,10 +28,11 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
+from bowstring.transports.message_channel import RETRY_S, advance_until_armed
 from bowstring.transports.scope import network_scope
 from bowstring.transports.signals import Signal
 from bowstring.transports.tcp_address import is_loopback, loopback_scope
-from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel, arm
+from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel
 from bowstring.transports.ucx.libucp import Feature
 from bowstring.transports.ucx.memory import UcxArena, UcxMemory
 from bowstring.transports.ucx.ucp import DEFAULT_FEATURES, Context, Worker
@@ -95,7 +95,9 @@ class UcxEndpoint(Endpoint):
                 worker.close()
                 self._transport.release()
                 continue
-            channels.append(UcxChannel(endpoint, self.options, self._transport.release, arena=self.arena))
+            channel = UcxChannel(endpoint, self.options, self._transport.release)
+            channel.arena = self.arena
+            channels.append(channel)
         self._arm()
         return channels
 
@@ -122,10 +124,12 @@ class UcxEndpoint(Endpoint):
             self._transport.release()
 
     def _arm(self) -> None:
+        worker = self._worker
+        steps = worker.num_steps
         if self._listener.requests:
             self._signal.set()
-        else:
-            arm(self._worker, _do_nothing, [self._signal])
+        elif not advance_until_armed(worker.progress, worker.arm):
+            self._signal.set(RETRY_S if worker.num_steps == steps else 0.0)
 
 
 class UcxTransport(Transport):
@@ -191,10 +195,7 @@ class UcxTransport(Transport):
     def exporter(self, channel: Channel) -> MemoryExporter | None:
         """As `Transport.exporter`: none unless `UcxOptions.shares_memory` is set, and the channel was accepted."""
         assert isinstance(channel, UcxChannel)
-        if channel.exporter is None and channel.arena is not None:
-            channel.exporter = ArenaExporter(channel.arena)
-        exporter: MemoryExporter | None = channel.exporter
-        return exporter
+        return channel.exporter
 
     def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
         """As `Transport.open_memory`: none without a key in the URI, or `UcxOptions.shares_memory`."""
@@ -218,10 +219,6 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 0xFFFF:
         raise UsageError(f"ucx {address!r}: expected an address such as //127.0.0.1:31337")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _do_nothing() -> None:
-    pass
 
 
 UCX = UcxTransport()

@@ -445,6 +445,10 @@ class ActiveMessage:
         self.payload: bytes | None = None
 
     @property
+    def tag(self) -> None:
+        """None: only tagged messages have one."""
+
+    @property
     def is_rendezvous(self) -> bool:
         """Whether the bytes have to be fetched with `receive_into`."""
         return self._descriptor != 0

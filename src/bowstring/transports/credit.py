@@ -1,0 +1,43 @@
+"""Credit: how much of what a peer sends a channel may receive."""
+
+from __future__ import annotations
+
+from bowstring.errors import LimitError
+from bowstring.transports.base import TransportOptions
+
+
+class Credit:
+    """The messages and bytes that may still be received (`Channel.grant`), and the limits of each message."""
+
+    __slots__ = ("_messages", "_name", "_nbytes", "_options")
+
+    def __init__(self, name: str, options: TransportOptions) -> None:
+        self._name = name
+        self._options = options
+        self._messages = options.credit_messages
+        self._nbytes = options.credit_bytes
+
+    @property
+    def is_available(self) -> bool:
+        """Whether another message may be received."""
+        return self._messages > 0 and self._nbytes > 0
+
+    def grant(self, messages: int, nbytes: int) -> None:
+        """As `Channel.grant`."""
+        self._messages += messages
+        self._nbytes += nbytes
+
+    def use(self, tag: int | None, length_bytes: int) -> bool:
+        """Use the credit of a message; return whether it has to be offered first, without credit for its bytes.
+
+        Raises `LimitError` if the message is too long.
+        """
+        options = self._options
+        limit = options.max_plain_bytes if tag is None else options.max_tagged_bytes
+        if length_bytes > limit:
+            raise LimitError(f"{self._name}: a message of {length_bytes} bytes; at most {limit} are received")
+        self._messages -= 1
+        if length_bytes > options.eager_bytes:
+            return True
+        self._nbytes -= length_bytes
+        return False

@@ -1,0 +1,502 @@
+"""Channels over a library that sends whole messages, such as UCX and libfabric.
+
+A `MessageChannel` has what they share: the queue, credit, offers, the descriptors that wake a driver, and the end of a
+connection. A transport supplies a `MessageSender` and a `MessageReceiver`, which start the operations of its library,
+and the progress of the library.
+
+Both directions depend on the same progress, so a lock makes the threads that send and receive take turns.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from bowstring.dissociated.wire import BytesLike
+from bowstring.errors import BowstringError, ConnectionLostError, UsageError
+from bowstring.memory.buffer import allocate
+from bowstring.transports.arena import ArenaExporter
+from bowstring.transports.base import (
+    BOTH,
+    RECEIVE,
+    SEND,
+    Channel,
+    Event,
+    Interest,
+    Lost,
+    Offered,
+    Sent,
+    Traits,
+    TransportOptions,
+    check_destination,
+    without_traceback,
+)
+from bowstring.transports.credit import Credit
+from bowstring.transports.signals import Signal
+
+RETRY_S = 0.001
+"""The time after which a library is asked again that can't report when it can continue."""
+LINGER_S = 0.2
+"""How long `MessageChannel.close` waits until what was sent has left this process."""
+_MAX_ROUNDS = 8
+
+
+def advance_until_armed(advance: Callable[[], object], arm: Callable[[], bool]) -> bool:
+    """Advance until `arm` succeeds, so that a descriptor will report what happens next.
+
+    Return False if there is still more to do after a while, or if no descriptor reports it.
+    """
+    for _ in range(_MAX_ROUNDS):
+        advance()
+        if arm():
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedMessage:
+    """A message to send."""
+
+    token: int
+    tag: int | None
+    parts: Sequence[BytesLike]
+    length_bytes: int
+
+
+class MessageSender(ABC):
+    """The messages that were submitted and not sent."""
+
+    def __init__(self) -> None:
+        self.queue: deque[SubmittedMessage] = deque()
+        self.started: dict[int, SubmittedMessage] = {}
+        """The messages that have left the queue, by token."""
+        self.bytes_sent = 0
+        self.ends_when_sent = False
+        """Whether the queued messages are the last ones."""
+        self._has_ended = False
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether a message has not been sent."""
+        return bool(self.queue or self.started)
+
+    @property
+    def queued_bytes(self) -> int:
+        """The total length of the messages that have not been sent."""
+        return sum(message.length_bytes for message in (*self.queue, *self.started.values()))
+
+    def cancel(self, token: int) -> bool:
+        """Remove a message from the queue; return False if it has left it."""
+        message = next((message for message in self.queue if message.token == token), None)
+        if message is not None:
+            self.queue.remove(message)
+        return message is not None
+
+    @abstractmethod
+    def progress(self, events: list[Event]) -> None:
+        """Start messages, and report those that were sent. Raises the error of one that failed."""
+
+    def report_sent(self, message: SubmittedMessage, events: list[Event]) -> None:
+        """Report a message that has left this process."""
+        del self.started[message.token]
+        events.append(Sent(message.token))
+
+    def end(self) -> None:
+        """Tell the peer that no more messages follow, once, if there is a connection."""
+        if not self._has_ended and self.is_connected:
+            self._has_ended = True
+            self.send_end()
+
+    def end_if_sent(self) -> None:
+        """After the last message, tell the peer that no more follow."""
+        if self.ends_when_sent and not self.is_sending:
+            self.end()
+
+    @property
+    @abstractmethod
+    def is_connected(self) -> bool:
+        """Whether messages can be started."""
+
+    @abstractmethod
+    def send_end(self) -> None:
+        """Send the peer the end of the messages."""
+
+
+class IncomingMessage(Protocol):
+    """A message of the peer, as the library announces it."""
+
+    @property
+    def tag(self) -> int | None:
+        """Its tag; None for a plain message."""
+
+    @property
+    def length_bytes(self) -> int:
+        """Its length."""
+
+
+M = TypeVar("M", bound=IncomingMessage)
+
+
+class MessageReceiver(ABC, Generic[M]):
+    """The messages that have arrived, the credit for more, and the offers."""
+
+    def __init__(self, name: str, options: TransportOptions) -> None:
+        self.credit = Credit(name, options)
+        self.offers: dict[int, M] = {}
+        """The offered messages, by token."""
+        self.bytes_received = 0
+        self._name = name
+        self._next_token = -1
+
+    @property
+    @abstractmethod
+    def is_receiving(self) -> bool:
+        """Whether a message is offered, or arrives."""
+
+    @property
+    @abstractmethod
+    def has_ended(self) -> bool:
+        """Whether the peer has ended, and all its messages were received."""
+
+    @abstractmethod
+    def progress(self, events: list[Event]) -> None:
+        """Take messages as long as there is credit, and report those that have arrived.
+
+        Raises `LimitError`, `ProtocolError`, and the error of a message that failed.
+        """
+
+    def take(self, message: M, events: list[Event]) -> None:
+        """Offer a message, or receive it if it is short. Raises `LimitError`."""
+        if self.credit.use(message.tag, message.length_bytes):
+            self.offers[self._next_token] = message
+            events.append(Offered(self._next_token, message.tag, message.length_bytes))
+            self._next_token -= 1  # negative: submitted messages have positive tokens
+        else:
+            self.receive_eagerly(message, events)
+
+    def receive_eagerly(self, message: M, events: list[Event]) -> None:  # noqa: ARG002 - for messages that have arrived
+        """Receive a short message."""
+        self.receive_into(message, memoryview(bytearray(message.length_bytes)))
+
+    @abstractmethod
+    def receive_into(self, message: M, destination: memoryview) -> None:
+        """Receive a message; `progress` reports it when it has arrived."""
+
+    @abstractmethod
+    def discard(self, message: M) -> None:
+        """Discard an offered message."""
+
+    def accept_message_into(self, token: int, destination: Any) -> None:
+        """As `Channel.accept_message_into`."""
+        message = self.offers.get(token)
+        if message is None:
+            raise UsageError(f"{self._name}: message {token} is not offered")
+        length_bytes = message.length_bytes
+        view = check_destination(allocate(length_bytes) if destination is None else destination, length_bytes)
+        del self.offers[token]
+        self.receive_into(message, view)
+
+    def cancel(self, token: int) -> bool:
+        """Discard an offer; return False if there is none with this token."""
+        message = self.offers.pop(token, None)
+        if message is not None:
+            self.discard(message)
+        return message is not None
+
+
+class MessageChannel(Channel):
+    """One end of a connection. A subclass makes the library progress, and reports why a connection has ended."""
+
+    def __init__(
+        self,
+        name: str,
+        options: TransportOptions,
+        traits: Traits,
+        sender: MessageSender,
+        receiver: MessageReceiver[Any],
+    ) -> None:
+        self.options = options
+        self.traits = traits
+        self.arena: Any = None
+        """The memory that the listener exports to its clients, if any."""
+        self.is_closed = False
+        self._exporter: ArenaExporter | None = None
+        self._name = name
+        self._sender = sender
+        self._receiver = receiver
+        self._signals = {RECEIVE: Signal(), SEND: Signal()}
+        self._lock = threading.RLock()
+        self._process_id = os.getpid()
+        self._next_token = 1
+        self._lost_directions = 0
+        self._failure: BowstringError | None = None
+
+    @property
+    def bytes_received(self) -> int:  # type: ignore[override]
+        """As `Channel.bytes_received`: counts whole messages, or the parts of long ones."""
+        return self._receiver.bytes_received
+
+    @property
+    def bytes_sent(self) -> int:  # type: ignore[override]
+        """As `Channel.bytes_sent`: counts whole messages, or the parts of long ones."""
+        return self._sender.bytes_sent
+
+    @property
+    def is_sending(self) -> bool:
+        """As `Channel.is_sending`."""
+        return self._sender.is_sending
+
+    @property
+    def queued_bytes(self) -> int:
+        """As `Channel.queued_bytes`."""
+        return self._sender.queued_bytes
+
+    @property
+    def is_receiving(self) -> bool:
+        """As `Channel.is_receiving`; also while the ends connect."""
+        return self._receiver.is_receiving or not (self.is_connected or self._lost_directions)
+
+    @property
+    def wait_description(self) -> str:
+        """As `Channel.wait_description`."""
+        action = "connecting" if not self.is_connected else "sending" if self.is_sending else "receiving"
+        return f"{self._name}: {action}"
+
+    @property
+    def exporter(self) -> ArenaExporter | None:
+        """The exporter of the listener's arena, if it has one. It is closed with the channel."""
+        if self._exporter is None and self.arena is not None:
+            self._exporter = ArenaExporter(self.arena)
+        return self._exporter
+
+    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
+        """As `Channel.submit`."""
+        length_bytes = sum(memoryview(part).nbytes for part in parts)
+        with self._lock:
+            token = self._next_token
+            self._next_token += 1
+            if not self._sender.queue:
+                self._signals[SEND].set()
+            self._sender.queue.append(SubmittedMessage(token, tag, parts, length_bytes))
+            return token
+
+    def accept_message_into(self, token: int, destination: Any = None) -> None:
+        """As `Channel.accept_message_into`."""
+        with self._lock:
+            self._receiver.accept_message_into(token, destination)
+            self._signals[RECEIVE].set()
+
+    def cancel(self, token: int) -> bool:
+        """As `Channel.cancel`: a message that has left the queue can't be cancelled."""
+        with self._lock:
+            if token > 0:
+                return self._sender.cancel(token)
+            self._signals[RECEIVE].set()  # later messages may have waited
+            return self._receiver.cancel(token)
+
+    def grant(self, messages: int, nbytes: int) -> None:
+        """As `Channel.grant`."""
+        with self._lock:
+            had_credit = self._receiver.credit.is_available
+            self._receiver.credit.grant(messages, nbytes)
+            if not had_credit:
+                self._signals[RECEIVE].set()  # messages that have arrived already
+
+    def progress(self, directions: int = BOTH) -> list[Event]:
+        """As `Channel.progress`."""
+        events: list[Event] = []
+        with self._lock:
+            directions &= ~self._lost_directions
+            if not directions:
+                return events
+            for direction, signal in self._signals.items():
+                if directions & direction:
+                    signal.clear()
+            try:
+                self._progress(directions, events)
+            except BowstringError as error:
+                self._lose(BOTH, error, events)
+        return events
+
+    def interests(self, directions: int = BOTH) -> list[Interest]:
+        """As `Channel.interests`: a descriptor for each direction, and those of the connection."""
+        directions &= ~self._lost_directions
+        if not self._sender.is_sending and self.is_connected:
+            directions &= ~SEND
+        if not (self._receiver.credit.is_available or self._receiver.is_receiving):
+            directions &= ~RECEIVE
+        if not directions:
+            return []
+        signals = [signal for direction, signal in self._signals.items() if directions & direction]
+        return [*(Interest(signal.descriptor, RECEIVE) for signal in signals), *self._connection_interests()]
+
+    def descriptors(self) -> list[int]:
+        """As `Channel.descriptors`: those that are known; the library has more."""
+        if self.is_closed:
+            return []
+        return [*(signal.descriptor for signal in self._signals.values()), *self._connection_descriptors()]
+
+    def half_close(self) -> None:
+        """As `Channel.half_close`."""
+        with self._lock:
+            self._sender.ends_when_sent = True
+            if not self._sender.is_sending:
+                self._end()
+
+    def wake(self) -> None:
+        """As `Channel.wake`."""
+        self._set_signals(BOTH, 0.0)
+
+    def shut_down(self) -> None:
+        """As `Channel.shut_down`."""
+        with self._lock:
+            if self._failure is None and not self.is_closed and not self._is_inherited:
+                self._failure = ConnectionLostError(f"{self._name}: the connection was shut down")
+                self._end()
+                self._shut_down_connection()
+        self.wake()
+
+    def close(self) -> None:
+        """As `Channel.close`. Waits until what was sent has left this process, for at most 0.2 seconds."""
+        with self._lock:
+            if self.is_closed:
+                return
+            self.is_closed = True
+            self._lost_directions = BOTH
+            self._sender.queue.clear()
+            if not self._is_inherited:
+                self._end()
+            self._close_connection()
+            for signal in self._signals.values():
+                signal.close()
+            if self._exporter is not None:
+                self._exporter.close()
+            self.arena = self._exporter = None
+
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether the channel belongs to the parent of this process."""
+        return self._process_id != os.getpid()
+
+    @property
+    @abstractmethod
+    def _num_steps(self) -> int:
+        """How often the library found something to do."""
+
+    @abstractmethod
+    def _advance(self) -> None:
+        """Let the library progress, and take what has arrived."""
+
+    @abstractmethod
+    def _arm(self) -> bool:
+        """Prepare the library's descriptor for what happens next; False if there is more to do already."""
+
+    @property
+    def _recheck_s(self) -> float:
+        """The time after which to progress, although no descriptor reports it; `math.inf` for none."""
+        return math.inf
+
+    @property
+    @abstractmethod
+    def _connection_error(self) -> BowstringError | None:
+        """Why the connection has ended, if it has."""
+
+    @property
+    @abstractmethod
+    def _has_received_all(self) -> bool:
+        """Whether no message can arrive any more, once the connection has ended."""
+
+    @abstractmethod
+    def _connection_interests(self) -> list[Interest]:
+        """The descriptors to wait for, besides those of the directions."""
+
+    @abstractmethod
+    def _connection_descriptors(self) -> list[int]:
+        """The open descriptors of the connection."""
+
+    @abstractmethod
+    def _shut_down_connection(self) -> None:
+        """End the connection; descriptors stay open."""
+
+    @abstractmethod
+    def _close_connection(self) -> None:
+        """Wait until what was sent has left, then release what belongs to the connection."""
+
+    def _progress(self, directions: int, events: list[Event]) -> None:
+        """Collect what has happened, until the descriptors will report what happens next, or set the signals."""
+
+        def advance() -> None:
+            self._advance()
+            self._collect_events(directions, events)
+
+        steps = self._num_steps
+        is_armed = advance_until_armed(advance, self._arm)
+        has_changed = self._num_steps != steps
+        delay_s = math.inf if is_armed else 0.0 if has_changed else RETRY_S
+        delay_s = min(delay_s, self._recheck_s)
+        if delay_s < math.inf:
+            self._set_signals(BOTH, delay_s)
+        if has_changed:
+            # What happened may be what a thread waits for that drives the other direction.
+            self._set_signals(BOTH & ~directions, 0.0)
+
+    def _collect_events(self, directions: int, events: list[Event]) -> None:
+        """Collect the events of these directions."""
+        if directions & ~self._lost_directions & SEND:
+            try:
+                self._send(events)
+            except BowstringError as error:
+                self._lose(SEND, error, events)
+        if directions & ~self._lost_directions & RECEIVE:
+            try:
+                self._receive(events)
+            except BowstringError as error:
+                self._lose(RECEIVE, error, events)
+
+    def _send(self, events: list[Event]) -> None:
+        sender, error = self._sender, self._error
+        if error is not None and sender.is_sending:
+            raise error
+        if sender.is_connected:
+            sender.progress(events)
+            sender.end_if_sent()
+
+    def _receive(self, events: list[Event]) -> None:
+        """Receive; raise the error of an ended connection, once everything that arrived was received."""
+        self._receiver.progress(events)
+        if self._receiver.has_ended:
+            raise ConnectionLostError(f"{self._name}: the peer disconnected")
+        error = self._error
+        if error is not None and self._has_received_all:
+            raise error
+
+    @property
+    def _error(self) -> BowstringError | None:
+        return self._failure or self._connection_error
+
+    def _end(self) -> None:
+        """Tell the peer that no more messages follow."""
+        try:
+            self._sender.end()
+        except BowstringError:
+            pass  # the connection has ended already
+
+    def _set_signals(self, directions: int, delay_s: float) -> None:
+        for direction, signal in self._signals.items():
+            if direction & directions:
+                signal.set(delay_s)
+
+    def _lose(self, directions: int, error: BowstringError, events: list[Event]) -> None:
+        directions &= ~self._lost_directions
+        if directions:
+            self._lost_directions |= directions
+            events.append(Lost(without_traceback(error), directions))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'closed' if self.is_closed else 'open'}: {self._name}>"
