@@ -478,6 +478,8 @@ class Transport(ABC):
     scheme: ClassVar[str]
     supports_tls: ClassVar[bool] = False
     """Whether it takes `TransportOptions.tls`."""
+    unsupported_options: ClassVar[tuple[str, ...]] = ()
+    """The `TransportOptions` that have to be false."""
 
     @abstractmethod
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Endpoint:
@@ -508,6 +510,12 @@ class Transport(ABC):
         It is compared with that of an endpoint that has one. None if there can't be a listener.
         """
         return None
+
+    def check_options(self, options: TransportOptions) -> None:
+        """Raise `UsageError` for options that this transport does not support."""
+        for name in self.unsupported_options:
+            if getattr(options, name):
+                raise UsageError(f"{self.scheme}: the option {name} is not supported")
 
 
 def without_traceback(error: BowstringError) -> BowstringError:

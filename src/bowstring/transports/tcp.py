@@ -9,8 +9,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, ClassVar
 
-from bowstring.errors import UsageError, translate_os_error
-from bowstring.memory.closable import close_on_error
+from bowstring.errors import UsageError
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     Channel,
@@ -21,15 +20,15 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.scope import network_scope
 from bowstring.transports.stream_channel import StreamEndpoint
-from bowstring.transports.tcp_address import SocketAddress, format_address, loopback_scope, parse_address, resolve
+from bowstring.transports.tcp_address import format_address, loopback_scope, parse_address, resolve
 from bowstring.transports.tcp_channel import TcpChannel, TlsChannel, accept_tcp
+from bowstring.transports.tcp_connector import TcpConnector
 from bowstring.transports.tls import TlsOptions
 
 if TYPE_CHECKING:
     import ssl
 
 _DEFAULT_ADDRESS = "//127.0.0.1:0"
-_UNSUPPORTED_OPTIONS = ("keep_descriptors", "allow_other_users")
 
 
 class TcpEndpoint(StreamEndpoint):
@@ -43,7 +42,7 @@ class TcpEndpoint(StreamEndpoint):
                 f"tcp {address!r}: {where.name[0]} is not a loopback address: use tcp+tls there, or signed tickets"
             )
         name = f"{scheme} {address!r}"
-        super().__init__(_new_socket(where, name), address, options, name)
+        super().__init__(where.create_socket(name), address, options, name)
         self._scheme = scheme
         self._context = context
         # Without it, a server could not restart at its port while connections of the last one end.
@@ -64,19 +63,19 @@ class TcpTransport(Transport):
     """
 
     scheme: ClassVar[str] = "tcp"
+    unsupported_options: ClassVar[tuple[str, ...]] = ("keep_descriptors", "allow_other_users")
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpEndpoint:
         """As `Transport.listen`; the default is an unused port at 127.0.0.1."""
-        self._check(options)
+        self.check_options(options)
         return TcpEndpoint(address or _DEFAULT_ADDRESS, options, self.scheme, None)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> TcpChannel:
         """As `Transport.dial`. Blocks while the name of a remote host is resolved."""
-        self._check(options)
-        addresses = resolve(*parse_address(address))
-        channel = TcpChannel(_new_socket(addresses[0], f"{self.scheme} {address!r}"), address, options)
-        with close_on_error(channel):
-            channel.dial(addresses)
+        self.check_options(options)
+        connector = TcpConnector(resolve(*parse_address(address)), f"{self.scheme} {address}")
+        channel = TcpChannel(connector.socket, address, options)
+        channel.dial(connector)
         return channel
 
     def exporter(self, channel: Channel) -> MemoryExporter | None:  # noqa: ARG002 - not needed
@@ -91,11 +90,9 @@ class TcpTransport(Transport):
         """As `Transport.scope`: the network namespace of a loopback address. Blocks as `dial`."""
         return loopback_scope(*parse_address(address))
 
-    def _check(self, options: TransportOptions) -> None:
-        """Raise `UsageError` for options that this transport does not support."""
-        for name in _UNSUPPORTED_OPTIONS:
-            if getattr(options, name):
-                raise UsageError(f"{self.scheme}: the option {name} is not supported")
+    def check_options(self, options: TransportOptions) -> None:
+        """As `Transport.check_options`."""
+        super().check_options(options)
         if options.tls is not None and not self.supports_tls:
             raise UsageError("tcp: the option tls is not supported: use tcp+tls")
 
@@ -108,29 +105,20 @@ class TlsTransport(TcpTransport):
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpEndpoint:
         """As `Transport.listen`. Raises `UsageError` without a certificate."""
-        self._check(options)
+        self.check_options(options)
         context = (options.tls or TlsOptions()).server_context()
         return TcpEndpoint(address or _DEFAULT_ADDRESS, options, self.scheme, context)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> TcpChannel:
         """As `TcpTransport.dial`. An end without a valid certificate is a `Lost` event."""
-        self._check(options)
+        self.check_options(options)
         tls = options.tls or TlsOptions()
         context = tls.client_context()
         host, port = parse_address(address)
-        addresses = resolve(host, port)
-        connection = _new_socket(addresses[0], f"{self.scheme} {address!r}")
-        channel = TlsChannel(connection, address, options, context, tls.server_name or host)
-        with close_on_error(channel):
-            channel.dial(addresses)
+        connector = TcpConnector(resolve(host, port), f"{self.scheme} {address}")
+        channel = TlsChannel(connector.socket, address, options, context, tls.server_name or host)
+        channel.dial(connector)
         return channel
-
-
-def _new_socket(where: SocketAddress, name: str) -> socket.socket:
-    try:
-        return socket.socket(where.family, socket.SOCK_STREAM)
-    except OSError as error:
-        raise translate_os_error(error, f"{name}: {error.strerror}") from error
 
 
 TCP = TcpTransport()

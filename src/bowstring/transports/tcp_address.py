@@ -36,6 +36,13 @@ class SocketAddress(NamedTuple):
         """Whether it stands for all addresses of the machine."""
         return ipaddress.ip_address(self.name[0].partition("%")[0]).is_unspecified
 
+    def create_socket(self, name: str) -> socket.socket:
+        """Create a socket of this family. Raises `ResourceError`, with `name`, if no descriptors are left."""
+        try:
+            return socket.socket(self.family, socket.SOCK_STREAM)
+        except OSError as error:
+            raise translate_os_error(error, f"{name}: {error.strerror}") from error
+
 
 def is_loopback(host: str) -> bool:
     """Whether a numeric address is one of the loopback network."""

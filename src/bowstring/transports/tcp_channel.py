@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError, translate_os_error
+from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError
 from bowstring.memory.closable import close_on_error
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
@@ -25,7 +23,8 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.stream_channel import StreamChannel
-from bowstring.transports.tcp_address import SocketAddress, format_address
+from bowstring.transports.tcp_address import format_address
+from bowstring.transports.tcp_connector import UNREACHABLE, TcpConnector
 
 if TYPE_CHECKING:
     import ssl
@@ -36,7 +35,6 @@ _KEEP_ALIVE_OPTIONS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT
 While bytes are being sent, the deadlines of the drivers end the connection. TCP_USER_TIMEOUT would replace both, but it
 also ends the connection of a peer that is alive and does not receive for a while.
 """
-_UNREACHABLE = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
 _RECORD_BYTES = 1 << 14
 _TLS_CALL_BYTES = 1 << 18
 # Plain integers: the enum flags of the socket module are slow in a loop.
@@ -51,15 +49,14 @@ class TcpChannel(StreamChannel):
         self, connection: socket.socket, address: str, options: TransportOptions = DEFAULT_OPTIONS, scheme: str = "tcp"
     ) -> None:
         super().__init__(connection, f"{scheme} {address}", options)
-        self._addresses: list[SocketAddress] = []
+        self._connector: TcpConnector | None = None
 
-    def dial(self, addresses: Sequence[SocketAddress]) -> None:
-        """Begin to connect to the first of these addresses that answers. The first frame is a HELLO."""
+    def dial(self, connector: TcpConnector) -> None:
+        """Use a connection that is being made. The first frame is a HELLO."""
         self._reader.is_dialer = True
         self._submit_hello()
         self.is_connected = False
-        self._addresses = list(addresses)
-        self._begin_connect()
+        self._connector = connector
 
     def configure(self) -> None:
         """Set the options of the connected socket."""
@@ -79,48 +76,13 @@ class TcpChannel(StreamChannel):
     def _connect_direction(self) -> int:
         return SEND
 
-    def _begin_connect(self) -> None:
-        """Connect to the next address. Raises `ConnectionLostError`, `ResourceError` if the last one fails."""
-        while True:
-            family, name = self._addresses.pop(0)
-            try:
-                if self._socket.family != family or self._socket.fileno() < 0:
-                    self._socket.close()
-                    self._socket = socket.socket(family, socket.SOCK_STREAM)
-                    self._socket.setblocking(False)
-                number = self._socket.connect_ex(name)
-            except OSError as error:
-                raise translate_os_error(error, f"{self._name}: {error.strerror}") from error
-            if number in (0, errno.EINPROGRESS, errno.EINTR):
-                return
-            self._fail_connect(number)
-
-    def _fail_connect(self, number: int) -> None:
-        """Give up an address. Raises the error if it was the last one."""
-        self._socket.close()
-        if not self._addresses:
-            error = OSError(number, os.strerror(number))
-            message = f"{self._name}: nobody answers there ({error.strerror})"
-            if number in _UNREACHABLE:
-                raise ConnectionLostError(message, error)
-            raise translate_os_error(error, message)
-
     def _connect(self) -> bool:
-        number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if number:
-            self._fail_connect(number)
-            self._begin_connect()
-            return False
-        try:
-            peer = self._socket.getpeername()
-        except OSError:
-            return False
-        if peer == self._socket.getsockname():  # an unused port that was chosen for this end, too
-            self._fail_connect(errno.ECONNREFUSED)
-            self._begin_connect()
-            return False
-        self.configure()
-        return True
+        assert self._connector is not None
+        is_connected = self._connector.progress()
+        self._socket = self._connector.socket
+        if is_connected:
+            self.configure()
+        return is_connected
 
     def _read(self, size_bytes: int) -> bytes:
         return self._socket.recv(size_bytes)
@@ -140,7 +102,7 @@ class TcpChannel(StreamChannel):
                 events.append(Lost(self._socket_error(OSError(number, os.strerror(number))), SEND))
 
     def _socket_error(self, error: OSError) -> BowstringError:
-        if error.errno in _UNREACHABLE and not self.is_closed:
+        if error.errno in UNREACHABLE and not self.is_closed:
             return ConnectionLostError(f"{self._name}: the peer is unreachable ({error.strerror})", error)
         return super()._socket_error(error)
 

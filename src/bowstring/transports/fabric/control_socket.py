@@ -7,17 +7,16 @@ connection lasts as long as both ends do, and its end is that of the connection 
 
 from __future__ import annotations
 
-import errno
-import os
 import socket
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bowstring.errors import ProtocolError, ResetConnectionError, translate_os_error
+from bowstring.errors import BowstringError, ProtocolError, translate_os_error
 from bowstring.memory.closable import Closable
 from bowstring.transports.base import RECEIVE, SEND, Interest
 from bowstring.transports.tcp_address import SocketAddress
+from bowstring.transports.tcp_connector import TcpConnector
 
 _HELLO = struct.Struct("<4sHHII")
 _MAGIC = b"BWF1"
@@ -50,11 +49,12 @@ class ControlSocket(Closable):
         self.has_ended = False
         """Whether the peer has closed its end."""
         self.is_connected = connection is not None
-        self._addresses = list(addresses)
+        self._connector: TcpConnector | None = None
         self._input = b""
         self._output = b""
         if connection is None:
-            self._begin_connect()
+            self._connector = TcpConnector(addresses, name)
+            self._socket = self._connector.socket
         else:
             self._socket = connection
             self._socket.setblocking(False)
@@ -140,43 +140,18 @@ class ControlSocket(Closable):
         if len(address) == address_bytes:
             self.peer_hello = Hello(num_frames, frame_bytes, address)
 
-    def _begin_connect(self) -> None:
-        """Connect to the next address. Raises the error of the last one."""
-        while True:
-            family, address = self._addresses.pop(0)
-            try:
-                self._socket = socket.socket(family, socket.SOCK_STREAM)
-                self._socket.setblocking(False)
-                code = self._socket.connect_ex(address)
-            except OSError as error:
-                raise translate_os_error(error, f"{self.name}: {error.strerror}") from error
-            if code in (0, errno.EINPROGRESS, errno.EINTR):
-                return
-            self._fail_connect(code)
-
-    def _fail_connect(self, code: int) -> None:
-        """Give up an address. Raises the error if it was the last one."""
-        self._socket.close()
-        if not self._addresses:
-            self.has_ended = True
-            error = OSError(code, os.strerror(code))
-            raise translate_os_error(error, f"{self.name}: nobody answers there ({error.strerror})")
-
     def _connect(self) -> bool:
-        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            self._fail_connect(code)
-            self._begin_connect()
-            return False
+        """Continue to connect; return whether it is done."""
+        assert self._connector is not None
         try:
-            peer = self._socket.getpeername()
-        except OSError:
-            return False
-        if peer == self._socket.getsockname():  # an unused port that was chosen for this end, too
-            raise ResetConnectionError(f"{self.name}: nobody answers there")
-        self.is_connected = True
-        self._configure()
-        return True
+            self.is_connected = self._connector.progress()
+        except BowstringError:
+            self.has_ended = True
+            raise
+        self._socket = self._connector.socket
+        if self.is_connected:
+            self._configure()
+        return self.is_connected
 
     def _configure(self) -> None:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bowstring.errors import UsageError, translate_os_error
+from bowstring.errors import UsageError
 from bowstring.memory.closable import close_on_error
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
@@ -36,7 +36,6 @@ from bowstring.transports.tcp_address import SocketAddress, format_address, loop
 
 _DEFAULT_ADDRESS = "//127.0.0.1:0"
 _ADDRESS = re.compile(r"((?://)?[^/]+)/?([A-Za-z0-9_]+(?:;[A-Za-z0-9_]+)*)?")
-_UNSUPPORTED_OPTIONS = ("keep_descriptors", "allow_other_users", "tls")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class FabricEndpoint(StreamEndpoint):
         self._domain: Domain | None = transport.open_domain(self._provider, where.name[0])
         with ExitStack() as on_error:
             on_error.callback(self._release)
-            super().__init__(_new_socket(where, name), address, options, name)
+            super().__init__(where.create_socket(name), address, options, name)
             on_error.callback(self._socket.close)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._listen(where.name)
@@ -115,6 +114,7 @@ class FabricTransport(Transport):
     """
 
     scheme: ClassVar[str] = "fabric"
+    unsupported_options: ClassVar[tuple[str, ...]] = ("keep_descriptors", "allow_other_users", "tls")
 
     def __init__(self, settings: FabricOptions | None = None) -> None:
         self.settings = settings or FabricOptions()
@@ -152,12 +152,12 @@ class FabricTransport(Transport):
 
         Raises `EnvironmentProblemError` without libfabric, `UnsupportedError` if the provider is not available.
         """
-        self._check(options)
+        self.check_options(options)
         return FabricEndpoint(self, address or _DEFAULT_ADDRESS, options)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> FabricChannel:
         """As `Transport.dial`. Raises as `listen`; blocks while the name of a remote host is resolved."""
-        self._check(options)
+        self.check_options(options)
         host, port, provider = split_address(address, self.settings.provider)
         check_provider(provider)
         libfabric.load(self.settings.library)
@@ -180,12 +180,6 @@ class FabricTransport(Transport):
         host, port, _ = split_address(address, self.settings.provider)
         return loopback_scope(host, port)
 
-    def _check(self, options: TransportOptions) -> None:
-        """Raise `UsageError` for options that this transport does not support."""
-        for name in _UNSUPPORTED_OPTIONS:
-            if getattr(options, name):
-                raise UsageError(f"fabric: the option {name} is not supported")
-
 
 def split_address(address: str, default_provider: str) -> tuple[str, int, str]:
     """Return the host, port and provider of `//host:port/provider` or `//host:port`. Raises `UsageError`.
@@ -197,13 +191,6 @@ def split_address(address: str, default_provider: str) -> tuple[str, int, str]:
     if match is None:
         raise UsageError(f"fabric {address!r}: expected an address such as //127.0.0.1:31337/tcp")
     return *parse_address(match[1]), match[2] or default_provider
-
-
-def _new_socket(where: SocketAddress, name: str) -> socket.socket:
-    try:
-        return socket.socket(where.family, socket.SOCK_STREAM)
-    except OSError as error:
-        raise translate_os_error(error, f"{name}: {error.strerror}") from error
 
 
 FABRIC = FabricTransport()
