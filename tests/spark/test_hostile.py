@@ -44,7 +44,7 @@ def a_job(folder: Path) -> tuple[ArrowWriter, Path, str]:
 def test_a_file_shorter_than_its_task_reported_is_not_committed(tmp_path: Path) -> None:
     writer, _, name = a_job(tmp_path / "data")
     with pytest.raises(ResourceError, match="expected 9 bytes, found 8"):
-        writer.commit([PartMessage(0, Entry(name, 9, 1, 1))])
+        writer.commit([PartMessage(Entry(name, 9, 1, 1))])
     assert read_manifest(tmp_path / "data") is None
     writer.abort([])
     assert not (tmp_path / "data").exists()
@@ -74,7 +74,7 @@ def test_a_missing_file_is_not_committed(tmp_path: Path) -> None:
     writer, path, name = a_job(tmp_path / "data")
     path.unlink()
     with pytest.raises(NotFoundError, match="does not exist at the commit"):
-        writer.commit([PartMessage(0, Entry(name, 8, 1, 1))])
+        writer.commit([PartMessage(Entry(name, 8, 1, 1))])
     assert read_manifest(tmp_path / "data") is None
 
 

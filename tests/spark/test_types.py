@@ -61,7 +61,7 @@ def test_timestamps_with_a_zone_are_labelled_utc_at_every_depth() -> None:
         fields = [field("at", moment, nullable=False, metadata={"a": "b"}), field("list", arrow.list_(inner))]
         return field("s", arrow.struct(fields), metadata={"c": "d"})
 
-    assert with_utc_timestamps(nested("GMT+8")).equals(nested("UTC"), check_metadata=True)
+    assert with_utc_timestamps(nested("GMT+8").type).equals(nested("UTC").type, check_metadata=True)
 
 
 def test_nested_types_keep_their_nullability_on_the_way_to_arrow_and_lose_it_on_the_way_back() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,21 +16,13 @@ from bowstring.ipc.api import new_file, open_file, open_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.message import is_file_start, is_stream_start
 from bowstring.ipc.writers import FileWriter
+from bowstring.spark.manifest import Entry
 from bowstring.spark.types import spark_schema, with_utc_timestamps
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from bowstring.arrays.record_batch import RecordBatch
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """The size of a written file."""
-
-    rows: int
-    batches: int
-    length_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +34,9 @@ class FileDescription:
     """The length of each record batch; None for a stream, which can only be read as a whole."""
 
 
-def write_file(path: Path, batches: Iterator[Any], *, fsync: bool) -> WrittenFile | None:
-    """Write pyarrow batches to a path, as `write_batches`. Return None, and leave no file, if there is no row.
+def write_file(path: Path, batches: Iterator[Any], *, fsync: bool) -> Entry | None:
+    """Write pyarrow batches to a path, as `write_batches`; return the entry of a manifest. Return None, and leave no
+    file, if there is no row.
 
     Raises:
         BowstringError, also an OSError: the file can't be written. Whatever is raised, no file is left.
@@ -55,7 +48,7 @@ def write_file(path: Path, batches: Iterator[Any], *, fsync: bool) -> WrittenFil
         if fsync:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-        return WrittenFile(rows, count, path.stat().st_size)
+        return Entry(path.name, path.stat().st_size, rows, count)
     except OSError as problem:
         path.unlink(missing_ok=True)
         raise translate_os_error(problem, f"{path}: cannot be written: {problem.strerror}") from problem
@@ -76,7 +69,7 @@ def write_batches(sink: Path | int, batches: Iterator[Any], schema: Schema | Non
                 continue
             if writer is None:
                 batch_schema = import_schema(batch.schema)
-                fields = tuple(map(with_utc_timestamps, batch_schema))
+                fields = tuple(replace(field, type=with_utc_timestamps(field.type)) for field in batch_schema)
                 if schema is None:
                     file_schema = Schema(fields, batch_schema.pairs)
                 else:

@@ -1,14 +1,18 @@
 """Cast batches of files to the types of Spark's schema.
 
-pyarrow, which PySpark requires, casts large to small offsets, dictionaries to values, and units of time. Arrays that it
-can't cast, or casts wrongly (list views to lists), are rebuilt first.
+pyarrow, which PySpark requires, casts offsets, integers and units of time, and selects fields of structs. Before that,
+Bowstring decodes what pyarrow can't cast, or casts wrongly, such as list views.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from bowstring.arrays.array import import_array
+from bowstring.datatypes import types as arrow
+from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
+from bowstring.spark.types import map_child_types
 
 
 def cast_batch(batch: Any, target: Any, place: str, *, truncate: bool) -> Any:
@@ -48,20 +52,39 @@ def cast_batch(batch: Any, target: Any, place: str, *, truncate: bool) -> Any:
 def _cast(column: Any, data_type: Any, truncate: bool) -> Any:
     import pyarrow.compute as pc
 
-    if _has_no_cast(column.type):
-        column = _rebuild(column)
+    column = _decode(column)
     for step in (_in_microseconds(data_type), data_type) if _has_nanoseconds(column.type) else (data_type,):
         if column.type != step:
             column = pc.cast(column, options=pc.CastOptions(target_type=step, allow_time_truncate=truncate))
     return column
 
 
+def _decode(column: Any) -> Any:
+    """Decode extension types, dictionaries, runs and list views at every depth."""
+    import pyarrow as pa
+
+    array = import_array(column)
+    decoded_type = _decoded_type(array.type)
+    return column if decoded_type == array.type else pa.array(array.cast(decoded_type))
+
+
+def _decoded_type(data_type: arrow.DataType) -> arrow.DataType:
+    match data_type:
+        case ExtensionType():
+            return _decoded_type(data_type.storage_type)
+        case arrow.Dictionary() | arrow.RunEndEncoded():
+            return _decoded_type(data_type.value_type)
+        case arrow.ListView():
+            data_type = arrow.List(data_type.value_field)
+        case arrow.LargeListView():
+            data_type = arrow.LargeList(data_type.value_field)
+    return map_child_types(data_type, _decoded_type)
+
+
 def _has_nanoseconds(data_type: Any) -> bool:
     """Whether `data_type` is or contains a time of day in nanoseconds."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(data_type):
-        return _has_nanoseconds(data_type.value_type)
     return data_type == pa.time64("ns") or any(
         _has_nanoseconds(data_type.field(i).type) for i in range(data_type.num_fields)
     )
@@ -108,61 +131,3 @@ def _has_required_field(data_type: Any) -> bool:
     else:
         fields = [data_type.field(i) for i in range(data_type.num_fields)]
     return any(not field.nullable or _has_required_field(field.type) for field in fields)
-
-
-def _is_listlike(data_type: Any) -> bool:
-    from pyarrow import types
-
-    return bool(
-        types.is_list(data_type)
-        or types.is_large_list(data_type)
-        or types.is_fixed_size_list(data_type)
-        or _is_list_view(data_type)
-    )
-
-
-def _is_list_view(data_type: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_list_view(data_type) or types.is_large_list_view(data_type))
-
-
-def _has_no_cast(data_type: Any) -> bool:
-    """Whether `data_type` is or contains a type that pyarrow can't cast, or casts wrongly."""
-    import pyarrow as pa
-
-    if (
-        isinstance(data_type, pa.BaseExtensionType)
-        or pa.types.is_run_end_encoded(data_type)
-        or _is_list_view(data_type)
-    ):
-        return True
-    if pa.types.is_dictionary(data_type):
-        return _has_no_cast(data_type.value_type)
-    return any(_has_no_cast(data_type.field(i).type) for i in range(data_type.num_fields))
-
-
-def _rebuild(column: Any) -> Any:
-    """Replace extension arrays by their storage, runs by values, list views by lists, at every depth except in maps."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not _has_no_cast(column.type):
-        return column
-    if isinstance(column, pa.ExtensionArray):
-        return _rebuild(column.storage)
-    if pa.types.is_run_end_encoded(column.type):
-        return _rebuild(pc.run_end_decode(column))
-    if pa.types.is_dictionary(column.type):
-        return _rebuild(column.dictionary).take(column.indices)
-    if pa.types.is_struct(column.type):
-        fields = [column.type.field(i) for i in range(column.type.num_fields)]
-        children = [_rebuild(child) for child in column.flatten()]
-        named = [field.with_type(child.type) for field, child in zip(fields, children, strict=True)]
-        return pa.StructArray.from_arrays(children, fields=named, mask=pc.is_null(column))
-    if _is_listlike(column.type):
-        lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
-        ends = pc.cumulative_sum(lengths).cast(pa.int32())
-        offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-        return pa.ListArray.from_arrays(offsets, _rebuild(pc.list_flatten(column)), mask=pc.is_null(column))
-    raise pa.ArrowNotImplementedError(f"no cast in {column.type}")

@@ -46,9 +46,8 @@ MAX_CONFLICTS = 1000
 
 @dataclass
 class PartMessage(WriterCommitMessage):
-    """The file that one attempt of a task wrote; no entry if the partition has no rows."""
+    """The file that one attempt of a task wrote; None if the partition has no rows."""
 
-    partition: int
     entry: Entry | None
 
 
@@ -84,10 +83,7 @@ class ArrowWriter(DataSourceArrowWriter):
                 f"{self._staging} does not exist for partition {context.partitionId()} on {os.uname().nodename}: the "
                 f"job has ended, or {self._folder} is not on a file system that every executor mounts"
             )
-        written = write_file(self._staging / name, iterator, fsync=self._fsync)
-        if written is None:
-            return PartMessage(context.partitionId(), None)
-        return PartMessage(context.partitionId(), Entry(name, written.length_bytes, written.rows, written.batches))
+        return PartMessage(write_file(self._staging / name, iterator, fsync=self._fsync))
 
     @hide_traceback()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

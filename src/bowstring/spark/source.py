@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from bowstring.spark.batches import describe_file, read_batches
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.compatibility import (
     check_conversions,
-    check_field_names,
     check_inferred,
     check_names,
     merge_schemas,
@@ -52,13 +52,6 @@ class BatchRange:
     """The index after the last batch; -1 for all batches."""
     missing: tuple[str, ...] = ()
     """The columns to read that the file lacks."""
-
-
-class ArrowPartition(InputPartition):
-    """The record batches that one task reads."""
-
-    def __init__(self, ranges: tuple[BatchRange, ...]) -> None:
-        super().__init__(ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +93,8 @@ class ArrowDataSource(DataSource):
         """The schema of the files: the first one's, or with ``mergeSchema`` the columns of all."""
         check_read_options(self.options)
         self._is_inferred = True  # Spark pickles this object with the schema for `reader`
-        groups = _file_groups(self._paths())
-        if parse_flag(self.options, "mergeSchema"):
-            return merge_schemas((group.path, group.schema) for group in groups)
-        first = next(groups)
-        check_names(first.path, first.schema, first.schema.names)
-        check_field_names(first.path, first.schema)
-        return first.schema
+        schemas = ((group.path, group.schema) for group in _file_groups(self._paths()))
+        return merge_schemas(schemas if parse_flag(self.options, "mergeSchema") else islice(schemas, 1))
 
     @hide_traceback()
     def reader(self, schema: StructType) -> ArrowReader:
@@ -189,11 +177,11 @@ class ArrowReader(DataSourceReader):
         remaining_bytes = self._split_bytes
         for batch_range, length_bytes in self._all_batch_ranges():
             if ranges and length_bytes > remaining_bytes:
-                partitions.append(ArrowPartition(tuple(ranges)))
+                partitions.append(InputPartition(tuple(ranges)))
                 ranges, remaining_bytes = [], self._split_bytes
             ranges.append(batch_range)
             remaining_bytes -= length_bytes
-        return [*partitions, ArrowPartition(tuple(ranges))]
+        return [*partitions, InputPartition(tuple(ranges))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the batches of a partition with Spark's types."""

@@ -7,7 +7,7 @@ stands for the elements of a list, ``{key}`` and ``{value}`` for those of a map.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,7 @@ _FLAT_TYPES: dict[str, arrow.DataType] = {
     "DayTimeIntervalType": arrow.Duration("us"),
 }
 """The types without parameters, by the name of Spark's class."""
+_SPARK_NAMES = {arrow_type: name for name, arrow_type in _FLAT_TYPES.items()}
 
 
 def arrow_schema(struct: StructType, *, prefers_large_types: bool = False, prefix: str = "") -> Schema:
@@ -85,21 +86,30 @@ def _arrow_type(data_type: Any, path: str, prefers_large_types: bool) -> arrow.D
     )
 
 
-def with_utc_timestamps(field: Field) -> Field:
-    """Return `field` with the time zone UTC for all timestamps in it that have one; their values are relative to UTC.
+def with_utc_timestamps(data_type: arrow.DataType) -> arrow.DataType:
+    """Return the type with the time zone UTC for all timestamps in it that have one; their values are relative to UTC.
 
     Spark sends batches with the session's time zone, whose names ("GMT+8", "Z") many Arrow readers do not support.
     """
-    data_type = field.type
     if isinstance(data_type, arrow.Timestamp) and data_type.timezone is not None:
-        data_type = replace(data_type, timezone="UTC")
-    elif isinstance(data_type, arrow.List):
-        data_type = arrow.List(with_utc_timestamps(data_type.value_field))
-    elif isinstance(data_type, arrow.Map):
-        data_type = replace(data_type, entries_field=with_utc_timestamps(data_type.entries_field))
-    elif isinstance(data_type, arrow.Struct):
-        data_type = arrow.Struct(tuple(map(with_utc_timestamps, data_type.children)))
-    return field.with_type(data_type)
+        return replace(data_type, timezone="UTC")
+    return map_child_types(data_type, with_utc_timestamps)
+
+
+def map_child_types(data_type: arrow.DataType, convert: Callable[[arrow.DataType], arrow.DataType]) -> arrow.DataType:
+    """Return a list, map or struct type with its children's types converted; any other type as it is."""
+
+    def convert_field(field: Field) -> Field:
+        return replace(field, type=convert(field.type))
+
+    match data_type:
+        case ListLike():
+            return replace(data_type, value_field=convert_field(data_type.value_field))
+        case arrow.Map():
+            return replace(data_type, entries_field=convert_field(data_type.entries_field))
+        case arrow.Struct():
+            return arrow.Struct(tuple(map(convert_field, data_type.children)))
+    return data_type
 
 
 def spark_schema(schema: Schema) -> StructType:
@@ -173,17 +183,12 @@ def _spark_type(data_type: arrow.DataType, path: str) -> SparkType:
             return _spark_type(data_type.storage_type, path)
         case arrow.Dictionary() | arrow.RunEndEncoded():
             return _spark_type(data_type.value_type, path)
-        case arrow.Null():
-            return spark.NullType()
-        case arrow.Bool():
-            return spark.BooleanType()
         case arrow.Int(bit_width=64, is_signed=False):
             return spark.DecimalType(20, 0)
-        case arrow.Int():
-            bits = data_type.bit_width if data_type.is_signed else data_type.bit_width * 2
-            return {8: spark.ByteType, 16: spark.ShortType, 32: spark.IntegerType, 64: spark.LongType}[bits]()
-        case arrow.FloatingPoint():
-            return spark.DoubleType() if data_type.bit_width == 64 else spark.FloatType()
+        case arrow.Int(bit_width=bits, is_signed=False):
+            return _spark_type(arrow.Int(2 * bits), path)
+        case arrow.FloatingPoint(bit_width=16):
+            return spark.FloatType()
         case arrow.Decimal():
             if data_type.precision > SPARK_MAX_DIGITS or not 0 <= data_type.scale <= data_type.precision:
                 reason = (
@@ -212,6 +217,9 @@ def _spark_type(data_type: arrow.DataType, path: str) -> SparkType:
             return spark.MapType(key, _spark_type(data_type.item_field.type, f"{path}{{value}}"))
         case arrow.Struct():
             return _spark_struct(data_type.fields, f"{path}.")
+        case _ if data_type in _SPARK_NAMES:
+            spark_type: SparkType = getattr(spark, _SPARK_NAMES[data_type])()
+            return spark_type
     raise _unsupported(data_type, path)
 
 
