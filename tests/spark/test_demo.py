@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -158,7 +159,7 @@ def test_sums_of_batches_are_exact_beyond_64_bits() -> None:
     assert summary == TableSummary(
         6, (ColumnSummary("i", 2, str(4 * big)), ColumnSummary("u", 0, str(2 * 2**64)), ColumnSummary("s", 4, None))
     )
-    assert TableSummary.from_json(json.loads(json.dumps(summary.to_json()))) == summary
+    assert TableSummary.from_json(json.loads(json.dumps(asdict(summary)))) == summary
 
 
 def test_a_missing_or_unknown_input_is_an_error_with_its_path(spark: SparkSession, tmp_path: Path) -> None:

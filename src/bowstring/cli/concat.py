@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
-from bowstring.cli.input_output import echo_json, progress, resolve_output, resolve_source
-from bowstring.cli.options import PATH, json_option, max_piped_option
+from bowstring.cli.input_output import echo_json, is_stream_name, progress, resolve_output, resolve_source
+from bowstring.cli.options import PATH, arrow_format_option, json_option, max_piped_option
 from bowstring.errors import format_count
 from bowstring.inspection.text import printable
 from bowstring.ipc.tools.concat import concat_files
-
-_STREAM_ENDING = ".arrows"
 
 
 @click.command()
@@ -22,15 +19,10 @@ _STREAM_ENDING = ".arrows"
 @click.option(
     "-o", "--output", "target", required=True, type=PATH, help="Path or URL to write to, or - for standard output."
 )
-@click.option(
-    "--to",
-    "kind",
-    type=click.Choice(["file", "stream"]),
-    help="Format to write.  [default: stream if OUTPUT ends in .arrows, else file]",
-)
+@arrow_format_option("stream if OUTPUT ends in .arrows, else file")
 @json_option("Write the summary as JSON.")
 @max_piped_option
-def concat(files: Sequence[str], *, target: str, kind: str | None, as_json: bool, max_piped_bytes: int) -> None:
+def concat(files: Sequence[str], *, target: str, arrow_format: str | None, as_json: bool, max_piped_bytes: int) -> None:
     """Join the record batches of several Arrow files and streams, in the order given.
 
     Bodies are copied as they are, compressed or not. Schemas, byte orders and metadata versions must be equal.
@@ -41,7 +33,7 @@ def concat(files: Sequence[str], *, target: str, kind: str | None, as_json: bool
         raise click.UsageError("standard input can be read only once")
     if as_json and target == "-":
         raise click.UsageError("--json and the data can't both be written to standard output: give --output a path")
-    as_stream = kind == "stream" or (kind is None and Path(target).suffix.lower() == _STREAM_ENDING)
+    as_stream = is_stream_name(target) if arrow_format is None else arrow_format == "stream"
     out = resolve_output(target)
     with progress("concatenating", "sources") as advance:
         report = concat_files(_resolve_sources(files, advance), out, as_stream, max_piped_bytes=max_piped_bytes)

@@ -72,7 +72,7 @@ def open_batches(
     with sequential_file(source, advance) as (file, report_position):
         header = _header(file, name, options)
 
-        def describe(message: str) -> InvalidDataError:
+        def describe(message: str, _rows: int) -> InvalidDataError:
             return _parse_error(message, name, header, options["column_types"])
 
         with translate_errors(describe):

@@ -16,9 +16,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.table import schema_has_dictionaries, unify_batches
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.inspection.text import human_bytes
 from bowstring.io.sinks import Sink, open_sink, reject_same_file
+from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
 
 Advance: TypeAlias = Callable[[int, int | None], None]
@@ -101,6 +104,26 @@ def output_sink(out: str | int | BinaryIO) -> Iterator[Sink]:
     except BaseException:
         sink.abandon()
         raise
+
+
+def is_stream_name(path: str) -> bool:
+    """Return whether the name of a file to write is that of an Arrow stream."""
+    return path.lower().endswith(".arrows")
+
+
+def write_arrow(out: str | int | BinaryIO, schema: Schema, batches: Iterable[RecordBatch], as_stream: bool) -> int:
+    """Write record batches as an Arrow file or stream, and return the number of rows.
+
+    Dictionaries of a file are unified, which keeps all batches in memory: a file can't replace them.
+    """
+    if not as_stream and schema_has_dictionaries(schema):
+        batches = unify_batches(schema, list(batches))
+    rows = 0
+    with (new_stream if as_stream else new_file)(out, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows
 
 
 @contextmanager

@@ -15,12 +15,11 @@ import click
 
 from bowstring import integration_json
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import schema_has_dictionaries, unify_batches
-from bowstring.cli.input_output import resolve_output, resolve_source
+from bowstring.cli.input_output import resolve_output, resolve_source, write_arrow
 from bowstring.cli.settings import FAILED
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
 from bowstring.inspection.text import printable
-from bowstring.ipc.api import new_file, new_stream, open_file, open_stream
+from bowstring.ipc.api import open_file, open_stream
 from bowstring.ipc.format_detection import open_any
 from bowstring.layouts.base import error_context
 
@@ -132,9 +131,7 @@ def json_to_arrow(paths: tuple[str, ...], *, json_path: str | None, arrow_path: 
     source, target = _two_paths(paths, {"JSON": json_path, "ARROW": arrow_path})
     sink = resolve_output(target, source)
     data_file = integration_json.read(resolve_source(source))
-    with (new_file if kind == "file" else new_stream)(sink, data_file.schema) as writer:
-        for batch in data_file.batches:
-            writer.write_batch(batch)
+    write_arrow(sink, data_file.schema, data_file.batches, as_stream=kind == "stream")
 
 
 @integration.command("arrow-to-json")
@@ -196,10 +193,8 @@ def stream_to_file(stream: str, file: str) -> None:
     STREAM and FILE are standard input and output by default.
     """
     sink = resolve_output(file, stream)
-    with open_stream(resolve_source(stream)) as reader, new_file(sink, reader.schema) as writer:
-        # A file has one dictionary for all batches, a stream can replace it.
-        for batch in unify_batches(reader.schema, list(reader)) if schema_has_dictionaries(reader.schema) else reader:
-            writer.write_batch(batch)
+    with open_stream(resolve_source(stream)) as reader:
+        write_arrow(sink, reader.schema, reader, as_stream=False)
 
 
 @integration.command("file-to-stream")
@@ -211,6 +206,5 @@ def file_to_stream(file: str, stream: str) -> None:
     FILE and STREAM are standard input and output by default.
     """
     sink = resolve_output(stream, file)
-    with open_file(resolve_source(file)) as reader, new_stream(sink, reader.schema) as writer:
-        for batch in reader:
-            writer.write_batch(batch)
+    with open_file(resolve_source(file)) as reader:
+        write_arrow(sink, reader.schema, reader, as_stream=True)

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -62,11 +63,7 @@ def open_batches(
             yield import_schema(explicit), iter(())
             return
         _check_keys(first, name)
-        rows = 0
-
-        def describe(message: str) -> InvalidDataError:
-            return _parse_error(message, name, rows)  # pyarrow counts rows from the start of the block
-
+        describe = partial(_parse_error, name)
         with translate_errors(describe):
             reader = pj.open_json(
                 io.BufferedReader(ReadableFile(_chunk_reader(chain([first], chunks))), options["block_size"]),
@@ -74,15 +71,7 @@ def open_batches(
                 parse_options=pj.ParseOptions(explicit_schema=explicit if len(explicit) else None),
             )
         schema, columns = import_schema(reader.schema), list(options["columns"])
-        schema = schema.select(columns) if columns else schema
-
-        def batches() -> Iterator[RecordBatch]:
-            nonlocal rows
-            for batch in read_batches(reader, describe, report_position, columns):
-                rows += batch.num_rows
-                yield batch
-
-        yield schema, batches()
+        yield schema.select(columns) if columns else schema, read_batches(reader, describe, report_position, columns)
 
 
 def _check_start(start: bytes, name: str) -> None:
@@ -254,8 +243,11 @@ def _check_keys(chunk: bytes, name: str) -> None:
             gather.check_values(rows * (len(keys) - quoted), len(parts))
 
 
-def _parse_error(text: str, name: str, rows: int) -> InvalidDataError:
-    """Convert an error message of pyarrow to an error with the option that helps, if any."""
+def _parse_error(name: str, text: str, rows: int) -> InvalidDataError:
+    """Convert an error message of pyarrow to an error with the option that helps, if any.
+
+    pyarrow counts the rows from the start of the block; `rows` come before it.
+    """
     matched = _ERROR.fullmatch(text)
     assert matched is not None
     reason, number = matched.groups()

@@ -54,3 +54,9 @@ def format_option(text: str, default: str | None = None) -> Callable[[_Command],
     """Return the option for the format of rows, with this help text."""
     formats = click.Choice(["table", "jsonl", "csv"])
     return click.option("--format", "row_format", type=formats, default=default, help=text)
+
+
+def arrow_format_option(default: str) -> Callable[[_Command], _Command]:
+    """Return the option for the Arrow format to write, with this text for the default."""
+    formats = click.Choice(["file", "stream"])
+    return click.option("--to", "arrow_format", type=formats, help=f"Format to write.  [default: {default}]")

@@ -42,29 +42,18 @@ def open_batches(
 ) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
     """Open a Parquet file; yield its schema and an iterator of its batches. Raises `InvalidDataError` if malformed."""
     pq, columns = import_pyarrow("pyarrow.parquet"), list(options["columns"])
+
+    def describe(message: str, _rows: int) -> InvalidDataError:
+        return InvalidDataError(f"{name}: pyarrow can't read it as Parquet: {message}")
+
     with random_access_file(source, options["max_piped_bytes"]) as file:
-
-        def describe(message: str) -> InvalidDataError:
-            return InvalidDataError(f"{name}: pyarrow can't read it as Parquet: {message}")
-
         with translate_errors(describe):
             parquet_file = pq.ParquetFile(file)
             schema = import_schema(parquet_file.schema_arrow)
-        schema = schema.select(columns) if columns else schema
-
-        rows, total = 0, parquet_file.metadata.num_rows
-
-        def report_rows() -> None:
-            advance(rows, total)
-
-        def batches() -> Iterator[RecordBatch]:
-            nonlocal rows
-            read = parquet_file.iter_batches(options["batch_rows"] or _ROWS, columns=columns or None)
-            for batch in read_batches(read, describe, report_rows, columns):
-                rows += batch.num_rows
-                yield batch
-
-        yield schema, batches()
+        reader = parquet_file.iter_batches(options["batch_rows"] or _ROWS, columns=columns or None)
+        total = parquet_file.metadata.num_rows
+        batches = read_batches(reader, describe, lambda rows: advance(rows, total), columns)
+        yield schema.select(columns) if columns else schema, batches
 
 
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: Mapping[str, Any]) -> None:

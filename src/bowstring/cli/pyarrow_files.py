@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from bowstring.arrays.record_batch import RecordBatch, record_batch
 from bowstring.cli.input_output import Advance
@@ -29,6 +29,11 @@ _CODECS = {b"\x1f\x8b\x08": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", 
 _Error = TypeVar("_Error", bound=Exception)
 INFERENCE_NOTE = "types are inferred from the first block: --column-type '{column}=TYPE' or a larger --block-size"
 """A format string for the note of an error in a value whose type is inferred."""
+
+DescribeError: TypeAlias = Callable[[str, int], InvalidDataError]
+"""Converts a message of pyarrow, and the number of rows read before, to an error."""
+ReportRows: TypeAlias = Callable[[int], None]
+"""Reports progress after a number of rows."""
 
 _EXIT_TIMEOUT_S = 1.0
 _open_files: weakref.WeakSet[io.RawIOBase] = weakref.WeakSet()
@@ -139,15 +144,15 @@ class WritableFile(io.RawIOBase):
 
 
 @contextmanager
-def sequential_file(source: Any, advance: Advance | None = None) -> Iterator[tuple[Any, Callable[[], None]]]:
+def sequential_file(source: Any, advance: Advance | None = None) -> Iterator[tuple[Any, ReportRows]]:
     """Open a path, URL or file object for sequential reading.
 
-    Yield its decompressed bytes as a file object, and a function that reports the position to `advance`. gzip, bzip2,
-    Zstandard and LZ4 are detected by their first bytes.
+    Yield its decompressed bytes as a file object, and a function that reports the position to `advance`, whatever the
+    number of rows. gzip, bzip2, Zstandard and LZ4 are detected by their first bytes.
     """
     opened = open_from_position(source)
 
-    def report_position() -> None:
+    def report_position(_rows: int) -> None:
         if advance is not None:
             advance(opened.position, opened.size if isinstance(opened, MemorySource) else None)
 
@@ -194,36 +199,33 @@ def random_access_file(source: Any, max_piped_bytes: int) -> Iterator[RandomAcce
 
 
 @contextmanager
-def translate_errors(describe: Callable[[str], InvalidDataError]) -> Iterator[None]:
-    """Raise `describe(message)` for an error that pyarrow raises for malformed data."""
+def translate_errors(describe: DescribeError, rows: int = 0) -> Iterator[None]:
+    """Raise `describe(message, rows)` for an error that pyarrow raises for malformed data after this many rows."""
     pa = import_pyarrow()
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # an OSError for damaged pages
         if isinstance(error, BowstringError):
             raise
-        raise describe(str(error)) from error
+        raise describe(str(error), rows) from error
 
 
 def read_batches(
-    reader: Any,
-    describe: Callable[[str], InvalidDataError],
-    report: Callable[[], None],
-    columns: Sequence[str] = (),
+    reader: Any, describe: DescribeError, report: ReportRows, columns: Sequence[str] = ()
 ) -> Iterator[RecordBatch]:
     """Yield the record batches of a pyarrow reader, with these columns only if any; errors as in `translate_errors`.
 
     `report` is called before the first batch and after each.
     """
-    batches = iter(reader)
-    report()
+    batches, rows = iter(reader), 0
     while True:
-        with translate_errors(describe):
+        report(rows)
+        with translate_errors(describe, rows):
             batch = next(batches, None)
         if batch is None:
             return
         yield record_batch(batch).select(columns) if columns else record_batch(batch)
-        report()
+        rows += batch.num_rows
 
 
 def write_batches(

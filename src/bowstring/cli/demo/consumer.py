@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from bowstring.cli.demo.summary import summarize_batches
@@ -46,7 +47,7 @@ def read_published(uris: list[str]) -> dict[str, Any]:
     summary = summarize_batches(schema.names, batches)
     summed = time.perf_counter() - start
     sample = {"names": schema.names, "types": [str(t) for t in schema.types], "rows": _sample_rows(batches)}
-    return _timed(first, usable, summed, copied) | {"summary": summary.to_json(), "sample": sample}
+    return _timed(first, usable, summed, copied) | {"summary": asdict(summary), "sample": sample}
 
 
 def _sample_rows(batches: list[RecordBatch]) -> list[list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -66,13 +66,9 @@ class TableSummary:
             if not column.agrees_with(peer)
         ]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TableSummary:
-        """Create a summary from the values of `to_json`."""
+        """Create a summary from the values of `dataclasses.asdict`."""
         return cls(values["rows"], tuple(ColumnSummary(**column) for column in values["columns"]))
 
 
