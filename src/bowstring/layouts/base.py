@@ -159,10 +159,14 @@ class Layout(ABC):
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         """Return the values as a NumPy array of shape (length,), of objects if NumPy has no such type."""
         if not allow_copy:
-            raise WouldCopyError(
-                f"{self.type} cannot be converted to NumPy without copying; allow the copy with zero_copy_only=False"
-            )
+            raise self.would_copy_error()
         return object_array(self.to_pylist(array))
+
+    def would_copy_error(self) -> WouldCopyError:
+        """Return the error for a conversion to NumPy that has to copy, but is not allowed to."""
+        return WouldCopyError(
+            f"{self.type} cannot be converted to NumPy without copying; allow the copy with zero_copy_only=False"
+        )
 
     # Structure
 

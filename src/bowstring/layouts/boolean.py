@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import DataTypeError, WouldCopyError
+from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
@@ -73,7 +73,7 @@ class BooleanLayout(Layout):
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
-            raise WouldCopyError("booleans are bit-packed; allow the copy with zero_copy_only=False")
+            raise self.would_copy_error()
         return self.bits(array) if array.null_count == 0 else super().to_numpy(array, True)
 
     def compact(self, array: ArrayData) -> ArrayData:

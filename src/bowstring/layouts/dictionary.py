@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
+from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
@@ -172,7 +172,7 @@ class DictionaryLayout(Layout):
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
-            raise WouldCopyError(f"{self.type} must be decoded for NumPy; allow the copy with zero_copy_only=False")
+            raise self.would_copy_error()
         dictionary = array.dictionary
         if array.null_count == 0 and dictionary is not None and dictionary.null_count == 0:
             return dictionary.to_numpy(zero_copy_only=False)[self.indices(array)]

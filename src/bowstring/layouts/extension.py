@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.errors import WouldCopyError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, Values, error_context
 from bowstring.memory.bitmap import Mask
@@ -68,9 +67,7 @@ class ExtensionLayout(Layout):
             self._storage.to_numpy(array.storage, allow_copy), allow_copy
         )
         if values is None:
-            raise WouldCopyError(
-                f"{self.type} cannot be converted to NumPy without copying; allow the copy with zero_copy_only=False"
-            )
+            raise self.would_copy_error()
         return values
 
     def from_numpy(self, values: Values) -> Values | None:

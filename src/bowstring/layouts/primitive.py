@@ -34,6 +34,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.concatenation import concat_validity, concat_values
 from bowstring.layouts.equality import all_blocks, bytes_equal
+from bowstring.layouts.value_codecs.base import non_null_mask
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY
@@ -71,20 +72,23 @@ class PrimitiveLayout(Layout):
         return self.build_of_types(values, set(map(type, values)))
 
     def build_of_types(self, values: Sequence[Any], kinds: set[type]) -> ArrayData:
-        mask = None
+        has_nulls = NoneType in kinds
+        valid_values = [value for value in values if value is not None] if has_nulls else values
         try:
-            if NoneType in kinds:
-                slots, mask = self.codec.encode_with_nulls(values, kinds - {NoneType})
-            else:
-                slots = self.codec.encode(values, kinds)
+            slots = self.codec.encode(valid_values, kinds - {NoneType})
         except (TypeError, ValueError, OverflowError) as error:
             raise self._conversion_error(values, error) from None
-        return self.of(slots, mask)
+        if not has_nulls:
+            return self.of(slots)
+        mask = non_null_mask(values)
+        slots_with_nulls = np.zeros(len(values), self.dtype)
+        slots_with_nulls[mask] = slots
+        return self.of(slots_with_nulls, mask)
 
     def _conversion_error(self, values: Sequence[Any], error: Exception) -> DataTypeError:
         for index, value in enumerate(values):
             try:
-                self.codec.encode([self.codec.fill_value if value is None else value], {type(value)} - {NoneType})
+                self.codec.encode([] if value is None else [value], {type(value)} - {NoneType})
             except (TypeError, ValueError, OverflowError) as reason:
                 return DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to {self.type}: {reason}")
         return DataTypeError(f"the values cannot be converted to {self.type}: {error}")

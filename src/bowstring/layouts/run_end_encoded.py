@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError, UsageError, WouldCopyError
+from bowstring.errors import InvalidDataError, UsageError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, Values, first_true, to_buffer
 from bowstring.layouts.dictionary import hashable_key
@@ -119,7 +119,7 @@ class RunEndEncodedLayout(Layout):
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
-            raise WouldCopyError(f"{self.type} has to be decoded for NumPy: allow the copy with zero_copy_only=False")
+            raise self.would_copy_error()
         lengths, values = self.run_lengths(array)
         return np.repeat(values.layout.to_numpy(values, True), lengths, axis=0)
 

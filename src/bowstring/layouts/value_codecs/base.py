@@ -19,7 +19,7 @@ class ValueCodec(ABC):
     Arrays passed in have shape (n,), contain no nulls, and are never modified.
     """
 
-    __slots__ = ("_fill_value", "dtype")
+    __slots__ = ("dtype",)
 
     IS_OPAQUE: ClassVar[bool] = False
     """Whether slots are byte strings, which have no byte order."""
@@ -28,14 +28,8 @@ class ValueCodec(ABC):
     EQUAL_BY_BYTES: ClassVar[bool] = True
     """Whether two values are equal exactly if their bytes are."""
 
-    def __init__(self, dtype: Any, fill_value: Any = 0) -> None:
+    def __init__(self, dtype: Any) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self._fill_value = fill_value
-
-    @property
-    def fill_value(self) -> Any:
-        """A Python value for null slots."""
-        return self._fill_value
 
     @abstractmethod
     def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
@@ -44,18 +38,14 @@ class ValueCodec(ABC):
         Raises TypeError, ValueError or OverflowError if a value is not exactly representable.
         """
 
-    def encode_with_nulls(self, values: Sequence[Any], kinds: set[type]) -> tuple[Values, Mask]:
-        """As `encode`, for values of which some are None; also return the mask of the valid ones."""
-        filled = [self.fill_value if value is None else value for value in values]
-        return self.encode(filled, kinds), non_null_mask(values)
-
-    @abstractmethod
     def decode(self, slots: Values) -> list[Any]:
         """Convert slots to Python values."""
+        values: list[Any] = slots.tolist()
+        return values
 
     def as_numpy(self, slots: Values) -> Values | None:
         """View slots as NumPy's type for these values, without copying; None if NumPy has none."""
-        return None
+        return slots
 
     def as_numpy_copy(self, slots: Values, mask: Mask | None) -> Values:
         """Copy slots to NumPy's type for these values; null slots (False in the mask) become NaN, NaT or None."""
@@ -74,8 +64,10 @@ class ValueCodec(ABC):
         return self.encode(values, set(map(type, values))), None
 
     def not_equal(self, left: Values, right: Values, nans_equal: bool) -> Mask:
-        """Compare slot by slot; returns a mask of shape (n,)."""
-        mask: Mask = left != right
+        """Compare slot by slot; returns a mask of shape (n,). By default slots are equal if their bytes are."""
+        mask = np.zeros(len(left), np.bool_)
+        for left_column, right_column in zip(as_words(left).T, as_words(right).T, strict=True):
+            mask |= left_column != right_column
         return mask
 
     def sort_keys(self, slots: Values) -> tuple[Values, ...] | None:
@@ -111,11 +103,3 @@ def as_words(slots: Values) -> Values:
     width = slots.dtype.itemsize
     word = np.dtype(f"<u{min(width, 8)}") if width in (1, 2, 4) or width % 8 == 0 else np.dtype("u1")
     return np.ascontiguousarray(slots).view(word).reshape(len(slots), width // word.itemsize)
-
-
-def words_not_equal(left: Values, right: Values) -> Mask:
-    """Compare the bytes of slots; returns a mask of shape (n,)."""
-    not_equal = np.zeros(len(left), np.bool_)
-    for left_column, right_column in zip(as_words(left).T, as_words(right).T, strict=True):
-        not_equal |= left_column != right_column
-    return not_equal

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.datatypes.types import Decimal as DecimalType
-from bowstring.layouts.value_codecs.base import ValueCodec, as_words, words_not_equal
+from bowstring.layouts.value_codecs.base import ValueCodec, as_words
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
-    from bowstring.memory.bitmap import Mask
 
 _MAX_EXPONENT = 1 << 34
 _EXACT = Context(prec=160, Emax=_MAX_EXPONENT, Emin=-_MAX_EXPONENT, traps=[Inexact, InvalidOperation])
@@ -67,8 +66,8 @@ class DecimalCodec(ValueCodec):
         data, width = slots.tobytes(), self.dtype.itemsize
         return [int.from_bytes(data[i : i + width], "little", signed=True) for i in range(0, len(data), width)]
 
-    def not_equal(self, left: Values, right: Values, nans_equal: bool) -> Mask:
-        return words_not_equal(left, right)
+    def as_numpy(self, slots: Values) -> None:
+        return None
 
     def sort_keys(self, slots: Values) -> tuple[Values, ...]:
         words = as_words(slots)

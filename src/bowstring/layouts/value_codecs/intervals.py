@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bowstring.datatypes.types import Interval
-from bowstring.layouts.value_codecs.base import ValueCodec, as_words, words_not_equal
+from bowstring.layouts.value_codecs.base import ValueCodec, as_words
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
@@ -43,26 +43,18 @@ class MonthIntervalCodec(ValueCodec):
             raise TypeError("not a whole number of months")
         return np.array(values, self.dtype)
 
-    def decode(self, slots: Values) -> list[Any]:
-        return list(slots.tolist())
-
-    def as_numpy(self, slots: Values) -> Values:
-        return slots
-
 
 class CompoundIntervalCodec(ValueCodec):
     """Intervals of several units, as named tuples; in NumPy, structured arrays with the same fields."""
 
     __slots__ = ("_make",)
 
-    def __init__(
-        self, make: Callable[..., tuple[int, ...]], dtype: list[tuple[str, str]], empty: tuple[int, ...]
-    ) -> None:
-        super().__init__(np.dtype(dtype), empty)
+    def __init__(self, make: Callable[..., tuple[int, ...]], dtype: list[tuple[str, str]]) -> None:
+        super().__init__(np.dtype(dtype))
         self._make = make
 
     def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
-        num_units = len(self.fill_value)
+        num_units = len(self.dtype.names or ())
         if not all(isinstance(value, tuple) and len(value) == num_units for value in values):
             raise TypeError(f"not a tuple of {num_units} integers")
         if not all(isinstance(unit, int) for value in values for unit in value):
@@ -72,14 +64,8 @@ class CompoundIntervalCodec(ValueCodec):
     def decode(self, slots: Values) -> list[Any]:
         return [self._make(*units) for units in slots.tolist()]
 
-    def as_numpy(self, slots: Values) -> Values:
-        return slots
-
     def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
         return (array, None) if array.dtype == self.dtype else super().from_numpy(array)
-
-    def not_equal(self, left: Values, right: Values, nans_equal: bool) -> Mask:
-        return words_not_equal(left, right)
 
     def sort_keys(self, slots: Values) -> tuple[Values, ...] | None:
         return None
@@ -93,5 +79,5 @@ def interval_codec(type: Interval) -> ValueCodec:
     if type.unit == "year_month":
         return MonthIntervalCodec()
     if type.unit == "day_time":
-        return CompoundIntervalCodec(DayTime, [("days", "<i4"), ("milliseconds", "<i4")], (0, 0))
-    return CompoundIntervalCodec(MonthDayNano, [("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")], (0, 0, 0))
+        return CompoundIntervalCodec(DayTime, [("days", "<i4"), ("milliseconds", "<i4")])
+    return CompoundIntervalCodec(MonthDayNano, [("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])

@@ -11,14 +11,11 @@ import numpy as np
 from bowstring.datatypes.types import FixedSizeBinary, FloatingPoint, Int
 from bowstring.layouts.hashing import factorize_bytes
 from bowstring.layouts.sort_keys import rank_bytes
-from bowstring.layouts.value_codecs.base import ValueCodec, is_bytes, non_null_mask, words_not_equal
+from bowstring.layouts.value_codecs.base import ValueCodec, is_bytes
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
     from bowstring.memory.bitmap import Mask
-
-
-_DOUBLE = np.dtype(np.float64)
 
 
 def _check_kinds(kinds: set[type]) -> None:
@@ -32,13 +29,6 @@ class _NumberCodec(ValueCodec):
     __slots__ = ()
 
     IS_NUMBER: ClassVar[bool] = True
-
-    def decode(self, slots: Values) -> list[Any]:
-        numbers: list[Any] = slots.tolist()
-        return numbers
-
-    def as_numpy(self, slots: Values) -> Values:
-        return slots
 
 
 class IntegerCodec(_NumberCodec):
@@ -83,31 +73,18 @@ class FloatCodec(_NumberCodec):
     EQUAL_BY_BYTES: ClassVar[bool] = False
 
     def __init__(self, type: FloatingPoint) -> None:
-        super().__init__(f"f{type.bit_width // 8}", fill_value=0.0)
+        super().__init__(f"f{type.bit_width // 8}")
         self._max_exact_integer = 1 << (np.finfo(self.dtype).nmant + 1)
-
-    def _round(self, numbers: Values) -> Values:
-        with np.errstate(over="ignore"):
-            return numbers.astype(self.dtype, copy=False)
 
     def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
         _check_kinds(kinds)
-        slots = self._round(np.frombuffer(machine_array("d", values), _DOUBLE))
+        with np.errstate(over="ignore"):
+            slots = np.frombuffer(machine_array("d", values), np.float64).astype(self.dtype, copy=False)
         if kinds != {float} and (np.abs(slots) >= self._max_exact_integer).any():
             for value, slot in zip(values, slots.tolist(), strict=True):
                 if isinstance(value, (int, np.integer)) and int(value) != slot:
                     raise OverflowError(f"the integer {value} is not exactly representable")
         return slots
-
-    def encode_with_nulls(self, values: Sequence[Any], kinds: set[type]) -> tuple[Values, Mask]:
-        if kinds != {float}:
-            return super().encode_with_nulls(values, kinds)
-        numbers = np.array(values, _DOUBLE)  # NaN for None
-        mask = ~np.isnan(numbers)
-        if np.count_nonzero(mask) + values.count(None) < len(values):  # some values are NaN
-            mask = non_null_mask(values)
-        numbers[~mask] = 0.0
-        return self._round(numbers), mask
 
     def as_numpy_copy(self, slots: Values, mask: Mask | None) -> Values:
         out = slots.copy()
@@ -148,11 +125,6 @@ class FixedSizeBinaryCodec(ValueCodec):
     def __init__(self, type: FixedSizeBinary) -> None:
         super().__init__(np.dtype((np.void, type.byte_width)))
 
-    @property
-    def fill_value(self) -> bytes:
-        """Zeros, allocated on demand because the width may be untrusted."""
-        return bytes(self.dtype.itemsize)
-
     def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
         width = self.dtype.itemsize
         are_bytes = {bytes}.issuperset(kinds) or all(map(is_bytes, values))
@@ -165,16 +137,10 @@ class FixedSizeBinaryCodec(ValueCodec):
         data = slots.tobytes()
         return [data[i : i + width] for i in range(0, len(data), width)] if width else [b""] * len(slots)
 
-    def as_numpy(self, slots: Values) -> Values:
-        return slots
-
     def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
         if array.dtype.kind in "SV" and array.dtype.itemsize == self.dtype.itemsize:
             return array.view(self.dtype), None
         return super().from_numpy(array)
-
-    def not_equal(self, left: Values, right: Values, nans_equal: bool) -> Mask:
-        return words_not_equal(left, right)
 
     def sort_keys(self, slots: Values) -> tuple[Values, ...]:
         return (rank_bytes(*self.flatten(slots)),)

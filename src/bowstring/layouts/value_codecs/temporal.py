@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -61,8 +60,8 @@ class _TemporalCodec(ValueCodec):
 
     __slots__ = ("_numpy_type", "_unit")
 
-    def __init__(self, dtype: str, unit: str, numpy_kind: str, fill_value: Any = 0) -> None:
-        super().__init__(dtype, fill_value)
+    def __init__(self, dtype: str, unit: str, numpy_kind: str) -> None:
+        super().__init__(dtype)
         self._unit = unit
         self._numpy_type = np.dtype(f"{numpy_kind}[{unit}]")
 
@@ -140,8 +139,8 @@ class _MicrosecondCodec(_TemporalCodec):
 
     __slots__ = ("_first_us", "_last_us")
 
-    def __init__(self, dtype: str, unit: str, numpy_kind: str, bounds_us: tuple[int, int], fill_value: Any = 0) -> None:
-        super().__init__(dtype, unit, numpy_kind, fill_value)
+    def __init__(self, dtype: str, unit: str, numpy_kind: str, bounds_us: tuple[int, int]) -> None:
+        super().__init__(dtype, unit, numpy_kind)
         self._first_us, self._last_us = bounds_us
 
     def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
@@ -187,11 +186,6 @@ def _numpy_scalar(units: int, numpy_type: np.dtype[Any]) -> Any:
     return units if units == _NAT else np.array(units, np.int64).view(numpy_type)[()]
 
 
-def _attributes(values: Sequence[Any], *names: str) -> tuple[Values, ...]:
-    """Return arrays of attributes of Python values, which are integers."""
-    return tuple(np.fromiter(map(attrgetter(name), values), np.int64, len(values)) for name in names)
-
-
 def _timedelta_to_units(duration: timedelta, unit: str) -> int:
     microseconds = duration // _MICROSECOND
     if unit == "ns":
@@ -209,8 +203,7 @@ class TimestampCodec(_MicrosecondCodec):
 
     def __init__(self, type: Timestamp) -> None:
         self._zone = type.timezone or None
-        fill_value = _EPOCH if self._zone is None else _EPOCH_UTC
-        super().__init__("i8", type.unit, "M8", (_FIRST_US, _LAST_US), fill_value)
+        super().__init__("i8", type.unit, "M8", (_FIRST_US, _LAST_US))
 
     def _to_units(self, value: Any) -> int:
         if not isinstance(value, datetime):
@@ -255,7 +248,7 @@ class DurationCodec(_MicrosecondCodec):
     __slots__ = ()
 
     def __init__(self, type: Duration) -> None:
-        super().__init__("i8", type.unit, "m8", (-_MAX_US, _MAX_US), timedelta())
+        super().__init__("i8", type.unit, "m8", (-_MAX_US, _MAX_US))
 
     def _to_units(self, value: Any) -> int:
         if not isinstance(value, timedelta):
@@ -265,10 +258,7 @@ class DurationCodec(_MicrosecondCodec):
     def _all_to_microseconds(self, values: Sequence[Any], kinds: set[type]) -> Values:
         if kinds != {timedelta}:
             raise TypeError
-        days, seconds, microseconds = _attributes(values, "days", "seconds", "microseconds")
-        if (np.abs(days) > _MAX_US // (DAY_S * 10**6) - 1).any():
-            raise OverflowError
-        return (days * DAY_S + seconds) * 10**6 + microseconds
+        return np.array([value // _MICROSECOND for value in values], np.int64)
 
     def _to_python(self, microseconds: Values) -> list[Any]:
         return list(microseconds.view("m8[us]").tolist())
@@ -280,7 +270,7 @@ class TimeCodec(_MicrosecondCodec):
     __slots__ = ()
 
     def __init__(self, type: Time) -> None:
-        super().__init__(f"i{type.bit_width // 8}", type.unit, "m8", (0, DAY_S * 10**6 - 1), time())
+        super().__init__(f"i{type.bit_width // 8}", type.unit, "m8", (0, DAY_S * 10**6 - 1))
 
     def _to_units(self, value: Any) -> int:
         if not isinstance(value, time) or value.tzinfo is not None:
@@ -288,10 +278,10 @@ class TimeCodec(_MicrosecondCodec):
         return _timedelta_to_units(datetime.combine(_EPOCH, value) - _EPOCH, self._unit)
 
     def _all_to_microseconds(self, values: Sequence[Any], kinds: set[type]) -> Values:
-        if kinds != {time} or any(map(attrgetter("tzinfo"), values)):
+        if kinds != {time} or any(value.tzinfo for value in values):
             raise TypeError
-        hours, minutes, seconds, microseconds = _attributes(values, "hour", "minute", "second", "microsecond")
-        return ((hours * 60 + minutes) * 60 + seconds) * 10**6 + microseconds
+        microseconds = [((v.hour * 60 + v.minute) * 60 + v.second) * 10**6 + v.microsecond for v in values]
+        return np.array(microseconds, np.int64)
 
     def _to_python(self, microseconds: Values) -> list[Any]:
         return [value.time() for value in microseconds.view("M8[us]").tolist()]
@@ -306,7 +296,7 @@ class DateCodec(_TemporalCodec):
     __slots__ = ("_per_day",)
 
     def __init__(self, type: Date) -> None:
-        super().__init__(f"i{type.bit_width // 8}", "D" if type.unit == "day" else "ms", "M8", _EPOCH.date())
+        super().__init__(f"i{type.bit_width // 8}", "D" if type.unit == "day" else "ms", "M8")
         self._per_day = 1 if type.unit == "day" else DAY_S * 1000
 
     def _to_units(self, value: Any) -> int:
