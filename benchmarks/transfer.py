@@ -1,5 +1,6 @@
-"""Transfer 1 GB to another process until it is usable, a table whose columns are all arrays; and three rows.
+"""Transfer 1 GB to another process until it is usable, a table and all its columns; and three rows.
 
+The chunks of our columns are created on first use, those of pyarrow as Python objects only.
 The peer is Arrow Flight on the same host, over TCP and a unix socket, with its best batch size. All times include the
 connection and the whole protocol.
 """

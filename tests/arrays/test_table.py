@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import bowstring as bs
-from bowstring.errors import UsageError
+from bowstring.errors import DataTypeError, UsageError
 
 VALUES = [1, None, 3, 4, None, 6]
 
@@ -83,6 +84,36 @@ def test_a_column_is_indexed_and_sliced_across_chunks() -> None:
     with pytest.raises(bs.errors.UsageError, match="slice"):
         CHUNKED.slice(-1)
     assert CHUNKED.chunk(2).to_pylist() == [3, 4, None]
+
+
+class Columns(Sequence[bs.Array]):
+    """Columns that count how often one is created."""
+
+    def __init__(self, *columns: bs.Array) -> None:
+        self.columns = columns
+        self.indices: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getitem__(self, index: Any) -> Any:
+        self.indices.append(index)
+        return self.columns[index]
+
+
+def test_the_chunks_of_a_column_are_created_on_first_use() -> None:
+    schema = bs.schema({"a": bs.int64(), "b": bs.string()})
+    sources = [Columns(bs.array([1, 2]), bs.array(["x", "y"])), Columns(bs.array([3]), bs.array([4]))]
+    table = bs.Table(
+        schema, [bs.RecordBatch(schema, rows, source) for rows, source in zip((2, 1), sources, strict=True)]
+    )
+    a, b = table.columns
+    assert (len(a), a.type, [source.indices for source in sources]) == (3, bs.int64(), [[], []])
+    assert [a.to_pylist(), a.num_chunks, a[2]] == [[1, 2, 3], 2, 3]
+    assert [source.indices for source in sources] == [[0], [0]]
+    for _ in range(2):
+        with pytest.raises(DataTypeError, match="a chunk of int64 does not belong to a column of string"):
+            b.to_pylist()
 
 
 @given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 3)))

@@ -6,7 +6,7 @@ import builtins
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.sort import NullPlacement, Order, sort_indices
 from bowstring.compute.unify_dictionaries import concat_unified, unify_dictionaries
 from bowstring.datatypes.conversion import TypeLike, as_type
-from bowstring.datatypes.types import bool_
+from bowstring.datatypes.types import DataType, bool_
 from bowstring.errors import DataTypeError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import column_from_series
@@ -38,19 +38,52 @@ from bowstring.layouts.registry import layout_of
 
 
 class ChunkedArray(ChunkedData):
-    """Arrays of one data type that make up one column; immutable."""
+    """Arrays of one data type that make up one column; immutable.
 
-    __slots__ = ("_starts",)
+    The chunks of a table's column are created on first use, which raises `InvalidDataError` if they are malformed.
+    """
+
+    __slots__ = ("_create_chunks", "_starts")
 
     chunks: tuple[Array, ...]
+    _create_chunks: Callable[[], Sequence[ArrayData]] | None
 
     def __init__(self, chunks: Sequence[ArrayData], type: TypeLike) -> None:
-        data_type = as_type(type, "a chunked array")
-        super().__init__(as_arrays(chunks), data_type)
-        for chunk in self.chunks:
+        self.type = as_type(type, "a chunked array")
+        self._create_chunks = None
+        self._set_chunks(chunks)
+
+    @classmethod
+    def deferred(
+        cls, create_chunks: Callable[[], Sequence[ArrayData]], starts: list[int], type: DataType
+    ) -> ChunkedArray:
+        """Return a column whose chunks are created on first use; `starts` are as `chunk_starts` returns them."""
+        column = cls.__new__(cls)
+        column.type = type
+        column._starts = starts
+        column._create_chunks = create_chunks
+        return column
+
+    if not TYPE_CHECKING:  # otherwise type checkers accept every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Create the chunks on first access."""
+            if name != "chunks":
+                raise AttributeError(f"a chunked array has no {name!r}")
+            create_chunks = self._create_chunks
+            if create_chunks is not None:  # else another thread has just created them
+                self._set_chunks(create_chunks())
+                self._create_chunks = None
+            return self.chunks
+
+    def _set_chunks(self, chunks: Sequence[ArrayData]) -> None:
+        data_type = self.type
+        arrays = tuple(as_arrays(chunks))
+        for chunk in arrays:
             if chunk.type is not data_type and chunk.type != data_type:
                 raise DataTypeError(f"a chunk of {chunk.type} does not belong to a column of {data_type}")
-        self._starts = chunk_starts([chunk.length for chunk in self.chunks])
+        self._starts = chunk_starts([chunk.length for chunk in arrays])
+        self.chunks = arrays
 
     def chunk(self, index: int) -> Array:
         """Return a chunk."""

@@ -113,12 +113,13 @@ class Table(ColumnContainer):
         return sum(batch.nbytes for batch in self._batches)
 
     def column(self, key: int | str) -> ChunkedArray:
-        """Return a column by index or name, created on first access. Raises `NotFoundError`."""
+        """Return a column by index or name; its chunks are created on first use. Raises `NotFoundError`."""
         index = self.schema.index(key)
         column = self._columns.get(index)
         if column is None:
-            chunks = [batch.source[index] for batch in self._batches]
-            column = self._columns.setdefault(index, ChunkedArray(chunks, self.schema.field(index).type))
+            batches, type_ = self._batches, self.schema.field(index).type
+            column = ChunkedArray.deferred(lambda: [batch.source[index] for batch in batches], self._starts, type_)
+            column = self._columns.setdefault(index, column)
         return column
 
     def to_batches(self) -> list[RecordBatch]:
