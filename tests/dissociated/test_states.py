@@ -34,6 +34,16 @@ def test_every_state_has_a_meaning_and_can_be_reached(table: TransitionTable) ->
 
 
 @machines
+def test_every_state_but_complete_ends_with_the_connection_and_every_state_with_a_violation(
+    table: TransitionTable,
+) -> None:
+    for state in set(table.meaning) - {State.LOST, State.FAILED}:
+        lost = state if state is State.COMPLETE else State.LOST
+        assert table.transitions[state, Action.CONNECTION_LOST] is lost
+        assert table.transitions[state, Action.VIOLATION] is State.FAILED
+
+
+@machines
 def test_a_lost_or_failed_stream_does_not_continue(table: TransitionTable) -> None:
     for (before, apply), after in table.transitions.items():
         if before in (State.LOST, State.FAILED):
@@ -51,5 +61,5 @@ def test_the_diagram_is_mermaid() -> None:
     lines = to_mermaid(SERVER_STREAM).splitlines()
     assert lines[:2] == ["stateDiagram-v2", "    [*] --> WAITING"]
     assert "    WAITING --> STREAMING: want_data" in lines
-    pattern = r"    (\S+ --> \S+(: .+)?|[A-Z]+: .+|note left of [A-Z]+: .+)"
+    pattern = r"    (\S+ --> \S+(: .+)?|[A-Z]+: .+)"
     assert all(re.fullmatch(pattern, line) for line in lines[1:])

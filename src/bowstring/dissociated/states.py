@@ -175,7 +175,8 @@ class StateMachine:
 
 
 def to_mermaid(table: TransitionTable) -> str:
-    """Return the table as a mermaid state diagram; what is possible in every state is in notes."""
+    """Return the table as a mermaid state diagram without lost and failed streams, which every state can lead to."""
+    final = (State.LOST, State.FAILED)
     actions: dict[tuple[State, State], list[str]] = {}
     for (before, action), after in table.transitions.items():
         if action not in (Action.CONNECTION_LOST, Action.VIOLATION):
@@ -184,11 +185,13 @@ def to_mermaid(table: TransitionTable) -> str:
         (
             "stateDiagram-v2",
             f"    [*] --> {table.initial.name}",
-            *(f"    {state.name}: {state.value} — {meaning}" for state, meaning in table.meaning.items()),
+            *(
+                f"    {state.name}: {state.value} — {text}"
+                for state, text in table.meaning.items()
+                if state not in final
+            ),
             *(f"    {before.name} --> {after.name}: {', '.join(texts)}" for (before, after), texts in actions.items()),
-            "    note left of LOST: from every state but COMPLETE, when the connection is lost",
-            f"    note left of FAILED: from every state, by a {Action.VIOLATION.value}",
-            *(f"    {state.name} --> [*]" for state in (State.COMPLETE, State.LOST, State.FAILED)),
+            f"    {State.COMPLETE.name} --> [*]",
             "",
         )
     )
