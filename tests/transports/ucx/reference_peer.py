@@ -29,8 +29,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 
+from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.libucp import ErrorMode, Feature
-from bowstring.transports.ucx.ucp import ActiveMessage, ConnectionRequest, Context, Endpoint, Request, Worker
+from bowstring.transports.ucx.ucp import ActiveMessage, ConnectionRequest, Endpoint, Request, Worker
 
 WANT_DATA_TAG = 0x0000_0DEA_DBA0_BAB0
 WANT_CTRL_TAG = 0xFFFF_FDEA_DBA0_BAB0
@@ -82,7 +83,7 @@ class Reader:
         for uri in (ctrl_uri, data_uri):
             address = urlsplit(uri)
             assert address.scheme == "ucx"
-            worker = Context(FEATURES, options).create_worker()
+            worker = Worker(Context(FEATURES, options))
             endpoints.append(worker.connect(address.hostname or "", address.port or 0, error_mode=ErrorMode.NONE))
         ctrl, data = endpoints
         return cls(ctrl, data)
@@ -160,7 +161,7 @@ class Server:
     def __init__(self, tables: dict[bytes, pa.Table], options: dict[str, str]) -> None:
         self.tables = tables
         self.context = Context(FEATURES, options)
-        self.listener = self.context.create_worker().listen("127.0.0.1")
+        self.listener = Worker(self.context).listen("127.0.0.1")
         self.clients: list[tuple[Worker, Endpoint]] = []
         self.sends: list[Request] = []
 
@@ -184,7 +185,7 @@ class Server:
                 send(worker, endpoint, messages_of(self.tables[bytes(ticket)]))
 
     def accept(self, request: ConnectionRequest) -> None:
-        worker = self.context.create_worker()
+        worker = Worker(self.context)
         self.clients.append((worker, worker.accept(request, error_mode=ErrorMode.NONE)))
 
     def send_metadata(self, worker: Worker, endpoint: Endpoint, messages: list[Any]) -> None:

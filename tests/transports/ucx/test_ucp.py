@@ -26,8 +26,9 @@ from bowstring.errors import (
     UsageError,
 )
 from bowstring.transports.ucx import ucp
+from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.libucp import ErrorMode, Feature, StatusCode
-from bowstring.transports.ucx.ucp import Context, Endpoint, Listener, RemoteKey, Worker
+from bowstring.transports.ucx.ucp import Endpoint, Listener, RemoteKey, Worker
 from tests.transports.ucx.ucp_processes import (
     BODY_TAG,
     DONE_TAG,
@@ -58,7 +59,7 @@ def context() -> Iterator[Context]:
 
 @pytest.fixture
 def worker(context: Context) -> Worker:
-    return context.create_worker()
+    return Worker(context)
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def descriptors() -> int:
 @pytest.mark.parametrize("options", OPTIONS)
 def test_tagged_messages_go_both_ways_between_processes(options: dict[str, str]) -> None:
     with Context(FEATURES, options) as context:
-        worker = context.create_worker()
+        worker = Worker(context)
         listener = worker.listen("127.0.0.1")
         with peer("echo", listener.address[1], **options) as process:
             endpoint = accept_one(worker, listener)
@@ -104,7 +105,7 @@ def test_tagged_messages_go_both_ways_between_processes(options: dict[str, str])
 @pytest.mark.parametrize("options", OPTIONS)
 def test_active_messages_go_both_ways_between_processes(options: dict[str, str]) -> None:
     with Context(FEATURES, options) as context:
-        worker = context.create_worker()
+        worker = Worker(context)
         listener = worker.listen("127.0.0.1")
         with peer("echo", listener.address[1], **options) as process:
             endpoint = accept_one(worker, listener)
@@ -143,7 +144,7 @@ def connect_to_memory(worker: Worker, endpoint: Endpoint) -> list[tuple[RemoteKe
 @pytest.mark.parametrize("options", OPTIONS)
 def test_memory_of_another_process_is_fetched(options: dict[str, str]) -> None:
     with Context(FEATURES, options) as context:
-        worker = context.create_worker()
+        worker = Worker(context)
         listener = worker.listen("127.0.0.1")
         with peer("export", listener.address[1], **options) as process:
             endpoint = accept_one(worker, listener)
@@ -244,7 +245,7 @@ def test_closing_a_context_closes_all_its_descriptors() -> None:
     before = descriptors()
     for _ in range(3):
         context = Context(FEATURES)
-        worker = context.create_worker()
+        worker = Worker(context)
         listener = worker.listen("127.0.0.1")
         client = worker.connect(*listener.address)
         accept_one(worker, listener)
@@ -347,7 +348,7 @@ def test_wrong_arguments_never_reach_libucp(context: Context, worker: Worker) ->
         with pytest.raises(UsageError, match="from 0 to 65535"):
             client.send_active_message([b"x"], 1 << 16)
         with pytest.raises(UsageError, match="from 0 to 65535"):
-            context.create_worker(active_message_ids=[-1])
+            Worker(context, active_message_ids=[-1])
         for buffer in (b"read-only", memoryview(bytearray(8))[::2]):
             with pytest.raises(UsageError, match="writable, contiguous"):
                 worker.receive_tagged(buffer, 1)
@@ -374,7 +375,7 @@ def test_wrong_arguments_never_reach_libucp(context: Context, worker: Worker) ->
 
 def test_features_are_checked() -> None:
     with Context(Feature.ACTIVE_MESSAGES) as context:
-        worker = context.create_worker()
+        worker = Worker(context)
         with pytest.raises(UsageError, match=r"Feature\.TAG"):
             worker.probe()
         with pytest.raises(UsageError, match=r"Feature\.WAKEUP"):
@@ -410,7 +411,7 @@ def test_closed_objects_raise(context: Context, worker: Worker) -> None:
         worker.signal()
     context.close()
     with pytest.raises(ClosedError):
-        context.create_worker()
+        Worker(context)
 
 
 def test_views_of_allocated_memory_outlive_the_context() -> None:
@@ -424,7 +425,7 @@ def test_views_of_allocated_memory_outlive_the_context() -> None:
     assert context._mappings
     del view
     assert not context._mappings
-    assert not context._handle
+    assert not context.handle
 
 
 def test_an_exception_in_a_callback_is_raised_by_progress(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,7 +456,7 @@ def test_close_during_progress_is_deferred(worker: Worker, monkeypatch: pytest.M
 
 def _use_after_fork(context: Context, worker: Worker, pipe: Connection) -> None:
     errors = []
-    calls: list[Callable[[], object]] = [worker.progress, context.create_worker, lambda: Context(FEATURES)]
+    calls: list[Callable[[], object]] = [worker.progress, lambda: Worker(context), lambda: Context(FEATURES)]
     for call in calls:
         try:
             call()

@@ -14,10 +14,10 @@ from bowstring.testing.memory_conformance import MemoryConformance
 from bowstring.transports.arena import Arena, ArenaExporter
 from bowstring.transports.base import Event, Exported
 from bowstring.transports.ucx.channel import UcxChannel
+from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
 from bowstring.transports.ucx.libucp import Feature
 from bowstring.transports.ucx.memory import UcxArena, UcxMemory
 from bowstring.transports.ucx.transport import UcxEndpoint, UcxOptions, UcxTransport, split_address
-from bowstring.transports.ucx.ucp import DEFAULT_FEATURES, Context
 from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()

@@ -16,8 +16,9 @@ import pytest
 
 from bowstring.errors import EnvironmentProblemError, MissingExtraError
 from bowstring.transports.ucx import libucp
+from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context, Memory
 from bowstring.transports.ucx.libucp import Feature
-from bowstring.transports.ucx.ucp import DEFAULT_FEATURES, Context, Endpoint, Memory, Request, TaggedMessage, Worker
+from bowstring.transports.ucx.ucp import Endpoint, Request, TaggedMessage, Worker
 
 FEATURES = DEFAULT_FEATURES | Feature.RMA
 TIMEOUT_S = 30.0
@@ -167,7 +168,7 @@ def leave_open(worker: Worker, endpoint: Endpoint) -> None:
 
 if __name__ == "__main__":
     context = Context(FEATURES, json.loads(sys.argv[3]))
-    worker = context.create_worker()
+    worker = Worker(context)
     endpoint = worker.connect("127.0.0.1", int(sys.argv[2]))
     globals()[sys.argv[1]](worker, endpoint)
     context.close()

@@ -17,7 +17,8 @@ from bowstring.errors import ProtocolError
 from bowstring.transports.arena import Arena, RemoteArena
 from bowstring.transports.base import Extent
 from bowstring.transports.ucx.channel import UcxChannel
-from bowstring.transports.ucx.ucp import Context, RemoteKey, Request
+from bowstring.transports.ucx.context import Context
+from bowstring.transports.ucx.ucp import RemoteKey, Request
 
 _TRAILER = struct.Struct("<QQ8s")
 _MAGIC = b"bowstrin"

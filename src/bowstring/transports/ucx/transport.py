@@ -4,7 +4,7 @@ It listens at a port of 127.0.0.1 unless told otherwise, and needs the extra `uc
 UCX neither authenticates nor encrypts, and trusts its peers: use it among processes and hosts that trust each other.
 
 By default bodies are sent as bytes. `UcxOptions.shares_memory` lets a server export memory and clients map it or fetch
-from it; every peer can then read, and over tcp also write, all memory of this process (see the module `ucp`).
+from it; every peer can then read, and over tcp also write, all memory of this process (see the module `context`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from bowstring.transports.scope import network_scope
 from bowstring.transports.signals import Signal
 from bowstring.transports.tcp_address import is_loopback, loopback_scope
 from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel
+from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
 from bowstring.transports.ucx.libucp import Feature
 from bowstring.transports.ucx.memory import UcxArena, UcxMemory
-from bowstring.transports.ucx.ucp import DEFAULT_FEATURES, Context, Worker
+from bowstring.transports.ucx.ucp import Worker
 
 _DEFAULT_HOST = "127.0.0.1"
 
@@ -66,7 +67,7 @@ class UcxEndpoint(Endpoint):
         context = transport.acquire()
         with ExitStack() as on_error:
             on_error.callback(transport.release)
-            self._worker = on_error.enter_context(context.create_worker(()))
+            self._worker = on_error.enter_context(Worker(context, ()))
             self._signal = Signal()
             on_error.callback(self._signal.close)
             self._listener = self._worker.listen(host, port)
@@ -172,7 +173,7 @@ class UcxTransport(Transport):
         """Create a worker for one channel; `release` follows when it is closed. Raises as `Context`."""
         context = self.acquire()
         try:
-            return context.create_worker(ACTIVE_MESSAGE_IDS)
+            return Worker(context, ACTIVE_MESSAGE_IDS)
         except BaseException:
             self.release()
             raise

@@ -1,6 +1,6 @@
-"""The objects of UCP: contexts, memory, workers, listeners, endpoints, requests and remote keys.
+"""The objects of UCP in a context: workers, listeners, endpoints, requests and remote keys.
 
-A `Context` has memory that peers may read and any number of workers. A `Worker` makes all progress for its listener and
+A `Worker` makes all progress for its listener and
 endpoints; a connection is an `Endpoint`. Sending, receiving and fetching return a `Request` at once. `Worker.progress`
 runs what is ready and returns the requests that ended; it never blocks. When nothing is left, `Worker.arm` prepares
 `Worker.event_descriptor`, which is readable as soon as there is work again::
@@ -8,71 +8,46 @@ runs what is ready and returns the requests that ended; it never blocks. When no
     while not request.is_complete:
         worker.progress() or worker.wait(timeout_s)
 
-libucp does not check arguments, so everything that could end the process is checked here. Buffers, iovec arrays and
+libucp does not check arguments, so everything that could end the process is checked before. Buffers, iovec arrays and
 Python functions that libucp refers to stay alive until it has finished with them. A worker and its objects may be used
 by several threads, one at a time: a lock makes them take turns. Only `Worker.signal` takes no lock.
 
-Objects are closed explicitly or at interpreter exit. After a fork they belong to the parent: in the child `close` does
-nothing, and everything else raises `ClosedError`. A child that is forked while a context is open cannot use UCX at all.
-
-UCX trusts its peers. With `Feature.RMA`, a peer that is connected over tcp can read and write any address of this
-process, because libucp serves such requests in software and does not compare them with the registered memory. A packed
-key that was not made by libucp can crash the process that unpacks it.
+Objects are closed explicitly or with their context. A packed key that was not made by libucp can crash the process
+that unpacks it.
 """
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import itertools
-import mmap
 import os
 import select
-import socket
-import struct
 import threading
 import time
-import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-
-from bowstring.errors import (
-    AbortedConnectionError,
-    BowstringError,
-    ClosedError,
-    ConnectionLostError,
-    DeadlineError,
-    LimitError,
-    RefusedConnectionError,
-    ResetConnectionError,
-    ResourceError,
-    UnsupportedError,
-    UsageError,
-)
-from bowstring.memory.buffer import Memory as MemoryRange
+from bowstring.errors import BowstringError, ClosedError, UsageError
 from bowstring.memory.closable import Closable
-from bowstring.memory.iovec import PaddedBuffers
 from bowstring.transports.ucx import libucp
+from bowstring.transports.ucx.arguments import (
+    MAX_TAG,
+    Address,
+    Parts,
+    check_address,
+    check_tag,
+    handle_address,
+    host_and_port,
+    readable_parts,
+    socket_address,
+    writable_buffer,
+)
+from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.libucp import ErrorMode, Feature, StatusCode
+from bowstring.transports.ucx.shared_mapping import map_again
 
-Address: TypeAlias = tuple[str, int]
-"""Host and port."""
-Parts: TypeAlias = Sequence[Any] | PaddedBuffers
-"""The bytes of a message: objects with the buffer protocol, in order."""
-
-DEFAULT_FEATURES = Feature.TAG | Feature.ACTIVE_MESSAGES | Feature.WAKEUP
-DEFAULT_OPTIONS = {
-    # Otherwise endpoints that report the loss of a peer do not use shared memory (UCX before 1.22).
-    "MM_ERROR_HANDLING": "y",
-    # Segments of System V outlive a process that is killed.
-    "TLS": "^sysv",
-}
-"""Options of libucp that are set unless the environment or the caller sets them, without the prefix `UCX_`."""
-MAX_TAG = (1 << 64) - 1
 _REPORTING_CLIENT = int.from_bytes(b"bowstrin")
 """The client id of clients with `ErrorMode.PEER`."""
 _CLOSE_TIMEOUT_S = 2.0
@@ -80,34 +55,12 @@ _MAX_STEPS = 256
 """Progress calls in a row: a fast peer must not keep `progress` from returning."""
 _KEY_PADDING = bytes(4096)
 """Follows a key to unpack, so that libucp reads no memory of others if the key is truncated."""
-_MREMAP_MAYMOVE = 1
-_SMALL_BYTES = 256
-
-_ERRORS: dict[int, Callable[[str], BowstringError]] = {
-    StatusCode.NO_RESOURCE: ResourceError,
-    StatusCode.NO_MEMORY: ResourceError,
-    StatusCode.SHARED_MEMORY_SEGMENT: ResourceError,
-    StatusCode.INVALID_PARAMETER: UsageError,
-    StatusCode.MESSAGE_TRUNCATED: LimitError,
-    StatusCode.UNSUPPORTED: UnsupportedError,
-    StatusCode.UNREACHABLE: RefusedConnectionError,
-    StatusCode.REJECTED: RefusedConnectionError,
-    StatusCode.TIMED_OUT: DeadlineError,
-    StatusCode.CANCELED: AbortedConnectionError,
-    StatusCode.NOT_CONNECTED: ResetConnectionError,
-    StatusCode.CONNECTION_RESET: ResetConnectionError,
-    StatusCode.ENDPOINT_TIMEOUT: ResetConnectionError,
-}
 
 _targets: dict[int, Any] = {}
 """The objects that libucp refers to, by the number that it passes to the functions below."""
 _keys = itertools.count(1)
 _failures: deque[BaseException] = deque()
 """Exceptions in functions that libucp called, such as `KeyboardInterrupt`; `Worker.progress` raises them."""
-_open_contexts: set[Context] = set()
-_fork_count = 0
-_lacks_thread = False
-"""Whether this is a child of a fork while a context was open: libucp's thread, which connects, exists in the parent."""
 
 
 def _callback(prototype: Any, value_on_error: int | None = None) -> Callable[[Callable[..., Any]], Any]:
@@ -185,202 +138,6 @@ _ON_CONNECTION = _address_of(_on_connection)
 _ON_ERROR = _address_of(_on_error)
 
 
-class Context(Closable):
-    """A use of libucp with its own features, options, memory and workers.
-
-    `options` are those of libucp without the prefix `UCX_`, such as `{"TLS": "tcp"}`. They have priority over the
-    environment, and the environment over `DEFAULT_OPTIONS`. `library` is the path of another libucp than the wheel's.
-
-    Raises what `libucp.load` raises, `UsageError` for an unknown option or value, and `ResourceError`.
-    """
-
-    def __init__(
-        self,
-        features: Feature = DEFAULT_FEATURES,
-        options: Mapping[str, str] | None = None,
-        library: str | os.PathLike[str] | None = None,
-    ) -> None:
-        if _lacks_thread:
-            raise UsageError("UCX: the parent used UCX when it forked this process: start processes with spawn instead")
-        self.library = libucp.load(library)
-        self.features = features
-        self.workers: set[Worker] = set()
-        self._lock = threading.RLock()
-        self._mappings: set[int] = set()
-        self._is_closed = False
-        self._fork_count = _fork_count
-        defaults = {name: value for name, value in DEFAULT_OPTIONS.items() if f"UCX_{name}" not in os.environ}
-        self._handle = self._create({**defaults, **(options or {})})
-        _open_contexts.add(self)
-
-    def _create(self, options: Mapping[str, str]) -> int:
-        config, handle = libucp.Handle(), libucp.Handle()
-        self._call("configuration", self.library.ucp_config_read, None, None, ctypes.byref(config))
-        try:
-            for name, value in options.items():
-                encoded = _encode_option(name), _encode_option(value)
-                self._call(f"option {name}={value}", self.library.ucp_config_modify, config, *encoded)
-            params = libucp.Params(
-                field_mask=libucp.PARAM_FEATURES | libucp.PARAM_MT_WORKERS_SHARED,
-                features=self.features,
-                mt_workers_shared=1,
-            )
-            major, minor, _ = libucp.version(self.library)
-            init = self.library.ucp_init_version
-            self._call("context", init, major, minor, ctypes.byref(params), config, ctypes.byref(handle))
-        finally:
-            self.library.ucp_config_release(config)
-        return _address(handle)
-
-    def create_worker(self, active_message_ids: Sequence[int] = (0,)) -> Worker:
-        """Create a worker that receives active messages with these numbers. Raises `ResourceError`, `ClosedError`."""
-        return Worker(self, active_message_ids)
-
-    def allocate(self, size_bytes: int) -> Memory:
-        """Allocate zeroed memory that a process of this machine can map. Raises `ResourceError`, `ClosedError`."""
-        if size_bytes <= 0:
-            raise UsageError(f"expected a size of at least 1 byte, found {size_bytes}")
-        return Memory(self, None, size_bytes)
-
-    def register(self, buffer: Any) -> Memory:
-        """Register memory of this process, at least one byte, so that peers can fetch it.
-
-        The memory is not copied, and stays alive until the registration is closed. Raises `ResourceError`,
-        `ClosedError`.
-        """
-        memory = MemoryRange(buffer)
-        if not memory.size:
-            raise UsageError("an empty buffer can't be registered")
-        return Memory(self, memory, memory.size)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the context was closed, or belongs to the parent of this process."""
-        return self._is_closed or self._fork_count != _fork_count
-
-    def close(self) -> None:
-        """Close all workers and free all memory that no view refers to; the rest is freed with its last view."""
-        if self.is_closed:
-            self._is_closed = True
-            return
-        with self._lock:
-            self._is_closed = True
-            for worker in list(self.workers):
-                worker.close()
-            _open_contexts.discard(self)
-            self._clean_up()
-
-    def _clean_up(self) -> None:
-        if self._is_closed and not self._mappings and not self.workers and self._handle:
-            handle, self._handle = self._handle, 0
-            self.library.ucp_cleanup(handle)
-
-    def _unmap(self, handle: int, fork_count: int) -> None:
-        if fork_count != _fork_count:
-            return
-        with self._lock:
-            self.library.ucp_mem_unmap(self._handle, handle)
-            self._mappings.discard(handle)
-            self._clean_up()
-
-    def _check_open(self) -> None:
-        if self._fork_count != _fork_count:
-            raise ClosedError("UCX: objects of the parent process can't be used after a fork")
-        if self._is_closed:
-            raise ClosedError("UCX: the context is closed")
-
-    def _call(self, what: str, function: Any, *arguments: Any) -> None:
-        """Call a function that returns a status. Raises its error."""
-        status = function(*arguments)
-        if status < 0:
-            raise self._error(what, status)
-
-    def _error(self, what: str, status: int) -> BowstringError:
-        kind = _ERRORS.get(status, ConnectionLostError)
-        return kind(f"UCX: {what}: {libucp.status_text(self.library, status)}")
-
-
-class Memory(Closable):
-    """Memory that peers may read: registered, or allocated by libucp.
-
-    `close` ends the peers' access. Memory allocated by libucp is freed when no view of it is left.
-    """
-
-    def __init__(self, context: Context, memory: MemoryRange | None, size_bytes: int) -> None:
-        self._context = context
-        self._owner = memory
-        self._handle = self._map(memory, size_bytes)
-        self.address: int = memory.address if memory is not None else self._allocated_address()
-        """The address of the first byte in this process, to which peers refer."""
-        self.size_bytes = size_bytes
-        self._array: Any = None
-        if memory is None:
-            self._array = (ctypes.c_uint8 * size_bytes).from_address(self.address)
-            arguments = self._handle, context._fork_count
-            weakref.finalize(self._array, context._unmap, *arguments).atexit = False
-
-    def _map(self, memory: MemoryRange | None, size_bytes: int) -> int:
-        context = self._context
-        protection = libucp.MEM_MAP_PROT_LOCAL_READ | libucp.MEM_MAP_PROT_REMOTE_READ
-        if memory is None:
-            protection |= libucp.MEM_MAP_PROT_LOCAL_WRITE
-        params = libucp.MemMapParams(
-            field_mask=libucp.MEM_MAP_PARAM_LENGTH | libucp.MEM_MAP_PARAM_PROT,
-            length=size_bytes,
-            prot=protection,
-        )
-        if memory is None:
-            params.field_mask |= libucp.MEM_MAP_PARAM_FLAGS
-            params.flags = libucp.MEM_MAP_ALLOCATE
-        else:
-            params.field_mask |= libucp.MEM_MAP_PARAM_ADDRESS
-            params.address = memory.address
-        handle = libucp.Handle()
-        with context._lock:
-            context._check_open()
-            function = context.library.ucp_mem_map
-            what = f"memory of {size_bytes} bytes"
-            context._call(what, function, context._handle, ctypes.byref(params), ctypes.byref(handle))
-            context._mappings.add(_address(handle))
-        return _address(handle)
-
-    def _allocated_address(self) -> int:
-        attributes = libucp.MemAttr(field_mask=libucp.MEM_ATTR_ADDRESS | libucp.MEM_ATTR_LENGTH)
-        self._context._call("memory", self._context.library.ucp_mem_query, self._handle, ctypes.byref(attributes))
-        return int(attributes.address)
-
-    @property
-    def view(self) -> memoryview:
-        """All bytes: writable if libucp allocated them, otherwise read-only. Raises `ClosedError`."""
-        if not self._handle:
-            raise ClosedError("UCX: the memory is closed")
-        return self._owner.bytes.data if self._owner is not None else memoryview(self._array).cast("B")
-
-    def pack_key(self) -> bytes:
-        """Return the packed key with which a peer can read this memory (`RemoteKey`). Raises `ClosedError`."""
-        context = self._context
-        with context._lock:
-            context._check_open()
-            if not self._handle:
-                raise ClosedError("UCX: the memory is closed")
-            buffer, size = libucp.Handle(), ctypes.c_size_t()
-            arguments = context._handle, self._handle, ctypes.byref(buffer), ctypes.byref(size)
-            context._call("key", context.library.ucp_rkey_pack, *arguments)
-            try:
-                return ctypes.string_at(_address(buffer), size.value)
-            finally:
-                context.library.ucp_rkey_buffer_release(buffer)
-
-    def close(self) -> None:
-        """End the peers' access; see the class."""
-        with self._context._lock:
-            handle, self._handle = self._handle, 0
-            self._array = None
-            if handle and self._owner is not None:
-                self._context._unmap(handle, self._context._fork_count)
-                self._owner = None
-
-
 class Request:
     """An operation of a worker: a send, receive, fetch, flush or close.
 
@@ -407,7 +164,7 @@ class Request:
     @property
     def error(self) -> BowstringError | None:
         """The error with which the operation ended, or None."""
-        return self._worker.context._error(self.purpose, self.status) if self.status < 0 else None
+        return self._worker.context.error(self.purpose, self.status) if self.status < 0 else None
 
     def cancel(self) -> None:
         """Try to cancel a receive. It ends with `AbortedConnectionError`, or successfully if it was faster."""
@@ -464,7 +221,7 @@ class ActiveMessage:
 
     def receive_into(self, buffer: Any) -> Request:
         """Receive the bytes into a writable buffer of `length_bytes`. Raises `UsageError`, `ClosedError`."""
-        address, size_bytes, owner = _writable(buffer, self.length_bytes)
+        address, size_bytes, owner = writable_buffer(buffer, self.length_bytes)
         worker = self._worker
         with worker._use() as library:
             if not self._descriptor:
@@ -493,7 +250,7 @@ class TaggedMessage:
 
     def receive_into(self, buffer: Any) -> Request:
         """Receive the bytes into a writable buffer of `length_bytes`. Raises `UsageError`, `ClosedError`."""
-        return self._receive(*_writable(buffer, self.length_bytes))
+        return self._receive(*writable_buffer(buffer, self.length_bytes))
 
     def discard(self) -> None:
         """Drop a message that was not received."""
@@ -551,17 +308,17 @@ class Worker(Closable):
             flags=libucp.WORKER_FLAG_IGNORE_REQUEST_LEAK,
             client_id=_REPORTING_CLIENT,
         )
-        with context._lock:
-            context._check_open()
+        with context.lock:
+            context.check_open()
             create = context.library.ucp_worker_create
-            context._call("worker", create, context._handle, ctypes.byref(params), ctypes.byref(handle))
+            context.call("worker", create, context.handle, ctypes.byref(params), ctypes.byref(handle))
             context.workers.add(self)
-        return _address(handle)
+        return handle_address(handle)
 
     def _query_event_descriptor(self) -> int:
         descriptor = ctypes.c_int(-1)
         function = self.context.library.ucp_worker_get_efd
-        self.context._call("event descriptor", function, self._handle, ctypes.byref(descriptor))
+        self.context.call("event descriptor", function, self._handle, ctypes.byref(descriptor))
         os.set_inheritable(descriptor.value, False)
         return descriptor.value
 
@@ -578,12 +335,12 @@ class Worker(Closable):
             arg=key,
         )
         function = self.context.library.ucp_worker_set_am_recv_handler
-        self.context._call(f"active message {message_id}", function, self._handle, ctypes.byref(params))
+        self.context.call(f"active message {message_id}", function, self._handle, ctypes.byref(params))
 
     @property
     def is_inherited(self) -> bool:
         """Whether the worker belongs to the parent of this process."""
-        return self.context._fork_count != _fork_count
+        return self.context.is_inherited
 
     @property
     def is_closed(self) -> bool:
@@ -630,7 +387,7 @@ class Worker(Closable):
                 raise UsageError("UCX: waiting needs Feature.WAKEUP")
             status = library.ucp_worker_arm(self._handle)
             if status < 0 and status != StatusCode.BUSY:
-                raise self.context._error("wait", status)
+                raise self.context.error("wait", status)
             return bool(status == StatusCode.OK)
 
     def wait(self, timeout_s: float | None = None) -> None:
@@ -645,15 +402,15 @@ class Worker(Closable):
         handle = self._handle
         if not handle or self.is_closed:
             raise ClosedError("UCX: the worker is closed")
-        self.context._call("signal", self.context.library.ucp_worker_signal, handle)
+        self.context.call("signal", self.context.library.ucp_worker_signal, handle)
 
     def probe(self, tag: int = 0, mask: int = 0) -> TaggedMessage | None:
         """Take the first message whose tag equals `tag` in the bits of `mask`, or return None.
 
         The default takes any message. Raises `ClosedError`.
         """
-        _check_tag(tag)
-        _check_tag(mask)
+        check_tag(tag)
+        check_tag(mask)
         info = libucp.TagRecvInfo()
         with self._use() as library:
             self._check_feature(Feature.TAG)
@@ -666,9 +423,9 @@ class Worker(Closable):
         The request has the message's tag and length. It ends with `LimitError` if the message is longer than the
         buffer. Raises `ClosedError`, `UsageError`.
         """
-        _check_tag(tag)
-        _check_tag(mask)
-        address, size_bytes, owner = _writable(buffer, None)
+        check_tag(tag)
+        check_tag(mask)
+        address, size_bytes, owner = writable_buffer(buffer, None)
         info = libucp.TagRecvInfo()
         with self._use() as library:
             self._check_feature(Feature.TAG)
@@ -691,7 +448,7 @@ class Worker(Closable):
 
         Raises `RefusedConnectionError` if the address is unusable, `ClosedError`.
         """
-        address = _socket_address(host, port)
+        address = socket_address(host, port)
         identification = libucp.EP_FLAG_SEND_CLIENT_ID if error_mode == ErrorMode.PEER else 0
         params = libucp.EpParams(
             field_mask=libucp.EP_PARAM_FLAGS | libucp.EP_PARAM_SOCK_ADDR,
@@ -743,9 +500,7 @@ class Worker(Closable):
                 _targets.pop(key, None)
             self.context.library.ucp_worker_destroy(handle)
             self.event_descriptor = -1
-        with self.context._lock:
-            self.context.workers.discard(self)
-            self.context._clean_up()
+        self.context.remove(self)
 
     def _drain(self, requests: Sequence[Request | None]) -> None:
         """Make progress until the requests have ended, for a limited time."""
@@ -760,8 +515,8 @@ class Worker(Closable):
     def _use(self) -> Iterator[Any]:
         """Lock the worker for calls of the library. Raises `ClosedError`."""
         with self._lock:
-            if self.context._fork_count != _fork_count:
-                self.context._check_open()
+            if self.context.is_inherited:
+                self.context.check_open()
             if not self._handle:
                 raise ClosedError("UCX: the worker is closed")
             yield self.context.library
@@ -822,7 +577,7 @@ class ConnectionRequest:
     @property
     def client_address(self) -> Address:
         """The client's address. Raises `UsageError` once it was accepted or rejected."""
-        return _host_and_port(self._query(libucp.CONN_REQUEST_ATTR_CLIENT_ADDR).client_address)
+        return host_and_port(self._query(libucp.CONN_REQUEST_ATTR_CLIENT_ADDR).client_address)
 
     @property
     def client_id(self) -> int:
@@ -834,7 +589,7 @@ class ConnectionRequest:
         worker = self._listener.worker
         with worker._use() as library:
             self._check_waiting()
-            worker.context._call("client", library.ucp_conn_request_query, self._handle, ctypes.byref(attributes))
+            worker.context.call("client", library.ucp_conn_request_query, self._handle, ctypes.byref(attributes))
         return attributes
 
     def reject(self) -> None:
@@ -866,7 +621,7 @@ class Listener(Closable):
         self._handle = 0
         self._key = next(_keys)
         _targets[self._key] = self
-        packed = _socket_address(*address)
+        packed = socket_address(*address)
         params = libucp.ListenerParams(
             field_mask=libucp.LISTENER_PARAM_SOCK_ADDR | libucp.LISTENER_PARAM_CONN_HANDLER,
             sockaddr=libucp.SocketAddress(ctypes.addressof(packed), len(packed)),
@@ -878,14 +633,14 @@ class Listener(Closable):
             with worker._use() as library:
                 context, what = worker.context, f"listen at {address[0]}:{address[1]}"
                 create = library.ucp_listener_create
-                context._call(what, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
-                self._handle = _address(handle)
+                context.call(what, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
+                self._handle = handle_address(handle)
                 worker._listeners.add(self)
-                context._call(what, library.ucp_listener_query, self._handle, ctypes.byref(attributes))
+                context.call(what, library.ucp_listener_query, self._handle, ctypes.byref(attributes))
         except BaseException:
             self.close()
             raise
-        self.address = _host_and_port(attributes.sockaddr)
+        self.address = host_and_port(attributes.sockaddr)
         """The host and port in use."""
 
     def close(self) -> None:
@@ -923,8 +678,8 @@ class Endpoint:
         try:
             with worker._use() as library:
                 create = library.ucp_ep_create
-                worker.context._call(name, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
-                self.handle = _address(handle)
+                worker.context.call(name, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
+                self.handle = handle_address(handle)
                 worker.endpoints.add(self)
         except BaseException:
             _targets.pop(self._key, None)
@@ -933,7 +688,7 @@ class Endpoint:
     @property
     def error(self) -> BowstringError | None:
         """Why the connection failed, or None. Only with `ErrorMode.PEER`."""
-        return self.worker.context._error(self.name, self.status) if self.status < 0 else None
+        return self.worker.context.error(self.name, self.status) if self.status < 0 else None
 
     @property
     def transports(self) -> list[tuple[str, str]]:
@@ -946,7 +701,7 @@ class Endpoint:
             ),
         )
         with self._use() as library:
-            self.worker.context._call(self.name, library.ucp_ep_query, self.handle, ctypes.byref(attributes))
+            self.worker.context.call(self.name, library.ucp_ep_query, self.handle, ctypes.byref(attributes))
             used = entries[: attributes.transports.num_entries]
             return [(entry.transport_name.decode(), entry.device_name.decode()) for entry in used]
 
@@ -956,8 +711,8 @@ class Endpoint:
         The parts are not copied and must not change until the request is complete. Raises `UsageError`, `ClosedError`,
         and the error of a failed connection.
         """
-        _check_tag(tag)
-        address, count, datatype, owners = _readable(parts)
+        check_tag(tag)
+        address, count, datatype, owners = readable_parts(parts)
         with self._use() as library:
             self.worker._check_feature(Feature.TAG)
             function = library.ucp_tag_send_sync_nbx if is_synchronous else library.ucp_tag_send_nbx
@@ -972,7 +727,7 @@ class Endpoint:
         """
         if not 0 <= message_id <= libucp.MAX_ACTIVE_MESSAGE_ID:
             raise UsageError(f"active message {message_id}: expected a number from 0 to 65535")
-        address, count, datatype, owners = _readable(parts)
+        address, count, datatype, owners = readable_parts(parts)
         with self._use() as library:
             self.worker._check_feature(Feature.ACTIVE_MESSAGES)
             arguments = self.handle, message_id, None, 0, address, count
@@ -1034,8 +789,8 @@ class RemoteKey(Closable):
         with endpoint._use() as library:
             endpoint.worker._check_feature(Feature.RMA)
             function, padded = library.ucp_ep_rkey_unpack, bytes(packed_key) + _KEY_PADDING
-            endpoint.worker.context._call("remote key", function, endpoint.handle, padded, ctypes.byref(handle))
-            self._handle = _address(handle)
+            endpoint.worker.context.call("remote key", function, endpoint.handle, padded, ctypes.byref(handle))
+            self._handle = handle_address(handle)
             endpoint._remote_keys.add(self)
 
     def fetch(self, address: int, buffer: Any) -> Request:
@@ -1044,8 +799,8 @@ class RemoteKey(Closable):
         libucp does not check the address: the caller must know that the range is inside the memory of this key.
         Raises `ClosedError`, `UsageError`.
         """
-        local, size_bytes, owner = _writable(buffer, None)
-        _check_address(address, size_bytes)
+        local, size_bytes, owner = writable_buffer(buffer, None)
+        check_address(address, size_bytes)
         endpoint = self._endpoint
         with endpoint._use() as library:
             self._check_open()
@@ -1059,13 +814,13 @@ class RemoteKey(Closable):
         mapping, which exists while this key is open, is writable. Raises `LimitError` if the range is not inside one
         mapping, `ClosedError`.
         """
-        _check_address(address, size_bytes)
+        check_address(address, size_bytes)
         pointer = libucp.Handle()
         with self._endpoint._use() as library:
             self._check_open()
             if library.ucp_rkey_ptr(self._handle, address, ctypes.byref(pointer)) < 0:
                 return None
-            return _map_again(_address(pointer), size_bytes)
+            return map_again(handle_address(pointer), size_bytes)
 
     def close(self) -> None:
         """Release the key. Idempotent."""
@@ -1082,165 +837,5 @@ class RemoteKey(Closable):
             raise ClosedError("UCX: the remote key is closed")
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_mremap = getattr(_libc, "mremap", None)
-if _mremap is not None:
-    _mremap.restype, _mremap.argtypes = (
-        ctypes.c_void_p,
-        [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int],
-    )
-_munmap = _libc.munmap
-_munmap.restype, _munmap.argtypes = ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t]
-_mprotect = _libc.mprotect
-_mprotect.restype, _mprotect.argtypes = ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-_MAP_FAILED = ctypes.c_void_p(-1).value
-
-
-def _map_again(address: int, size_bytes: int) -> memoryview | None:
-    """Map a range of shared memory a second time, read-only, until no view of it is left.
-
-    Returns None if the kernel can't, and raises `LimitError` if the range is not inside one mapping of shared memory.
-    """
-    if size_bytes == 0:
-        return memoryview(b"")
-    if _mremap is None:
-        return None
-    _check_inside_shared_mapping(address, size_bytes)
-    offset = address % mmap.PAGESIZE
-    mapped_bytes = -(-(offset + size_bytes) // mmap.PAGESIZE) * mmap.PAGESIZE
-    # With an old size of 0, mremap maps the same pages once more (mremap(2)).
-    start = _mremap(address - offset, 0, mapped_bytes, _MREMAP_MAYMOVE)
-    if start is None or start == _MAP_FAILED:
-        return None
-    if _mprotect(start, mapped_bytes, mmap.PROT_READ):
-        _munmap(start, mapped_bytes)
-        return None
-    array = (ctypes.c_uint8 * size_bytes).from_address(start + offset)
-    weakref.finalize(array, _munmap, start, mapped_bytes).atexit = False
-    return memoryview(array).cast("B").toreadonly()
-
-
-def _check_inside_shared_mapping(address: int, size_bytes: int) -> None:
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        for line in maps:
-            span, permissions, _ = line.split(" ", 2)
-            start, end = (int(number, 16) for number in span.split("-"))
-            if start <= address < end:
-                if address + size_bytes <= end and permissions[3] == "s":
-                    return
-                break
-    raise LimitError(f"UCX: {size_bytes} bytes of the peer's memory are not inside one shared mapping")
-
-
-def _address(handle: Any) -> int:
-    return int(handle.value or 0)
-
-
-def _encode_option(text: str) -> bytes:
-    if "\0" in text:
-        raise UsageError(f"UCX: the option {text!r} contains a null character")
-    return text.encode()
-
-
-def _check_tag(tag: int) -> None:
-    if not 0 <= tag <= MAX_TAG:
-        raise UsageError(f"tag {tag}: expected an unsigned 64-bit number")
-
-
-def _check_address(address: int, size_bytes: int) -> None:
-    if address < 0 or size_bytes < 0 or address + size_bytes > 1 << 64:
-        raise UsageError(f"{size_bytes} bytes at address {address} are not in an address space of 64 bits")
-
-
-def _readable(parts: Parts) -> tuple[int, int, int, object]:
-    """Return the address, count and datatype of a message for libucp, and what must stay alive."""
-    if isinstance(parts, PaddedBuffers):
-        iovecs = parts.iovecs()
-        owners: object = (parts, iovecs)
-    else:
-        memories = list(map(MemoryRange, _with_joined_small_parts(parts)))
-        iovecs = np.array([(memory.address, memory.size) for memory in memories], np.intp).reshape(-1, 2)
-        owners = (memories, iovecs)
-    if len(iovecs) == 0:
-        return 0, 0, libucp.DATATYPE_BYTES, None
-    if len(iovecs) == 1:
-        return int(iovecs[0, 0]), int(iovecs[0, 1]), libucp.DATATYPE_BYTES, owners
-    return iovecs.ctypes.data, len(iovecs), libucp.DATATYPE_IOV, owners
-
-
-def _with_joined_small_parts(parts: Sequence[Any]) -> Iterator[Any]:
-    """Yield the parts that are not empty. Runs of small ones are joined: libucp would copy them one by one."""
-    small: list[Any] = []
-    for part in parts:
-        size_bytes = len(part) if part.__class__ is bytes else memoryview(part).nbytes
-        if size_bytes > _SMALL_BYTES:
-            if small:
-                yield b"".join(small)
-                small = []
-            yield part
-        elif size_bytes:
-            small.append(part)
-    if small:
-        yield b"".join(small)
-
-
-def _writable(buffer: Any, length_bytes: int | None) -> tuple[int, int, object]:
-    """Return the address and size of a buffer, and what must stay alive. Raises `UsageError` if it is unsuitable."""
-    try:
-        view = memoryview(buffer)
-    except TypeError:
-        raise UsageError(f"expected a buffer, found {type(buffer).__name__}") from None
-    if view.readonly or not view.c_contiguous:
-        raise UsageError("expected a writable, contiguous buffer")
-    if length_bytes is not None and view.nbytes != length_bytes:
-        raise UsageError(f"expected a buffer of {length_bytes} bytes, found {view.nbytes}")
-    return (MemoryRange(view.cast("B")).address if view.nbytes else 0), view.nbytes, view
-
-
-def _socket_address(host: str, port: int) -> Any:
-    """Return a `struct sockaddr` in a C array.
-
-    Raises `RefusedConnectionError` if the host has no address, and `UsageError` for an invalid port.
-    """
-    if not 0 <= port <= 0xFFFF:
-        raise UsageError(f"port {port}: expected a number from 0 to 65535")
-    try:
-        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise RefusedConnectionError(f"UCX: {host} has no address: {error}") from None
-    family, *_, address = infos[0]
-    start = struct.pack("=H", family) + struct.pack("!H", port)
-    if family == socket.AF_INET6:
-        _, _, flow, scope = address  # type: ignore[misc]
-        packed = socket.inet_pton(family, str(address[0]).partition("%")[0])
-        packed = start + struct.pack("!I", flow) + packed + struct.pack("=I", scope)
-    else:
-        packed = start + socket.inet_pton(family, str(address[0])) + bytes(8)
-    return ctypes.create_string_buffer(packed, len(packed))
-
-
-def _host_and_port(storage: libucp.SocketStorage) -> Address:
-    packed = bytes(storage)
-    family, port = struct.unpack_from("=H", packed)[0], struct.unpack_from("!H", packed, 2)[0]
-    if family == socket.AF_INET6:
-        return socket.inet_ntop(family, packed[8:24]), port
-    return socket.inet_ntop(socket.AF_INET, packed[4:8]), port
-
-
-def _close_all() -> None:
-    for context in list(_open_contexts):
-        context.close()
-
-
-def _forget_parent() -> None:
-    """In a child process: what was opened before belongs to the parent."""
-    global _fork_count, _lacks_thread  # noqa: PLW0603 - compared by each object
-    _fork_count += 1
-    _lacks_thread = _lacks_thread or bool(_open_contexts)
-    _open_contexts.clear()
-    _targets.clear()
-
-
-atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parent)
+    os.register_at_fork(after_in_child=_targets.clear)

@@ -1,0 +1,293 @@
+"""Contexts of UCP, and memory that peers may read.
+
+A `Context` has any number of workers (`bowstring.transports.ucx.ucp`). It is closed explicitly or at interpreter exit.
+After a fork, contexts and all that belongs to them belong to the parent: in the child `close` does nothing, and
+everything else raises `ClosedError`. A child that is forked while a context is open cannot use UCX at all.
+
+UCX trusts its peers. With `Feature.RMA`, a peer that is connected over tcp can read and write any address of this
+process, because libucp serves such requests in software and does not compare them with the registered memory.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bowstring.errors import (
+    AbortedConnectionError,
+    BowstringError,
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    LimitError,
+    RefusedConnectionError,
+    ResetConnectionError,
+    ResourceError,
+    UnsupportedError,
+    UsageError,
+)
+from bowstring.memory.buffer import Memory as MemoryRange
+from bowstring.memory.closable import Closable
+from bowstring.transports.ucx import libucp
+from bowstring.transports.ucx.arguments import encode_option, handle_address
+from bowstring.transports.ucx.libucp import Feature, StatusCode
+
+DEFAULT_FEATURES = Feature.TAG | Feature.ACTIVE_MESSAGES | Feature.WAKEUP
+DEFAULT_OPTIONS = {
+    # Otherwise endpoints that report the loss of a peer do not use shared memory (UCX before 1.22).
+    "MM_ERROR_HANDLING": "y",
+    # Segments of System V outlive a process that is killed.
+    "TLS": "^sysv",
+}
+"""Options of libucp that are set unless the environment or the caller sets them, without the prefix `UCX_`."""
+
+_ERRORS: dict[int, Callable[[str], BowstringError]] = {
+    StatusCode.NO_RESOURCE: ResourceError,
+    StatusCode.NO_MEMORY: ResourceError,
+    StatusCode.SHARED_MEMORY_SEGMENT: ResourceError,
+    StatusCode.INVALID_PARAMETER: UsageError,
+    StatusCode.MESSAGE_TRUNCATED: LimitError,
+    StatusCode.UNSUPPORTED: UnsupportedError,
+    StatusCode.UNREACHABLE: RefusedConnectionError,
+    StatusCode.REJECTED: RefusedConnectionError,
+    StatusCode.TIMED_OUT: DeadlineError,
+    StatusCode.CANCELED: AbortedConnectionError,
+    StatusCode.NOT_CONNECTED: ResetConnectionError,
+    StatusCode.CONNECTION_RESET: ResetConnectionError,
+    StatusCode.ENDPOINT_TIMEOUT: ResetConnectionError,
+}
+
+_open_contexts: set[Context] = set()
+_fork_count = 0
+_lacks_thread = False
+"""Whether this is a child of a fork while a context was open: libucp's thread, which connects, exists in the parent."""
+
+
+class Context(Closable):
+    """A use of libucp with its own features, options, memory and workers.
+
+    `options` are those of libucp without the prefix `UCX_`, such as `{"TLS": "tcp"}`. They have priority over the
+    environment, and the environment over `DEFAULT_OPTIONS`. `library` is the path of another libucp than the wheel's.
+
+    Raises what `libucp.load` raises, `UsageError` for an unknown option or value, and `ResourceError`.
+    """
+
+    def __init__(
+        self,
+        features: Feature = DEFAULT_FEATURES,
+        options: Mapping[str, str] | None = None,
+        library: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if _lacks_thread:
+            raise UsageError("UCX: the parent used UCX when it forked this process: start processes with spawn instead")
+        self.library = libucp.load(library)
+        self.features = features
+        self.workers: set[Closable] = set()
+        """The workers, which are closed with the context."""
+        self.lock = threading.RLock()
+        """Locked by calls that use the context itself."""
+        self._mappings: set[int] = set()
+        self._is_closed = False
+        self._fork_count = _fork_count
+        defaults = {name: value for name, value in DEFAULT_OPTIONS.items() if f"UCX_{name}" not in os.environ}
+        self.handle = self._create({**defaults, **(options or {})})
+        _open_contexts.add(self)
+
+    def _create(self, options: Mapping[str, str]) -> int:
+        config, handle = libucp.Handle(), libucp.Handle()
+        self.call("configuration", self.library.ucp_config_read, None, None, ctypes.byref(config))
+        try:
+            for name, value in options.items():
+                encoded = encode_option(name), encode_option(value)
+                self.call(f"option {name}={value}", self.library.ucp_config_modify, config, *encoded)
+            params = libucp.Params(
+                field_mask=libucp.PARAM_FEATURES | libucp.PARAM_MT_WORKERS_SHARED,
+                features=self.features,
+                mt_workers_shared=1,
+            )
+            major, minor, _ = libucp.version(self.library)
+            init = self.library.ucp_init_version
+            self.call("context", init, major, minor, ctypes.byref(params), config, ctypes.byref(handle))
+        finally:
+            self.library.ucp_config_release(config)
+        return handle_address(handle)
+
+    def allocate(self, size_bytes: int) -> Memory:
+        """Allocate zeroed memory that a process of this machine can map. Raises `ResourceError`, `ClosedError`."""
+        if size_bytes <= 0:
+            raise UsageError(f"expected a size of at least 1 byte, found {size_bytes}")
+        return Memory(self, None, size_bytes)
+
+    def register(self, buffer: Any) -> Memory:
+        """Register memory of this process, at least one byte, so that peers can fetch it.
+
+        The memory is not copied, and stays alive until the registration is closed. Raises `ResourceError`,
+        `ClosedError`.
+        """
+        memory = MemoryRange(buffer)
+        if not memory.size:
+            raise UsageError("an empty buffer can't be registered")
+        return Memory(self, memory, memory.size)
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether the context belongs to the parent of this process."""
+        return self._fork_count != _fork_count
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the context was closed, or belongs to the parent of this process."""
+        return self._is_closed or self.is_inherited
+
+    def close(self) -> None:
+        """Close all workers and free all memory that no view refers to; the rest is freed with its last view."""
+        if self.is_closed:
+            self._is_closed = True
+            return
+        with self.lock:
+            self._is_closed = True
+            for worker in list(self.workers):
+                worker.close()
+            _open_contexts.discard(self)
+            self._clean_up()
+
+    def remove(self, worker: Closable) -> None:
+        """Forget a worker, which was closed."""
+        with self.lock:
+            self.workers.discard(worker)
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        if self._is_closed and not self._mappings and not self.workers and self.handle:
+            handle, self.handle = self.handle, 0
+            self.library.ucp_cleanup(handle)
+
+    def _unmap(self, handle: int, fork_count: int) -> None:
+        if fork_count != _fork_count:
+            return
+        with self.lock:
+            self.library.ucp_mem_unmap(self.handle, handle)
+            self._mappings.discard(handle)
+            self._clean_up()
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` if the context was closed, or belongs to the parent of this process."""
+        if self.is_inherited:
+            raise ClosedError("UCX: objects of the parent process can't be used after a fork")
+        if self._is_closed:
+            raise ClosedError("UCX: the context is closed")
+
+    def call(self, what: str, function: Any, *arguments: Any) -> None:
+        """Call a function that returns a status. Raises its error."""
+        status = function(*arguments)
+        if status < 0:
+            raise self.error(what, status)
+
+    def error(self, what: str, status: int) -> BowstringError:
+        """Return the error for a status of libucp."""
+        kind = _ERRORS.get(status, ConnectionLostError)
+        return kind(f"UCX: {what}: {libucp.status_text(self.library, status)}")
+
+
+class Memory(Closable):
+    """Memory that peers may read: registered, or allocated by libucp.
+
+    `close` ends the peers' access. Memory allocated by libucp is freed when no view of it is left.
+    """
+
+    def __init__(self, context: Context, memory: MemoryRange | None, size_bytes: int) -> None:
+        self._context = context
+        self._owner = memory
+        self._handle = self._map(memory, size_bytes)
+        self.address: int = memory.address if memory is not None else self._allocated_address()
+        """The address of the first byte in this process, to which peers refer."""
+        self.size_bytes = size_bytes
+        self._array: Any = None
+        if memory is None:
+            self._array = (ctypes.c_uint8 * size_bytes).from_address(self.address)
+            arguments = self._handle, context._fork_count
+            weakref.finalize(self._array, context._unmap, *arguments).atexit = False
+
+    def _map(self, memory: MemoryRange | None, size_bytes: int) -> int:
+        context = self._context
+        protection = libucp.MEM_MAP_PROT_LOCAL_READ | libucp.MEM_MAP_PROT_REMOTE_READ
+        if memory is None:
+            protection |= libucp.MEM_MAP_PROT_LOCAL_WRITE
+        params = libucp.MemMapParams(
+            field_mask=libucp.MEM_MAP_PARAM_LENGTH | libucp.MEM_MAP_PARAM_PROT,
+            length=size_bytes,
+            prot=protection,
+        )
+        if memory is None:
+            params.field_mask |= libucp.MEM_MAP_PARAM_FLAGS
+            params.flags = libucp.MEM_MAP_ALLOCATE
+        else:
+            params.field_mask |= libucp.MEM_MAP_PARAM_ADDRESS
+            params.address = memory.address
+        handle = libucp.Handle()
+        with context.lock:
+            context.check_open()
+            function = context.library.ucp_mem_map
+            what = f"memory of {size_bytes} bytes"
+            context.call(what, function, context.handle, ctypes.byref(params), ctypes.byref(handle))
+            context._mappings.add(handle_address(handle))
+        return handle_address(handle)
+
+    def _allocated_address(self) -> int:
+        attributes = libucp.MemAttr(field_mask=libucp.MEM_ATTR_ADDRESS | libucp.MEM_ATTR_LENGTH)
+        self._context.call("memory", self._context.library.ucp_mem_query, self._handle, ctypes.byref(attributes))
+        return int(attributes.address)
+
+    @property
+    def view(self) -> memoryview:
+        """All bytes: writable if libucp allocated them, otherwise read-only. Raises `ClosedError`."""
+        if not self._handle:
+            raise ClosedError("UCX: the memory is closed")
+        return self._owner.bytes.data if self._owner is not None else memoryview(self._array).cast("B")
+
+    def pack_key(self) -> bytes:
+        """Return the packed key with which a peer can read this memory (`RemoteKey`). Raises `ClosedError`."""
+        context = self._context
+        with context.lock:
+            context.check_open()
+            if not self._handle:
+                raise ClosedError("UCX: the memory is closed")
+            buffer, size = libucp.Handle(), ctypes.c_size_t()
+            arguments = context.handle, self._handle, ctypes.byref(buffer), ctypes.byref(size)
+            context.call("key", context.library.ucp_rkey_pack, *arguments)
+            try:
+                return ctypes.string_at(handle_address(buffer), size.value)
+            finally:
+                context.library.ucp_rkey_buffer_release(buffer)
+
+    def close(self) -> None:
+        """End the peers' access; see the class."""
+        with self._context.lock:
+            handle, self._handle = self._handle, 0
+            self._array = None
+            if handle and self._owner is not None:
+                self._context._unmap(handle, self._context._fork_count)
+                self._owner = None
+
+
+def _close_all() -> None:
+    for context in list(_open_contexts):
+        context.close()
+
+
+def _forget_parent() -> None:
+    """In a child process: what was opened before belongs to the parent."""
+    global _fork_count, _lacks_thread  # noqa: PLW0603 - compared by each object
+    _fork_count += 1
+    _lacks_thread = _lacks_thread or bool(_open_contexts)
+    _open_contexts.clear()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parent)
