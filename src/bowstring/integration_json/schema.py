@@ -6,28 +6,21 @@ are kept in a parallel tree of `JsonField`s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from bowstring.datatypes import extension, types as t
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
+from bowstring.datatypes.type_forms import FORMS_BY_CLASS, REQUIRED, TYPE_FORMS, Enumeration, TypeParameter
 from bowstring.errors import InvalidDataError, LimitError, UnsupportedTypeError, UsageError
 from bowstring.integration_json.document import DocumentLimits, Json, expect, member
 from bowstring.layouts.base import error_context
 
-_UNITS: dict[str, t.TimeUnit] = {"SECOND": "s", "MILLISECOND": "ms", "MICROSECOND": "us", "NANOSECOND": "ns"}
-_PRECISIONS = {"HALF": 16, "SINGLE": 32, "DOUBLE": 64}
-_DATE_UNITS: dict[str, Any] = {"DAY": "day", "MILLISECOND": "ms"}
-_INTERVALS: dict[str, t.IntervalUnit] = {
-    "YEAR_MONTH": "year_month",
-    "DAY_TIME": "day_time",
-    "MONTH_DAY_NANO": "month_day_nano",
-}
-_MODES: dict[str, Any] = {"SPARSE": "sparse", "DENSE": "dense"}
-
-_REQUIRED: Any = object()
+_FORMS_BY_JSON_NAME = {form.json_name: form for form in TYPE_FORMS}
+_DECIMAL_BITS = {"decimal": 128, "decimal32": 32, "decimal64": 64, "decimal128": 128, "decimal256": 256}
+"""The bit width of a decimal that has no member for it, by the name of its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,130 +35,29 @@ class JsonField:
     children: tuple[JsonField, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameter:
-    """A member of a «Type» object: its key, the attribute of the data type, and its JSON type or names of values."""
-
-    key: str
-    attribute: str
-    json_type_or_names: type | dict[str, Any]
-    default: Any = _REQUIRED
-
-    def read(self, json_object: Json) -> Any:
-        """Return the attribute. Raises `InvalidDataError`."""
-        if not isinstance(self.json_type_or_names, dict):
-            arguments = () if self.default is _REQUIRED else (self.default,)
-            return member(json_object, self.key, self.json_type_or_names, *arguments)
-        name = member(json_object, self.key, str)
-        if name not in self.json_type_or_names:
-            raise InvalidDataError(
-                f"expected {self.key!r} to be one of {', '.join(self.json_type_or_names)}, found {name[:40]!r}"
-            )
-        return self.json_type_or_names[name]
-
-    def write(self, type_: t.DataType) -> Any:
-        """Return the JSON value of the attribute."""
-        value = getattr(type_, self.attribute)
-        if isinstance(self.json_type_or_names, dict):
-            return next(name for name, candidate in self.json_type_or_names.items() if candidate == value)
-        return list(value) if self.json_type_or_names is list else value
-
-
-@dataclass(frozen=True, slots=True)
-class _TypeForm:
-    """The name and the parameters of a data type in JSON, and its number of children (None: any).
-
-    `build` makes the type from its children and the values of the parameters; by default they are its arguments.
-    """
-
-    name: str
-    type: type[t.DataType]
-    parameters: tuple[_Parameter, ...] = ()
-    num_children: int | None = 0
-    build: Callable[..., t.DataType] | None = None
-
-    def read(self, json_object: Json, children: tuple[Field, ...]) -> t.DataType:
-        """Return the data type. Raises `InvalidDataError`."""
-        if self.num_children is not None and len(children) != self.num_children:
-            raise InvalidDataError(f"type {self.name!r}: expected {self.num_children} children, found {len(children)}")
-        values = [parameter.read(json_object) for parameter in self.parameters]
-        if self.build is not None:
-            return self.build(children, *values)
-        return self.type(*children, *values)
-
-
-def _build_time(_: object, unit: t.TimeUnit, bit_width: int | None) -> t.DataType:
-    type_ = t.Time(unit)
-    if bit_width not in (None, type_.bit_width):
-        raise InvalidDataError(f"expected a bit width of {type_.bit_width} for {type_}, found {bit_width}")
-    return type_
-
-
-def _build_union(children: tuple[Field, ...], mode: Any, ids: list[Any] | None) -> t.DataType:
-    type_ids = range(len(children)) if ids is None else (expect(number, int, "a type id") for number in ids)
-    return t.Union(mode, children, tuple(type_ids))
-
-
-def _decimal_form(name: str, default_bits: int) -> _TypeForm:
-    bit_width = _Parameter("bitWidth", "bit_width", int, default_bits)
-    return _TypeForm(
-        name, t.Decimal, (_Parameter("precision", "precision", int), _Parameter("scale", "scale", int), bit_width)
-    )
-
-
-_UNIT = _Parameter("unit", "unit", _UNITS)
-_TYPE_FORMS = (
-    _TypeForm("null", t.Null),
-    _TypeForm("bool", t.Bool),
-    _TypeForm("binary", t.Binary),
-    _TypeForm("largebinary", t.LargeBinary),
-    _TypeForm("binaryview", t.BinaryView),
-    _TypeForm("utf8", t.Utf8),
-    _TypeForm("largeutf8", t.LargeUtf8),
-    _TypeForm("utf8view", t.Utf8View),
-    _TypeForm("int", t.Int, (_Parameter("bitWidth", "bit_width", int), _Parameter("isSigned", "is_signed", bool))),
-    _TypeForm("floatingpoint", t.FloatingPoint, (_Parameter("precision", "bit_width", _PRECISIONS),)),
-    _TypeForm("fixedsizebinary", t.FixedSizeBinary, (_Parameter("byteWidth", "byte_width", int),)),
-    *(_decimal_form(f"decimal{bits}", bits) for bits in (32, 64, 128, 256)),
-    _decimal_form("decimal", 128),
-    _TypeForm("date", t.Date, (_Parameter("unit", "unit", _DATE_UNITS),)),
-    _TypeForm("time", t.Time, (_UNIT, _Parameter("bitWidth", "bit_width", int, None)), build=_build_time),
-    _TypeForm(
-        "timestamp",
-        t.Timestamp,
-        (_UNIT, _Parameter("timezone", "timezone", str, None)),
-        build=lambda _, unit, timezone: t.Timestamp(unit, timezone or None),
-    ),
-    _TypeForm("duration", t.Duration, (_UNIT,)),
-    _TypeForm("interval", t.Interval, (_Parameter("unit", "unit", _INTERVALS),)),
-    _TypeForm("list", t.List, num_children=1),
-    _TypeForm("largelist", t.LargeList, num_children=1),
-    _TypeForm("listview", t.ListView, num_children=1),
-    _TypeForm("largelistview", t.LargeListView, num_children=1),
-    _TypeForm("fixedsizelist", t.FixedSizeList, (_Parameter("listSize", "list_size", int),), 1),
-    _TypeForm("struct", t.Struct, num_children=None, build=t.Struct),
-    _TypeForm("map", t.Map, (_Parameter("keysSorted", "keys_sorted", bool, False),), 1),
-    _TypeForm(
-        "union",
-        t.Union,
-        (_Parameter("mode", "mode", _MODES), _Parameter("typeIds", "type_ids", list, None)),
-        None,
-        _build_union,
-    ),
-    _TypeForm("runendencoded", t.RunEndEncoded, num_children=2),
-)
-_FORMS_BY_NAME = {form.name: form for form in _TYPE_FORMS}
-_FORMS_BY_TYPE = {form.type: form for form in _TYPE_FORMS}  # of decimals the last form, "decimal"
-
-
 # Reading
 
 
 def _read_type(json_object: Json, children: tuple[Field, ...]) -> t.DataType:
     name = member(json_object, "name", str)
-    if name not in _FORMS_BY_NAME:
+    form = _FORMS_BY_JSON_NAME.get("decimal" if name in _DECIMAL_BITS else name)
+    if form is None:
         raise InvalidDataError(f"unknown type {name[:40]!r}")
-    return _FORMS_BY_NAME[name].read(json_object, children)
+    if name in _DECIMAL_BITS and json_object.get("bitWidth") is None:
+        json_object = {**json_object, "bitWidth": _DECIMAL_BITS[name]}
+    return form.create(children, [_read_parameter(json_object, parameter) for parameter in form.parameters])
+
+
+def _read_parameter(json_object: Json, parameter: TypeParameter) -> Any:
+    key, kind = parameter.json_name or parameter.name, parameter.kind
+    if isinstance(kind, Enumeration):
+        name = member(json_object, key, str)
+        if name not in kind.values:
+            raise InvalidDataError(f"expected {key!r} to be one of {', '.join(kind.values)}, found {name[:40]!r}")
+        return kind.values[name]
+    arguments = () if parameter.default is REQUIRED else (parameter.default,)
+    value = member(json_object, key, kind, *arguments)
+    return [expect(number, int, "a type id") for number in value] if isinstance(value, list) else value
 
 
 def _read_pairs(json_object: Json) -> Metadata:
@@ -254,11 +146,22 @@ def _resolve_extension(field: Field) -> Field:
 
 
 def _write_type(type: t.DataType) -> Json:
-    form = _FORMS_BY_TYPE.get(type.__class__)
+    form = FORMS_BY_CLASS.get(type.__class__)
     if form is None:
         raise UnsupportedTypeError(f"integration JSON has no type for {type}")
-    values = {parameter.key: parameter.write(type) for parameter in form.parameters}
-    return {"name": form.name, **{key: value for key, value in values.items() if value is not None}}
+    json_object: Json = {"name": form.json_name}
+    for parameter in form.parameters:
+        value = _write_parameter(type, parameter)
+        if value is not None:
+            json_object[parameter.json_name or parameter.name] = value
+    return json_object
+
+
+def _write_parameter(type_: t.DataType, parameter: TypeParameter) -> Any:
+    value, kind = getattr(type_, parameter.attribute), parameter.kind
+    if isinstance(kind, Enumeration):
+        return next(name for name, candidate in kind.values.items() if candidate == value)
+    return list(value) if kind is list else value
 
 
 def write_schema(schema: Schema, ids: Iterator[int]) -> Json:

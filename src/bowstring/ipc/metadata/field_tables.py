@@ -18,13 +18,14 @@ from bowstring.datatypes import types
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Field, Metadata, make_fields
+from bowstring.datatypes.type_forms import FORMS_BY_NAME, TYPE_FORMS
 from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.specs import Scalar
 from bowstring.flatbuf.table_array import BoolArray, ByteReader, Elements, IntArray, TableArray, offset_positions
 from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc.metadata.schema import DictionaryId
-from bowstring.ipc.metadata.types import LIST_CLASSES, flat_examples, read_type
+from bowstring.ipc.metadata.types import read_type
 from bowstring.layouts import text
 from bowstring.layouts.gather import gather
 from bowstring.layouts.registry import layout_of
@@ -38,6 +39,7 @@ _MAX_TYPES = 256
 Counts = npt.NDArray[np.int64]
 """Nodes, buffers and variadic counts of fields, shape (fields, 3)."""
 DictionariesByField: TypeAlias = dict[int, tuple[DictionaryId, ...]]
+_READ_INDIVIDUALLY = ("Union", "RunEndEncoded")
 _ENCODED_COUNTS = (1, 2, 0)
 """Counts of a dictionary-encoded field of any value type: validity and indices."""
 
@@ -49,18 +51,13 @@ def _counts_by_type() -> tuple[Counts, Counts, IntArray]:
     """
     flat, nested = np.full((256, 3), -1, np.int64), np.full((256, 3), -1, np.int64)
     child_counts = np.zeros(256, np.int64)
-    for name, example in flat_examples():
-        layout = layout_of(example)
-        flat[TYPES.index(name)] = (1, len(layout.buffers), int(layout.VARIADIC))
-    item, key = Field("item", types.Int(8)), Field("key", types.Int(8), nullable=False)
-    for name, nested_type in (
-        *((name, list_class(item)) for name, list_class in LIST_CLASSES.items()),
-        ("FixedSizeList", types.FixedSizeList(item, 1)),
-        ("Map", types.Map(Field("entries", types.Struct((key, item)), nullable=False))),
-        ("Struct_", types.Struct((item,))),
-    ):
-        nested[TYPES.index(name)] = (1, len(layout_of(nested_type).buffers), 0)
-        child_counts[TYPES.index(name)] = -1 if name == "Struct_" else 1
+    for form in TYPE_FORMS:
+        layout, number = layout_of(form.example), TYPES.index(form.name)
+        if form.num_children == 0:
+            flat[number] = (1, len(layout.buffers), int(layout.VARIADIC))
+        elif form.name not in _READ_INDIVIDUALLY:
+            nested[number] = (1, len(layout.buffers), 0)
+            child_counts[number] = -1 if form.num_children is None else form.num_children
     return flat, nested, child_counts
 
 
@@ -332,13 +329,9 @@ class _FieldReader:
         fields = [field for field in children if field is not None]
         if len(fields) < len(children):
             return None
-        name = TYPES[number]
+        form = FORMS_BY_NAME[TYPES[number]]
         try:
-            if name in LIST_CLASSES and len(fields) == 1:
-                return LIST_CLASSES[name](fields[0])
-            if name == "Struct_":
-                return types.Struct(tuple(fields))
-            return read_type(self._table(row), fields)
+            return read_type(self._table(row), fields) if form.parameters else form.create(fields, ())
         except BowstringError:
             return None
 
