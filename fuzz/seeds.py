@@ -14,7 +14,6 @@ import numpy as np
 
 import bowstring as bs
 from bowstring import integration_json
-from bowstring.testing.cases import CASES, Case
 from fuzz.inputs import Input
 from fuzz.mutations import EXTENSIONS, PARAMETERS
 from fuzz.oracles.agents import agent_session
@@ -22,6 +21,7 @@ from fuzz.oracles.recordings import encoded_recording
 from fuzz.oracles.sessions import record
 from fuzz.oracles.tools import encoded_statistics, file_with_statistics
 from fuzz.text_mutations import FORMATS, TICKETS, URIS
+from tests.cases import CASES, Case
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 _MAX_SEED_BYTES = 16 << 10

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.testing.cases import CASES
+from tests.cases import CASES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGE = REPOSITORY / "docs" / "status.md"

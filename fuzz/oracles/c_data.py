@@ -23,10 +23,10 @@ from bowstring.interop import c_array, c_stream
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi
 from bowstring.memory.buffer import UINT8
-from bowstring.testing.cases import CASES
 from fuzz.expectations import ALLOWED_ERRORS, expect
 from fuzz.oracles.batches import check_batch
 from fuzz.oracles.protocol import Script
+from tests.cases import CASES
 
 c_schema.MAX_FIELDS = 5000
 _STRIDE = 4 << 20

@@ -13,7 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError, NotFoundError
-from bowstring.testing.cases import CASES, Case
+from tests.cases import CASES, Case
 
 BATCHES = 10
 ROWS = 7

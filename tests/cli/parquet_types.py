@@ -17,7 +17,7 @@ from typing import Any
 import bowstring as bs
 from bowstring.cli.main import main
 from bowstring.datatypes.types import DataType
-from bowstring.testing.cases import CASES
+from tests.cases import CASES
 
 
 def columns() -> Iterator[tuple[DataType, list[Any]]]:

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.testing import strategies
-from bowstring.testing.cases import CASES, Case
+from tests.cases import CASES, Case
 
 INTS = [1, None, 0, 127]
 STAMPS = [datetime(2020, 2, 29), None, datetime(1969, 12, 31)]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 import bowstring as bs
 from bowstring.datatypes.types import Union
 from bowstring.testing import strategies
-from bowstring.testing.cases import CASES, Case
+from tests.cases import CASES, Case
 
 ENCODED = ("dictionary<", "run_end_encoded<", "null")
 ENCODABLE = [case for case in CASES if not str(case.type).startswith(ENCODED)]

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.testing import strategies
-from bowstring.testing.cases import CASES, Case
+from tests.cases import CASES, Case
 
 LAYOUTS = pytest.mark.parametrize("case", CASES, ids=str)
 

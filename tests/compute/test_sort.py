@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 import bowstring as bs
 from bowstring.layouts.sort_keys import rank_bytes
 from bowstring.testing import strategies
-from bowstring.testing.cases import CASES, FLAT, Case
+from tests.cases import CASES, FLAT, Case
 
 ORDERED = [case for case in FLAT if "interval" not in str(case.type) or str(case.type) == "month_interval"]
 ORDERS = pytest.mark.parametrize("order", ["ascending", "descending"])

@@ -11,7 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.datatypes import types as t
-from bowstring.testing.cases import CASES
+from tests.cases import CASES
 
 TYPES = list({str(case.type): case.type for case in CASES}.values())
 

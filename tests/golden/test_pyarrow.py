@@ -11,7 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import integration_json
-from bowstring.testing.cases import CASES, Case
+from tests.cases import CASES, Case
 from tests.golden.pyarrow_reference import TOOL, peer, read_by_pyarrow
 
 pytestmark = pytest.mark.skipif(not TOOL.exists(), reason="requires the pyarrow script of ../shared")

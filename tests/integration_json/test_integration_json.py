@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 import bowstring as bs
 from bowstring import errors, integration_json
 from bowstring.testing import strategies
-from bowstring.testing.cases import CASES, LONG, Case
+from tests.cases import CASES, LONG, Case
 
 Document = dict[str, Any]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.testing.cases import CASES, Case
+from tests.cases import CASES, Case
 from tests.layouts.random_arrays import random_array
 
 

@@ -19,7 +19,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.datatypes import types as t
-from bowstring.testing.cases import CASES, Case
+from tests.cases import CASES, Case
 from tests.ipc.samples import as_file, as_stream, batch
 from tests.written_files import is_swapped_by_pyarrow
 

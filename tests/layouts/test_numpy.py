@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pytest
 
 import bowstring as bs
-from bowstring.testing.cases import CASES, Case
 from tests.addresses import address, data_address
+from tests.cases import CASES, Case
 
 SHARED: dict[str, Any] = {
     "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8", "uint8": "u1", "uint16": "u2", "uint32": "u4",

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.testing.cases import CASES, Case
+from tests.cases import CASES, Case
 
 # pyarrow's Python API lacks two interval types, and cannot build unions, runs and dictionaries of lists from values.
 KNOWN = [case for case in CASES if str(case) not in ("month_interval", "day_time_interval")]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.testing.cases import CASES, Case
+from tests.cases import CASES, Case
 from tests.parameter_ids import parameter_id
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)

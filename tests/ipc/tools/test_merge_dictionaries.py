@@ -20,7 +20,7 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.ipc.metadata.header import CODECS
-from bowstring.testing.cases import CASES, Case
+from tests.cases import CASES, Case
 from tests.ipc.samples import as_file, as_stream, batch
 
 ALPHABET = [f"word {number}" for number in range(40)]
