@@ -13,7 +13,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import BowstringError, FormatMismatchError, LimitError, NotFoundError
 from bowstring.inspection.anatomy.glossary import MEANINGS
-from bowstring.inspection.anatomy.model import Anatomy, LeafKind, Part, PartKind
+from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, Part, PartKind
 from bowstring.ipc.options import IpcWriteOptions
 from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
 
@@ -123,19 +123,19 @@ def test_the_ranges_of_buffers_have_their_bytes() -> None:
 def test_leaves_have_the_bytes_of_their_kind() -> None:
     raw = written_by_bowstring(bs.table({"n": [1, 2, 3]}), "file")
     anatomy = bs.inspection.build_anatomy(raw)
-    by_kind: dict[LeafKind, list[bytes]] = {}
+    by_kind: dict[ByteRangeKind, list[bytes]] = {}
     for part in anatomy.parts:
         at = part.start
         for size, kind in zip(part.leaves.lengths_bytes.tolist(), part.leaves.kinds.tolist(), strict=True):
-            by_kind.setdefault(LeafKind(kind), []).append(raw[at : at + size])
+            by_kind.setdefault(ByteRangeKind(kind), []).append(raw[at : at + size])
             at += size
-    assert by_kind[LeafKind.MAGIC] == [b"ARROW1", b"ARROW1"]
-    assert by_kind[LeafKind.CONTINUATION] == [b"\xff" * 4] * 3
-    assert by_kind[LeafKind.LENGTH][-1] == bytes(4)
-    assert int.from_bytes(by_kind[LeafKind.FOOTER_LENGTH][0], "little") > 100
-    assert not any(b"".join(by_kind[LeafKind.PADDING]))
-    assert by_kind[LeafKind.BUFFER] == [np.array([1, 2, 3]).tobytes()]
-    assert len(by_kind[LeafKind.METADATA]) == 3
+    assert by_kind[ByteRangeKind.MAGIC] == [b"ARROW1", b"ARROW1"]
+    assert by_kind[ByteRangeKind.CONTINUATION] == [b"\xff" * 4] * 3
+    assert by_kind[ByteRangeKind.LENGTH][-1] == bytes(4)
+    assert int.from_bytes(by_kind[ByteRangeKind.FOOTER_LENGTH][0], "little") > 100
+    assert not any(b"".join(by_kind[ByteRangeKind.PADDING]))
+    assert by_kind[ByteRangeKind.BUFFER] == [np.array([1, 2, 3]).tobytes()]
+    assert len(by_kind[ByteRangeKind.METADATA]) == 3
 
 
 def test_leaf_at_returns_the_leaf_of_an_offset() -> None:
@@ -144,9 +144,9 @@ def test_leaf_at_returns_the_leaf_of_an_offset() -> None:
     for at in range(len(raw)):
         part, start, stop, kind, number = anatomy.leaf_at(at)
         assert part.start <= start <= at < stop <= part.stop
-        assert (number >= 0) == (kind is LeafKind.BUFFER)
-    assert anatomy.leaf_at(0)[1:4] == (0, 6, LeafKind.MAGIC)
-    assert anatomy.leaf_at(len(raw) - 1)[3] is LeafKind.MAGIC
+        assert (number >= 0) == (kind is ByteRangeKind.BUFFER)
+    assert anatomy.leaf_at(0)[1:4] == (0, 6, ByteRangeKind.MAGIC)
+    assert anatomy.leaf_at(len(raw) - 1)[3] is ByteRangeKind.MAGIC
 
 
 def test_role_bytes_sum_to_the_size_of_the_columns() -> None:
@@ -174,7 +174,7 @@ def test_tensors_are_messages_with_buffers() -> None:
     anatomy = bs.inspection.build_anatomy(bytes(raw.getvalue()))
     assert_tiled(anatomy)
     assert kinds(anatomy) == ["tensor"]
-    assert [LeafKind(kind) for kind in anatomy.parts[0].leaves.kinds].count(LeafKind.BUFFER) == 1
+    assert [ByteRangeKind(kind) for kind in anatomy.parts[0].leaves.kinds].count(ByteRangeKind.BUFFER) == 1
     assert anatomy.inspection is None
     assert not anatomy.faults
 

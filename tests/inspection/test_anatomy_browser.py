@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import BowstringError
-from bowstring.inspection.anatomy.model import LeafKind, PartKind
+from bowstring.inspection.anatomy.model import ByteRangeKind, PartKind
 from tests.inspection.browser import chromium, open_page
 from tests.inspection.test_anatomy import buffers_of
 from tests.inspection.test_anatomy_page import HOSTILE
@@ -419,7 +419,7 @@ def test_every_leaf_of_every_layout_can_be_selected(browser: Browser, tmp_path: 
                     texts[at] = session.select_byte(at)
                     assert "«" in texts[at]
                     at += size
-                    assert kind != LeafKind.BODY
+                    assert kind != ByteRangeKind.BODY
             assert session.problems == []
         whole = "\n".join(texts.values())
         for heading in ("Dense Union", "ListView Layout", "Variable-size Binary View Layout", "Variadic buffers"):

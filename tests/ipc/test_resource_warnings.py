@@ -125,7 +125,7 @@ def test_an_unclosed_region_writer_warns() -> None:
     assert _warnings(lambda: Region.writer("name").write(b"12345")) == [
         "region 'name': unclosed RegionWriter: 5 bytes discarded"
     ]
-    assert _warnings(lambda: Region.create(7, "name")) == ["region 'name': unclosed RegionBuilder: 7 bytes discarded"]
+    assert _warnings(lambda: Region.builder(7, "name")) == ["region 'name': unclosed RegionBuilder: 7 bytes discarded"]
 
 
 def _fail_within(new: Callable[..., Any], path: Path) -> None:
@@ -138,7 +138,7 @@ def _seal() -> None:
     with Region.writer("name") as writer:
         writer.write(b"1")
         writer.seal().close()
-    builder = Region.create(7, "name")
+    builder = Region.builder(7, "name")
     builder.seal().close()
 
 

@@ -97,7 +97,7 @@ class _Block:
 
 
 class ArenaBuilder(UnsealedRegion):
-    """Memory of an arena, written in place through `memory` and then sealed; created by `Arena.create`.
+    """Memory of an arena, written in place through `memory` and then sealed; created by `Arena.builder`.
 
     Its bytes are those of earlier regions until they are written.
     """
@@ -181,7 +181,7 @@ class Arena(Closable):
         with self._lock:
             return sum(block.size_bytes for block in self._blocks)
 
-    def create(self, size_bytes: int, name: str = "arena") -> ArenaBuilder:
+    def builder(self, size_bytes: int, name: str = "arena") -> ArenaBuilder:
         """Return memory of `size_bytes` bytes, to be written in place and then sealed: unused one, if there is enough.
 
         Raises `ClosedError`, and `ResourceError` if memory or descriptors are exhausted.

@@ -110,7 +110,7 @@ class Region(Closable):
         self.is_sealed = is_sealed
 
     @staticmethod
-    def create(size_bytes: int, name: str = "region") -> RegionBuilder:
+    def builder(size_bytes: int, name: str = "region") -> RegionBuilder:
         """Allocate `size_bytes` bytes of memory, to be written in place and then sealed.
 
         Raises `ResourceError` if memory or descriptors are exhausted.

@@ -24,7 +24,7 @@ from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Memory
-from bowstring.memory.closable import close_on_error
+from bowstring.memory.closable import abandon_on_error, close_on_error
 from bowstring.memory.region import Region, RegionBuilder, RegionWriter
 from bowstring.sharing.region_layout import RegionLayout
 from bowstring.sharing.share import MAX_REGIONS, Handle
@@ -95,7 +95,7 @@ class SharedWriter(BatchWriter):
             with FileWriter(layout, Encoder(self._schema)) as writer:
                 writer.write_batch(batch)
             self._end_writer()
-            memory = self._add(Region.create(layout.position, self._name))
+            memory = self._add(Region.builder(layout.position, self._name))
             layout.copy_into(memory.memory)
             columns = _columns(memory)
             self._arrays += columns.values()
@@ -109,12 +109,9 @@ class SharedWriter(BatchWriter):
                 return
             if not self._memories:
                 self._open_writer()
-            try:
+            with abandon_on_error(self):
                 self._end_writer()
                 regions = self._seal()
-            except BaseException:
-                self.abandon()
-                raise
             self._is_closed = True
             self._memories.clear()
             self._handle = Handle(regions, self._num_rows, self._token)

@@ -161,7 +161,7 @@ def _write(
     if arena is not None:
         layout = RegionLayout(name)
         rows = _write_batches(kind, layout, schema, batches)
-        with arena.create(layout.position, name) as builder:
+        with arena.builder(layout.position, name) as builder:
             layout.copy_into(builder.memory)
             return builder.seal(), rows
     with Region.writer(name) as memory:

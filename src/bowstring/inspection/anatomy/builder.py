@@ -13,7 +13,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Table
 from bowstring.inspection.anatomy.buffer_roles import column_plan, dictionary_plan, tensor_plan
 from bowstring.inspection.anatomy.leaves import body_leaves, clip_buffers
-from bowstring.inspection.anatomy.model import Anatomy, LeafKind, Leaves, Part, PartKind, Plan
+from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, Leaves, Part, PartKind, Plan
 from bowstring.inspection.anatomy.walker import Walker
 from bowstring.inspection.inspector import inspect_scan
 from bowstring.inspection.report import Inspection
@@ -127,7 +127,7 @@ class _BodySplitter:
         offsets, lengths, leaves = part.offsets, part.lengths, part.leaves
         if offsets is None or lengths is None:
             return part
-        body_bytes = int(leaves.lengths_bytes[-1]) if len(leaves) and leaves.kinds[-1] == LeafKind.BODY else 0
+        body_bytes = int(leaves.lengths_bytes[-1]) if len(leaves) and leaves.kinds[-1] == ByteRangeKind.BODY else 0
         plan = self._plan(part)
         if body_bytes:
             head = Leaves(leaves.lengths_bytes[:-1], leaves.kinds[:-1], leaves.buffers[:-1])
@@ -213,7 +213,7 @@ def _measure_overhead(walk: Walker, parts: tuple[Part, ...]) -> Overhead:
     for part in parts:
         sizes[part.kind] += part.leaves.total_bytes
     first = next((part for part in parts if part.kind is PartKind.SCHEMA), None)
-    is_legacy = first is not None and first.leaves.kinds[0] == LeafKind.LENGTH
+    is_legacy = first is not None and first.leaves.kinds[0] == ByteRangeKind.LENGTH
     trailer_bytes = TRAILER.size if sizes[PartKind.FOOTER] else 0
     return Overhead(
         walk.source.size,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bowstring.errors import MissingExtraError
 from bowstring.inspection.anatomy.glossary import to_json_data
-from bowstring.inspection.anatomy.model import Anatomy, LeafKind, Leaves, Part, PartKind, Plan
+from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, Leaves, Part, PartKind, Plan
 from bowstring.inspection.text import printable
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import ROUND_BYTES, RangeSource
@@ -129,12 +129,12 @@ def _limit_leaves(parts: tuple[Part, ...], max_leaves: int) -> tuple[list[tuple[
         fits = leaf_count <= max_leaves or len(leaves) <= 5
         if not fits:
             first = (
-                int(np.argmax(leaves.kinds == LeafKind.BUFFER))
-                if (leaves.kinds == LeafKind.BUFFER).any()
+                int(np.argmax(leaves.kinds == ByteRangeKind.BUFFER))
+                if (leaves.kinds == ByteRangeKind.BUFFER).any()
                 else len(leaves)
             )
             head = Leaves(leaves.lengths_bytes[:first], leaves.kinds[:first], leaves.buffers[:first])
-            leaves = head.concat(Leaves.of((int(leaves.lengths_bytes[first:].sum()), LeafKind.BODY)))
+            leaves = head.concat(Leaves.of((int(leaves.lengths_bytes[first:].sum()), ByteRangeKind.BODY)))
         out.append((part, leaves))
         is_detailed.append(fits)
     return out, is_detailed
@@ -158,7 +158,7 @@ def _add_parts(
             rows["plan"][index] = part.plan if part.plan < 0 or len(plans[part.plan].fields) <= _MAX_FIELDS else -1
             rows["buffers"][index] = 0 if part.lengths is None else len(part.lengths)
             if part.lengths is not None and part.offsets is not None and len(shared) < _MAX_SHARED:
-                own = int(leaves.lengths_bytes[leaves.kinds == LeafKind.BUFFER].sum())
+                own = int(leaves.lengths_bytes[leaves.kinds == ByteRangeKind.BUFFER].sum())
                 if own != int(part.lengths.clip(0).sum()):
                     spans = zip(part.offsets[:1000].tolist(), part.lengths[:1000].tolist(), strict=True)
                     shared[str(index)] = list(map(list, spans))
@@ -202,7 +202,7 @@ def _ranges(parts: list[tuple[Part, Leaves]], total_bytes: int, limits: PageLimi
     others = [(part, leaves) for part, leaves in parts if part.lengths is None]
     remaining_bytes = limits.max_sample_bytes
     for part, leaves in [*others, *batches[:3], *batches[-1:], *batches[3:-1]]:
-        is_small = (leaves.kinds == LeafKind.BUFFER) | (leaves.kinds == LeafKind.PADDING)
+        is_small = (leaves.kinds == ByteRangeKind.BUFFER) | (leaves.kinds == ByteRangeKind.PADDING)
         max_bytes = np.where(is_small, limits.sample_bytes, limits.header_sample_bytes)
         sizes = np.minimum(leaves.lengths_bytes, max_bytes)
         remaining_bytes -= int(sizes.sum())
@@ -246,7 +246,7 @@ def _add_decompressed(
         codec = None if part.span is None else part.span.header.template.compression
         if codec is not None and len(requests) < _MAX_DECOMPRESSED and remaining_bytes > 0:
             offsets = part.start + np.cumsum(leaves.lengths_bytes) - leaves.lengths_bytes
-            for leaf in np.flatnonzero(leaves.kinds == LeafKind.BUFFER).tolist():
+            for leaf in np.flatnonzero(leaves.kinds == ByteRangeKind.BUFFER).tolist():
                 offset, size = int(offsets[leaf]), int(leaves.lengths_bytes[leaf])
                 around = int(np.searchsorted(starts, offset, "right")) - 1
                 if (

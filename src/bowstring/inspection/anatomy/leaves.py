@@ -11,21 +11,21 @@ from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.specs import Scalar, String, Struct, SubTable, TableVector, Union
 from bowstring.flatbuf.tables import read_root
-from bowstring.inspection.anatomy.model import LeafKind, Leaves
+from bowstring.inspection.anatomy.model import ByteRangeKind, Leaves
 
 _Numbers = npt.NDArray[np.int64]
 _MAX_PADDING = 64
-_PADDING, _BUFFER = int(LeafKind.PADDING), int(LeafKind.BUFFER)
+_PADDING, _BUFFER = int(ByteRangeKind.PADDING), int(ByteRangeKind.BUFFER)
 
 
 def metadata_leaves(metadata_bytes: int, prefix_bytes: int, used: int) -> Leaves:
     """Return the leaves of a message up to its body: `metadata_bytes` in total, `used` of them the flatbuffer."""
     marker = prefix_bytes - 4
     return Leaves.of(
-        (marker, LeafKind.CONTINUATION),
-        (4, LeafKind.LENGTH),
-        (used, LeafKind.METADATA),
-        (metadata_bytes - prefix_bytes - used, LeafKind.PADDING),
+        (marker, ByteRangeKind.CONTINUATION),
+        (4, ByteRangeKind.LENGTH),
+        (used, ByteRangeKind.METADATA),
+        (metadata_bytes - prefix_bytes - used, ByteRangeKind.PADDING),
     )
 
 

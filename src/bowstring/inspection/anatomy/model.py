@@ -32,7 +32,7 @@ class PartKind(Enum):
     OMITTED = "left out"
 
 
-class LeafKind(IntEnum):
+class ByteRangeKind(IntEnum):
     """The kind of a leaf, a range of bytes with one meaning. `BODY` is a body that is not split into buffers."""
 
     MAGIC = 0
@@ -52,8 +52,8 @@ class LeafKind(IntEnum):
 class Leaves:
     """Consecutive leaves, each an entry of three arrays of shape (n,).
 
-    The arrays have the length in bytes (int64, never 0), the `LeafKind` (uint8), and for a `BUFFER` its index among the
-    buffers of its message (int32), else -1. Bytes of several overlapping buffers belong to the first of them.
+    The arrays have the length in bytes (int64, never 0), the `ByteRangeKind` (uint8), and for a `BUFFER` its index
+    among the buffers of its message (int32), else -1. Bytes of several overlapping buffers belong to the first of them.
     """
 
     lengths_bytes: npt.NDArray[np.int64]
@@ -61,7 +61,7 @@ class Leaves:
     buffers: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, *leaves: tuple[int, LeafKind]) -> Leaves:
+    def of(cls, *leaves: tuple[int, ByteRangeKind]) -> Leaves:
         """Create leaves without buffers, omitting empty ones."""
         non_empty = [(size, kind) for size, kind in leaves if size > 0]
         return cls(
@@ -196,12 +196,12 @@ class Anatomy:
     """The total size of the buffers of each column and role, without dictionaries."""
     is_shortened: bool = False
 
-    def leaf_at(self, position: int) -> tuple[Part, int, int, LeafKind, int]:
+    def leaf_at(self, position: int) -> tuple[Part, int, int, ByteRangeKind, int]:
         """Return the part of a byte, start and stop of its leaf, the leaf's kind, and the index of its buffer or -1."""
         starts: npt.NDArray[Any] = np.array([part.start for part in self.parts], np.int64)
         part = self.parts[int(np.searchsorted(starts, position, "right")) - 1]
         ends = part.start + np.cumsum(part.leaves.lengths_bytes)
         index = int(np.searchsorted(ends, position, "right"))
         stop = int(ends[index])
-        kind, number = LeafKind(int(part.leaves.kinds[index])), int(part.leaves.buffers[index])
+        kind, number = ByteRangeKind(int(part.leaves.kinds[index])), int(part.leaves.buffers[index])
         return part, stop - int(part.leaves.lengths_bytes[index]), stop, kind, number

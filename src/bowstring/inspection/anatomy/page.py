@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bowstring.errors import MissingExtraError, format_count
 from bowstring.inspection.anatomy.builder import MAX_PARTS, build_from_source, open_seekable
 from bowstring.inspection.anatomy.encoder import PageLimits, encode_anatomy
-from bowstring.inspection.anatomy.model import Anatomy, LeafKind, PartKind
+from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, PartKind
 from bowstring.inspection.anatomy.value_errors import with_value_errors
 from bowstring.inspection.report import ColumnReport
 from bowstring.inspection.text import human_bytes, percent, printable, printable_bytes, share_of
@@ -147,7 +147,9 @@ def _properties(anatomy: Anatomy) -> Iterator[tuple[str, str]]:
         yield "format", anatomy.format
         return
     yield from anatomy.inspection.properties()
-    padding = sum(int(part.leaves.lengths_bytes[part.leaves.kinds == LeafKind.PADDING].sum()) for part in anatomy.parts)
+    padding = sum(
+        int(part.leaves.lengths_bytes[part.leaves.kinds == ByteRangeKind.PADDING].sum()) for part in anatomy.parts
+    )
     yield "padding", percent(share_of(padding, anatomy.total_bytes))
 
 

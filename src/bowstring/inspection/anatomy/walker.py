@@ -16,7 +16,7 @@ from bowstring.errors import InvalidDataError, TruncatedError, UnsupportedError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import HEADERS, read_root
 from bowstring.inspection.anatomy.leaves import flatbuffer_bytes, metadata_leaves
-from bowstring.inspection.anatomy.model import FaultAtOffset, LeafKind, Leaves, Part, PartKind
+from bowstring.inspection.anatomy.model import ByteRangeKind, FaultAtOffset, Leaves, Part, PartKind
 from bowstring.io.byte_ranges import GAP_BYTES, Span
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import ROUND_BYTES
@@ -44,9 +44,9 @@ _MAX_PREFETCHED = 10_000
 _KINDS = {"RecordBatch": PartKind.RECORD_BATCH, "DictionaryBatch": PartKind.DICTIONARY_BATCH}
 _HEADER_KINDS = {kind: name for name, kind in _KINDS.items()}
 _LEAF_BY_PART_KIND = {
-    PartKind.UNREAD: LeafKind.UNREAD,
-    PartKind.UNCLAIMED: LeafKind.UNCLAIMED,
-    PartKind.OMITTED: LeafKind.OMITTED,
+    PartKind.UNREAD: ByteRangeKind.UNREAD,
+    PartKind.UNCLAIMED: ByteRangeKind.UNCLAIMED,
+    PartKind.OMITTED: ByteRangeKind.OMITTED,
 }
 _TENSORS = {"Tensor": PartKind.TENSOR, "SparseTensor": PartKind.SPARSE_TENSOR}
 
@@ -119,7 +119,9 @@ class Walker:
         yield Part(
             PartKind.START,
             0,
-            Leaves.of((min(len(MAGIC), len(head)), LeafKind.MAGIC), (len(head) - len(MAGIC), LeafKind.PADDING)),
+            Leaves.of(
+                (min(len(MAGIC), len(head)), ByteRangeKind.MAGIC), (len(head) - len(MAGIC), ByteRangeKind.PADDING)
+            ),
         )
         try:
             footer = _Footer(source, self._limits)
@@ -188,7 +190,7 @@ class Walker:
             message = footer.reader.messages.read(_HEADER_KINDS[kind], number)
         except InvalidDataError as error:
             self.faults.add(start, error)
-            return Part(PartKind.UNREAD, start, Leaves.of((stop - start, LeafKind.UNREAD)), number)
+            return Part(PartKind.UNREAD, start, Leaves.of((stop - start, ByteRangeKind.UNREAD)), number)
         return self._batch(message, number)
 
     def _gap(self, offset: int, stop: int) -> Generator[Part, None, int]:
@@ -214,7 +216,9 @@ class Walker:
                     if not is_listed and size_bytes == LEGACY_PREFIX_BYTES and offset + size_bytes < stop:
                         return offset  # zeros between messages need not be the marker of the legacy form
                     marker = size_bytes - LEGACY_PREFIX_BYTES
-                    yield Part(PartKind.END, offset, Leaves.of((marker, LeafKind.CONTINUATION), (4, LeafKind.LENGTH)))
+                    yield Part(
+                        PartKind.END, offset, Leaves.of((marker, ByteRangeKind.CONTINUATION), (4, ByteRangeKind.LENGTH))
+                    )
                     self.has_end_marker = True
                     return offset + size_bytes
                 part = self._message(message, stop, is_listed)
@@ -279,7 +283,7 @@ class Walker:
         leaves = metadata_leaves(message.metadata_bytes, message.prefix_bytes, self._flatbuffer_bytes(span))
         buffers = header.buffers()
         offsets, lengths = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
-        body = Leaves.of((message.body_bytes, LeafKind.BODY))
+        body = Leaves.of((message.body_bytes, ByteRangeKind.BODY))
         return Part(kind, message.offset, leaves.concat(body), number, span, offsets, lengths, is_listed=is_listed)
 
     def _flatbuffer_bytes(self, span: BatchSpan) -> int:
@@ -303,7 +307,7 @@ class Walker:
             table.flatbuffer.raw, "Message", f"message at byte {offset}", self._limits.max_tables
         )
         leaves = metadata_leaves(message.metadata_bytes, message.prefix_bytes, size_bytes)
-        leaves = leaves.concat(Leaves.of((message.body_bytes, LeafKind.BODY)))
+        leaves = leaves.concat(Leaves.of((message.body_bytes, ByteRangeKind.BODY)))
         part_kind = _TENSORS[header.kind]
         number = self._counts[part_kind]
         self._counts[part_kind] += 1
@@ -340,10 +344,10 @@ class _Footer:
         }
         size_bytes = flatbuffer_bytes(raw, "Footer", where, limits.max_tables)
         self.leaves = Leaves.of(
-            (size_bytes, LeafKind.METADATA),
-            (len(raw) - size_bytes, LeafKind.PADDING),
-            (4, LeafKind.FOOTER_LENGTH),
-            (6, LeafKind.MAGIC),
+            (size_bytes, ByteRangeKind.METADATA),
+            (len(raw) - size_bytes, ByteRangeKind.PADDING),
+            (4, ByteRangeKind.FOOTER_LENGTH),
+            (6, ByteRangeKind.MAGIC),
         )
 
     def head_bytes(self, kind: PartKind, number: int) -> int:
