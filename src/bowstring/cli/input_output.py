@@ -23,6 +23,7 @@ from bowstring.inspection.text import human_bytes
 from bowstring.io.sinks import Sink, open_sink, reject_same_file
 from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
+from bowstring.memory.closable import abandon_on_error
 
 Advance: TypeAlias = Callable[[int, int | None], None]
 """A callback for progress: the amount done, and the total or None if it is unknown."""
@@ -98,12 +99,9 @@ def resolve_output(path: str, *files: str | None) -> str | int | BinaryIO:
 def output_sink(out: str | int | BinaryIO) -> Iterator[Sink]:
     """Open a sink; finish it at the end of the block, or discard it if the block fails."""
     sink = open_sink(out)
-    try:
+    with abandon_on_error(sink):
         yield sink
         sink.finish()
-    except BaseException:
-        sink.abandon()
-        raise
 
 
 def is_stream_name(path: str) -> bool:

@@ -13,6 +13,7 @@ from bowstring.ipc.dictionaries import reader as reading
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, make_file_reader, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.message import EndOfStream
 from bowstring.ipc.metadata.schema import DictionaryId
 from bowstring.ipc.statistics import FileStatistics, check_batch
 from bowstring.ipc.stream import StreamReader
@@ -74,17 +75,18 @@ class _ResilientReader(StreamReader):
         while True:
             messages, batches = decoder.messages, decoder.batches
             try:
-                decoded = self._read_message()
+                message = self._read_message()
+                if isinstance(message, EndOfStream):
+                    return
+                batch = self._decode(message)
             except InvalidDataError as error:
                 is_over = decoder.messages == messages  # the error is before a body
                 yield batches if is_over or decoder.batches > batches else None, error
                 if is_over:
                     return
                 continue
-            if isinstance(decoded, RecordBatch):
-                yield batches, decoded
-            elif decoded is not None:
-                return
+            if batch is not None:
+                yield batches, batch
 
 
 class Validator:

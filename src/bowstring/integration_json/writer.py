@@ -20,6 +20,7 @@ from bowstring.io.sinks import open_sink
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
+from bowstring.memory.closable import abandon_on_error
 
 
 def build_document(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
@@ -61,12 +62,9 @@ def write(sink: Any, document: Json) -> None:
     """
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
     opened = open_sink(sink)
-    try:
+    with abandon_on_error(opened):
         opened.write([text], len(text))
         opened.finish()
-    except BaseException:
-        opened.abandon()
-        raise
 
 
 def _write_dictionary(id: int, array: ArrayData) -> Json:

@@ -26,11 +26,13 @@ from bowstring.memory.descriptors import map_file
 
 RandomAccess: TypeAlias = MemorySource | RangeSource
 """A source with random access, local or remote."""
+AnySource: TypeAlias = RandomAccess | StreamSource
+"""A source of bytes, with random access or sequential."""
 _MAX_READ_BYTES = 1 << 20
 _DECOMPRESSORS = ("gzip", "bz2", "lzma", "_compression")
 
 
-def open_random_access(source: Any) -> MemorySource | StreamSource | RangeSource:
+def open_random_access(source: Any) -> AnySource:
     """Open a source for the file format: map a path or the file object of a regular file, use memory in place, read
     URLs and other seekable file objects by ranges.
 
@@ -54,7 +56,7 @@ def open_sequential(source: Any) -> MemorySource | StreamSource:
     return _open_store_stream(source) or _open_memory(source) or _open_file_object_stream(source)
 
 
-def _open_store_ranges(source: Any) -> MemorySource | StreamSource | RangeSource | None:
+def _open_store_ranges(source: Any) -> AnySource | None:
     """A file of an fsspec file system; None if the source is neither a URL nor an object of fsspec."""
     location = fsspec_store.find_location(source)
     local = fsspec_store.local_path(*location) if location else None
@@ -86,7 +88,7 @@ def _open_store_stream(source: Any) -> MemorySource | StreamSource | None:
     )
 
 
-def _open_file_object(source: Any) -> MemorySource | StreamSource | RangeSource:
+def _open_file_object(source: Any) -> AnySource:
     """A file object or a descriptor, from its beginning if it can seek."""
     descriptor, file = _descriptor_of(source), _binary_file(source)
     if descriptor is None and _is_seekable(file):

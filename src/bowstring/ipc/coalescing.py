@@ -21,6 +21,7 @@ from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout, error_context
 from bowstring.layouts.registry import layout_of
+from bowstring.memory.closable import abandon_on_error
 
 _MAX_BUFFERED_ROWS = 2048
 """The number of rows of Python values that are converted to arrays at once."""
@@ -128,11 +129,8 @@ class CoalescingWriter(BatchWriter):
         with self._lock:
             if self._is_closed:
                 return
-            try:
+            with abandon_on_error(self):
                 self.flush()
-            except BaseException:
-                self.abandon()
-                raise
             self._is_closed = True
             self._writer.close()
 

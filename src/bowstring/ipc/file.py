@@ -263,7 +263,7 @@ class FileReader(Closable):
         with plain values, without dictionary, run-end encoding and extension type. Raises `NotFoundError` for an
         unknown column, `DataTypeError` for bounds of another type, `UsageError` for NaN.
         """
-        index = self.cached_schema.schema().index(column)
+        index = self.cached_schema.schema.index(column)
         if self.statistics is None:
             return list(range(self.num_record_batches))
         return self.statistics.find_batches(index, low, high)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any
 
 from bowstring.errors import FormatMismatchError, LimitError, NoDataError, TruncatedError
 from bowstring.io import fsspec_store
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.sources import map_descriptor, open_random_access, open_sequential
-from bowstring.io.stream_source import PeekedSource, StreamSource
+from bowstring.io.sources import AnySource, map_descriptor, open_random_access, open_sequential
+from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import CONTINUATION, MAGIC, detect_foreign_format, is_file_start, is_stream_start
@@ -44,37 +44,25 @@ def open_from_position(source: Any) -> MemorySource | StreamSource:
     return open_sequential(source)
 
 
-def open_source(source: Any) -> MemorySource | StreamSource | RangeSource:
+def open_source(source: Any) -> AnySource:
     """Open a source as `open_from_position` does, but URLs and results of `fsspec.open` by ranges."""
     return open_random_access(source) if fsspec_store.find_location(source) else open_from_position(source)
 
 
-@overload
-def detect_format(source: RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[bool, RangeSource]: ...
-@overload
-def detect_format(
-    source: MemorySource | StreamSource, max_piped_bytes: int = MAX_PIPED_BYTES
-) -> tuple[bool, MemorySource | StreamSource | PeekedSource]: ...
-@overload
-def detect_format(
-    source: MemorySource | StreamSource | RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES
-) -> tuple[bool, MemorySource | StreamSource | RangeSource | PeekedSource]: ...
-def detect_format(
-    source: MemorySource | StreamSource | RangeSource, max_piped_bytes: int = MAX_PIPED_BYTES
-) -> tuple[bool, MemorySource | StreamSource | RangeSource | PeekedSource]:
+def detect_format(source: AnySource, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[bool, AnySource]:
     """Return whether a source is a file, by its first bytes, and the source to read it from.
 
     A file from a pipe is read into memory. Raises `FormatMismatchError` for other formats, `LimitError` for a piped
     file larger than `max_piped_bytes`.
     """
-    if isinstance(source, MemorySource | RangeSource):
-        head = source.read_at(source.position, max(0, min(_HEAD_BYTES, source.size - source.position)))
+    if isinstance(source, StreamSource):
+        head = source.peek(_HEAD_BYTES)
     else:
-        head = source.read(_HEAD_BYTES)
+        head = source.read_at(source.position, max(0, min(_HEAD_BYTES, source.size - source.position)))
     if is_file_start(head):
-        return True, read_whole(source, max_piped_bytes, head) if isinstance(source, StreamSource) else source
+        return True, read_whole(source, max_piped_bytes) if isinstance(source, StreamSource) else source
     check_format(source.name, head)
-    return False, PeekedSource(head, source) if isinstance(source, StreamSource) else source
+    return False, source
 
 
 def open_any(
@@ -138,16 +126,13 @@ def _format_error(name: str, head: bytes) -> FormatMismatchError | TruncatedErro
 
 def read_whole_file(source: StreamSource, max_bytes: int) -> MemorySource:
     """Read a piped file into memory as `read_whole` does; of other formats read only the beginning."""
-    head = source.read(_HEAD_BYTES)
-    return read_whole(source, max_bytes, head) if is_file_start(head) else MemorySource(Memory(head), source.name)
+    head = source.peek(_HEAD_BYTES)
+    return read_whole(source, max_bytes) if is_file_start(head) else MemorySource(Memory(head), source.name)
 
 
-def read_whole(source: StreamSource | PeekedSource, max_bytes: int, head: bytes = b"") -> MemorySource:
-    """Read the rest of a pipe into memory, after `head`, for random access.
-
-    Raises `LimitError` for more than `max_bytes`.
-    """
-    content = bytearray(head)
+def read_whole(source: StreamSource, max_bytes: int) -> MemorySource:
+    """Read the rest of a pipe into memory for random access. Raises `LimitError` for more than `max_bytes`."""
+    content = bytearray()
     while part := source.read(min(_READ_BYTES, max_bytes + 1 - len(content))):
         content += part
         if len(content) > max_bytes:

@@ -48,26 +48,12 @@ class CachedSchema:
             plan = self._plans[is_legacy] = SchemaPlan(self.wire, is_legacy)
         return plan
 
-    def column_indices(self, columns: Sequence[str | int] | None) -> tuple[int, ...] | None:
-        """The indices of columns given by name or index; None for all. Raises `NotFoundError` for an unknown column."""
-        if columns is None:
-            return None
-        if isinstance(columns, str | int):
-            raise UsageError(f"columns is a list of names or indices, not {columns!r}: write [{columns!r}]")
-        return tuple(self.schema().indices(columns))
-
-    def schema(self, indices: tuple[int, ...] | None = None) -> Schema:
-        """The schema of the columns at these indices, by default of all; fields are decoded on access."""
-        if indices is not None:
-            return self.wire.select(indices)
+    @property
+    def schema(self) -> Schema:
+        """The schema; its fields are decoded on access."""
         if self._schema is None:
             self._schema = self.wire.lazy_schema()
         return self._schema
-
-    def column_plans(self, indices: tuple[int, ...] | None, version: int) -> Sequence[ColumnPlan]:
-        """The plans of the columns at these indices."""
-        plan = self.plan(version)
-        return plan if indices is None else tuple(plan[index] for index in indices)
 
 
 class ColumnSelection:
@@ -80,23 +66,26 @@ class ColumnSelection:
 
     def __init__(self, cached: CachedSchema, columns: Sequence[str | int] | None) -> None:
         self.cached = cached
-        self.indices = cached.column_indices(columns)
+        if isinstance(columns, str | int):
+            raise UsageError(f"columns is a list of names or indices, not {columns!r}: write [{columns!r}]")
+        self.indices = None if columns is None else tuple(cached.schema.indices(columns))
         self._schema: Schema | None = None
         self._plans: dict[int, tuple[SchemaPlan, Sequence[ColumnPlan]]] = {}
 
     @property
     def schema(self) -> Schema:
         """The schema of the selected columns; fields are decoded on access."""
-        schema = self._schema
-        if schema is None:
-            schema = self._schema = self.cached.schema(self.indices)
-        return schema
+        if self._schema is None:
+            self._schema = self.cached.schema if self.indices is None else self.cached.wire.select(self.indices)
+        return self._schema
 
     def plans(self, version: int) -> tuple[SchemaPlan, Sequence[ColumnPlan]]:
         """The plan for batches of a metadata version, and the plans of the selected columns."""
         plans = self._plans.get(version)
         if plans is None:
-            plans = self._plans[version] = self.cached.plan(version), self.cached.column_plans(self.indices, version)
+            plan = self.cached.plan(version)
+            columns = plan if self.indices is None else tuple(plan[index] for index in self.indices)
+            plans = self._plans[version] = plan, columns
         return plans
 
 

@@ -6,36 +6,34 @@ bodies. Neither adds or expects framing, so the dissociated protocol uses both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from threading import RLock
-from typing import Any, TypeAlias
+from typing import Any
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
-from bowstring.errors import ClosedError, InvalidDataError, TruncatedError, UsageError
+from bowstring.errors import InvalidDataError, TruncatedError, UsageError
 from bowstring.interop import c_data
-from bowstring.io.memory_source import MemorySource
-from bowstring.io.range_source import RangeSource
-from bowstring.io.stream_source import PeekedSource, StreamSource
+from bowstring.io.sources import AnySource
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.dictionaries.reader import StreamDictionaries
 from bowstring.ipc.dictionaries.writer import DictionaryWriter, assign_shared_ids
 from bowstring.ipc.encoded_schema import EncodedSchema, encode_schema
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import EndOfStream, MessageReader, Where, join_words, read_message, read_message_at
+from bowstring.ipc.message import EndOfStream, Message, Where, join_words
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, DictionaryHeader, HeaderReader, HeaderWriter
 from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.record_batch.reader import BatchColumns, link_batches
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.schema_cache import ColumnSelection, load_schema
+from bowstring.ipc.sequential_reader import SequentialReader
 from bowstring.layouts.array_data import ArrayData
 from bowstring.memory.buffer import EMPTY, Buffer
-from bowstring.memory.closable import Closable
+from bowstring.memory.closable import close_on_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +246,7 @@ def make_record_batch(schema: Schema, header: BatchHeader, columns: BatchColumns
     return RecordBatch(schema, header.length, columns, header.template.pairs)
 
 
-ByteSource: TypeAlias = MemorySource | StreamSource | RangeSource | PeekedSource
-"""A sequential source of bytes."""
-
-
-class StreamReader(Closable):
+class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
     """Reads a stream: iterate over it, or take one batch after the other.
 
     The schema is read at once. A stream ends with its end marker, or between two messages at the end of the source.
@@ -261,28 +255,13 @@ class StreamReader(Closable):
     """
 
     def __init__(
-        self, source: ByteSource, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS
+        self, source: AnySource, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS
     ) -> None:
-        self._source = source
         self._decoder = Decoder(columns, limits)
-        self._messages = MessageReader(
-            source.name,
-            limits,
-            self._decoder.decode_header,
-            source.position,
-            expected_format="an Arrow stream",
-            is_seekable=isinstance(source, MemorySource),
-        )
-        self._lock = RLock()
-        self._is_at_end = False
-        self._is_closed = False
-        try:
-            while not self._decoder.has_schema:
-                if self._read_message() is _END:
-                    raise TruncatedError(f"{source.name}: the stream ends at byte {source.position}, before a schema")
-        except BaseException:
-            self.close()
-            raise
+        super().__init__(source, limits, self._decoder.decode_header, "an Arrow stream")
+        with close_on_error(self):
+            if isinstance(self._read_message(), EndOfStream):  # any other message is the schema, or an error
+                raise TruncatedError(f"{source.name}: the stream ends at byte {source.position}, before a schema")
 
     @property
     def schema(self) -> Schema:
@@ -291,61 +270,25 @@ class StreamReader(Closable):
 
     def read_next_batch(self) -> RecordBatch:
         """Return the next batch. Raises `StopIteration` at the end."""
-        with self._lock:
-            if self._is_closed:
-                raise ClosedError(f"{self._source.name}: the reader is closed")
-            if self._is_at_end:
-                raise StopIteration
-            try:
-                while True:
-                    batch = self._read_message()
-                    if batch is _END:
-                        self._is_at_end = True
-                        raise StopIteration
-                    if batch is not None:
-                        assert isinstance(batch, RecordBatch)
-                        return batch
-            except StopIteration:
-                raise
-            except BaseException:  # also an interrupt may leave the source in the middle of a message
-                self.close()
-                raise
+        return next(self)
 
-    def _read_message(self) -> object:
-        """Read a message: a record batch, None for another message, `_END` at the end of the stream."""
-        source, reader = self._source, self._messages
-        if isinstance(source, MemorySource):
-            message = read_message_at(reader, source.read_at, source.size)
-            source.position = message.body_offset
-        else:
-            message = read_message(reader, source.read)
-        if isinstance(message, EndOfStream):
-            return _END
+    def _read_item(self) -> RecordBatch | None:
+        while not isinstance(message := self._read_message(), EndOfStream):
+            batch = self._decode(message)
+            if batch is not None:
+                return batch
+        return None
+
+    def _decode(self, message: Message[BatchHeader | None]) -> RecordBatch | None:
+        """Read the body of a message and decode it; None for a schema or a dictionary."""
         header = message.header
-        if header is None:
-            return None
-        reader.check_body_limit(message.offset, message.body_bytes)
-        body = source.read_buffer(message.body_bytes)
-        reader.check_body_size(message, body.size)
-        return self._decoder.decode_body(header, body)
+        return None if header is None else self._decoder.decode_body(header, self._read_body(message))
 
     def read_all(self) -> Table:
         """Return all remaining batches as a table."""
         batches = list(self)
         link_batches(batch.source for batch in batches)
         return Table.from_batches(batches, self.schema)
-
-    def close(self) -> None:
-        """Close the source. Batches that were read stay valid."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._source.close()
-
-    def __iter__(self) -> Iterator[RecordBatch]:
-        return self
-
-    def __next__(self) -> RecordBatch:
-        return self.read_next_batch()
 
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
@@ -357,6 +300,3 @@ class StreamReader(Closable):
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"at byte {self._source.position}"
         return f"<bowstring.ipc.StreamReader {self._source.name}: {state}>"
-
-
-_END = object()

@@ -23,7 +23,7 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema import write_pairs
 from bowstring.ipc.statistics import StatisticsCollector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
-from bowstring.memory.closable import Transactional, warn_unclosed
+from bowstring.memory.closable import Transactional, abandon_on_error, warn_unclosed
 
 Block: TypeAlias = tuple[int, int, int, int]
 """The position of a message in a file: its offset, the size of its framed metadata, 0, and the size of its body."""
@@ -139,11 +139,8 @@ class _MessageWriter(BatchWriter):
         framed = frame_message(
             message.metadata, start, self._encoder.alignment, self._encoder.options.is_legacy_framing
         )
-        try:
+        with abandon_on_error(self):  # an unknown part of the message has been written, so no other one can follow
             self._sink.write_message(framed, message.parts, message.body_bytes)
-        except BaseException:  # an unknown part of the message has been written, so no other one can follow
-            self.abandon()
-            raise
         return start, len(framed)
 
     @property
@@ -161,12 +158,9 @@ class _MessageWriter(BatchWriter):
                 return
             self._write_schema()
             self._is_closed = True
-            try:
+            with abandon_on_error(self._sink):
                 self._write_end()
                 self._sink.finish()
-            except BaseException:
-                self._sink.abandon()
-                raise
 
     def abandon(self) -> None:
         """Stop writing and discard the output; a path is left unchanged."""

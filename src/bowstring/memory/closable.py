@@ -27,6 +27,23 @@ def close_on_error(resource: SupportsClose) -> Iterator[None]:
         raise
 
 
+class SupportsAbandon(Protocol):
+    """An object with an `abandon` method: a sink or a writer."""
+
+    def abandon(self) -> None:
+        """Discard what was written."""
+
+
+@contextmanager
+def abandon_on_error(writer: SupportsAbandon) -> Iterator[None]:
+    """Abandon a sink or a writer if the block raises an error."""
+    try:
+        yield
+    except BaseException:
+        writer.abandon()
+        raise
+
+
 def warn_unclosed(owner: object, message: str) -> None:
     """Emit a `ResourceWarning` for an object that is finalized without being closed."""
     warnings.warn(message, ResourceWarning, stacklevel=3, source=owner)

@@ -6,7 +6,6 @@ and ends with the end-of-stream marker or at the end of the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from io import BytesIO
 from threading import RLock
@@ -16,22 +15,16 @@ from bowstring.errors import ClosedError, TruncatedError, UsageError, format_cou
 from bowstring.io.sinks import open_sink
 from bowstring.io.sources import open_sequential
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import (
-    END_OF_STREAM,
-    LEGACY_PREFIX_BYTES,
-    EndOfStream,
-    MessageReader,
-    frame_message,
-    read_message,
-)
-from bowstring.memory.closable import Closable, Transactional, warn_unclosed
-from bowstring.tensors.messages import AnyTensor, encode, read_body, read_header
+from bowstring.ipc.message import END_OF_STREAM, LEGACY_PREFIX_BYTES, EndOfStream, frame_message
+from bowstring.ipc.sequential_reader import SequentialReader
+from bowstring.memory.closable import Transactional, abandon_on_error, warn_unclosed
+from bowstring.tensors.messages import AnyTensor, TensorHeader, encode, read_body, read_header
 
 TENSOR_ALIGNMENT = 64
 """«When writing a standalone encapsulated tensor message»: the alignment of messages and bodies."""
 
 
-class TensorReader(Closable):
+class TensorReader(SequentialReader[TensorHeader, AnyTensor]):
     """Reads a stream of tensors: iterate over it. Made by `open_tensors`.
 
     Raises `TruncatedError` if the source ends within a message, other `InvalidDataError`s for malformed ones; after
@@ -39,60 +32,24 @@ class TensorReader(Closable):
     """
 
     def __init__(self, source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> None:
-        self._source = open_sequential(source)
-        self._messages = MessageReader(
-            self._source.name,
-            limits,
-            partial(read_header, limits=limits),
-            self._source.position,
-            expected_format="a tensor message",
+        super().__init__(
+            open_sequential(source), limits, partial(read_header, limits=limits), expected_format="a tensor message"
         )
-        self._lock = RLock()
         self._count = 0
-        self._is_at_end = False
-        self._is_closed = False
 
     def read_next_tensor(self) -> AnyTensor:
         """Return the next tensor. Raises `StopIteration` at the end."""
-        with self._lock:
-            if self._is_closed:
-                raise ClosedError(f"{self._source.name}: the reader is closed")
-            try:
-                tensor = None if self._is_at_end else self._read_tensor()
-            except BaseException:  # an interrupt, too, may leave the source in the middle of a message
-                self.close()
-                raise
-            if tensor is None:
-                self._is_at_end = True
-                raise StopIteration
-            return tensor
+        return next(self)
 
-    def _read_tensor(self) -> AnyTensor | None:
-        source, reader = self._source, self._messages
-        message = read_message(reader, source.read)
-        while isinstance(message, EndOfStream):
+    def _read_item(self) -> AnyTensor | None:
+        while isinstance(message := self._read_message(), EndOfStream):
             is_padding = message.size_bytes == LEGACY_PREFIX_BYTES and message.offset % TENSOR_ALIGNMENT
             if not is_padding:
                 return None
-            message = read_message(reader, source.read)
-        reader.check_body_limit(message.offset, message.body_bytes)
-        body = source.read_buffer(message.body_bytes)
-        reader.check_body_size(message, body.size)
-        tensor = read_body(message.header, body, f"{source.name}: tensor {self._count} at byte {message.offset}")
+        where = f"{self._source.name}: tensor {self._count} at byte {message.offset}"
+        tensor = read_body(message.header, self._read_body(message), where)
         self._count += 1
         return tensor
-
-    def close(self) -> None:
-        """Close the source. Tensors that were read stay valid."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._source.close()
-
-    def __iter__(self) -> Iterator[AnyTensor]:
-        return self
-
-    def __next__(self) -> AnyTensor:
-        return self.read_next_tensor()
 
 
 class TensorWriter(Transactional):
@@ -196,12 +153,9 @@ def write_tensor(tensor: AnyTensor, sink: Any, alignment: int = TENSOR_ALIGNMENT
     contiguous.
     """
     writer = TensorWriter(sink, alignment)
-    try:
+    with abandon_on_error(writer):
         size_bytes = writer.write(tensor)
         writer.finish()
-    except BaseException:
-        writer.abandon()
-        raise
     return size_bytes
 
 

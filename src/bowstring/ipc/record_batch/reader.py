@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Protocol, TypeAlias, overload
+from typing import ClassVar, Protocol, TypeAlias, overload
 from weakref import ReferenceType, ref
 
 from bowstring.arrays.array import Array
@@ -52,6 +52,9 @@ class BatchColumns(Sequence[Array]):
     `selection` are the plans of the selected columns. Access raises `InvalidDataError` if nodes or buffers do not match
     the column or the body.
     """
+
+    is_local: ClassVar[bool] = True
+    """Whether `memory` contains the body."""
 
     __slots__ = (
         "__weakref__",
@@ -112,8 +115,8 @@ class BatchColumns(Sequence[Array]):
 
     @property
     def has_all_columns(self) -> bool:
-        """Whether these are all columns of the schema, in its order."""
-        return self._plans is self.plan
+        """Whether these are all columns of the schema, in its order, in local memory."""
+        return self.is_local and self._plans is self.plan
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -152,7 +155,7 @@ class BatchColumns(Sequence[Array]):
         nodes, spans = self._read_numbers(column)
         if nodes[0] != header.length:
             raise self._error(column, f"{nodes[0]} slots in a batch of {header.length} rows")
-        if column.is_flat and decompressor is None:
+        if column.is_flat and decompressor is None and self.is_local:
             array = self._create_flat_array(column, nodes[0], nodes[1], spans)
         else:
             for length, null_count in zip(nodes[::2], nodes[1::2], strict=True):

@@ -68,6 +68,8 @@ class RemoteColumns(BatchColumns):
     columns; if columns are accessed in order, with an increasing number of the next ones.
     """
 
+    is_local = False
+
     __slots__ = (
         "_created",
         "_fetched",
@@ -89,11 +91,6 @@ class RemoteColumns(BatchColumns):
         self._group_index = 0
         self._last_index = -1
         self._next_index, self._read_ahead = -1, 1
-
-    @property
-    def has_all_columns(self) -> bool:
-        """Always False: no memory contains all columns."""
-        return False
 
     @overload
     def __getitem__(self, index: int) -> Array: ...
@@ -180,12 +177,9 @@ class RemoteColumns(BatchColumns):
         reports.
         """
         try:
-            nodes, spans = super()._read_numbers(column)
-            ranges = self._buffer_ranges(column, spans)
+            ranges = self._buffer_ranges(column, super()._read_numbers(column)[1])
         except InvalidDataError:
             return []
-        if column.is_flat and self._decompressor is None and nodes[1] == 0:
-            ranges = ranges[1:]
         return [(self.body_offset + offset, size_bytes) for offset, size_bytes in ranges if size_bytes]
 
     def _create_array(self, column: ColumnPlan) -> Array:
@@ -212,16 +206,6 @@ class RemoteColumns(BatchColumns):
             buffer = self.source.fetch([(at, size_bytes)]).find(at, size_bytes)
             assert buffer is not None
         return buffer
-
-    def _create_flat_array(self, column: ColumnPlan, length: int, null_count: int, spans: tuple[int, ...]) -> Array:
-        if not 0 <= null_count <= length:
-            raise self._error(column, f"a node has {length} slots and {null_count} nulls")
-        validity_span, *others = self._buffer_ranges(column, spans)
-        validity = None
-        if null_count:
-            validity = self._check_validity(column, length, null_count, self._buffer(column, *validity_span))
-        buffers = [self._buffer(column, *place) for place in others]
-        return Array(column.layout, length, (validity, *buffers), (), None, null_count)
 
 
 def open_columns(

@@ -15,7 +15,6 @@ from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions, has_le
 from bowstring.ipc.record_batch.byte_order import swap_byte_order
 from bowstring.ipc.record_batch.compression import compress_buffers
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Layout
 from bowstring.memory.buffer import Buffer
 
 
@@ -44,11 +43,9 @@ def encode_body(
     buffers, which are copied.
     """
     walk = _Collector([], [], [], options.version == V4)
-    if options.is_big_endian:
-        for array in arrays:
-            walk.add(swap_byte_order(array.layout.compact(array), is_native=True))
-    else:
-        _collect(arrays, walk)
+    for array in arrays:
+        compact = array.layout.compact(array)
+        walk.add(swap_byte_order(compact, is_native=True) if options.is_big_endian else compact)
     buffers = walk.buffers
     compressed: list[list[Any]] | None = None
     if compress is None:
@@ -65,22 +62,6 @@ def encode_body(
     parts = _join_buffers(buffers, paddings) if compressed is None else _join_compressed(compressed, paddings)
     nodes, variadic = np.array(walk.nodes, np.int64).reshape(-1, 2), np.array(walk.variadic, np.int64)
     return EncodedBody(DataHeader(length, nodes, spans, variadic), parts, int(ends[-1]) if len(ends) else 0)
-
-
-def _collect(arrays: Sequence[ArrayData], walk: _Collector) -> None:
-    """Collect nodes and buffers of arrays, those of common layouts without a walk."""
-    nodes, buffers = walk.nodes, walk.buffers
-    exact: dict[Layout, tuple[tuple[int, int, int], ...] | None] = {}
-    for array in arrays:
-        layout = array.layout
-        if layout not in exact:
-            exact[layout] = _exact_buffer_specs(layout)
-        slots = exact[layout]
-        if slots is not None and array.offset == 0 and _has_exact_buffers(array, slots):
-            nodes += (array.length, array.null_count)
-            buffers += array.buffers
-        else:
-            walk.add(layout.compact(array))
 
 
 def _join_buffers(buffers: Sequence[Buffer | None], paddings: Sequence[int]) -> list[Any]:
@@ -101,33 +82,6 @@ def _join_compressed(compressed: Sequence[list[Any]], paddings: Sequence[int]) -
         if padding:
             parts.append(_PADDINGS[padding])
     return parts
-
-
-def _exact_buffer_specs(layout: Layout) -> tuple[tuple[int, int, int], ...] | None:
-    """Return index, bytes per element and extra elements of each buffer with one element per slot; None for nested
-    layouts.
-    """
-    if layout.children or layout.VARIADIC or not layout.has_validity:
-        return None
-    if any(spec.dtype is None for spec in layout.buffers[1:]):
-        return None
-    return tuple(
-        (index, spec.dtype.itemsize, spec.extra)
-        for index, spec in enumerate(layout.buffers)
-        if spec.dtype is not None and spec.per_slot
-    )
-
-
-def _has_exact_buffers(array: ArrayData, slots: tuple[tuple[int, int, int], ...]) -> bool:
-    """Whether the buffers contain exactly the array's slots, so that they can be written unchanged."""
-    buffers, length = array.buffers, array.length
-    if buffers[0] is not None and (array.null_count == 0 or buffers[0].size != (length + 7) >> 3):
-        return False
-    for index, width, extra in slots:
-        buffer = buffers[index]
-        if buffer is None or buffer.size != (length + extra) * width:
-            return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)

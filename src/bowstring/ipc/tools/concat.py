@@ -38,10 +38,11 @@ from bowstring.ipc.record_batch.remote import RemoteBody, fetch_body, open_colum
 from bowstring.ipc.schema_cache import CachedSchema, load_schema, schema_difference
 from bowstring.ipc.statistics import FileStatistics, concat_statistics, with_statistics
 from bowstring.ipc.tools.merge_dictionaries import DictionaryBatch, DictionaryMerger, flatten_inner_first
-from bowstring.ipc.tools.message_writer import DryRunWriter, MessageWriter
+from bowstring.ipc.tools.message_writer import DryRunWriter, MessageWriter, declared_features
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchSpan, FileScan, StreamScan
 from bowstring.layouts.base import error_context
+from bowstring.memory.closable import abandon_on_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,58 +89,46 @@ def concat_files(
     if isinstance(sources, Sequence):
         reject_same_file(sources, sink)
     target = open_sink(sink)
-    concatenator: _Concatenator | None = None
-    with ExitStack() as stack:
-        try:
-            opener = _SourceOpener(sink, limits, max_piped_bytes, stack)
-            features: set[int] | None = None
-            if not isinstance(target, RewritableSink):
-                features, sources = _collect_features(sources, opener, as_stream)
-            concatenator = _Concatenator(
-                lambda schema, first: MessageWriter(
-                    target, schema, first.wire.by_id.values(), first.version, as_stream, features
-                ),
-                as_stream,
-            )
-            count = 0
-            for source in sources:
-                with opener.open_source(source) as opened_source:
-                    concatenator.add(opened_source)
-                count += 1
-            counts = concatenator.end(None if metadata is None else as_metadata(metadata))
-            return ConcatReport(count, *counts, target.position)
-        except BaseException:
-            if concatenator is None or not concatenator.abandon():
-                target.abandon()
-            raise
+
+    def open_one(source: Any) -> AbstractContextManager[_OpenedSource]:
+        reject_same_file([source], sink)
+        return _open_source(source, limits, max_piped_bytes)
+
+    with ExitStack() as pipes, abandon_on_error(target):
+        features: set[int] | None = None
+        if not isinstance(target, RewritableSink):
+            features, sources = _collect_features(sources, open_one, pipes, as_stream)
+        concatenator = _Concatenator(
+            lambda schema, first: MessageWriter(
+                target, schema, first.wire.by_id.values(), first.version, as_stream, features
+            ),
+            as_stream,
+        )
+        count = 0
+        for source in sources:
+            with open_one(source) as opened_source:
+                concatenator.add(opened_source)
+            count += 1
+        counts = concatenator.end(None if metadata is None else as_metadata(metadata))
+        return ConcatReport(count, *counts, target.position)
 
 
-@dataclass(frozen=True, slots=True)
-class _SourceOpener:
-    """Opens sources; `stack` closes those that can't be reopened."""
-
-    sink: Any
-    limits: ReadLimits
-    max_piped_bytes: int
-    stack: ExitStack
-
-    def open_source(self, source: Any) -> AbstractContextManager[_OpenedSource]:
-        """Open a source until the block ends. Raises `UsageError` if it is the sink."""
-        reject_same_file([source], self.sink)
-        return _open_source(source, self.limits, self.max_piped_bytes)
-
-
-def _collect_features(sources: Iterable[Any], opener: _SourceOpener, as_stream: bool) -> tuple[set[int], list[Any]]:
+def _collect_features(
+    sources: Iterable[Any],
+    open_one: Callable[[Any], AbstractContextManager[_OpenedSource]],
+    pipes: ExitStack,
+    as_stream: bool,
+) -> tuple[set[int], list[Any]]:
     """Collect the features that will be in use, and return them with the sources to use afterwards.
 
-    Of a stream that can be read only once, the schema and the first message are examined.
+    Of a stream that can be read only once, the schema and the first message are examined; `pipes` closes it.
     """
     concatenator, sources_again = _Concatenator(lambda _schema, _first: DryRunWriter(), as_stream), []
     for source in sources:
         with ExitStack() as source_stack:
-            opened_source = source_stack.enter_context(opener.open_source(source))
+            opened_source = source_stack.enter_context(open_one(source))
             if opened_source.is_pipe:
-                opener.stack.enter_context(source_stack.pop_all())
+                pipes.enter_context(source_stack.pop_all())
             if opened_source.is_pipe and isinstance(opened_source.scan, StreamScan):
                 concatenator.begin(opened_source)
                 concatenator.examine(opened_source.scan.peek())
@@ -172,7 +161,7 @@ class _Concatenator:
             output = self._output = _Output(first, self._create_writer(scan.schema, first), merger)
         else:
             output.first.check(source)
-        output.writer.add_declared_features(source.scan.schema)
+        output.writer.features |= declared_features(source.scan.schema)
         return output
 
     def examine(self, span: BatchSpan | None) -> None:
@@ -222,13 +211,6 @@ class _Concatenator:
         writer.features |= self.features
         writer.end(with_statistics(pairs, statistics, writer.blocks[headers.RECORD_BATCH]))
         return self._batches, self._rows
-
-    def abandon(self) -> bool:
-        """Stop and leave a path unchanged; return False if nothing was begun."""
-        if self._output is None or not isinstance(self._output.writer, MessageWriter):
-            return False
-        self._output.writer.abandon()
-        return True
 
 
 @dataclass(frozen=True, slots=True)

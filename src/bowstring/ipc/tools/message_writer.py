@@ -74,10 +74,6 @@ class FeatureCollector:
     def __init__(self) -> None:
         self.features: set[int] = set()
 
-    def add_declared_features(self, schema: Table) -> None:
-        """Add the features of a source's `Schema` table, except those that messages show."""
-        self.features |= declared_features(schema)
-
     def add_codec(self, codec: str | None) -> None:
         """Add the feature of a body compressed with this codec, if any."""
         if codec is not None:
@@ -235,10 +231,6 @@ class MessageWriter(FeatureCollector):
         if self._rewritable_sink is not None and self._declared_features != self.features:
             self._schema = copy_schema_table(self._table, self.features)
             self._rewritable_sink.overwrite(self._schema_at, self._schema_message())
-
-    def abandon(self) -> None:
-        """Stop and leave a path unchanged."""
-        self._sink.abandon()
 
 
 def _metadata_with_padding(span: BatchSpan) -> bytes:

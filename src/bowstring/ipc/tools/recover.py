@@ -31,6 +31,7 @@ from bowstring.ipc.tools.message_writer import MessageWriter, declared_features
 from bowstring.ipc.tools.salvage import DroppedRange, MessageSalvager
 from bowstring.ipc.tools.scan import BatchSpan
 from bowstring.memory.buffer import Memory
+from bowstring.memory.closable import abandon_on_error
 
 _MAX_GROUP_LENGTH = 1000
 _Message = TypeVar("_Message")
@@ -93,20 +94,13 @@ def recover(
             _FileSelector(salvage, messages, full) if salvage.is_file else _StreamSelector(salvage, messages, full)
         )
         target = open_sink(sink)
-        try:
+        with abandon_on_error(target):
             features = _collect_features(salvage, messages)
             dictionaries = salvage.schema.cached.wire.by_id.values()
             writer = MessageWriter(
                 target, salvage.schema.table, dictionaries, salvage.schema.version, not salvage.is_file, features
             )
-        except BaseException:
-            target.abandon()
-            raise
-        try:
             return _write_selected(selector, writer, advance)
-        except BaseException:
-            writer.abandon()
-            raise
     finally:
         opened_source.close()
 

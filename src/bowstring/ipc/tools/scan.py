@@ -11,7 +11,7 @@ from bowstring.errors import InvalidDataError, TruncatedError
 from bowstring.flatbuf.reader import Table
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.stream_source import PeekedSource, StreamSource
+from bowstring.io.sources import AnySource
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import make_file_reader
 from bowstring.ipc.limits import ReadLimits
@@ -154,12 +154,7 @@ class StreamScan:
     long as the span.
     """
 
-    def __init__(
-        self,
-        source: MemorySource | StreamSource | RangeSource | PeekedSource,
-        limits: ReadLimits,
-        keeps_bodies: bool = False,
-    ) -> None:
+    def __init__(self, source: AnySource, limits: ReadLimits, keeps_bodies: bool = False) -> None:
         self._source = source
         self._keeps_bodies = keeps_bodies or isinstance(source, MemorySource)
         self._messages = MessageReader(source.name, limits, HeaderReader(limits).read, source.position)
@@ -225,7 +220,7 @@ class StreamScan:
         return Overhead(total, self._first.metadata_bytes, 0, marker_bytes, marker_bytes > 0, is_legacy)
 
 
-def _skip(source: MemorySource | StreamSource | RangeSource | PeekedSource, size_bytes: int) -> int:
+def _skip(source: AnySource, size_bytes: int) -> int:
     """Skip bytes and return their number. Sources that can't seek are read in small chunks."""
     if isinstance(source, RangeSource):
         skipped = min(size_bytes, source.size - source.position)
