@@ -17,8 +17,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
@@ -27,45 +25,14 @@ from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.transports.tcp_address import parse_address
 from bowstring.transports.unix_address import socket_name
 from tests.polling import wait_until
-from tests.sharing.faults.children import NUM_CHANGING, SCHEMES, numbers
-from tests.sharing.faults.processes import Child, Children, num_descriptors, num_threads
+from tests.sharing.faults.children import NUM_CHANGING, PLAIN_SCHEMES, numbers
+from tests.sharing.faults.processes import Child, Children, Usage
 
-MAX_GROWTH_BYTES = 16 << 20
-"""The growth of a process that its allocator may cause. A leak of 100 bytes per client exceeds it within the hour."""
-_NUM_IN_TRANSITION = 2
-"""The number of data sets that may be about to be removed."""
 WARM_UP_S = 5.0
 _HOUR_S = 3600.0
 _REPORT_S = 60.0
 _TIMEOUT_S = 60.0
 _MAX_STEPS = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a process uses."""
-
-    anonymous_bytes: int
-    threads: int
-    descriptors: int
-    shared_mappings: int
-
-    @classmethod
-    def of(cls, pid: int) -> Usage:
-        """The usage of a process now."""
-        status = Path(f"/proc/{pid}/status").read_text()
-        (line,) = [line for line in status.splitlines() if line.startswith("RssAnon:")]
-        maps = Path(f"/proc/{pid}/maps").read_text()
-        return cls(int(line.split()[1]) << 10, num_threads(pid), num_descriptors(pid), maps.count("memfd:"))
-
-    def is_flat(self, before: Usage) -> bool:
-        """Whether it has not grown since an earlier time."""
-        return (
-            self.anonymous_bytes <= before.anonymous_bytes + MAX_GROWTH_BYTES
-            and self.threads <= before.threads
-            and self.descriptors <= before.descriptors + _NUM_IN_TRANSITION
-            and self.shared_mappings <= before.shared_mappings + _NUM_IN_TRANSITION
-        )
 
 
 class Soak:
@@ -83,8 +50,8 @@ class Soak:
         self._num_published = 0
         self.counts = Counter[str]()
 
-    def run(self, time_s: float, report: Callable[[str], object]) -> None:
-        """Run for some seconds. Raises `AssertionError` if anything grows."""
+    def run(self, time_s: float, report: Callable[[str], object], busy_share: float = 1.0) -> None:
+        """Run for some seconds, with a client in this share of the time. Raises `AssertionError` if anything grows."""
         actions = [self._read] * 8 + [self._read_changing] * 4 + [self._cancel] * 3 + [self._keep_arrays] * 3
         actions += [self._connect_silently] * 2 + [self._send_garbage] * 2 + [self._kill] * 2 + [self._publish]
         first = list(dict.fromkeys(actions))
@@ -96,6 +63,7 @@ class Soak:
             self.counts[action.__name__.strip("_").replace("_", " ")] += 1
             if not before and now >= started + min(WARM_UP_S, time_s / 3):
                 before = self._usage()
+            time.sleep((time.monotonic() - now) * (1 / busy_share - 1))
             if now >= reported + _REPORT_S:
                 reported = now
                 report(self._describe(now - started))
@@ -114,7 +82,7 @@ class Soak:
         return f"{elapsed_s:,.0f} s: {self.counts.total():,} clients: {counts}; {self._usage()}"
 
     def _uri(self, name: str = "t") -> str:
-        return self._uris[f"{self._random.choice(SCHEMES)} {name}"]
+        return self._uris[f"{self._random.choice(PLAIN_SCHEMES)} {name}"]
 
     def _connect(self, name: str = "t") -> bs.sharing.client.Dataset:
         return bs.connect(self._uri(name), copy=self._random.random() < 0.5, timeout_s=_TIMEOUT_S)
@@ -185,12 +153,12 @@ class Soak:
             assert isinstance(steps, list), steps
 
 
-def run_soak(time_s: float, seed: int, report: Callable[[str], object]) -> Counter[str]:
-    """Run for some seconds and return the number of clients of each kind. Raises `AssertionError`."""
+def run_soak(time_s: float, seed: int, report: Callable[[str], object], busy_share: float = 1.0) -> Counter[str]:
+    """As `Soak.run`; return the number of clients of each kind. Raises `AssertionError`."""
     shared_before = set(os.listdir("/dev/shm"))
     with Children() as children:
         soak = Soak(children, seed)
-        soak.run(time_s, report)
+        soak.run(time_s, report, busy_share)
     left = {entry for entry in set(os.listdir("/dev/shm")) - shared_before if "bowstring" in entry}
     assert not left, left
     return soak.counts

@@ -7,6 +7,7 @@ to the test.
 from __future__ import annotations
 
 import gc
+import importlib
 import itertools
 import os
 import pickle
@@ -33,13 +34,15 @@ from bowstring.sharing.server import ServerOptions
 from bowstring.sharing.stored_dataset import store
 from bowstring.transports.observation import Entry, ObservedTransport
 from bowstring.transports.registry import TRANSPORTS
+from bowstring.transports.tls import TlsOptions
 from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_address import socket_name
 
 CHILD_S = 60.0
 """The time after which a child that has not ended is killed, and reported."""
 ROWS, BATCHES = 5000, 3
-SCHEMES = ("unix", "tcp")
+SCHEMES = ("unix", "tcp", "tcp+tls")
+PLAIN_SCHEMES = ("unix", "tcp")
 NUM_CHANGING = 4
 _PAUSE_S = 0.005
 Step: TypeAlias = tuple[str, str]
@@ -60,6 +63,7 @@ def report(value: Any) -> None:
 def main() -> None:
     """Fork a child for each command, and wait for children, until standard input ends."""
     bs.connect, bs.share, bs.new_file, bs.concat_tables  # noqa: B018 -- imports the modules, once for all children
+    importlib.import_module("ssl")
     numbers()
     while True:
         try:
@@ -135,27 +139,32 @@ def read(uri: str, copy: bool, kill_at: int | None = None, pause: bool = False) 
     report(observer.steps)
 
 
-def serve(name: str, scheme: str, kill_at: int | None = None) -> None:
+def serve(name: str, scheme: str, tls: TlsOptions | None = None, kill_at: int | None = None) -> None:
     """Serve one client."""
     observer = observe(kill_at)
-    with bs.serve({name: numbers()}, scheme=scheme) as server:
+    with bs.serve({name: numbers()}, options=ServerOptions(tls=tls), scheme=scheme) as server:
         report(server.uri(name))
         while not observer.steps or server.num_clients:
             time.sleep(0.001)
     report(observer.steps)
 
 
-def serve_all(rows: int = ROWS, **options: Any) -> None:
-    """Serve any number of clients over unix and tcp."""
-    servers = [bs.serve({"t": numbers(rows)}, options=ServerOptions(**options), scheme=scheme) for scheme in SCHEMES]
-    report({scheme: server.uri("t") for scheme, server in zip(SCHEMES, servers, strict=True)})
+def serve_all(rows: int = ROWS, tls: TlsOptions | None = None, **options: Any) -> None:
+    """Serve any number of clients over unix and tcp; with certificates, also over tcp with TLS."""
+    table = numbers(rows)
+    plain = bs.serve({"t": table}, options=ServerOptions(**options), addresses={"unix": None, "tcp": None})
+    servers = [plain]
+    if tls is not None:
+        servers.append(bs.serve({"t": table}, options=ServerOptions(tls=tls, **options), scheme="tcp+tls"))
+    uris = [uri for server in servers for uri in server.locations("t").uris]
+    report(dict(zip(SCHEMES, uris, strict=False)))
     signal.pause()
 
 
 def serve_changing() -> None:
     """Serve any number of clients over unix and tcp; remove data sets and add them again, until this process ends."""
     table = numbers()
-    servers = {scheme: bs.serve({"t": table}, scheme=scheme) for scheme in SCHEMES}
+    servers = {scheme: bs.serve({"t": table}, scheme=scheme) for scheme in PLAIN_SCHEMES}
     names = [f"changing {index}" for index in range(NUM_CHANGING)]
     for name in names:
         for server in servers.values():

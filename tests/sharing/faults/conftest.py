@@ -3,23 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
+from bowstring.transports.tls import TlsOptions
 from tests.sharing.faults.processes import Children
+from tests.transports.certificates import Authority
 
 MODES = pytest.mark.parametrize(
-    ("scheme", "copy"), [("unix", False), ("unix", True), ("tcp", False)], ids=["addresses", "bytes", "tcp"]
+    ("scheme", "copy"),
+    [("unix", False), ("unix", True), ("tcp", False), ("tcp+tls", False)],
+    ids=["addresses", "bytes", "tcp", "tls"],
 )
 """The scheme of a server, and whether a client requests bytes."""
 CountFaults: TypeAlias = Callable[[str, int], None]
 
 
 @pytest.fixture(scope="module")
-def children() -> Iterator[Children]:
+def certificates_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder whose `authority.pem` is trusted by the clients of this process and its children."""
+    folder = tmp_path_factory.mktemp("certificates")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(folder / "authority.pem"))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def children(certificates_folder: Path) -> Iterator[Children]:
     with Children() as own:
         yield own
+
+
+@pytest.fixture(scope="module")
+def server_certificates(certificates_folder: Path) -> TlsOptions:
+    return Authority.create(certificates_folder).server()
+
+
+@pytest.fixture
+def tls(scheme: str, request: pytest.FixtureRequest) -> TlsOptions | None:
+    """The certificates of a server, if the scheme needs them."""
+    return request.getfixturevalue("server_certificates") if scheme == "tcp+tls" else None
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,6 +19,10 @@ from bowstring.testing.descriptors import open_descriptors
 from tests.polling import wait_until
 from tests.sharing.other_process import Other
 
+MAX_GROWTH_BYTES = 16 << 20
+"""The growth of a process that its allocator may cause. A leak of 100 bytes per client exceeds it within the hour."""
+_NUM_IN_TRANSITION = 2
+"""The number of data sets that may be about to be removed."""
 _START = "import sys\nsys.path[:] = path\nfrom tests.sharing.faults.children import main\nmain()"
 
 
@@ -104,6 +109,33 @@ def num_descriptors(pid: int) -> int:
 
 def num_threads(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/task"))
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process uses."""
+
+    anonymous_bytes: int
+    threads: int
+    descriptors: int
+    shared_mappings: int
+
+    @classmethod
+    def of(cls, pid: int) -> Usage:
+        """The usage of a process now."""
+        status = Path(f"/proc/{pid}/status").read_text()
+        (line,) = [line for line in status.splitlines() if line.startswith("RssAnon:")]
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        return cls(int(line.split()[1]) << 10, num_threads(pid), num_descriptors(pid), maps.count("memfd:"))
+
+    def is_flat(self, before: Usage) -> bool:
+        """Whether it has not grown since an earlier time."""
+        return (
+            self.anonymous_bytes <= before.anonymous_bytes + MAX_GROWTH_BYTES
+            and self.threads <= before.threads
+            and self.descriptors <= before.descriptors + _NUM_IN_TRANSITION
+            and self.shared_mappings <= before.shared_mappings + _NUM_IN_TRANSITION
+        )
 
 
 def has_memory(name: str) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
+import ssl
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,7 +16,12 @@ from typing import TypeAlias
 
 from bowstring.transports.frames import FRAME, MAGIC
 from bowstring.transports.tcp_address import format_address, parse_address
+from bowstring.transports.tls import TlsOptions
 from bowstring.transports.unix_address import new_abstract_address, socket_name
+
+RECORD = struct.Struct(">BHH")
+"""The header of a TLS record: its type, version and length."""
+_HOST = "127.0.0.1"
 
 
 class Sender(StrEnum):
@@ -55,16 +63,56 @@ class FrameChange:
     is_last: bool = False
 
 
-class Proxy:
-    """Passes the frames of one connection on, and records them. Raises nothing: the ends notice what happens."""
+class TlsSocket:
+    """An end of a connection with TLS, after its handshake. One thread may receive while another sends."""
 
-    def __init__(self, scheme: str, server_address: str, change: FrameChange | None) -> None:
+    def __init__(self, connection: ssl.SSLSocket) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        connection.setblocking(False)
+
+    def recv(self, size_bytes: int) -> bytes:
+        while True:
+            try:
+                with self._lock:
+                    return self._connection.recv(size_bytes)
+            except ssl.SSLWantReadError:
+                select.select([self._connection], [], [])
+
+    def sendall(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                with self._lock:
+                    view = view[self._connection.send(view) :]
+            except ssl.SSLWantWriteError:
+                select.select([], [self._connection], [])
+
+    def shutdown(self, direction: int) -> None:
+        """End the TCP connection, without an alert."""
+        socket.socket.shutdown(self._connection, direction)
+
+
+Connected: TypeAlias = socket.socket | TlsSocket
+"""One end of a connection."""
+
+
+class Proxy:
+    """Passes the frames of one connection on, and records them. Raises nothing: the ends notice what happens.
+
+    With `tls`, which has the certificates of a server, it is the end of two connections with TLS.
+    """
+
+    def __init__(
+        self, scheme: str, server_address: str, change: FrameChange | None, tls: TlsOptions | None = None
+    ) -> None:
         self._is_unix = scheme == "unix"
+        self._tls = tls
         self._server_name = self._name(server_address)
         self._change = change
         self.frames: dict[Sender, list[Frame]] = {sender: [] for sender in Sender}
         self._listener = self._socket()
-        address = new_abstract_address() if self._is_unix else "127.0.0.1:0"
+        address = new_abstract_address() if self._is_unix else f"{_HOST}:0"
         self._listener.bind(self._name(address))
         self._listener.listen()
         self.address = address if self._is_unix else format_address(*self._listener.getsockname())
@@ -75,14 +123,27 @@ class Proxy:
             client = self._listener.accept()[0]
             with client, self._socket() as server:
                 server.connect(self._server_name)
-                other = threading.Thread(target=self._pass_on, args=(server, client, Sender.SERVER))
-                other.start()
-                self._pass_on(client, server, Sender.CLIENT)
-                other.join()
+                if self._tls is None:
+                    self._pass_both_on(client, server)
+                    return
+                with (
+                    self._tls.server_context().wrap_socket(client, server_side=True) as tls_client,
+                    TlsOptions().client_context().wrap_socket(server, server_hostname=_HOST) as tls_server,
+                ):
+                    self._pass_both_on(TlsSocket(tls_client), TlsSocket(tls_server))
+
+    def close(self) -> None:
+        """Close the descriptors of the frames."""
         for frames in self.frames.values():
             for frame in frames:
                 for descriptor in frame.descriptors:
                     os.close(descriptor)
+
+    def _pass_both_on(self, client: Connected, server: Connected) -> None:
+        other = threading.Thread(target=self._pass_on, args=(server, client, Sender.SERVER))
+        other.start()
+        self._pass_on(client, server, Sender.CLIENT)
+        other.join()
 
     def _socket(self) -> socket.socket:
         return socket.socket(socket.AF_UNIX if self._is_unix else socket.AF_INET, socket.SOCK_STREAM)
@@ -90,7 +151,7 @@ class Proxy:
     def _name(self, address: str) -> bytes | tuple[str, int]:
         return socket_name(address) if self._is_unix else parse_address(address)
 
-    def _pass_on(self, source: socket.socket, target: socket.socket, sender: Sender) -> None:
+    def _pass_on(self, source: Connected, target: Connected, sender: Sender) -> None:
         change = self._change if self._change is not None and self._change.sender == sender else None
         previous: Frame | None = None
         with suppress(OSError):
@@ -114,10 +175,10 @@ class Proxy:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
-    def _receive(self, source: socket.socket) -> Frame | None:
+    def _receive(self, source: Connected) -> Frame | None:
         header, descriptors = b"", list[int]()
         while len(header) < FRAME.size:
-            if self._is_unix:
+            if isinstance(source, socket.socket) and self._is_unix:
                 received, passed, _, _ = socket.recv_fds(source, FRAME.size - len(header), 1)
                 descriptors += passed
             else:
@@ -126,20 +187,43 @@ class Proxy:
                 return None
             header += received
         magic, kind, count, reserved, tag, length_bytes = FRAME.unpack(header)
-        payload = bytearray()
-        while len(payload) < length_bytes:
-            received = source.recv(length_bytes - len(payload))
-            if not received:
-                return None
-            payload += received
-        return Frame(kind, count, tag, length_bytes, bytes(payload), tuple(descriptors), magic, reserved)
+        payload = receive_exactly(source, length_bytes)
+        if payload is None:
+            return None
+        return Frame(kind, count, tag, length_bytes, payload, tuple(descriptors), magic, reserved)
 
-    def _send(self, target: socket.socket, frame: Frame) -> None:
+    def _send(self, target: Connected, frame: Frame) -> None:
         header = FRAME.pack(
             frame.magic, frame.kind, frame.num_descriptors, frame.reserved, frame.tag, frame.length_bytes
         )
-        if frame.descriptors:
+        if frame.descriptors and isinstance(target, socket.socket):
             socket.send_fds(target, [header], frame.descriptors)
         else:
             target.sendall(header)
         target.sendall(frame.payload)
+
+
+class RecordProxy(Proxy):
+    """Passes the records of a connection with TLS on: frames whose `tag` is the version, of encrypted bytes."""
+
+    def _receive(self, source: Connected) -> Frame | None:
+        header = receive_exactly(source, RECORD.size)
+        if header is None:
+            return None
+        kind, version, length_bytes = RECORD.unpack(header)
+        payload = receive_exactly(source, length_bytes)
+        return None if payload is None else Frame(kind, 0, version, length_bytes, payload)
+
+    def _send(self, target: Connected, frame: Frame) -> None:
+        target.sendall(RECORD.pack(frame.kind, frame.tag, frame.length_bytes) + frame.payload)
+
+
+def receive_exactly(source: Connected, size_bytes: int) -> bytes | None:
+    """Receive bytes; None if the connection ends before."""
+    content = bytearray()
+    while len(content) < size_bytes:
+        received = source.recv(size_bytes - len(content))
+        if not received:
+            return None
+        content += received
+    return bytes(content)

@@ -17,10 +17,11 @@ from bowstring.dissociated.wire import BODY_TYPE_SHIFT, AddressBody, BodyType, d
 from bowstring.errors import BowstringError
 from bowstring.sharing.uris import FREE_DATA
 from bowstring.transports.frames import Kind
+from bowstring.transports.tls import TlsOptions
 from tests.sharing.faults.children import BATCHES, numbers
 from tests.sharing.faults.conftest import MODES, CountFaults
 from tests.sharing.faults.processes import Children, nothing_left
-from tests.sharing.faults.proxy import Change, Frame, FrameChange, Proxy, Sender
+from tests.sharing.faults.proxy import Change, Frame, FrameChange, Proxy, RecordProxy, Sender
 
 TIMEOUT_S = 0.5
 """How long a client waits for what was dropped."""
@@ -104,6 +105,32 @@ def changes(frames: dict[Sender, list[Frame]]) -> Iterator[FrameChange]:
                 yield FrameChange(sender, index, instead(replace(frame, payload=frame.payload[:count])), is_last=True)
 
 
+def with_wrong_records(record: Frame) -> Iterator[Frame]:
+    """The record with another header, or one changed bit, or fewer or more bytes."""
+    payload = record.payload
+    for length_bytes in (0, record.length_bytes - 1, record.length_bytes + 1, (1 << 16) - 1):
+        yield replace(record, length_bytes=length_bytes)
+    for kind in {20, 21, 22, 23, 255} - {record.kind}:
+        yield replace(record, kind=kind)
+    for index in {0, len(payload) // 2, len(payload) - 1}:
+        yield record.with_payload(payload[:index] + bytes([payload[index] ^ 1]) + payload[index + 1 :])
+    for changed in (payload[:-1], b"", payload + bytes(8)):
+        yield record.with_payload(changed)
+
+
+def record_changes(records: dict[Sender, list[Frame]]) -> Iterator[FrameChange]:
+    """Changes of all TLS records, also of the handshake."""
+    for sender, sent in records.items():
+        for index, record in enumerate(sent):
+            for change in (drop, repeat, swap):
+                yield FrameChange(sender, index, change)
+            for wrong_record in with_wrong_records(record):
+                yield FrameChange(sender, index, instead(wrong_record))
+            for count in {0, len(record.payload) // 2}:
+                shortened = replace(record, payload=record.payload[:count])
+                yield FrameChange(sender, index, instead(shortened), is_last=True)
+
+
 def read_through(proxy: Proxy, uri: StreamURI, copy: bool, timeout_s: float) -> BowstringError | None:
     """Read the data set through a proxy; return the error, if any."""
     thread = threading.Thread(target=proxy.run)
@@ -115,29 +142,51 @@ def read_through(proxy: Proxy, uri: StreamURI, copy: bool, timeout_s: float) -> 
         return error.with_traceback(None)
     finally:
         thread.join()
+        proxy.close()
     assert table == numbers(), "wrong data"
     return None
 
 
 @MODES
 def test_changed_frames_cause_an_error_or_no_harm(
-    children: Children, scheme: str, copy: bool, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: CountFaults
 ) -> None:
-    server = children.start("serve_all")
+    server = children.start("serve_all", tls=tls)
     uri = parse_uri(server.hear()[scheme])
-    recording = Proxy(scheme, uri.address, None)
+    recording = Proxy(scheme, uri.address, None, tls)
     assert read_through(recording, uri, copy, 20) is None
     assert len(recording.frames[Sender.SERVER]) >= 3 + 2 * BATCHES
 
     def outcome(change: FrameChange) -> str:
-        error = read_through(Proxy(scheme, uri.address, change), uri, copy, TIMEOUT_S)
+        error = read_through(Proxy(scheme, uri.address, change, tls), uri, copy, TIMEOUT_S)
         return type(error).__name__
 
     with nothing_left(server.pid):
         with ThreadPoolExecutor(NUM_THREADS) as pool:
             outcomes = Counter(pool.map(outcome, changes(recording.frames)))
-        assert read_through(Proxy(scheme, uri.address, None), uri, copy, 20) is None
+        assert read_through(Proxy(scheme, uri.address, None, tls), uri, copy, 20) is None
     server.kill()
     assert outcomes["NoneType"] < outcomes.total() / 3, outcomes
     assert outcomes["ProtocolError"] > outcomes.total() / 10, outcomes
     count_faults("changed frames", outcomes.total())
+
+
+def test_changed_records_of_tls_cause_an_error_or_no_harm(
+    children: Children, server_certificates: TlsOptions, count_faults: CountFaults
+) -> None:
+    server = children.start("serve_all", tls=server_certificates)
+    uri = parse_uri(server.hear()["tcp+tls"])
+    recording = RecordProxy(uri.scheme, uri.address, None)
+    assert read_through(recording, uri, False, 20) is None
+
+    def outcome(change: FrameChange) -> str:
+        error = read_through(RecordProxy(uri.scheme, uri.address, change), uri, False, TIMEOUT_S)
+        return type(error).__name__
+
+    with nothing_left(server.pid):
+        with ThreadPoolExecutor(NUM_THREADS) as pool:
+            outcomes = Counter(pool.map(outcome, record_changes(recording.frames)))
+        assert read_through(RecordProxy(uri.scheme, uri.address, None), uri, False, 20) is None
+    server.kill()
+    assert outcomes["NoneType"] < outcomes.total() / 10, outcomes
+    count_faults("changed TLS records", outcomes.total())

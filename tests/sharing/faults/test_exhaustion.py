@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
 from pathlib import Path
@@ -12,15 +13,17 @@ import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import BowstringError, ResourceError
 from bowstring.transports.tcp_address import parse_address
+from bowstring.transports.tls import TlsOptions
 from bowstring.transports.unix_address import socket_name
 from tests.polling import wait_until
-from tests.sharing.faults.children import limit_descriptors, numbers
+from tests.sharing.faults.children import SCHEMES, limit_descriptors, numbers
 from tests.sharing.faults.conftest import MODES, CountFaults
-from tests.sharing.faults.processes import Children, nothing_left, num_descriptors
+from tests.sharing.faults.processes import Children, Usage, nothing_left, num_descriptors
 from tests.small_disk import run_on_4_mb
 
 MAX_DESCRIPTORS = 40
-NUM_CONNECTS = 1000
+NUM_CONNECTS = int(os.environ.get("BOWSTRING_TESTS_CONNECTS", "1000"))
+"""For each transport; a fifth of it with TLS."""
 
 SHARE_ON_SMALL_DISK = """
 import os, sys
@@ -43,9 +46,9 @@ with bs.serve({"t": table}) as server, bs.connect(server.uri("t")) as dataset:
 
 @MODES
 def test_a_client_without_descriptors_gets_an_error_or_all_data(
-    children: Children, scheme: str, copy: bool, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: CountFaults
 ) -> None:
-    server = children.start("serve_all")
+    server = children.start("serve_all", tls=tls)
     uri = server.hear()[scheme]
     num_errors = 0
     with nothing_left(server.pid):
@@ -64,9 +67,9 @@ def test_a_client_without_descriptors_gets_an_error_or_all_data(
 
 @MODES
 def test_a_server_without_descriptors_refuses_clients_and_recovers(
-    children: Children, scheme: str, copy: bool, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: CountFaults
 ) -> None:
-    server = children.start("serve_all")
+    server = children.start("serve_all", tls=tls)
     uri = server.hear()[scheme]
     num_open = num_descriptors(server.pid)
     with bs.connect(uri, copy=copy, timeout_s=20) as dataset:
@@ -108,21 +111,29 @@ def test_a_full_file_system_is_a_resource_error_and_memory_is_served(tmp_path: P
     assert process.stdout.splitlines() == ["ResourceError 0"] * 3 + ["True"], process.stderr
 
 
-@pytest.mark.parametrize("scheme", ["unix", "tcp"])
-def test_a_server_survives_a_thousand_connects(children: Children, scheme: str, count_faults: CountFaults) -> None:
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_server_survives_many_connects(
+    children: Children, scheme: str, tls: TlsOptions | None, count_faults: CountFaults
+) -> None:
     """Each second one sends nothing."""
-    server = children.start("serve_all")
+    num_connects = NUM_CONNECTS if tls is None else NUM_CONNECTS // 5
+    server = children.start("serve_all", tls=tls)
     uri = server.hear()[scheme]
     address = parse_uri(uri).address
     name = socket_name(address) if scheme == "unix" else parse_address(address)
     schema = numbers().schema
+
+    def connect(count: int) -> None:
+        for _ in range(count):
+            with bs.connect(uri, timeout_s=20) as dataset:
+                assert dataset.schema == schema
+            with socket.socket(socket.AF_UNIX if scheme == "unix" else socket.AF_INET) as silent:
+                silent.connect(name)
+
     with nothing_left(server.pid):
-        for number in range(NUM_CONNECTS):
-            if number % 2:
-                with bs.connect(uri, timeout_s=20) as dataset:
-                    assert dataset.schema == schema
-            else:
-                with socket.socket(socket.AF_UNIX if scheme == "unix" else socket.AF_INET) as silent:
-                    silent.connect(name)
+        connect(num_connects // 20)
+        before = Usage.of(server.pid)
+        connect(num_connects // 2 - num_connects // 20)
+        assert wait_until(lambda: Usage.of(server.pid).is_flat(before)), f"{before}, {Usage.of(server.pid)}"
     server.kill()
-    count_faults("connects", NUM_CONNECTS)
+    count_faults("connects", num_connects)

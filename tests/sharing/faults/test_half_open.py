@@ -9,17 +9,18 @@ import pytest
 import bowstring as bs
 from bowstring.errors import DeadlineError
 from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
-from tests.sharing.faults.children import numbers
+from tests.sharing.faults.children import SCHEMES, numbers
 from tests.sharing.faults.conftest import MODES, CountFaults
 from tests.sharing.faults.processes import Children, nothing_left, num_descriptors
 
 
 @MODES
 def test_a_stopped_server_is_a_deadline_error_when_it_has_to_answer(
-    children: Children, scheme: str, copy: bool, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: CountFaults
 ) -> None:
-    server = children.start("serve_all")
+    server = children.start("serve_all", tls=tls)
     uri = server.hear()[scheme]
     with nothing_left(server.pid):
         with bs.connect(uri, copy=copy, timeout_s=20) as dataset:
@@ -34,11 +35,11 @@ def test_a_stopped_server_is_a_deadline_error_when_it_has_to_answer(
     count_faults("stopped processes", 1)
 
 
-@pytest.mark.parametrize("scheme", ["unix", "tcp"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_stopped_client_loses_its_connection_when_it_has_to_receive(
-    children: Children, scheme: str, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, count_faults: CountFaults
 ) -> None:
-    server = children.start("serve_all", rows=2_000_000, stall_s=2.0)
+    server = children.start("serve_all", tls=tls, rows=2_000_000, stall_s=2.0)
     uri = server.hear()[scheme]
     before = num_descriptors(server.pid)
     with nothing_left(server.pid):

@@ -22,6 +22,7 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import BowstringError, ConnectionLostError
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.uris import ROLES
+from bowstring.transports.tls import TlsOptions
 from tests.sharing.faults.children import BATCHES, Step, numbers
 from tests.sharing.faults.conftest import MODES, CountFaults
 from tests.sharing.faults.processes import Child, Children, has_memory, nothing_left
@@ -59,9 +60,9 @@ def read(uri: str, copy: bool) -> bool:
 
 @MODES
 def test_a_server_survives_clients_that_are_killed(
-    children: Children, scheme: str, copy: bool, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: CountFaults
 ) -> None:
-    server = children.start("serve_all")
+    server = children.start("serve_all", tls=tls)
     uri = server.hear()[scheme]
     assert read(uri, copy)
 
@@ -85,7 +86,7 @@ def test_a_server_survives_clients_that_are_killed(
 
 @MODES
 def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
-    children: Children, scheme: str, copy: bool, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: CountFaults
 ) -> None:
     name = f"faults-{scheme}-{copy}"
 
@@ -97,7 +98,7 @@ def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
 
     with nothing_left():
         steps, num_errors = kill_at_each_step(
-            lambda step: children.start("serve", name=name, scheme=scheme, kill_at=step), check
+            lambda step: children.start("serve", name=name, scheme=scheme, tls=tls, kill_at=step), check
         )
     counts = Counter(steps)
     assert counts["sent", "message"] == 2 + 2 * BATCHES
