@@ -19,6 +19,7 @@ from tests.transports.certificates import Authority
 
 SERVER_ADDRESS, CLIENT_ADDRESS = "10.77.0.1", "10.77.0.2"
 ROWS, BATCHES = 1 << 16, 8  # 4 MB
+MAX_SHORT_BYTES = 400
 SUMS = [ROWS * (ROWS - 1) // 2 + ROWS * number for number in range(BATCHES)]
 
 LINK = """
@@ -32,18 +33,19 @@ for network in networks:
     end = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(end, TUNSETIFF, struct.pack("16sH22x", b"link0", IFF_TUN | IFF_NO_PI))
     ends.append(end)
-is_cut = False
-def cut(*_):
-    global is_cut
-    is_cut = True
+max_bytes = 1 << 16
+def cut(number, _):
+    global max_bytes
+    max_bytes = 0 if number == signal.SIGUSR1 else max_short_bytes
 signal.signal(signal.SIGUSR1, cut)
+signal.signal(signal.SIGUSR2, cut)
 say(None)
 source, packets, count = random.Random(1), [], 0
 while True:
     wait_s = max(packets[0][0] - time.monotonic(), 0) if packets else None
     for end in select.select(ends, [], [], wait_s)[0]:
         packet = os.read(end, 1 << 16)
-        if not is_cut and source.random() >= loss:
+        if len(packet) <= max_bytes and source.random() >= loss:
             heapq.heappush(packets, (time.monotonic() + delay_s, count := count + 1, ends[end == ends[0]], packet))
     while packets and packets[0][0] <= time.monotonic():
         _, _, end, packet = heapq.heappop(packets)
@@ -76,6 +78,15 @@ except Exception as error:
 """
 
 
+REQUEST_AGAIN = """
+import bowstring as bs
+with bs.connect(locations, tls=tls, timeout_s=100) as dataset:
+    say(sum(batch.num_rows for batch in dataset))
+    hear()
+    dataset.read_all()
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Hosts:
     """The names of two networks, and the process that passes packets between them."""
@@ -87,6 +98,10 @@ class Hosts:
     def cut(self) -> None:
         """Pass no more packets."""
         self.link.process.send_signal(signal.SIGUSR1)
+
+    def drop_long_packets(self) -> None:
+        """Pass requests and acknowledgements, and nothing longer."""
+        self.link.process.send_signal(signal.SIGUSR2)
 
 
 def ip(*arguments: str) -> None:
@@ -104,7 +119,7 @@ def hosts() -> Iterator[Hosts]:
                 ip("netns", "add", name)
             except subprocess.CalledProcessError as error:
                 pytest.skip(f"network namespaces are not available: {error.stderr.decode().strip()}")
-        with Other(LINK, networks=names, delay_s=0.02, loss=0.01) as link:
+        with Other(LINK, networks=names, delay_s=0.02, loss=0.01, max_short_bytes=MAX_SHORT_BYTES) as link:
             try:
                 link.hear()
             except AssertionError as error:
@@ -153,6 +168,19 @@ def test_a_host_that_is_cut_off_in_the_middle_is_noticed_by_both_ends(hosts: Hos
             assert num_clients(server) == 1
             hosts.cut()
             assert client.hear() is DeadlineError
+            assert wait_until(lambda: num_clients(server) == 0)
+
+
+def test_a_host_that_acknowledges_nothing_of_what_the_kernel_has_taken_is_noticed(
+    hosts: Hosts, authority: Authority
+) -> None:
+    """The kernel retransmits for about 15 minutes before it reports it."""
+    with serve(hosts, authority, rows=1000, stall_s=3) as server:
+        values = {"locations": server.hear(), "tls": authority.client()}
+        with Other(REQUEST_AGAIN, network=hosts.client, **values) as client:
+            assert client.hear() == 1000 * BATCHES
+            hosts.drop_long_packets()
+            client.tell(None)
             assert wait_until(lambda: num_clients(server) == 0)
 
 

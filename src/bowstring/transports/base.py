@@ -264,6 +264,13 @@ class Channel(Closable, ABC):
         """Whether a submitted message, or an export of memory, has not been sent."""
 
     @property
+    def acknowledged_at(self) -> float:
+        """The time, by `time.monotonic`, of the last sign of the peer's host, if it has not received all bytes that
+        have left this process; else `math.inf`, also if the transport does not report it.
+        """
+        return math.inf
+
+    @property
     @abstractmethod
     def queued_bytes(self) -> int:
         """The number of submitted bytes that have not been sent."""

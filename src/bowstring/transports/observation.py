@@ -259,6 +259,10 @@ class _ObservedChannel(Channel):
         return self.channel.is_receiving
 
     @property
+    def acknowledged_at(self) -> float:
+        return self.channel.acknowledged_at
+
+    @property
     def wait_description(self) -> str:
         return self.channel.wait_description
 

@@ -253,8 +253,8 @@ class Session(Closable):
         for channel in self.channels.values():
             if channel.is_receiving:
                 deadline = min(deadline, self._received_at + options.stall_s)
-            if channel.is_sending:
-                deadline = min(deadline, self._sent_at + options.stall_s)
+            progress_at = self._sent_at if channel.is_sending else max(self._sent_at, channel.acknowledged_at)
+            deadline = min(deadline, progress_at + options.stall_s)
         return deadline
 
     def resume(self, now: float) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import math
 import os
 import socket
+import struct
+import sys
+import termios
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,9 +38,13 @@ if TYPE_CHECKING:
 _KEEP_ALIVE_OPTIONS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
 """A peer that is unreachable for 30 s is lost, if nothing is being sent to it.
 
-While bytes are being sent, the deadlines of the drivers end the connection. TCP_USER_TIMEOUT would replace both, but it
-also ends the connection of a peer that is alive and does not receive for a while.
+While bytes are being sent, the deadlines of the drivers end the connection; see `TcpChannel.acknowledged_at`.
+TCP_USER_TIMEOUT would replace both, but it also ends the connection of a peer that is alive and does not receive for a
+while.
 """
+_LAST_ACK_RECEIVED = struct.Struct("=56xI")
+"""The field `tcpi_last_ack_recv` of Linux's `struct tcp_info`, in milliseconds."""
+_REPORTS_ACKNOWLEDGEMENTS = sys.platform == "linux"
 _RECORD_BYTES = 1 << 14
 _TLS_CALL_BYTES = 1 << 18
 # Plain integers: the enum flags of the socket module are slow in a loop.
@@ -71,6 +81,27 @@ class TcpChannel(StreamChannel):
         if self.is_connected or self._lost_directions or self.is_closed:
             return super().interests(directions)
         return [Interest(self._socket.fileno(), self._connect_direction)]
+
+    @property
+    def acknowledged_at(self) -> float:
+        """As `Channel.acknowledged_at`: Linux reports it. The kernel itself retransmits for about 15 minutes."""
+        if not _REPORTS_ACKNOWLEDGEMENTS or not self.is_connected or self.is_closed or not self.bytes_sent:
+            return math.inf
+        try:
+            if not int.from_bytes(fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4)), sys.byteorder):
+                return math.inf
+            information = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_ACK_RECEIVED.size)
+        except (OSError, ValueError):  # another thread has closed it
+            return math.inf
+        silence_ms: int = _LAST_ACK_RECEIVED.unpack(information)[0]
+        return time.monotonic() - silence_ms / 1000
+
+    @property
+    def wait_description(self) -> str:
+        """As `Channel.wait_description`."""
+        if not self.queued_bytes and self.acknowledged_at < math.inf:
+            return f"{self._name}: sending, the peer's host does not acknowledge the end"
+        return super().wait_description
 
     @property
     def _connect_direction(self) -> int:
