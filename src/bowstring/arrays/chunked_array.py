@@ -239,10 +239,11 @@ class ChunkedArray(ChunkedData):
             return all(a.equals(b, nans_equal) for a, b in zip(self.chunks, other.chunks, strict=True))
         edges = sorted({*self._starts, *other._starts})
         return all(
-            self._within(start, stop).equals(other._within(start, stop), nans_equal) for start, stop in pairwise(edges)
+            self._slice_chunk(start, stop).equals(other._slice_chunk(start, stop), nans_equal)
+            for start, stop in pairwise(edges)
         )
 
-    def _within(self, start: int, stop: int) -> Array:
+    def _slice_chunk(self, start: int, stop: int) -> Array:
         number = min(bisect_right(self._starts, start), len(self.chunks)) - 1
         return self.chunks[number].slice(start - self._starts[number], stop - start)
 

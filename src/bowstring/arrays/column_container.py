@@ -105,7 +105,7 @@ class ColumnContainer(ABC):
             part if part.ndim == 1 else object_array(column.to_pylist())
             for part, column in zip(parts, self.columns, strict=True)
         ]
-        out = np.empty((self.num_rows, len(parts)), np.dtype(dtype) if dtype is not None else _common(parts))
+        out = np.empty((self.num_rows, len(parts)), np.dtype(dtype) if dtype is not None else _common_dtype(parts))
         for index, part in enumerate(parts):
             out[:, index] = part
         return out
@@ -199,7 +199,7 @@ class ColumnContainer(ABC):
         return self._splice_column(schema, index, num_dropped, values)
 
 
-def _common(parts: Sequence[Values]) -> np.dtype[Any]:
+def _common_dtype(parts: Sequence[Values]) -> np.dtype[Any]:
     try:
         return np.result_type(*parts) if parts else np.dtype(np.float64)
     except TypeError:  # such as a date and a number

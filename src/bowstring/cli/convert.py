@@ -250,7 +250,7 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
     out = resolve_output(target, source)
     with (
         report_errors(source),
-        progress("converting", _units(source_format)) as advance,
+        progress("converting", _progress_unit(source_format)) as advance,
         _open_input(source, source_format, options, advance) as table,
     ):
         prepared = _prepare(table, target_format, options)
@@ -277,7 +277,7 @@ def _format_extension(path: str) -> str:
     return name.suffix.lower()
 
 
-def _units(source_format: str) -> str:
+def _progress_unit(source_format: str) -> str:
     return {"arrow": "record batches", "parquet": "rows"}.get(source_format, "bytes")
 
 

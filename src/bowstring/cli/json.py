@@ -146,7 +146,7 @@ class _ArrayScanner:
             yield self._object(count)
             separator = self._next_character()
             if not separator:
-                raise self._unclosed(count)
+                raise self._unclosed_error(count)
             if separator not in ",]":
                 raise InvalidDataError(f"{self._name}: expected ',' or ']' after object {count:,}, found {separator!r}")
             self._offset += 1
@@ -157,7 +157,7 @@ class _ArrayScanner:
     def _object(self, number: int) -> str:
         character = self._next_character()
         if not character:
-            raise self._unclosed(number - 1)
+            raise self._unclosed_error(number - 1)
         if character != "{":
             raise InvalidDataError(
                 f"{self._name}: element {number:,} of the array: expected an object, found {character!r}"
@@ -193,7 +193,7 @@ class _ArrayScanner:
         self._buffer, self._offset = self._buffer[self._offset :] + part, 0
         return not self._is_at_end
 
-    def _unclosed(self, count: int) -> InvalidDataError:
+    def _unclosed_error(self, count: int) -> InvalidDataError:
         return InvalidDataError(
             f"{self._name}: expected ']' at the end of the array, found nothing after {count:,} objects"
         )

@@ -39,7 +39,7 @@ def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: i
     rows = [_cells(column, inspection, show_all) for column in inspection.columns_by_size()[:limit]]
     width = terminal_width()
     if width is not None and not show_all:
-        titles, rows = _narrow(rows, width)
+        titles, rows = _fit_width(rows, width)
     table = plain_table(*((title, title in _TITLES[3:]) for title in titles))
     for row in rows:
         table.add_row(*row)
@@ -62,7 +62,7 @@ def _cells(column: ColumnReport, inspection: Inspection, show_all: bool) -> list
     ]
 
 
-def _narrow(rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:
+def _fit_width(rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:
     """Return titles and rows that fit a terminal of `width` characters.
 
     Names and types are truncated. If that is not enough, the sizes in bytes are removed, then the encodings.

@@ -83,7 +83,7 @@ def _codec(type: DataType) -> DecimalCodec:
     return codec
 
 
-def _unscaled(array: ArrayData) -> Values:
+def _unscaled_integers(array: ArrayData) -> Values:
     """Return the unscaled integers of decimals as Python integers; 0 for null."""
     out = object_array(_codec(array.type).integers(array.values(1)))
     mask = array.mask()
@@ -115,7 +115,7 @@ def _rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values
 def cast_decimals(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
     """Cast decimals to another width, precision or scale."""
     scale: int = array.type.scale  # type: ignore[attr-defined]
-    return _build_decimals(array, _rescale(array, _unscaled(array), target.scale - scale, safe), target)
+    return _build_decimals(array, _rescale(array, _unscaled_integers(array), target.scale - scale, safe), target)
 
 
 def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
@@ -137,7 +137,7 @@ def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
 
 def cast_from_decimal(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
     """Cast decimals to numbers, to the nearest if the target is a float."""
-    digits = _unscaled(array)
+    digits = _unscaled_integers(array)
     scale: int = array.type.scale  # type: ignore[attr-defined]
     if isinstance(target, Bool):
         return build_array(target, digits != 0, array)

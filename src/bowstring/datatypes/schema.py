@@ -91,7 +91,7 @@ class Schema:
             index = self._indices.get(key)
             if index is not None:
                 return index
-            indices = self._named(key)
+            indices = self._indices_of(key)
             if len(indices) == 1:
                 return self._indices.setdefault(key, indices[0])
             if indices:
@@ -105,13 +105,13 @@ class Schema:
             return key % len(self)
         raise NotFoundError(f"column index {key} is out of range for a schema of length {len(self)}")
 
-    def _named(self, name: str) -> list[int]:
+    def _indices_of(self, name: str) -> list[int]:
         source = self.source
         if isinstance(source, LazyFields):
             return source.named(name)
         return [i for i, f in enumerate(source) if f.name == name]
 
-    def _at(self, index: int) -> Field:
+    def _field_at(self, index: int) -> Field:
         source = self.source
         return source.one(index) if isinstance(source, LazyFields) else source[index]
 
@@ -122,11 +122,11 @@ class Schema:
 
     def field(self, key: str | int) -> Field:
         """Return a field by name or index. Raises as `index`."""
-        return self._at(self.index(key))
+        return self._field_at(self.index(key))
 
     def select(self, keys: str | int | Iterable[str | int]) -> Schema:
         """Return the schema of some of the fields, in this order."""
-        return Schema(tuple(map(self._at, self.indices(keys))), self.pairs)
+        return Schema(tuple(map(self._field_at, self.indices(keys))), self.pairs)
 
     def with_metadata(self, metadata: MetadataLike) -> Schema:
         """Return the schema with other custom metadata."""
@@ -163,7 +163,7 @@ class Schema:
 
     def __contains__(self, key: object) -> bool:
         """Whether the schema has a field of this name, or this field."""
-        return bool(self._named(key)) if isinstance(key, str) else key in self.fields
+        return bool(self._indices_of(key)) if isinstance(key, str) else key in self.fields
 
     def __len__(self) -> int:
         return len(self.source)

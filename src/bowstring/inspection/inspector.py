@@ -115,7 +115,7 @@ def inspect_scan(scan: Scan, name: str, limits: ReadLimits, complete_tally: Tall
         ),
         dictionaries=_dictionaries(wire, tally),
         columns=_columns(wire, tally),
-        bytes=_bytes(tally, overhead),
+        bytes=_bytes_report(tally, overhead),
         encoding=Encoding(
             metadata_version=VERSIONS[min(tally.versions, default=scan.version)],
             endianness=_ENDIANNESS[endianness],
@@ -133,7 +133,7 @@ def inspect_scan(scan: Scan, name: str, limits: ReadLimits, complete_tally: Tall
     )
 
 
-def _bytes(tally: Tally, overhead: Overhead) -> BytesReport:
+def _bytes_report(tally: Tally, overhead: Overhead) -> BytesReport:
     buffers = min(tally.buffer_bytes, tally.body_bytes)  # buffers can share bytes
     padding = tally.body_bytes - buffers
     accounted_bytes = (

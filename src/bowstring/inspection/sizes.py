@@ -158,7 +158,7 @@ class Tally:
                     f"{span.where}: expected {plan.variadic_count} variadic counts, none above "
                     f"{template.buffer_count}, found {counts.tolist()[:8]}"
                 )
-            bounds = bounds + _cumulative(counts)[columns.variadic]
+            bounds = bounds + _cumulative_sums(counts)[columns.variadic]
         if template.node_count != plan.node_count or template.buffer_count != bounds[-1]:
             raise InvalidDataError(
                 f"{span.where}: expected {plan.node_count} nodes and {bounds[-1]} buffers for its schema, found "
@@ -170,7 +170,7 @@ class Tally:
         starts = offsets[sizes > 0]
         if len(starts):
             self._offset_bits |= int(np.bitwise_or.reduce(starts + span.body_offset))
-        return np.diff(_cumulative(sizes)[bounds])
+        return np.diff(_cumulative_sums(sizes)[bounds])
 
     def _check(self, span: BatchSpan, offsets: _Counts, sizes: _Counts) -> None:
         limit = span.body_bytes
@@ -187,7 +187,7 @@ class Tally:
         self.buffer_bytes += int(sizes.sum())
 
 
-def _cumulative(counts: npt.NDArray[Any]) -> _Counts:
+def _cumulative_sums(counts: npt.NDArray[Any]) -> _Counts:
     """Return the cumulative sums, starting with 0."""
     sums = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=sums[1:])

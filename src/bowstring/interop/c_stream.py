@@ -155,7 +155,7 @@ class ArrayStream:
 
     def _read_schema(self) -> Field:
         out = c_abi.SchemaStruct()
-        self._call(c_abi.GET_SCHEMA, out, "the schema")
+        self._call_function(c_abi.GET_SCHEMA, out, "the schema")
         release = out[c_abi.SCHEMA_RELEASE]
         if not release:
             raise InvalidDataError("a stream returned a schema that is released already")
@@ -164,7 +164,7 @@ class ArrayStream:
         finally:
             c_abi.ReleaseFunction(release)(ctypes.addressof(out))
 
-    def _call(self, function: int, out: ctypes.Array[ctypes.c_int64], what: str) -> None:
+    def _call_function(self, function: int, out: ctypes.Array[ctypes.c_int64], what: str) -> None:
         address = ctypes.addressof(self._fields)
         callback = self._fields[self._first_index + function]
         if not callback:
@@ -196,7 +196,7 @@ class ArrayStream:
             out = c_abi.DeviceArrayStruct()  # starts with an ArrowArray
             what = f"array {self._num_read}"
             try:
-                self._call(c_abi.GET_NEXT, out, what)
+                self._call_function(c_abi.GET_NEXT, out, what)
                 if not out[c_abi.RELEASE]:
                     self._close()
                     raise StopIteration

@@ -185,7 +185,7 @@ class FsspecStore:
         if is_http:
             headers = {**self._file_system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
             self._options = {"headers": headers}
-        info, edges = self._edges() if getattr(self._file_system, "async_impl", False) else (self._info(), None)
+        info, edges = self._request_edges() if getattr(self._file_system, "async_impl", False) else (self._info(), None)
         if info.get("type") == "directory":
             raise IsDirectoryError(f"{self.name}: is a directory", filename=self.name)
         size = info.get("size")
@@ -209,7 +209,7 @@ class FsspecStore:
         except Exception as error:
             raise self._translate(error) from error
 
-    def _edges(self) -> tuple[dict[str, Any], tuple[bytes, bytes] | None]:
+    def _request_edges(self) -> tuple[dict[str, Any], tuple[bytes, bytes] | None]:
         """The store's metadata of the file, and its first and last bytes, or None if these requests failed."""
         from asyncio import gather  # slow to import, and only asynchronous stores need it
 

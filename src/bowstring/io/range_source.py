@@ -102,9 +102,9 @@ class RangeSource:
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         """The bytes at `offset`, with read-ahead; the caller has checked the bounds."""
-        return self._window(offset, size_bytes).slice(0, size_bytes).to_bytes()
+        return self._fetch_with_readahead(offset, size_bytes).slice(0, size_bytes).to_bytes()
 
-    def _window(self, offset: int, size_bytes: int) -> Buffer:
+    def _fetch_with_readahead(self, offset: int, size_bytes: int) -> Buffer:
         """At least `size_bytes` bytes at `offset`, fetched with read-ahead unless they are in memory."""
         if not size_bytes:
             return EMPTY
@@ -125,7 +125,7 @@ class RangeSource:
         """
         offset = start
         while offset < self.size:
-            window = self._window(offset, min(_MAX_MATCH_BYTES, self.size - offset))
+            window = self._fetch_with_readahead(offset, min(_MAX_MATCH_BYTES, self.size - offset))
             match = pattern.search(window.bytes.data)
             if match is not None:
                 return offset + match.start()
@@ -159,7 +159,7 @@ class RangeSource:
         start = self.position
         size_bytes = max(min(size_bytes, self.size - start), 0)
         self.position += size_bytes
-        return self._window(start, size_bytes).slice(0, size_bytes)
+        return self._fetch_with_readahead(start, size_bytes).slice(0, size_bytes)
 
     def fetch(self, spans: Sequence[Span], gap_bytes: int = GAP_BYTES) -> FetchedRanges:
         """Fetch all spans, which must lie within the file, in rounds of at most `ROUND_BYTES`.
@@ -184,7 +184,7 @@ class RangeSource:
             raise InvalidDataError(f"{self.name}: bytes {spans[:4]} … are out of range for a file of {self.size} bytes")
         starts = [start for start, _ in spans]
         memories = [allocate_for_range(start, size_bytes, self.name) for start, size_bytes in spans]
-        for requests in _rounds(merge_spans(spans, gap_bytes)):
+        for requests in _group_into_rounds(merge_spans(spans, gap_bytes)):
             self.rounds += 1
             for (offset, expected), raw_reply in zip(requests, self._store.get(requests), strict=True):
                 reply = memoryview(raw_reply)
@@ -235,12 +235,12 @@ class RangeBytes:
         start, stop, _ = key.indices(self._size)
         buffer = self.find(start, max(stop - start, 0))
         if buffer is None:
-            self.load(self._missing(start, stop))
+            self.load(self._missing_spans(start, stop))
             buffer = self.find(start, stop - start)
             assert buffer is not None
         return buffer.to_bytes()
 
-    def _missing(self, start: int, stop: int) -> list[Span]:
+    def _missing_spans(self, start: int, stop: int) -> list[Span]:
         if self._size <= _MAX_WHOLE_HEADER_BYTES:
             return [(self.offset, self._size)]
         return [(self.offset + start, stop - start)]
@@ -329,7 +329,7 @@ def edge_spans(size_bytes: int, share: int = 64) -> list[Span]:
     return [(0, edge), (size_bytes - edge, edge)]
 
 
-def _rounds(spans: Sequence[Span]) -> Iterator[list[Span]]:
+def _group_into_rounds(spans: Sequence[Span]) -> Iterator[list[Span]]:
     """Split spans into requests, and group these into rounds of at most `ROUND_BYTES`."""
     requests: list[Span] = []
     total_bytes = 0

@@ -163,7 +163,7 @@ class MessageReader(Generic[Header]):
         if len(received) < size_bytes:
             if self._may_be_foreign(prefix_bytes) and not is_stream_start(self._prefix + received):
                 raise self._format_error(f"other bytes ({self._prefix!r})")
-            raise self._truncated("metadata", self.offset, size_bytes, len(received))
+            raise self._truncated_error("metadata", self.offset, size_bytes, len(received))
         header = self._read_header(received, 0, self._where())
         body_bytes: int = getattr(header, "body_bytes", 0)
         metadata_bytes = prefix_bytes + size_bytes
@@ -186,7 +186,7 @@ class MessageReader(Generic[Header]):
         if prefix[:4] != CONTINUATION:
             prefix_bytes, prefix = LEGACY_PREFIX_BYTES, prefix[:4]
         if len(prefix) < prefix_bytes:
-            raise self._truncated("a message's length", start, prefix_bytes, len(prefix))
+            raise self._truncated_error("a message's length", start, prefix_bytes, len(prefix))
         size_bytes = _LENGTH.unpack_from(prefix, prefix_bytes - 4)[0]
         if self._may_be_foreign(prefix_bytes):
             self._check_format(prefix, size_bytes)
@@ -214,7 +214,7 @@ class MessageReader(Generic[Header]):
             self._start = message.offset
             if self._index is not None:
                 self._index -= 1
-            raise self._truncated("a body", message.body_offset, message.body_bytes, size_bytes)
+            raise self._truncated_error("a body", message.body_offset, message.body_bytes, size_bytes)
 
     # Messages of a file
 
@@ -260,7 +260,7 @@ class MessageReader(Generic[Header]):
             return (self._name, "message", "at byte", self._start)
         return (self._name, "message", self._index, "at byte", self._start)
 
-    def _truncated(self, part: str, offset: int, expected: int, actual: int) -> TruncatedError:
+    def _truncated_error(self, part: str, offset: int, expected: int, actual: int) -> TruncatedError:
         return TruncatedError(
             f"{join_words(self._where())}: expected {expected} bytes of {part} at byte {offset}, found {actual}: "
             "the stream is cut off"

@@ -59,14 +59,14 @@ def min_max(array: ArrayData, cuts: bool = True) -> MinMax | None:
     """
     if not array.length or not has_order(array.layout):
         return None
-    least, greatest = (_extreme(array, side) for side in (np.min, np.max))
+    least, greatest = (_min_or_max(array, side) for side in (np.min, np.max))
     if least is None or greatest is None:
         return None
     return (_truncate(least, False), _truncate(greatest, True)) if cuts else (least, greatest)
 
 
-def _extreme(array: ArrayData, pick: Any) -> ArrayData | None:
-    prefixes = _prefixes(array)
+def _min_or_max(array: ArrayData, pick: Any) -> ArrayData | None:
+    prefixes = _string_prefixes(array)
     if prefixes is not None:
         array = array.layout.take(array, np.flatnonzero(prefixes == pick(prefixes)))
     parts = array.layout.sort_keys(array)
@@ -82,7 +82,7 @@ def _extreme(array: ArrayData, pick: Any) -> ArrayData | None:
     return decode(array.layout.take(array, indices[:1]))
 
 
-def _prefixes(array: ArrayData) -> Values | None:
+def _string_prefixes(array: ArrayData) -> Values | None:
     """Return the first eight bytes of strings with offsets as integers, to select the few strings to compare."""
     layout = array.layout
     if not isinstance(layout, BinaryLayout):
@@ -111,11 +111,11 @@ def _truncate(array: ArrayData, up: bool) -> ArrayData:
         if isinstance(value, bytes)
         else value.encode()[:MAX_BOUND_BYTES].decode(errors="ignore")
     )
-    truncated = _successor(short) if up else short
+    truncated = _upper_bound(short) if up else short
     return array if truncated is None else array.layout.build([truncated])
 
 
-def _successor(short: str | bytes) -> str | bytes | None:
+def _upper_bound(short: str | bytes) -> str | bytes | None:
     """Return a value of at most this length that is greater than all with this prefix; None if there is none."""
     if isinstance(short, bytes):
         prefix = short.rstrip(b"\xff")

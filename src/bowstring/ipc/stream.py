@@ -120,7 +120,7 @@ class Encoder:
             raise self._schema_mismatch(batch)
         body = None if self._passthrough is None else self._passthrough.body(batch.source, self.alignment)
         if body is not None and body.data_header.length == batch.num_rows:
-            return [self._framed(body, batch.pairs, None)]
+            return [self._encoded_message(body, batch.pairs, None)]
         columns = batch.columns
         for field, layout, column in zip(self.schema.fields, self._layouts, columns, strict=True):
             if column.layout is not layout and column.type != field.type:
@@ -143,9 +143,11 @@ class Encoder:
     def _message(
         self, length: int, arrays: Sequence[ArrayData], pairs: Metadata, mark: DictionaryHeader | None
     ) -> EncodedMessage:
-        return self._framed(encode_body(length, arrays, self.alignment, self.options, self._compress), pairs, mark)
+        return self._encoded_message(
+            encode_body(length, arrays, self.alignment, self.options, self._compress), pairs, mark
+        )
 
-    def _framed(self, body: EncodedBody, pairs: Metadata, mark: DictionaryHeader | None) -> EncodedMessage:
+    def _encoded_message(self, body: EncodedBody, pairs: Metadata, mark: DictionaryHeader | None) -> EncodedMessage:
         metadata = self._headers.write(body.data_header, body.size_bytes, pairs, mark)
         kind = headers.RECORD_BATCH if mark is None else headers.DICTIONARY_BATCH
         return EncodedMessage(kind, metadata, body.parts, body.size_bytes)

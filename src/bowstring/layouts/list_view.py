@@ -67,9 +67,11 @@ class ListViewLayout(Layout):
 
     def of(self, lengths: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
         """Create an array of lists of these sizes, which are contiguous in the child."""
-        return self._of(offsets_from_lengths(lengths, self.offset_type, self.type)[:-1], lengths, child, validity)
+        return self._from_starts(
+            offsets_from_lengths(lengths, self.offset_type, self.type)[:-1], lengths, child, validity
+        )
 
-    def _of(self, starts: Values, sizes: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
+    def _from_starts(self, starts: Values, sizes: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
         windows = [to_buffer(np.asarray(part, self.offset_type)) for part in (starts, sizes)]
         return ArrayData(self, len(sizes), (validity, *windows), (child,))
 
@@ -119,7 +121,7 @@ class ListViewLayout(Layout):
         offsets_from_lengths(np.diff(bases), self.offset_type, self.type)
         starts = np.concatenate([view[0] + base for view, base in zip(views, bases[:-1], strict=True)])
         child = self.children[0].concat([array.children[0] for array in arrays])
-        return self._of(starts, np.concatenate([view[1] for view in views]), child, concat_validity(arrays))
+        return self._from_starts(starts, np.concatenate([view[1] for view in views]), child, concat_validity(arrays))
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         (starts, sizes), (other_starts, other_sizes) = self.list_ranges(left), self.list_ranges(right)

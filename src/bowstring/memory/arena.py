@@ -201,7 +201,7 @@ class Arena(Closable):
     def release(self) -> int:
         """Free all memory that nobody reads; return its size in bytes."""
         with self._lock:
-            return self._drop(self._unused(), 0)
+            return self._drop(self._unused_blocks(), 0)
 
     def close(self) -> None:
         """Free all memory that nobody reads, and the rest with its last reader. Idempotent."""
@@ -217,7 +217,7 @@ class Arena(Closable):
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the arena is closed")
-            unused = self._unused()
+            unused = self._unused_blocks()
             fits = [block for block in unused if size_bytes <= block.size_bytes <= max_bytes]
             best = min(fits, key=lambda block: block.size_bytes, default=None)
             if best is not None:
@@ -226,7 +226,7 @@ class Arena(Closable):
             self._drop(unused, self._max_unused_bytes)
             return best
 
-    def _unused(self) -> list[_Block]:
+    def _unused_blocks(self) -> list[_Block]:
         """The blocks that nobody reads, in the order in which they were filled. They stay locked."""
         return [block for block in self._blocks if block.lock()]
 
@@ -249,7 +249,7 @@ class Arena(Closable):
                 return
         os.close(block.descriptor)
 
-    def _forget(self) -> None:
+    def _close_in_child(self) -> None:
         """Drop the parent's blocks in a forked child. Their locks stay with the parent."""
         self._lock = threading.Lock()
         self.close()
@@ -269,7 +269,7 @@ _ARENAS: weakref.WeakSet[Arena] = weakref.WeakSet()
 
 def _forget_blocks() -> None:
     for arena in list(_ARENAS):
-        arena._forget()
+        arena._close_in_child()
 
 
 if hasattr(os, "register_at_fork"):

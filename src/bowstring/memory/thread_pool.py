@@ -54,7 +54,7 @@ def map_in_threads(
 
     helpers: list[Future[None]] = []
     with suppress(RuntimeError):  # the interpreter is shutting down
-        helpers.extend(pool.submit(run_pending) for _ in range(min(_cores(), len(groups)) - 1))
+        helpers.extend(pool.submit(run_pending) for _ in range(min(_num_threads(), len(groups)) - 1))
     run_pending()
     for helper in helpers:
         if not helper.cancel():
@@ -80,7 +80,7 @@ def group_by_size(items: Sequence[_Item], sizes_bytes: Sequence[int], min_bytes:
     return groups
 
 
-def _cores() -> int:
+def _num_threads() -> int:
     return min(os.cpu_count() or 1, _MAX_THREADS)
 
 
@@ -98,13 +98,13 @@ class _Threads:
         self._pool: ThreadPoolExecutor | None = None
 
     def pool(self) -> ThreadPoolExecutor | None:
-        if _cores() < 2:
+        if _num_threads() < 2:
             return None
         from concurrent.futures import ThreadPoolExecutor  # slow to import
 
         with self._lock:
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(_cores() - 1, "bowstring")
+                self._pool = ThreadPoolExecutor(_num_threads() - 1, "bowstring")
             return self._pool
 
 

@@ -205,7 +205,7 @@ def _arrow_errors() -> tuple[type[Exception], ...]:
     return (pa.ArrowException, OSError, ValueError)
 
 
-def _translated(handler: _Handler) -> _Handler:
+def _translate_errors(handler: _Handler) -> _Handler:
     """Let a handler raise errors of Flight."""
 
     @functools.wraps(handler)
@@ -230,21 +230,21 @@ def _flight_server_class() -> Any:
             self._owner = weakref.proxy(owner)
             super().__init__(location, **options)
 
-        @_translated
+        @_translate_errors
         def list_flights(self, context: Any, criteria: bytes) -> Iterator[Any]:  # noqa: ARG002 - Flight's signature
             if criteria:
                 raise UsageError("ListFlights: criteria are not supported")
             return iter(self._owner.list_flights())
 
-        @_translated
+        @_translate_errors
         def get_flight_info(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
             return self._owner.flight_info(_ticket_of(descriptor))
 
-        @_translated
+        @_translate_errors
         def get_schema(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
             return flight.SchemaResult(self._owner.flight_info(_ticket_of(descriptor)).schema)
 
-        @_translated
+        @_translate_errors
         def do_get(self, context: Any, ticket: Any) -> Any:  # noqa: ARG002
             return self._owner.stream(ticket.ticket)
 

@@ -166,10 +166,10 @@ class _ConnectionPlayer:
         elif entry.kind is not EntryKind.MESSAGE:
             return
         elif self._side == "client":
-            self._recorded_messages.setdefault(self._key(entry.tag, entry.view()), []).append(entry)
+            self._recorded_messages.setdefault(self._message_key(entry.tag, entry.view()), []).append(entry)
             message = self.channel.receive()
             actual_message = _ServerMessage(message.tag, message.data, _resolve(self.channel, message))
-            self._actual_messages.setdefault(self._key(message.tag, message.data), []).append(actual_message)
+            self._actual_messages.setdefault(self._message_key(message.tag, message.data), []).append(actual_message)
         elif step.kind == "free_data":
             self._recorded_frees.update(map(self._exported_address, decode_free(entry.view()).tolist()))
         else:
@@ -312,7 +312,7 @@ class _ConnectionPlayer:
                 if region.content[start : start + len(buffer)] != buffer:
                     self._report(f"{name}, buffer {index}", "other bytes")
 
-    def _key(self, tag: int | None, data: BytesLike) -> Key:
+    def _message_key(self, tag: int | None, data: BytesLike) -> Key:
         if tag is None:
             kind = "end of stream" if bytes(data[:1]) == b"\0" else "metadata"
             return self._num_streams, kind, int.from_bytes(data[1:PREFIX_BYTES], "little")

@@ -190,7 +190,7 @@ def _zero_batch(schema: Schema, num_rows: int) -> RecordBatch:
         raise UsageError(f"allocate: expected a number of rows of 0 or more, not {num_rows}")
     arrays = []
     for field in schema:
-        array = _zeros(field.type, num_rows)
+        array = _zero_array(field.type, num_rows)
         if array is None:
             raise UsageError(
                 f"allocate: column {field.name!r}: expected a type whose values NumPy can use in place, "
@@ -200,10 +200,10 @@ def _zero_batch(schema: Schema, num_rows: int) -> RecordBatch:
     return RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _zeros(type: DataType, length: int) -> Array | None:
+def _zero_array(type: DataType, length: int) -> Array | None:
     """Return an array of zeros; None for types whose NumPy arrays can't be views of the buffers."""
     if isinstance(type, FixedSizeList):
-        items = _zeros(type.value_field.type, length * type.list_size)
+        items = _zero_array(type.value_field.type, length * type.list_size)
         return None if items is None else Array.from_buffers(type, length, [None], [items], null_count=0)
     layout = layout_of(type)
     if not isinstance(layout, PrimitiveLayout) or not _is_viewed_by_numpy(type, layout.dtype):

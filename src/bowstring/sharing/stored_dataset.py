@@ -92,7 +92,7 @@ def store_in_parts(source: Batches, name: str = "table", arena: Arena | None = N
     """
     if hasattr(source, "__arrow_c_stream__") and not isinstance(source, RecordBatch | FileReader | StreamReader):
         source = table(source)
-    if arena is not None or not isinstance(source, Table) or len(shares := _shares(source)) < 2:
+    if arena is not None or not isinstance(source, Table) or len(shares := _split_batches(source)) < 2:
         region, rows = store(source, name, arena)
         return (region,), rows
     from concurrent.futures import ThreadPoolExecutor  # slow to import, and rarely needed
@@ -110,7 +110,7 @@ def store_in_parts(source: Batches, name: str = "table", arena: Arena | None = N
         raise
 
 
-def _shares(large_table: Table) -> list[list[RecordBatch]]:
+def _split_batches(large_table: Table) -> list[list[RecordBatch]]:
     """Split the batches of a table into parts of about the same size, one per processor; fewer for small tables."""
     if schema_has_dictionaries(large_table.schema):
         return []
@@ -140,13 +140,13 @@ def as_batches(source: Batches) -> tuple[Schema, Iterable[RecordBatch]]:
         first = next(iterator, None)
         if isinstance(first, RecordBatch) or hasattr(first, "__arrow_c_array__"):
             first = as_batch(first)
-            return first.schema, _chained(first, map(as_batch, iterator))
+            return first.schema, _prepend(first, map(as_batch, iterator))
         if first is None:
             raise UsageError("no batches, so no schema: give an empty table")
     raise UsageError(f"expected a table, record batches or a reader, not {type(source).__name__}")
 
 
-def _chained(first: RecordBatch, rest: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+def _prepend(first: RecordBatch, rest: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
     yield first
     yield from rest
 

@@ -133,12 +133,12 @@ def _decode(entry: Entry, sender: str, connection: ConnectionInfo) -> _Content:
         try:
             return _decode_message(entry, sender, connection, size)
         except BowstringError as error:
-            return _Content("invalid", f"invalid message, {_tagged(entry)}, {size}: {error}")
+            return _Content("invalid", f"invalid message, {_tag_text(entry)}, {size}: {error}")
     texts = {
         EntryKind.CONNECTION: f"connects to {entry.text}",
-        EntryKind.DEPARTURE: f"message sent, {_tagged(entry)}, {size}",
-        EntryKind.OFFER: f"offers a message, {_tagged(entry)}, {size}",
-        EntryKind.CANCELLATION: f"message cancelled, {_tagged(entry)}, {size}",
+        EntryKind.DEPARTURE: f"message sent, {_tag_text(entry)}, {size}",
+        EntryKind.OFFER: f"offers a message, {_tag_text(entry)}, {size}",
+        EntryKind.CANCELLATION: f"message cancelled, {_tag_text(entry)}, {size}",
         EntryKind.REGION: f"region at 0x{entry.address or 0:016x}, {size}, {entry.text}",
         EntryKind.RETIREMENT: f"region at 0x{entry.address or 0:016x} retired",
         EntryKind.LOSS: f"{'receiving' if entry.direction is Direction.RECEIVED else 'sending'} ends: {entry.text}",
@@ -155,7 +155,7 @@ def _decode_message(entry: Entry, sender: str, connection: ConnectionInfo, size:
         if connection.is_free_data(entry.tag):
             count = decode_free(data).size
             return _Content("free_data", f"free_data, {count:,} addresses", num_addresses=count)
-        return _Content("invalid", f"unknown message, {_tagged(entry)}, {size}")
+        return _Content("invalid", f"unknown message, {_tag_text(entry)}, {size}")
     if entry.tag is None:
         return _decode_metadata(bytes(data), size)
     if connection.is_error(entry.tag):
@@ -181,5 +181,5 @@ def _decode_metadata(data: bytes, size: str) -> _Content:
     return _Content("metadata", f"metadata {sequence}, {name}, {size}", sequence)
 
 
-def _tagged(entry: Entry) -> str:
+def _tag_text(entry: Entry) -> str:
     return "plain" if entry.tag is None else f"tag 0x{entry.tag:016x}"

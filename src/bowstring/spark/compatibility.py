@@ -124,7 +124,7 @@ def _check_conversion(source: Any, target: Any, place: str) -> None:
         elif kind == "MapType":
             _check_conversion(source.keyType, target.keyType, f"{place}{{key}}")
             _check_conversion(source.valueType, target.valueType, f"{place}{{value}}")
-        elif not _contains(target, source):
+        elif not _has_precision_of(target, source):
             raise UnsupportedTypeError(_conversion_error(source, target, place))
     elif kind != "NullType" and not _is_convertible(source, target):
         raise UnsupportedTypeError(_conversion_error(source, target, place))
@@ -141,7 +141,7 @@ def _check_fields(source: Any, target: Any, place: str) -> None:
         _check_conversion(types[field.name], field.dataType, f"{place}.{field.name}")
 
 
-def _contains(target: Any, source: Any) -> bool:
+def _has_precision_of(target: Any, source: Any) -> bool:
     """Whether `target` has the precision of `source`, a type of the same class."""
     if hasattr(target, "precision") and not hasattr(target, "scale"):  # a time of day; decimals are cast by value
         return bool(target.precision >= source.precision)

@@ -46,10 +46,10 @@ def reject_streams(spark: SparkSession) -> None:
         (readwriter.DataStreamWriter, streaming_write_error),
     ):
         if not hasattr(class_.format, "__wrapped__"):
-            class_.format = _rejecting(class_.format, error)
+            class_.format = _reject_arrow(class_.format, error)
 
 
-def _rejecting(method: Callable[[Any, str], Any], error: Callable[[], UsageError]) -> Callable[[Any, str], Any]:
+def _reject_arrow(method: Callable[[Any, str], Any], error: Callable[[], UsageError]) -> Callable[[Any, str], Any]:
     @functools.wraps(method)
     def set_format(self: Any, source: str) -> Any:
         if str(source).lower() == "arrow":

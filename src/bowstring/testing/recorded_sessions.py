@@ -257,7 +257,9 @@ def _number_messages() -> _Messages:
     return _Messages.of(TABLE)
 
 
-def _streamed(bodies: Sequence[SessionEntry], messages: _Messages | None = None, first: int = 0) -> list[SessionEntry]:
+def _stream_messages(
+    bodies: Sequence[SessionEntry], messages: _Messages | None = None, first: int = 0
+) -> list[SessionEntry]:
     """Return the messages of a stream, in which each body follows its metadata."""
     messages = messages or _number_messages()
     entries = [_metadata(first, messages.schema, "schema")]
@@ -279,7 +281,7 @@ def _valid_sessions() -> Iterator[RecordedSession]:
     numbers, packed = _number_messages(), _packed_bodies()
     one, two = numbers.addresses
     located, frees = [_address_body(1, one), _address_body(2, two)], [_free_data(one), _free_data(two)]
-    stream = _streamed(packed)
+    stream = _stream_messages(packed)
     *metadata, end = (entry for entry in stream if entry.tag is None)
     streams = (
         ("bytes", _BOTH_SIDES, "Bodies of bytes (type 0).", stream),
@@ -287,13 +289,13 @@ def _valid_sessions() -> Iterator[RecordedSession]:
             "addresses",
             _BOTH_SIDES,
             "Bodies of addresses (type 1), which the client frees. One of the buffers is empty: it need not be freed.",
-            [numbers.region(), *_streamed(located), *frees],
+            [numbers.region(), *_stream_messages(located), *frees],
         ),
         (
             "both-body-types",
             _CLIENT,
             "A body of bytes and one of addresses in one stream.",
-            [numbers.region(), *_streamed([packed[0], located[1]]), frees[1]],
+            [numbers.region(), *_stream_messages([packed[0], located[1]]), frees[1]],
         ),
         (
             "bodies-first",
@@ -333,7 +335,7 @@ def _client_session(
 ) -> RecordedSession:
     """Return a session in which a client reads a table with bodies of bytes."""
     messages = _Messages.of(table, options)
-    stream = _streamed(_packed_bodies(messages, first), messages, first)
+    stream = _stream_messages(_packed_bodies(messages, first), messages, first)
     entries = (_want_data(), *stream, _close("client"))
     return RecordedSession(name, purpose, entries, _CLIENT, _rows(table), first_sequence=first)
 
@@ -356,7 +358,7 @@ def _dictionary_sessions() -> Iterator[RecordedSession]:
     )
     messages = _Messages.of(growing)
     bodies = [_address_body(sequence, body) for sequence, body in enumerate(messages.addresses, 1)]
-    stream = [messages.region(), *_streamed(bodies, messages)]
+    stream = [messages.region(), *_stream_messages(bodies, messages)]
     frees = [_free_data(body) for body, note in zip(messages.addresses, messages.notes, strict=True) if "batch" in note]
     yield RecordedSession(
         "dictionary-addresses",
@@ -383,7 +385,7 @@ def _two_connections() -> Iterator[RecordedSession]:
     tags = (WANT_METADATA, WANT_BODIES)
     one, two = numbers.addresses
     requests = _want_data(WANT_METADATA), _want_data(WANT_BODIES, connection=1)
-    metadata = [entry for entry in _streamed(_packed_bodies()) if entry.tag is None]
+    metadata = [entry for entry in _stream_messages(_packed_bodies()) if entry.tag is None]
     bodies = [replace(body, connection=1) for body in _packed_bodies()]
     located = numbers.region(1), _address_body(1, one, 1), _address_body(2, two, 1)
     frees = _free_data(one, 1), _free_data(two, 1)
@@ -425,7 +427,7 @@ def _interrupted_sessions() -> Iterator[RecordedSession]:
         _CLIENT,
         error="ConnectionLostError",
     )
-    stream = _streamed(packed)
+    stream = _stream_messages(packed)
     for number, note in ((1, "after the schema"), (2, "before a body"), (5, "before the end of the stream")):
         yield RecordedSession(
             f"server-ends-after-{number}",
@@ -441,7 +443,7 @@ def _interrupted_sessions() -> Iterator[RecordedSession]:
         (
             _want_data(),
             numbers.region(),
-            *_streamed([_address_body(1, one), _address_body(2, numbers.addresses[1])]),
+            *_stream_messages([_address_body(1, one), _address_body(2, numbers.addresses[1])]),
             _close("client"),
             _want_data(connection=1),
             *(replace(entry, connection=1) for entry in [numbers.region(), *_addressed_stream()]),
@@ -454,13 +456,15 @@ def _interrupted_sessions() -> Iterator[RecordedSession]:
 
 
 def _addressed_stream() -> list[SessionEntry]:
-    return _streamed([_address_body(sequence, body) for sequence, body in enumerate(_number_messages().addresses, 1)])
+    return _stream_messages(
+        [_address_body(sequence, body) for sequence, body in enumerate(_number_messages().addresses, 1)]
+    )
 
 
 def _violations_of_servers() -> Iterator[RecordedSession]:
     """Yield sessions in which the last message of the server violates the protocol."""
     numbers, packed = _number_messages(), _packed_bodies()
-    metadata = [entry for entry in _streamed(packed) if entry.tag is None]
+    metadata = [entry for entry in _stream_messages(packed) if entry.tag is None]
     opened = [metadata[0], metadata[1]]
     addresses = numbers.addresses[0]
 

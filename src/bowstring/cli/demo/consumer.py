@@ -47,7 +47,7 @@ def read_published(uris: list[str]) -> dict[str, Any]:
     summary = summarize_batches(schema.names, batches)
     summed = time.perf_counter() - start
     sample = {"names": schema.names, "types": [str(t) for t in schema.types], "rows": _sample_rows(batches)}
-    return _timed(first, usable, summed, copied) | {"summary": asdict(summary), "sample": sample}
+    return _timing_reply(first, usable, summed, copied) | {"summary": asdict(summary), "sample": sample}
 
 
 def _sample_rows(batches: list[RecordBatch]) -> list[list[str]]:
@@ -95,10 +95,10 @@ def _read_with_pyarrow(open_batches: Callable[[], Iterator[Any]]) -> dict[str, A
             if pt.is_integer(column.type) or pt.is_floating(column.type) or pt.is_decimal(column.type):
                 pc.sum(column)
     summed = time.perf_counter() - start
-    return _timed(first, usable, summed, copied) | {"rows": sum(batch.num_rows for batch in batches)}
+    return _timing_reply(first, usable, summed, copied) | {"rows": sum(batch.num_rows for batch in batches)}
 
 
-def _timed(first: float, usable: float, summed: float, copied: int) -> dict[str, Any]:
+def _timing_reply(first: float, usable: float, summed: float, copied: int) -> dict[str, Any]:
     return {"first_batch_s": first, "all_batches_s": usable, "read_and_sum_s": summed, "copied_bytes": max(copied, 0)}
 
 

@@ -58,9 +58,9 @@ class Consumer:
             pass_fds=descriptors,
             process_group=0,  # only the demo receives interrupts; it ends its consumers
         )
-        self._line()
+        self._read_reply()
 
-    def _line(self) -> Any:
+    def _read_reply(self) -> Any:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -75,7 +75,7 @@ class Consumer:
 
     def receive(self) -> dict[str, Any]:
         """Return the reply."""
-        reply: dict[str, Any] = self._line()
+        reply: dict[str, Any] = self._read_reply()
         return reply
 
     def __enter__(self) -> Self:
@@ -92,7 +92,7 @@ class Consumer:
         self._process.wait()
 
 
-def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+def _measure_time(work: Callable[[], Any]) -> tuple[Any, float]:
     start = time.perf_counter()
     value = work()
     return value, time.perf_counter() - start
@@ -108,7 +108,7 @@ def _measurement(size_bytes: int, write_s: float, reply: dict[str, Any]) -> Meas
 def measure_publish(frame: DataFrame) -> Measurement:
     """Publish: the executors write shared memory, and the consumer attaches to it."""
     with Consumer() as consumer:
-        published, write_s = _timed(lambda: publish(frame))
+        published, write_s = _measure_time(lambda: publish(frame))
         with published:
             consumer.send("shared", list(published.uris))
             return _measurement(published.nbytes, write_s, consumer.receive())
@@ -120,7 +120,7 @@ def measure_driver(frame: DataFrame) -> Measurement:
 
     local, remote = socket.socketpair()
     with local, remote, Consumer("peer", descriptor=remote.fileno()) as consumer:
-        table, write_s = _timed(frame.toArrow)
+        table, write_s = _measure_time(frame.toArrow)
         consumer.send("driver", remote.fileno())
         with local.makefile("wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
@@ -134,7 +134,7 @@ def measure_parquet(frame: DataFrame) -> Measurement:
     try:
         path = os.path.join(folder, "result.parquet")
         with Consumer("peer") as consumer:
-            _, write_s = _timed(lambda: frame.write.parquet(path))
+            _, write_s = _measure_time(lambda: frame.write.parquet(path))
             size_bytes = sum(entry.stat().st_size for entry in os.scandir(path))
             consumer.send("parquet", path)
             return _measurement(size_bytes, write_s, consumer.receive())

@@ -63,14 +63,14 @@ def flatbuffer_bytes(raw: bytes, root: str, where: str, max_tables: int) -> int:
     Bytes after it that are not zero, or too many for padding, are counted as part of the flatbuffer.
     """
     try:
-        end = max(_ends(read_root(root, raw, where, max_tables)), default=len(raw))
+        end = max(_table_ends(read_root(root, raw, where, max_tables)), default=len(raw))
     except InvalidDataError:
         return len(raw)
     rest = raw[end:]
     return end if len(rest) < _MAX_PADDING and not any(rest) else len(raw)
 
 
-def _ends(root: Table) -> Iterator[int]:
+def _table_ends(root: Table) -> Iterator[int]:
     tables = [root]
     while tables:
         table = tables.pop()

@@ -79,7 +79,7 @@ def render_page(  # noqa: PLR0913 - the parameters of `build_anatomy_page`, and 
         data = encode_anatomy(anatomy, opened, title, page_limits)
     finally:
         opened.close()
-    style, script = _asset("page.css"), "\n".join(map(_asset, _SCRIPTS))
+    style, script = _read_asset("page.css"), "\n".join(map(_read_asset, _SCRIPTS))
     inspection = anatomy.inspection
     columns = [] if inspection is None else inspection.columns_by_size()[:_COLUMNS_SHOWN]
     largest = max((column.total_bytes for column in columns), default=0) or 1
@@ -87,14 +87,14 @@ def render_page(  # noqa: PLR0913 - the parameters of `build_anatomy_page`, and 
         title=title,
         style=style,
         script=script,
-        policy=f"{_POLICY}; style-src {_hash(style)}; script-src {_hash(script)}",
+        policy=f"{_POLICY}; style-src {_policy_hash(style)}; script-src {_policy_hash(script)}",
         data=data,
         anatomy=anatomy,
         inspection=inspection,
         summary=_summary(anatomy),
         properties=[*_properties(anatomy), *([] if is_validated else [("values", "not validated")])],
         faults=sorted(anatomy.faults, key=lambda fault: fault.offset)[:_FAULTS_SHOWN],
-        columns=[(column, _bars(column, anatomy, largest)) for column in columns],
+        columns=[(column, _column_bars(column, anatomy, largest)) for column in columns],
     )
     return html, anatomy.fault_count
 
@@ -114,15 +114,15 @@ def _template() -> Template:
         "count": lambda n: f"{n:,}",
         "slug": lambda t: t.replace(" ", "-"),
     }
-    return environment.from_string(_asset("page.html.jinja"))
+    return environment.from_string(_read_asset("page.html.jinja"))
 
 
 @cache
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def _policy_hash(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
@@ -153,7 +153,7 @@ def _properties(anatomy: Anatomy) -> Iterator[tuple[str, str]]:
     yield "padding", percent(share_of(padding, anatomy.total_bytes))
 
 
-def _bars(column: ColumnReport, anatomy: Anatomy, largest: int) -> list[tuple[str, float, float]]:
+def _column_bars(column: ColumnReport, anatomy: Anatomy, largest: int) -> list[tuple[str, float, float]]:
     """Return role, position and width of each bar of a column, in percent of the largest column."""
     sizes = [(role, anatomy.role_bytes.get((column.index, role), 0)) for role in _ROLES]
     bars, offset = [], 0.0

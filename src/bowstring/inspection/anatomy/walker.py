@@ -131,7 +131,7 @@ class Walker:
         self.schema = WalkedSchema(footer.schema, footer.offset, footer.version)
         self.footer_metadata = footer.pairs
         offset = yield from self._footer_parts(footer, start)
-        offset = yield from self._gap(offset, footer.offset)
+        offset = yield from self._parts_between(offset, footer.offset)
         yield Part(PartKind.FOOTER, offset, footer.leaves)
 
     # Files
@@ -156,7 +156,7 @@ class Walker:
                 continue
             if self._is_limit_reached():
                 break
-            offset = yield from self._gap(offset, start)
+            offset = yield from self._parts_between(offset, start)
             part = self._block(start, stop, footer, kind, number)
             yield part
             offset = part.stop
@@ -193,7 +193,7 @@ class Walker:
             return Part(PartKind.UNREAD, start, Leaves.of((stop - start, ByteRangeKind.UNREAD)), number)
         return self._batch(message, number)
 
-    def _gap(self, offset: int, stop: int) -> Generator[Part, None, int]:
+    def _parts_between(self, offset: int, stop: int) -> Generator[Part, None, int]:
         """Yield the parts between messages of the footer: the schema message, the end marker, unlisted messages."""
         if offset < stop:
             offset = yield from self._messages(offset, stop, is_listed=False)

@@ -146,7 +146,7 @@ class DictionaryWriter:
                     f"with unify_dictionaries there is one for all batches: give write_table all of them at once"
                 )
             map_of = {id(dictionary): index_map for dictionary, index_map in zip(distinct, index_maps, strict=True)}
-            yield from self._remap(where, used or uses, unified, map_of)
+            yield from self._remap_indices(where, used or uses, unified, map_of)
         self._plan_batches(plan, node, unified, where)
 
     def _unify(self, id_: int, written: ArrayData | None, distinct: list[ArrayData]) -> tuple[ArrayData, list[Indices]]:
@@ -162,7 +162,7 @@ class DictionaryWriter:
             self._index_map_cache[id_] = distinct[0], written, index_maps
         return unified, index_maps
 
-    def _remap(
+    def _remap_indices(
         self, where: str, uses: Sequence[_Use], unified: ArrayData, index_maps: dict[int, Indices]
     ) -> Iterator[tuple[_Use, ArrayData]]:
         for use in uses:

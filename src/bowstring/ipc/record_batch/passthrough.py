@@ -76,7 +76,7 @@ class PassthroughPlan:
         sizes = self._sizes_to_write(length, stored_sizes, null_counts)
         if sizes is None:
             return None
-        data_header, paddings, size_bytes = _arrange(length, nodes, sizes, alignment)
+        data_header, paddings, size_bytes = _arrange_buffers(length, nodes, sizes, alignment)
         return EncodedBody(
             data_header,
             PaddedBuffers.of_memory(columns.memory, columns.body_offset + offsets, sizes, paddings),
@@ -102,7 +102,7 @@ class PassthroughPlan:
         if sizes is None:
             return None
         nodes = np.stack((np.full(len(arrays), length, np.int64), null_counts), 1)
-        data_header, paddings, size_bytes = _arrange(length, nodes, sizes, alignment)
+        data_header, paddings, size_bytes = _arrange_buffers(length, nodes, sizes, alignment)
         return EncodedBody(data_header, PaddedBuffers.of_buffers(buffers, sizes, paddings), size_bytes)
 
     def _sizes_to_write(self, length: int, stored_sizes: Int64Array, null_counts: Int64Array) -> Int64Array | None:
@@ -114,7 +114,9 @@ class PassthroughPlan:
         return None if ((sizes != expected_sizes) & ~self._has_free_size).any() else sizes
 
 
-def _arrange(length: int, nodes: Int64Array, sizes: Int64Array, alignment: int) -> tuple[DataHeader, Int64Array, int]:
+def _arrange_buffers(
+    length: int, nodes: Int64Array, sizes: Int64Array, alignment: int
+) -> tuple[DataHeader, Int64Array, int]:
     """Return the data header of a body with buffers of these sizes, the padding after each, and its size in bytes."""
     padded = (sizes + (alignment - 1)) & -alignment
     ends = np.cumsum(padded)

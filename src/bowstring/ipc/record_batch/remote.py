@@ -131,7 +131,7 @@ class RemoteColumns(BatchColumns):
     def _fetch(self, plans: Sequence[ColumnPlan]) -> None:
         """Fetch columns, at least the first, of this batch and the following ones of the table."""
         plans = [column for number, column in enumerate(plans) if not (number and self._is_fetched(column))]
-        group = self._following()
+        group = self._following_batches()
         fetch_header_entries(self.source, group, plans)
         spans: list[Span] = []
         fetch: list[tuple[RemoteColumns, ColumnPlan]] = []
@@ -156,7 +156,7 @@ class RemoteColumns(BatchColumns):
         """Whether a column was fetched."""
         return column.first_node in self._fetched or column.first_node in self._created
 
-    def _following(self) -> list[RemoteColumns]:
+    def _following_batches(self) -> list[RemoteColumns]:
         if not self._group:
             return [self]
         following_batches = [

@@ -131,7 +131,7 @@ class DictionaryMerger:
                 else (source_values, output_values)
             )
         ):
-            return self._replace(id_, chain, values, _difference(output_values, source_values, common_length))
+            return self._replace(id_, chain, values, _describe_difference(output_values, source_values, common_length))
         if source_values.length <= output_values.length:
             return []
         self._output[id_] = _OutputDictionary([*output.chain, None], lambda: source_values)
@@ -278,7 +278,7 @@ def _is_same_message(left: BatchSpan, right: BatchSpan) -> bool:
     return np.array_equal(left.body.bytes[: a.body_bytes], right.body.bytes[: b.body_bytes])
 
 
-def _difference(output_values: ArrayData, source_values: ArrayData, common_length: int) -> str:
+def _describe_difference(output_values: ArrayData, source_values: ArrayData, common_length: int) -> str:
     """Describe the first value that differs."""
     for index, (left, right) in enumerate(
         zip(

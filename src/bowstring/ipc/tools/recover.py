@@ -344,7 +344,11 @@ class _FileSelector(_MessageSelector):
                 if chain is not None:  # ambiguous
                     incomplete.add(template.dictionary_id)
                 chains.setdefault(template.dictionary_id, []).append(span)
-            elif chain is None or template.dictionary_id in incomplete or _between(gaps, chain[-1].start, span.start):
+            elif (
+                chain is None
+                or template.dictionary_id in incomplete
+                or _is_any_between(gaps, chain[-1].start, span.start)
+            ):
                 incomplete.add(template.dictionary_id)
                 self.drop(span, "a delta whose predecessor may be lost")
             else:
@@ -368,7 +372,7 @@ class _FileSelector(_MessageSelector):
         return DeltaDictionary([[values] for values in parts]).concat(len(parts)) if parts else None
 
 
-def _between(places: list[int], start: int, stop: int) -> bool:
+def _is_any_between(places: list[int], start: int, stop: int) -> bool:
     return any(start < place < stop for place in places)
 
 

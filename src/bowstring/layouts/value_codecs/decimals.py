@@ -77,7 +77,7 @@ class DecimalCodec(ValueCodec):
 
     def find_invalid(self, slots: Values) -> tuple[int, str] | None:
         words = as_words(slots)
-        invalid = ~(_less(words, self._bound) & ~_less(words, -self._bound + 1))
+        invalid = ~(_is_less(words, self._bound) & ~_is_less(words, -self._bound + 1))
         if not invalid.any():
             return None
         index = int(np.argmax(invalid))
@@ -93,7 +93,7 @@ def _to_decimal(value: Any) -> Decimal:
         raise ValueError("not a finite decimal") from error
 
 
-def _less(words: Values, bound: int) -> Values:
+def _is_less(words: Values, bound: int) -> Values:
     """Compare little-endian two's complement numbers, shape (n, words), with `bound`; returns a mask."""
     bits = words.dtype.itemsize * 8
     less = np.zeros(len(words), np.bool_)
