@@ -294,8 +294,10 @@ class ClientConnection:
             raise ProtocolError(f"{what}: expected sequence number {expected}, found {sequence}")
 
     def _deliver(self, messages: list[StreamMessage]) -> list[ClientEvent]:
-        events: list[ClientEvent] = [MessageReady(message) for message in messages]
-        self._has_schema = self._has_schema or bool(messages)
+        events: list[ClientEvent] = []
+        for message in messages:
+            events.append(MessageReady(message))
+            self._has_schema = True
         if self._assembler.is_complete:
             self._metadata.apply(Action.ALL_PAIRED)
             self._bodies.apply(Action.ALL_PAIRED)

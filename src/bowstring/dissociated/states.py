@@ -158,7 +158,8 @@ class StateMachine:
 
     def apply(self, action: Action) -> State:
         """Change the state and return it. Raises `ProtocolError` if the table does not allow `action`."""
-        self.state = self.check(action)
+        state = self.table.transitions.get((self.state, action))
+        self.state = self.check(action) if state is None else state
         return self.state
 
     def allows(self, action: Action) -> bool:

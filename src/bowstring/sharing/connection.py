@@ -37,7 +37,6 @@ from bowstring.errors import (
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory
-from bowstring.memory.closable import close_on_error
 from bowstring.sharing.locations import is_local_or_encrypted
 from bowstring.sharing.processes import close_inherited
 from bowstring.sharing.recording import Recorder
@@ -120,9 +119,12 @@ class Connection:
     def stream(self, ticket: Ticket) -> Stream:
         """Request a data set, and read its schema. Raises the server's error, and errors of the connection and data."""
         stream = Stream(self, ticket)
-        with close_on_error(self):
+        try:
             self.driver.request(stream.protocol, stream.requests())
             stream.read_schema()
+        except BaseException:
+            self.close()
+            raise
         return stream
 
     def end_stream(self) -> None:

@@ -56,13 +56,15 @@ class TotalLimits:
     def allows(self, session: Waiter, outstanding: Outstanding) -> bool:
         """Whether a session that has this much outstanding may send one more element."""
         previous = self._outstanding.get(session, _NOTHING)
-        return all(
-            own < limit.reserved or limit.total - before + own < limit.common
-            for limit, own, before in zip(self._limits, outstanding, previous, strict=True)
-        )
+        for limit, own, before in zip(self._limits, outstanding, previous, strict=True):
+            if own >= limit.reserved and limit.total - before + own >= limit.common:
+                return False
+        return True
 
     def update(self, session: Waiter, outstanding: Outstanding, *, has_more: bool) -> None:
         """Record what a session has outstanding, and whether it has more to send; wake one that can continue."""
+        if not (has_more or self._waiting) and outstanding == self._outstanding.get(session, _NOTHING):
+            return  # as most steps of a session
         previous = self._outstanding.pop(session, _NOTHING)
         for limit, own, before in zip(self._limits, outstanding, previous, strict=True):
             limit.total += own - before

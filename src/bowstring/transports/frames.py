@@ -41,6 +41,8 @@ HELLO = struct.Struct("<HH")
 VERSION = 1
 
 RECEIVE_BYTES = 1 << 16
+_JOINED_BYTES = 1 << 12
+"""The length up to which the parts of a message are joined: copying them takes less time than a vector of parts."""
 _LAZY_BYTES = 1 << 16
 _HUGE_BYTES = 8 << 20
 _MAX_FREE_BYTES = 256 << 20
@@ -60,41 +62,35 @@ _KINDS = tuple(Kind)
 
 Part: TypeAlias = bytes | memoryview | FileRange
 """What a queue sends: bytes, or bytes of a file."""
+_UNITS_OF_BYTES = (bytes, FileRange)
+"""The types of parts whose length is in bytes."""
 
 
 class FrameQueue:
     """The frames to send, as buffers of vectored writes."""
 
-    __slots__ = ("_bytes_sent", "_bytes_submitted", "_entries", "_tokens")
+    __slots__ = ("_entries", "_tokens", "queued_bytes")
 
     def __init__(self, tokens: Iterator[int]) -> None:
         self._tokens = tokens
         # A frame's first part has the negative token, until it is sent in part.
         self._entries: deque[tuple[Part, Region | None, int]] = deque()
-        self._bytes_submitted = self._bytes_sent = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._entries)
-
-    @property
-    def queued_bytes(self) -> int:
+        self.queued_bytes = 0
         """The number of bytes that have not been sent."""
-        return self._bytes_submitted - self._bytes_sent
 
     def submit(self, kind: Kind, tag: int, parts: Sequence[Any], region: Region | None = None) -> int:
         """Queue a frame, with the descriptor of `region`; return its token."""
         token = next(self._tokens)
-        entries: list[tuple[Part, Region | None, int]] = []
-        length_bytes = 0
-        for part in parts:
-            # Small messages are bytes, which need no view.
-            view = part if type(part) is bytes or type(part) is FileRange else memoryview(part).cast("B")
-            if view:
-                entries.append((view, None, token))
-                length_bytes += len(view)
-        self._entries.append((FRAME.pack(MAGIC, kind, region is not None, 0, tag, length_bytes), region, -token))
-        self._entries.extend(entries)
-        self._bytes_submitted += FRAME.size + length_bytes
+        # Small messages are bytes, which need no view.
+        views = [part if type(part) in _UNITS_OF_BYTES else memoryview(part).cast("B") for part in parts]
+        length_bytes = sum(map(len, views))
+        header = FRAME.pack(MAGIC, kind, region is not None, 0, tag, length_bytes)
+        if length_bytes <= _JOINED_BYTES and FileRange not in map(type, views):
+            self._entries.append((b"".join((header, *views)), region, -token))
+        else:
+            self._entries.append((header, region, -token))
+            self._entries.extend((view, None, token) for view in views if view)
+        self.queued_bytes += FRAME.size + length_bytes
         return token
 
     def next_file(self) -> FileRange | None:
@@ -117,16 +113,17 @@ class FrameQueue:
 
     def advance(self, count: int, events: list[Event]) -> None:
         """Remove the first `count` bytes, which were sent, and report complete messages."""
-        self._bytes_sent += count
+        self.queued_bytes -= count
         entries = self._entries
         while count:
             part, _, token = entries.popleft()
             token = abs(token)
-            if count < len(part):
+            length_bytes = len(part)
+            if count < length_bytes:
                 rest = part[count:] if isinstance(part, FileRange) else memoryview(part)[count:]
                 entries.appendleft((rest, None, token))
                 return
-            count -= len(part)
+            count -= length_bytes
             if not entries or entries[0][2] != token:
                 events.append(Sent(token))
 
@@ -136,13 +133,13 @@ class FrameQueue:
         if not queued or queued[0][2] != -token:
             return False
         self._entries = deque(entry for entry in self._entries if entry[2] not in (token, -token))
-        self._bytes_submitted -= sum(len(part) for part, _, _ in queued)
+        self.queued_bytes -= sum(len(part) for part, _, _ in queued)
         return True
 
     def clear(self) -> None:
         """Discard everything."""
         self._entries.clear()
-        self._bytes_submitted = self._bytes_sent
+        self.queued_bytes = 0
 
 
 class IncomingFrame:
@@ -198,6 +195,11 @@ class FrameReader:
         return False
 
     @property
+    def is_between_frames(self) -> bool:
+        """Whether the next byte is the first of a frame."""
+        return self.frame is None and self._offset == len(self._buffer)
+
+    @property
     def num_buffered(self) -> int:
         """The number of received bytes that are not cut yet."""
         return len(self._buffer) - self._offset
@@ -249,10 +251,12 @@ class FrameReader:
     def parse_frames(self, events: list[Event]) -> bool:
         """Cut the received bytes into frames; return whether more bytes are needed."""
         self.last_kind = None
-        while self.num_buffered >= FRAME.size or self.frame is not None:
+        while True:
             frame = self.frame
             if frame is None:
-                if not self.has_credit:
+                if len(self._buffer) - self._offset < FRAME.size:
+                    break
+                if self.credit_messages <= 0 or self.credit_bytes <= 0:
                     return False
                 frame = self.frame = self._parse_header()
                 self.last_kind = frame.kind
@@ -262,10 +266,11 @@ class FrameReader:
                     tag = frame.tag if frame.kind is Kind.TAGGED else None
                     events.append(Offered(frame.token, tag, frame.length_bytes))
                     return False
-                content = memoryview(self._buffer)[self._offset : self._offset + frame.length_bytes]
+                content = self._buffer[self._offset : self._offset + frame.length_bytes]
                 frame.filled = len(content)
                 self._offset += frame.filled
-                frame.body = memoryview(bytearray(content) + bytes(frame.length_bytes - frame.filled))
+                is_complete = frame.filled == frame.length_bytes
+                frame.body = memoryview(content if is_complete else bytearray(content).ljust(frame.length_bytes, b"\0"))
             elif frame.body is None:
                 return False
             else:
@@ -331,16 +336,18 @@ class FrameReader:
             raise ProtocolError(f"{self.name}: expected a frame, found the bytes {header.hex(' ')}")
         self._offset += FRAME.size
         kind = _KINDS[number]
-        descriptor = self._take_descriptor(kind, descriptors)
-        expected_length = self.lengths_bytes.get(kind, length_bytes)
+        is_message = number <= Kind.TAGGED
+        descriptor = -1 if is_message and not descriptors else self._take_descriptor(kind, descriptors)
         frame = IncomingFrame(kind, tag, length_bytes, descriptor)
         self.frame = frame  # closes its descriptor after an error
-        if length_bytes != expected_length:
-            raise ProtocolError(f"{self.name}: a {kind.name} frame has {expected_length} bytes, found {length_bytes}")
+        if not is_message:
+            if length_bytes != (expected := self.lengths_bytes[kind]):
+                raise ProtocolError(f"{self.name}: a {kind.name} frame has {expected} bytes, found {length_bytes}")
+            return frame
         if kind is Kind.PLAIN and tag:
             raise ProtocolError(f"{self.name}: a plain message with the tag {tag}")
         limit = self.options.max_tagged_bytes if kind is Kind.TAGGED else self.options.max_plain_bytes
-        if length_bytes > limit and kind <= Kind.TAGGED:
+        if length_bytes > limit:
             raise LimitError(f"{self.name}: a message of {length_bytes} bytes; at most {limit} are received")
         return frame
 

@@ -179,7 +179,7 @@ class Session(Closable):
     @property
     def is_sending(self) -> bool:
         """Whether submitted messages have not been sent."""
-        return any(channel.is_sending for channel in self.channels.values())
+        return True in [channel.is_sending for channel in self.channels.values()]
 
     @property
     def is_failed(self) -> bool:
@@ -196,7 +196,7 @@ class Session(Closable):
         """How long to wait for the interests at most: 0 if `step` can continue at once."""
         if self.has_released or self._can_submit():
             return 0.0
-        return min((channel.wait_s for channel in self.channels.values()), default=math.inf)
+        return min([channel.wait_s for channel in self.channels.values()], default=math.inf)
 
     def request(self, core: ProtocolCore, request: Request, now: float) -> None:
         """Begin a stream as a client: `core` receives from now on, and every channel sends its <want_data> message."""
@@ -479,20 +479,25 @@ class Session(Closable):
         if self._is_draining:
             self._is_draining = self.is_sending
             return not self._is_draining
-        options = self.options
-        if any(channel.queued_bytes >= options.max_queued_bytes for channel in self.channels.values()):
-            return False
-        outstanding = self._outstanding()
-        if outstanding.leases >= options.max_leases or outstanding.leased_bytes >= options.max_leased_bytes:
+        outstanding, options = self._outstanding(), self.options
+        leases, leased_bytes, queued_bytes = outstanding
+        if (
+            queued_bytes >= options.max_queued_bytes
+            or leases >= options.max_leases
+            or leased_bytes >= options.max_leased_bytes
+        ):
             return False
         return options.total_limits is None or options.total_limits.allows(self, outstanding)
 
     def _outstanding(self) -> Outstanding:
         """What the peer has not freed, and not received."""
-        queued_bytes = sum(channel.queued_bytes for channel in self.channels.values())
+        queued_bytes = 0
+        for channel in self.channels.values():
+            queued_bytes += channel.queued_bytes
         if self.core is None:
             return Outstanding(queued_bytes=queued_bytes)
-        return Outstanding(self.core.leases.outstanding, self.core.leases.outstanding_bytes, queued_bytes)
+        leases = self.core.leases
+        return Outstanding(leases.outstanding, leases.outstanding_bytes, queued_bytes)
 
     def _deadline_error(self, wait_description: str) -> DeadlineError:
         timeout_s = min(self.options.input_timeout_s, self.options.stall_s)

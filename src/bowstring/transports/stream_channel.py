@@ -74,7 +74,7 @@ class StreamChannel(Channel):
     @property
     def is_sending(self) -> bool:
         """As `Channel.is_sending`."""
-        return bool(self._queue)
+        return self._queue.queued_bytes > 0
 
     @property
     def queued_bytes(self) -> int:
@@ -84,7 +84,7 @@ class StreamChannel(Channel):
     @property
     def is_receiving(self) -> bool:
         """As `Channel.is_receiving`."""
-        return self._reader.frame is not None or self._reader.num_buffered > 0
+        return not self._reader.is_between_frames
 
     @property
     def wait_s(self) -> float:
@@ -104,7 +104,9 @@ class StreamChannel(Channel):
 
     def submit(self, parts: Sequence[Any], tag: int | None = None) -> int:
         """As `Channel.submit`."""
-        return self._submit(Kind.PLAIN if tag is None else Kind.TAGGED, tag or 0, parts)
+        if self._reader.must_answer_hello:
+            self._answer_hello()
+        return self._queue.submit(Kind.PLAIN if tag is None else Kind.TAGGED, tag or 0, parts)
 
     def accept_message_into(self, token: int, destination: Any = None) -> None:
         """As `Channel.accept_message_into`."""
@@ -132,7 +134,7 @@ class StreamChannel(Channel):
             if not self.is_connected:
                 return events
         directions &= ~self._lost_directions
-        if directions & SEND and self._queue:
+        if directions & SEND and self._queue.queued_bytes:
             self._send(events)
         if directions & RECEIVE:
             try:
@@ -151,7 +153,7 @@ class StreamChannel(Channel):
     def interests(self, directions: int = BOTH) -> list[Interest]:
         """As `Channel.interests`."""
         directions &= ~self._lost_directions
-        needed = SEND if directions & SEND and self._queue else 0
+        needed = SEND if directions & SEND and self._queue.queued_bytes else 0
         if directions & RECEIVE and self._reader.can_receive:
             needed |= RECEIVE
         return [Interest(self._socket.fileno(), needed)] if needed and self.is_connected else []
@@ -159,7 +161,7 @@ class StreamChannel(Channel):
     def half_close(self) -> None:
         """As `Channel.half_close`."""
         self._is_half_closed = True
-        if not self._queue:
+        if not self._queue.queued_bytes:
             self._shut_down(socket.SHUT_WR)
 
     def shut_down(self) -> None:
@@ -198,11 +200,8 @@ class StreamChannel(Channel):
         """Receive bytes into memory; return their number, 0 at the end. Raises `OSError`."""
         return self._socket.recv_into(target)
 
-    def _submit(self, kind: Kind, tag: int, parts: Sequence[Any], region: Region | None = None) -> int:
-        self._answer_hello()
-        return self._queue.submit(kind, tag, parts, region)
-
     def _answer_hello(self) -> None:
+        """Answer the HELLO of a peer that dialed, before the first other frame."""
         if self._reader.must_answer_hello:
             self._reader.must_answer_hello = False
             self._submit_hello()
@@ -212,7 +211,7 @@ class StreamChannel(Channel):
 
     def _send(self, events: list[Event]) -> None:
         for _ in range(_CALLS_PER_PROGRESS):
-            if not self._queue:
+            if not self._queue.queued_bytes:
                 break
             try:
                 file = self._queue.next_file()
@@ -229,7 +228,7 @@ class StreamChannel(Channel):
                 return
             self.bytes_sent += count
             self._queue.advance(count, events)
-        if self._is_half_closed and not self._queue:
+        if self._is_half_closed and not self._queue.queued_bytes:
             self._shut_down(socket.SHUT_WR)
 
     def _receive(self, events: list[Event]) -> None:
@@ -244,7 +243,7 @@ class StreamChannel(Channel):
                     self.bytes_received += count
                     reader.advance(count, events)
                     continue
-                if not reader.parse_frames(events):
+                if not (reader.is_between_frames or reader.parse_frames(events)):
                     return
                 if reader.frame is None:
                     received = self._read(RECEIVE_BYTES)

@@ -125,7 +125,7 @@ class TcpChannel(StreamChannel):
 
     def _send(self, events: list[Event]) -> None:
         super()._send(events)
-        if not self._queue and not self._lost_directions & SEND:
+        if not self._queue.queued_bytes and not self._lost_directions & SEND:
             # Nothing else would report that the peer is closed: sending the first message to it succeeds.
             number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if number:

@@ -147,11 +147,13 @@ class UnixChannel(StreamChannel):
 
     def submit_region(self, index: int, region: Region) -> None:
         """As `RegionSender.submit_region`. The region has to stay open until it is sent."""
-        self._submit(Kind.REGION, index, (REGION.pack(region.size_bytes, region.is_sealed),), region)
+        self._answer_hello()
+        self._queue.submit(Kind.REGION, index, (REGION.pack(region.size_bytes, region.is_sealed),), region)
 
     def submit_retirement(self, index: int) -> None:
         """As `RegionSender.submit_retirement`."""
-        self._submit(Kind.RETIRE, index, ())
+        self._answer_hello()
+        self._queue.submit(Kind.RETIRE, index, ())
 
     def close(self) -> None:
         """As `Channel.close`; also closes the received regions."""
