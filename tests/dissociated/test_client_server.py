@@ -21,7 +21,7 @@ from bowstring.dissociated.events import (
     StreamEnded,
 )
 from bowstring.dissociated.limits import Limits
-from bowstring.dissociated.server import Role, ServerConnection
+from bowstring.dissociated.server import EncodedStream, Role, ServerConnection
 from bowstring.dissociated.states import State
 from bowstring.dissociated.wire import AddressBody, Message, PackedBody
 from bowstring.errors import (
@@ -92,6 +92,35 @@ def test_the_bytes_of_a_small_stream_follow_the_specification() -> None:
         (None, b"\0\x03\0\0\0"),
     ]
     assert all(message.length_bytes == len(joined(message)) for message in messages)
+
+
+def test_an_encoded_stream_has_the_messages_of_one_that_is_sent_in_parts() -> None:
+    batches = [(b"B%d" % number, PackedBody.of(b"body", b"%d" % number)) for number in range(3)]
+    stream = EncodedStream.of(b"Schema", batches)
+    server, other = streaming_server(), streaming_server()
+    for _ in range(2):
+        messages = server.send(b"Schema")
+        for header, body in batches:
+            messages += server.send(header, body)
+        messages += server.end()
+        encoded = other.send_stream(stream)
+        assert [(each.tag, joined(each), each.length_bytes) for each in encoded] == [
+            (each.tag, joined(each), each.length_bytes) for each in messages
+        ]
+        assert stream.length_bytes == sum(each.length_bytes for each in messages)
+        assert (other.state, other.next_sequence) == (server.state, server.next_sequence)
+        assert server.receive(WANT, b"again") == other.receive(WANT, b"again")
+
+
+def test_an_encoded_stream_is_sent_as_a_whole() -> None:
+    stream = EncodedStream.of(b"Schema", [])
+    with pytest.raises(ProtocolError, match="metadata message while waiting"):
+        ServerConnection(WANT).send_stream(stream)
+    for server in (streaming_server(role=Role.METADATA), streaming_server(role=Role.BODIES), streaming_server()):
+        if server.role is Role.BOTH:
+            server.send(b"Schema")
+        with pytest.raises(UsageError, match="needs a new request for metadata and bodies"):
+            server.send_stream(stream)
 
 
 def test_the_client_gets_messages_in_order_with_their_bodies() -> None:

@@ -696,6 +696,26 @@ def test_small_data_sets_are_sent_as_bytes_and_larger_ones_shared() -> None:
             assert (data.read_all().num_rows, count_leases(data)) == (10_100, 0)
 
 
+def test_a_small_data_set_is_sent_as_it_is_when_it_is_requested(tmp_path: Path) -> None:
+    old, new = bs.table({"a": [1, 2, 3]}), bs.table({"a": [4, 5, 6]})
+    for path, table in ((tmp_path / "old", old), (tmp_path / "new", new)):
+        with bs.new_file(path, table.schema) as writer:
+            writer.write(table)
+    with (
+        bs.serve({"file": tmp_path / "old", "memory": old}) as server,
+        bs.connect(server.uri("file")) as file,
+        bs.connect(server.uri("memory")) as memory,
+    ):
+        for data in (file, memory, file, memory):
+            assert data.read_all() == old
+        with open(tmp_path / "old", "r+b") as written:  # the same file: clients see its bytes as they are now
+            written.write((tmp_path / "new").read_bytes())
+        server.remove("memory")
+        server.add("memory", new)
+        for data in (file, memory):
+            assert data.read_all() == new
+
+
 def test_regions_stay_mapped_between_reads_until_their_data_set_is_removed(server: bs.sharing.Server) -> None:
     def received_regions() -> list[int]:
         (connection,) = data._connections

@@ -10,7 +10,8 @@ the kind of messages that it carries; it may follow from the tag of the request.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -37,6 +38,7 @@ from bowstring.dissociated.wire import (
     BytesLike,
     Message,
     MessageType,
+    PackedBody,
     decode_free,
     encode_addresses,
     encode_prefix,
@@ -53,6 +55,8 @@ class Role(Enum):
     BOTH = "metadata and bodies"
     METADATA = "metadata"
     BODIES = "bodies"
+
+    __hash__ = object.__hash__  # in C; `Enum.__hash__` is a Python function that takes most of a look-up
 
 
 class ServerConnection:
@@ -188,18 +192,32 @@ class ServerConnection:
         self._has_sent_schema = True
         return messages
 
+    def send_stream(self, stream: EncodedStream) -> Sequence[Message]:
+        """Return the messages of a whole stream.
+
+        Raises `UsageError` after `send`, or if the role is not `Role.BOTH`.
+        """
+        if self._has_sent_schema or self._first_sequence or self.role is not Role.BOTH:
+            raise UsageError("server stream: a whole stream needs a new request for metadata and bodies")
+        self._state_machine.apply(Action.METADATA)
+        self._has_sent_schema = True
+        self._sequence = stream.next_sequence
+        self._end_stream()
+        return stream.messages
+
     def end(self) -> list[Message]:
         """Return the messages that end the stream; none on a connection for bodies only."""
         if not self._has_sent_schema and self.state is State.STREAMING:
             raise UsageError("server stream: send the schema before the end")
+        self._end_stream()
+        if self.role is Role.BODIES:
+            return []
+        return [Message(None, (encode_prefix(MessageType.END_OF_STREAM, self._sequence),), PREFIX_BYTES)]
+
+    def _end_stream(self) -> None:
         self._state_machine.apply(Action.END_OF_STREAM)
-        messages: list[Message] = []
-        if self.role is not Role.BODIES:
-            prefix = encode_prefix(MessageType.END_OF_STREAM, self._sequence)
-            messages.append(Message(None, (prefix,), PREFIX_BYTES))
         if not self.leases:
             self._state_machine.apply(Action.ALL_FREED)
-        return messages
 
     def connection_lost(self) -> int:
         """End all leases, because the connection ended; return their number."""
@@ -230,3 +248,29 @@ class ServerConnection:
 
     def __repr__(self) -> str:
         return f"<ServerConnection ({self.role.value}): {self.state.value}, {self.leases.outstanding} addresses leased>"
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedStream:
+    """All messages of a stream that is sent often, with bodies as bytes; see `ServerConnection.send_stream`."""
+
+    messages: tuple[Message, ...]
+    next_sequence: int
+    """The sequence number of the end."""
+
+    @classmethod
+    def of(cls, schema: BytesLike, batches: Iterable[tuple[BytesLike, PackedBody]]) -> EncodedStream:
+        """Encode a schema, then headers and bodies. Everything is copied."""
+        connection = ServerConnection(want_data=0)
+        connection.receive(0, b"")
+        messages = connection.send(schema)
+        for header, body in batches:
+            messages += connection.send(header, body)
+        messages += connection.end()
+        joined = (Message(each.tag, (b"".join(each.parts),), each.length_bytes) for each in messages)
+        return cls(tuple(joined), connection.next_sequence)
+
+    @property
+    def length_bytes(self) -> int:
+        """The length of all messages."""
+        return sum(message.length_bytes for message in self.messages)

@@ -22,7 +22,7 @@ from typing import NoReturn
 from bowstring.dissociated.events import DataRequested
 from bowstring.dissociated.leases import Leases
 from bowstring.dissociated.limits import Limits
-from bowstring.dissociated.server import Role, ServerConnection
+from bowstring.dissociated.server import EncodedStream, Role, ServerConnection
 from bowstring.dissociated.states import State
 from bowstring.dissociated.wire import Body, Message, PackedBody
 from bowstring.errors import (
@@ -69,6 +69,7 @@ _STEPS_PER_TURN = 4
 _ACCEPTS_PER_TURN = 8
 _CONNECTIONS_PER_ACCEPT = 8
 _MAX_INLINE_MESSAGES = 64
+_MAX_ENCODED_BYTES = 1 << 16
 _FILE_BYTES = 1 << 16
 _PAUSE_S = 0.2
 _REFUSAL_S = 2.0
@@ -142,6 +143,7 @@ class Server(Closable):
         self._lock = threading.Lock()
         self._datasets: dict[str, tuple[StoredDataset, ...]] = {}
         self._regions: Counter[Region] = Counter()
+        self._encoded_streams: dict[tuple[StoredDataset, ...], EncodedStream] = {}
         # Changed by the loop's thread only.
         self._silent: dict[_Client, None] = {}
         self._clients: dict[_Client, None] = {}
@@ -336,6 +338,7 @@ class Server(Closable):
         self._loop.close()
         with self._lock:
             self._datasets.clear()
+            self._encoded_streams.clear()
             self._regions.clear()
             self._region_bytes = 0
         if self._recorder is not None:
@@ -348,8 +351,10 @@ class Server(Closable):
     def _set(self, name: str, datasets: tuple[StoredDataset, ...]) -> None:
         """Set the memory of a data set; without any, remove it. Clients retire what is no longer served."""
         previous = self._datasets.pop(name, ())
+        self._encoded_streams.pop(previous, None)
         if datasets:
             self._datasets[name] = datasets
+            self._encode_small(datasets)
         for part in datasets:
             if part.region not in self._regions:
                 self._region_bytes += part.region.size_bytes
@@ -361,6 +366,26 @@ class Server(Closable):
                 self._region_bytes -= part.region.size_bytes
         if previous:
             self._loop.call(self._retire_removed)
+
+    def is_small(self, parts: Sequence[StoredDataset]) -> bool:
+        """Whether sending bytes takes less than mapping regions and freeing addresses."""
+        nbytes = sum(message.body_bytes for part in parts for message in part.messages[:_MAX_INLINE_MESSAGES])
+        is_short = sum(len(part.messages) for part in parts) <= _MAX_INLINE_MESSAGES
+        return is_short and nbytes <= self.options.inline_bytes
+
+    def _encode_small(self, datasets: tuple[StoredDataset, ...]) -> None:
+        """Encode the messages of a small data set once, instead of for each request. Files may change meanwhile."""
+        if not self.is_small(datasets) or not all(part.region.is_sealed for part in datasets):
+            return
+        batches = ((message, part.region) for part in datasets for message in part.messages)
+        bodies = ((message.metadata, _packed_body(region, message)) for message, region in batches)
+        stream = EncodedStream.of(datasets[0].schema, bodies)
+        if stream.length_bytes <= _MAX_ENCODED_BYTES:
+            self._encoded_streams[datasets] = stream
+
+    def encoded_stream(self, parts: Sequence[StoredDataset]) -> EncodedStream | None:
+        """Return the messages of a small data set with these parts, if it is in sealed memory."""
+        return self._encoded_streams.get(tuple(parts))
 
     def _is_served(self, region: Region) -> bool:
         with self._lock:
@@ -692,16 +717,20 @@ class _Client:
             self._server._counters.num_refused_requests += 1
             self.refuse(error, f"{type(error).__name__} for {ticket.abbreviated}")
             return
-        _LOG.debug("%s: requests %s", self.name, ticket.abbreviated)
+        if _LOG.isEnabledFor(logging.DEBUG):  # formatting the names takes as long as the rest of this method
+            _LOG.debug("%s: requests %s", self.name, ticket.abbreviated)
+        encoded = self._server.encoded_stream(parts) if self._connection.role is Role.BOTH else None
+        if encoded is not None:
+            self._session.stream(self._stream_encoded(encoded), time.monotonic())
+            return
         has_addresses = self._exporter is not None and self._connection.role is not Role.METADATA
-        is_packed = ticket.packed or not has_addresses or self._is_small(parts)
+        is_packed = ticket.packed or not has_addresses or self._server.is_small(parts)
         self._session.stream(self._stream(parts, is_packed), time.monotonic())
 
-    def _is_small(self, parts: Sequence[StoredDataset]) -> bool:
-        """Whether sending bytes takes less than mapping regions and freeing addresses."""
-        nbytes = sum(message.body_bytes for part in parts for message in part.messages[:_MAX_INLINE_MESSAGES])
-        is_short = sum(len(part.messages) for part in parts) <= _MAX_INLINE_MESSAGES
-        return is_short and nbytes <= self._server.options.inline_bytes
+    def _stream_encoded(self, encoded: EncodedStream) -> Iterator[Sequence[Message]]:
+        """Yield all messages of a small data set at once."""
+        yield self._connection.send_stream(encoded)
+        self._retire_unneeded()
 
     def _stream(self, parts: Sequence[StoredDataset], is_packed: bool) -> Iterator[Sequence[Message] | None]:
         """Yield the messages of data sets, with bodies as addresses or bytes; None requests a flush."""
@@ -734,7 +763,7 @@ class _Client:
         is_file = region.has_descriptor and region.is_file
         if size_bytes >= _FILE_BYTES and is_file and "file" in self.channel.traits.memory_kinds:
             return PackedBody((FileRange(region, message.body_offset, size_bytes),), size_bytes)
-        return PackedBody.of(region.view(message.body_offset, size_bytes))
+        return _packed_body(region, message)
 
     def _export(self, region: Region) -> None:
         assert self._exporter is not None
@@ -743,11 +772,16 @@ class _Client:
 
     def _retire_unneeded(self) -> None:
         """Keep the regions that were sent last: a client that reads them again has them mapped already."""
-        self.retire([region for region in self._exports if not self._server._is_served(region)])
-        self.retire(list(self._exports)[: -self._server.options.max_kept_regions or None])
+        if self._exports:
+            self.retire([region for region in self._exports if not self._server._is_served(region)])
+            self.retire(list(self._exports)[: -self._server.options.max_kept_regions or None])
 
     def __repr__(self) -> str:
         return f"<client of a server: {self._connection!r}>"
+
+
+def _packed_body(region: Region, message: StoredMessage) -> PackedBody:
+    return PackedBody.of(region.view(message.body_offset, message.body_bytes))
 
 
 def serve(
