@@ -38,7 +38,7 @@ from bowstring.transports.base import (
     without_traceback,
 )
 from bowstring.transports.credit import Credit
-from bowstring.transports.signals import Signal
+from bowstring.transports.timer import Timer
 
 RETRY_S = 0.001
 """The time after which a library is asked again that can't report when it can continue."""
@@ -230,7 +230,7 @@ class MessageChannel(Channel):
         self._name = name
         self._sender = sender
         self._receiver = receiver
-        self._signals = {RECEIVE: Signal(), SEND: Signal()}
+        self._timers = {RECEIVE: Timer(), SEND: Timer()}
         self._lock = threading.RLock()
         self._process_id = os.getpid()
         self._next_token = 1
@@ -282,7 +282,7 @@ class MessageChannel(Channel):
             token = self._next_token
             self._next_token += 1
             if not self._sender.queue:
-                self._signals[SEND].set()
+                self._timers[SEND].set()
             self._sender.queue.append(SubmittedMessage(token, tag, parts, length_bytes))
             return token
 
@@ -290,14 +290,14 @@ class MessageChannel(Channel):
         """As `Channel.accept_message_into`."""
         with self._lock:
             self._receiver.accept_message_into(token, destination)
-            self._signals[RECEIVE].set()
+            self._timers[RECEIVE].set()
 
     def cancel(self, token: int) -> bool:
         """As `Channel.cancel`: a message that has left the queue can't be cancelled."""
         with self._lock:
             if token > 0:
                 return self._sender.cancel(token)
-            self._signals[RECEIVE].set()  # later messages may have waited
+            self._timers[RECEIVE].set()  # later messages may have waited
             return self._receiver.cancel(token)
 
     def grant(self, messages: int, nbytes: int) -> None:
@@ -306,7 +306,7 @@ class MessageChannel(Channel):
             had_credit = self._receiver.credit.is_available
             self._receiver.credit.grant(messages, nbytes)
             if not had_credit:
-                self._signals[RECEIVE].set()  # messages that have arrived already
+                self._timers[RECEIVE].set()  # messages that have arrived already
 
     def progress(self, directions: int = BOTH) -> list[Event]:
         """As `Channel.progress`."""
@@ -315,9 +315,9 @@ class MessageChannel(Channel):
             directions &= ~self._lost_directions
             if not directions:
                 return events
-            for direction, signal in self._signals.items():
+            for direction, timer in self._timers.items():
                 if directions & direction:
-                    signal.clear()
+                    timer.clear()
             try:
                 self._progress(directions, events)
             except BowstringError as error:
@@ -333,14 +333,14 @@ class MessageChannel(Channel):
             directions &= ~RECEIVE
         if not directions:
             return []
-        signals = [signal for direction, signal in self._signals.items() if directions & direction]
-        return [*(Interest(signal.descriptor, RECEIVE) for signal in signals), *self._connection_interests()]
+        timers = [timer for direction, timer in self._timers.items() if directions & direction]
+        return [*(Interest(timer.descriptor, RECEIVE) for timer in timers), *self._connection_interests()]
 
     def descriptors(self) -> list[int]:
         """As `Channel.descriptors`: those that are known; the library has more."""
         if self.is_closed:
             return []
-        return [*(signal.descriptor for signal in self._signals.values()), *self._connection_descriptors()]
+        return [*(timer.descriptor for timer in self._timers.values()), *self._connection_descriptors()]
 
     def half_close(self) -> None:
         """As `Channel.half_close`."""
@@ -351,7 +351,7 @@ class MessageChannel(Channel):
 
     def wake(self) -> None:
         """As `Channel.wake`."""
-        self._set_signals(BOTH, 0.0)
+        self._set_timers(BOTH, 0.0)
 
     def shut_down(self) -> None:
         """As `Channel.shut_down`."""
@@ -373,8 +373,8 @@ class MessageChannel(Channel):
             if not self._is_inherited:
                 self._end()
             self._close_connection()
-            for signal in self._signals.values():
-                signal.close()
+            for timer in self._timers.values():
+                timer.close()
             if self._exporter is not None:
                 self._exporter.close()
             self.arena = self._exporter = None
@@ -429,7 +429,7 @@ class MessageChannel(Channel):
         """Wait until what was sent has left, then release what belongs to the connection."""
 
     def _progress(self, directions: int, events: list[Event]) -> None:
-        """Collect what has happened, until the descriptors will report what happens next, or set the signals."""
+        """Collect what has happened, until the descriptors will report what happens next, or set the timers."""
 
         def advance() -> None:
             self._advance()
@@ -441,10 +441,10 @@ class MessageChannel(Channel):
         delay_s = math.inf if is_armed else 0.0 if has_changed else RETRY_S
         delay_s = min(delay_s, self._recheck_s)
         if delay_s < math.inf:
-            self._set_signals(BOTH, delay_s)
+            self._set_timers(BOTH, delay_s)
         if has_changed:
             # What happened may be what a thread waits for that drives the other direction.
-            self._set_signals(BOTH & ~directions, 0.0)
+            self._set_timers(BOTH & ~directions, 0.0)
 
     def _collect_events(self, directions: int, events: list[Event]) -> None:
         """Collect the events of these directions."""
@@ -487,10 +487,10 @@ class MessageChannel(Channel):
         except BowstringError:
             pass  # the connection has ended already
 
-    def _set_signals(self, directions: int, delay_s: float) -> None:
-        for direction, signal in self._signals.items():
+    def _set_timers(self, directions: int, delay_s: float) -> None:
+        for direction, timer in self._timers.items():
             if direction & directions:
-                signal.set(delay_s)
+                timer.set(delay_s)
 
     def _lose(self, directions: int, error: BowstringError, events: list[Event]) -> None:
         directions &= ~self._lost_directions

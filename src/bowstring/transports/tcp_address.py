@@ -49,12 +49,12 @@ def is_loopback(host: str) -> bool:
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
-def parse_address(address: object) -> tuple[str, int]:
+def parse_address(address: object, scheme: str = "tcp") -> tuple[str, int]:
     """Return the host and port. Raises `UsageError` for other text."""
     match = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
     host = (match[1] or match[2]) if match is not None else None
     if match is None or not host or not host.isascii() or not host.isprintable() or int(match[3]) > _MAX_PORT:
-        raise UsageError(f"tcp address {address!r}: expected //HOST:PORT, with an IPv6 address in brackets")
+        raise UsageError(f"{scheme} address {address!r}: expected //HOST:PORT, with an IPv6 address in brackets")
     return host, int(match[3])
 
 

@@ -9,22 +9,22 @@ import pytest
 
 from bowstring.errors import EnvironmentProblemError, UnsupportedError, UsageError
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.fabric.transport import FabricOptions, FabricTransport, split_address
+from bowstring.transports.fabric.transport import FabricOptions, FabricTransport, parse_fabric_address
 from bowstring.transports.tls import TlsOptions
 
 CALLS = [lambda transport, *a: transport.listen(*a), lambda transport, *a: transport.dial(*a)]
 
 
 def test_an_address_may_contain_a_provider() -> None:
-    assert split_address("//127.0.0.1:5", "tcp") == ("127.0.0.1", 5, "tcp")
-    assert split_address("localhost:5/", "tcp") == ("localhost", 5, "tcp")
-    assert split_address("//[::1]:0/tcp;ofi_rxm", "net") == ("::1", 0, "tcp;ofi_rxm")
+    assert parse_fabric_address("//127.0.0.1:5", "tcp") == ("127.0.0.1", 5, "tcp")
+    assert parse_fabric_address("localhost:5/", "tcp") == ("localhost", 5, "tcp")
+    assert parse_fabric_address("//[::1]:0/tcp;ofi_rxm", "net") == ("::1", 0, "tcp;ofi_rxm")
 
 
 @pytest.mark.parametrize("address", ["", "//127.0.0.1", "//:1", "//h:65536", "//h:1/a b", "//h:1/a/b", "//h:1/;a"])
 def test_an_invalid_address_is_a_usage_error(address: str) -> None:
     with pytest.raises(UsageError, match="expected"):
-        split_address(address, "tcp")
+        parse_fabric_address(address, "tcp")
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -17,7 +17,7 @@ from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
 from bowstring.transports.ucx.libucp import Feature
 from bowstring.transports.ucx.memory import UcxArena, UcxMemory
-from bowstring.transports.ucx.transport import UcxEndpoint, UcxOptions, UcxTransport, split_address
+from bowstring.transports.ucx.transport import UcxEndpoint, UcxOptions, UcxTransport
 from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
@@ -161,8 +161,10 @@ def test_a_malformed_handle_is_a_protocol_error() -> None:
 
 @pytest.mark.parametrize("address", ["", "//127.0.0.1", "//:1", "//127.0.0.1:65536", "//127.0.0.1:x", "@name"])
 def test_an_invalid_address_is_a_usage_error(address: str) -> None:
-    with pytest.raises(UsageError, match="expected an address such as //127"):
-        split_address(address)
+    with pytest.raises(UsageError, match=r"ucx address .*: expected //HOST:PORT"):
+        UcxTransport().dial(address)
+    with pytest.raises(UsageError, match=r"ucx address .*: expected //HOST:PORT"):
+        UcxTransport().listen(address)
 
 
 def test_dialing_where_nobody_listens_is_reported_as_lost() -> None:

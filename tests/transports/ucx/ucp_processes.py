@@ -160,7 +160,6 @@ def sleep(worker: Worker, endpoint: Endpoint) -> None:
 def leave_open(worker: Worker, endpoint: Endpoint) -> None:
     """Exit with operations in progress and everything open."""
     worker.context.allocate(4096)
-    worker.receive_tagged(bytearray(10), 77)
     complete(worker, endpoint.send_tagged([b"left open"], BODY_TAG))
     endpoint.send_tagged([bytearray(8 << 20)], BODY_TAG)
     sys.exit(0)

@@ -292,7 +292,7 @@ class FabricChannel(MessageChannel):
         """Start to copy the peer's registered memory into a buffer. `progress` advances it."""
         with self._lock:
             self._fetches.append(fetch := Fetch(memory, address, key))
-            self._signals[RECEIVE].set()
+            self._timers[RECEIVE].set()
             return fetch
 
     @property

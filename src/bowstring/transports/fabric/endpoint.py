@@ -35,7 +35,6 @@ from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import Closable
 from bowstring.transports.fabric import libfabric
 
-DEFAULT_PROVIDER = "tcp;ofi_rxm"
 FAULTY_PROVIDERS = {
     "shm": "it loses messages that arrive early, and leaves files in /dev/shm",
 }

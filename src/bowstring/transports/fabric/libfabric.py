@@ -28,7 +28,6 @@ By default ofi_rxm allocates 67 MB for each endpoint, thousands of buffers of 16
 MSG = 1 << 1
 RMA = 1 << 2
 TAGGED = 1 << 3
-READ = 1 << 8
 RECV = 1 << 10
 SEND = 1 << 11
 REMOTE_READ = 1 << 12
@@ -64,7 +63,6 @@ class Fid(ctypes.Structure):
     _fields_ = (("fclass", c_size_t), ("context", c_void_p), ("ops", POINTER(Ops)))
 
 
-FidPointer = POINTER(Fid)
 Ops._fields_ = (
     ("size", c_size_t),
     ("close", CFUNCTYPE(c_int, c_void_p)),

@@ -56,7 +56,7 @@ class FabricEndpoint(StreamEndpoint):
     """Listens at a TCP port. Each accepted channel has its own endpoint of libfabric."""
 
     def __init__(self, transport: FabricTransport, address: str, options: TransportOptions) -> None:
-        host, port, self._provider = split_address(address, transport.settings.provider)
+        host, port, self._provider = parse_fabric_address(address, transport.settings.provider)
         where = resolve(host, port)[0]
         name = f"fabric {address!r}"
         self._transport = transport
@@ -158,7 +158,7 @@ class FabricTransport(Transport):
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> FabricChannel:
         """As `Transport.dial`. Raises as `listen`; blocks while the name of a remote host is resolved."""
         self.check_options(options)
-        host, port, provider = split_address(address, self.settings.provider)
+        host, port, provider = parse_fabric_address(address, self.settings.provider)
         check_provider(provider)
         libfabric.load(self.settings.library)
         control = ControlSocket(None, resolve(host, port), f"fabric {address!r}")
@@ -177,20 +177,20 @@ class FabricTransport(Transport):
 
     def scope(self, address: str) -> str | None:
         """As `Transport.scope`: the network namespace of a loopback address."""
-        host, port, _ = split_address(address, self.settings.provider)
+        host, port, _ = parse_fabric_address(address, self.settings.provider)
         return loopback_scope(host, port)
 
 
-def split_address(address: str, default_provider: str) -> tuple[str, int, str]:
+def parse_fabric_address(address: str, default_provider: str) -> tuple[str, int, str]:
     """Return the host, port and provider of `//host:port/provider` or `//host:port`. Raises `UsageError`.
 
-    >>> split_address("//[::1]:31337/tcp;ofi_rxm", "net")
+    >>> parse_fabric_address("//[::1]:31337/tcp;ofi_rxm", "net")
     ('::1', 31337, 'tcp;ofi_rxm')
     """
     match = _ADDRESS.fullmatch(address)
     if match is None:
         raise UsageError(f"fabric {address!r}: expected an address such as //127.0.0.1:31337/tcp")
-    return *parse_address(match[1]), match[2] or default_provider
+    return *parse_address(match[1], "fabric"), match[2] or default_provider
 
 
 FABRIC = FabricTransport()

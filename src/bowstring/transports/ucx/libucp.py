@@ -38,7 +38,6 @@ class StatusCode(IntEnum):
     OK = 0
     IN_PROGRESS = 1
     NO_RESOURCE = -2
-    IO_ERROR = -3
     NO_MEMORY = -4
     INVALID_PARAMETER = -5
     UNREACHABLE = -6
@@ -47,7 +46,6 @@ class StatusCode(IntEnum):
     CANCELED = -16
     SHARED_MEMORY_SEGMENT = -17
     TIMED_OUT = -20
-    EXCEEDS_LIMIT = -21
     UNSUPPORTED = -22
     REJECTED = -23
     NOT_CONNECTED = -24
@@ -77,7 +75,6 @@ class ErrorMode(IntEnum):
 
 PARAM_FEATURES = 1 << 0
 PARAM_MT_WORKERS_SHARED = 1 << 5
-PARAM_NAME = 1 << 8
 WORKER_PARAM_THREAD_MODE = 1 << 0
 WORKER_PARAM_FLAGS = 1 << 5
 WORKER_PARAM_CLIENT_ID = 1 << 8
@@ -96,7 +93,6 @@ EP_PARAM_CONN_REQUEST = 1 << 6
 EP_FLAG_CLIENT_SERVER = 1 << 0
 EP_FLAG_SEND_CLIENT_ID = 1 << 2
 EP_CLOSE_FORCE = 1 << 0
-EP_ATTR_TRANSPORTS = 1 << 3
 MEM_MAP_PARAM_ADDRESS = 1 << 0
 MEM_MAP_PARAM_LENGTH = 1 << 1
 MEM_MAP_PARAM_FLAGS = 1 << 2
@@ -111,17 +107,13 @@ AM_HANDLER_ID = 1 << 0
 AM_HANDLER_CB = 1 << 2
 AM_HANDLER_ARG = 1 << 3
 AM_SEND_REPLY = 1 << 0
-AM_SEND_EAGER = 1 << 1
-AM_SEND_RENDEZVOUS = 1 << 2
 AM_RECV_REPLY_EP = 1 << 0
-AM_RECV_DATA = 1 << 16
 AM_RECV_RENDEZVOUS = 1 << 17
 OP_CALLBACK = 1 << 1
 OP_USER_DATA = 1 << 2
 OP_DATATYPE = 1 << 3
 OP_FLAGS = 1 << 4
 OP_MEMORY_TYPE = 1 << 6
-OP_RECV_INFO = 1 << 7
 MAX_ACTIVE_MESSAGE_ID = 0xFFFF
 DATATYPE_BYTES = 1 << 3
 """`ucp_dt_make_contig(1)`."""
@@ -227,31 +219,6 @@ class EpParams(ctypes.Structure):
     )
 
 
-class TransportEntry(ctypes.Structure):
-    """`ucp_transport_entry_t`."""
-
-    _fields_ = (("transport_name", c_char_p), ("device_name", c_char_p))
-
-
-class Transports(ctypes.Structure):
-    """`ucp_transports_t`."""
-
-    _fields_ = (("entries", c_void_p), ("num_entries", c_uint), ("entry_size", c_size_t))
-
-
-class EpAttr(ctypes.Structure):
-    """`ucp_ep_attr_t`."""
-
-    _fields_ = (
-        ("field_mask", c_uint64),
-        ("name", ctypes.c_char * 32),
-        ("local_sockaddr", SocketStorage),
-        ("remote_sockaddr", SocketStorage),
-        ("transports", Transports),
-        ("user_data", c_void_p),
-    )
-
-
 class MemMapParams(ctypes.Structure):
     """`ucp_mem_map_params_t`."""
 
@@ -334,7 +301,6 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ucp_worker_progress": (c_uint, (Handle,)),
     "ucp_worker_get_efd": (Status, (Handle, POINTER(c_int))),
     "ucp_worker_arm": (Status, (Handle,)),
-    "ucp_worker_signal": (Status, (Handle,)),
     "ucp_worker_set_am_recv_handler": (Status, (Handle, POINTER(AmHandlerParam))),
     "ucp_listener_create": (Status, (Handle, POINTER(ListenerParams), POINTER(Handle))),
     "ucp_listener_query": (Status, (Handle, POINTER(ListenerAttr))),
@@ -344,13 +310,10 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ucp_ep_create": (Status, (Handle, POINTER(EpParams), POINTER(Handle))),
     "ucp_ep_close_nbx": (_REQUEST, (Handle, _PARAM)),
     "ucp_ep_flush_nbx": (_REQUEST, (Handle, _PARAM)),
-    "ucp_ep_query": (Status, (Handle, POINTER(EpAttr))),
     "ucp_tag_send_nbx": (_REQUEST, (Handle, c_void_p, c_size_t, c_uint64, _PARAM)),
     "ucp_tag_send_sync_nbx": (_REQUEST, (Handle, c_void_p, c_size_t, c_uint64, _PARAM)),
-    "ucp_tag_recv_nbx": (_REQUEST, (Handle, c_void_p, c_size_t, c_uint64, c_uint64, _PARAM)),
     "ucp_tag_probe_nb": (Handle, (Handle, c_uint64, c_uint64, c_int, POINTER(TagRecvInfo))),
     "ucp_tag_msg_recv_nbx": (_REQUEST, (Handle, c_void_p, c_size_t, Handle, _PARAM)),
-    "ucp_tag_recv_request_test": (Status, (c_uint64, POINTER(TagRecvInfo))),
     "ucp_am_send_nbx": (_REQUEST, (Handle, c_uint, c_void_p, c_size_t, c_void_p, c_size_t, _PARAM)),
     "ucp_am_recv_data_nbx": (_REQUEST, (Handle, c_void_p, c_void_p, c_size_t, _PARAM)),
     "ucp_am_data_release": (None, (Handle, c_void_p)),
@@ -363,7 +326,6 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ucp_rkey_ptr": (Status, (Handle, c_uint64, POINTER(Handle))),
     "ucp_rkey_destroy": (None, (Handle,)),
     "ucp_get_nbx": (_REQUEST, (Handle, c_void_p, c_size_t, c_uint64, Handle, _PARAM)),
-    "ucp_request_check_status": (Status, (c_uint64,)),
     "ucp_request_cancel": (None, (Handle, c_uint64)),
     "ucp_request_free": (None, (c_uint64,)),
     "ucs_status_string": (c_char_p, (Status,)),

@@ -30,15 +30,15 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.message_channel import RETRY_S, advance_until_armed
 from bowstring.transports.scope import network_scope
-from bowstring.transports.signals import Signal
-from bowstring.transports.tcp_address import is_loopback, loopback_scope
+from bowstring.transports.tcp_address import format_address, is_loopback, loopback_scope, parse_address
+from bowstring.transports.timer import Timer
 from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
 from bowstring.transports.ucx.libucp import Feature
 from bowstring.transports.ucx.memory import UcxArena, UcxMemory
 from bowstring.transports.ucx.ucp import Worker
 
-_DEFAULT_HOST = "127.0.0.1"
+_DEFAULT_ADDRESS = "//127.0.0.1:0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class UcxEndpoint(Endpoint):
     """Listens at a port. Each accepted channel has its own worker."""
 
     def __init__(self, transport: UcxTransport, address: str, options: TransportOptions) -> None:
-        host, port = split_address(address)
+        host, port = parse_address(address, transport.scheme)
         self.options = options
         self.is_closed = False
         self.arena: UcxArena | None = None
@@ -68,23 +68,22 @@ class UcxEndpoint(Endpoint):
         with ExitStack() as on_error:
             on_error.callback(transport.release)
             self._worker = on_error.enter_context(Worker(context, ()))
-            self._signal = Signal()
-            on_error.callback(self._signal.close)
+            self._timer = Timer()
+            on_error.callback(self._timer.close)
             self._listener = self._worker.listen(host, port)
             if transport.settings.shares_memory:
                 self.arena = UcxArena(context, transport.settings.arena_bytes)
                 self.remote_handle = self.arena.handle
             on_error.pop_all()
-        host, port = self._listener.address
-        self.address = f"//[{host}]:{port}" if ":" in host else f"//{host}:{port}"
-        self.scope = network_scope() if is_loopback(host) else None
+        self.address = format_address(*self._listener.address)
+        self.scope = network_scope() if is_loopback(self._listener.address[0]) else None
         self._arm()
 
     def accept(self, limit: int = 16) -> list[Channel]:
         """As `Endpoint.accept`."""
         if self.is_closed:
             raise ClosedError(f"ucx {self.address}: the listener is closed")
-        self._signal.clear()
+        self._timer.clear()
         self._worker.progress()
         channels: list[Channel] = []
         while self._listener.requests and len(channels) < limit:
@@ -108,12 +107,12 @@ class UcxEndpoint(Endpoint):
 
     def descriptors(self) -> list[int]:
         """As `Endpoint.descriptors`: those that are known; libucp has more."""
-        return [self._signal.descriptor, self._worker.event_descriptor] if not self._worker.is_closed else []
+        return [self._timer.descriptor, self._worker.event_descriptor] if not self._worker.is_closed else []
 
     def shut_down(self) -> None:
         """As `Endpoint.shut_down`."""
         self.is_closed = True
-        self._signal.set()
+        self._timer.set()
 
     def close(self) -> None:
         """As `Endpoint.close`; channels that were accepted keep the exported memory."""
@@ -121,16 +120,16 @@ class UcxEndpoint(Endpoint):
         self.arena = None
         if not self._worker.is_closed:
             self._worker.close()
-            self._signal.close()
+            self._timer.close()
             self._transport.release()
 
     def _arm(self) -> None:
         worker = self._worker
         steps = worker.num_steps
         if self._listener.requests:
-            self._signal.set()
+            self._timer.set()
         elif not advance_until_armed(worker.progress, worker.arm):
-            self._signal.set(RETRY_S if worker.num_steps == steps else 0.0)
+            self._timer.set(RETRY_S if worker.num_steps == steps else 0.0)
 
 
 class UcxTransport(Transport):
@@ -180,11 +179,11 @@ class UcxTransport(Transport):
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> UcxEndpoint:
         """As `Transport.listen`, at `//host:port`; by default at a free port of 127.0.0.1."""
-        return UcxEndpoint(self, f"//{_DEFAULT_HOST}:0" if address is None else address, options)
+        return UcxEndpoint(self, _DEFAULT_ADDRESS if address is None else address, options)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UcxChannel:
         """As `Transport.dial`: does not wait for the listener; the channel reports `Lost` if there is none."""
-        host, port = split_address(address)
+        host, port = parse_address(address, self.scheme)
         worker = self.create_worker()
         try:
             return UcxChannel(worker.connect(host, port), options, self.release)
@@ -207,19 +206,7 @@ class UcxTransport(Transport):
 
     def scope(self, address: str) -> str | None:
         """As `Transport.scope`: the network namespace of a loopback address."""
-        return loopback_scope(*split_address(address))
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Return the host and the port of `//host:port` or `host:port`. Raises `UsageError`.
-
-    >>> split_address("//[::1]:31337")
-    ('::1', 31337)
-    """
-    host, colon, port = address.removeprefix("//").rstrip("/").rpartition(":")
-    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 0xFFFF:
-        raise UsageError(f"ucx {address!r}: expected an address such as //127.0.0.1:31337")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+        return loopback_scope(*parse_address(address, self.scheme))
 
 
 UCX = UcxTransport()

@@ -10,7 +10,7 @@ runs what is ready and returns the requests that ended; it never blocks. When no
 
 libucp does not check arguments, so everything that could end the process is checked before. Buffers, iovec arrays and
 Python functions that libucp refers to stay alive until it has finished with them. A worker and its objects may be used
-by several threads, one at a time: a lock makes them take turns. Only `Worker.signal` takes no lock.
+by several threads, one at a time: a lock makes them take turns.
 
 Objects are closed explicitly or with their context. A packed key that was not made by libucp can crash the process
 that unpacks it.
@@ -33,7 +33,6 @@ from bowstring.errors import BowstringError, ClosedError, UsageError
 from bowstring.memory.closable import Closable
 from bowstring.transports.ucx import libucp
 from bowstring.transports.ucx.arguments import (
-    MAX_TAG,
     Address,
     Parts,
     check_address,
@@ -181,7 +180,7 @@ class Request:
 
 
 class ActiveMessage:
-    """A received active message. `payload` has its bytes, unless it `is_rendezvous`: it is still at the sender then.
+    """A received active message. `payload` has its bytes, unless it is still at the sender (rendezvous).
 
     A rendezvous message must be received with `receive_into` or dropped with `discard`.
     """
@@ -204,11 +203,6 @@ class ActiveMessage:
     @property
     def tag(self) -> None:
         """None: only tagged messages have one."""
-
-    @property
-    def is_rendezvous(self) -> bool:
-        """Whether the bytes have to be fetched with `receive_into`."""
-        return self._descriptor != 0
 
     def _keep_descriptor(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -391,18 +385,11 @@ class Worker(Closable):
             return bool(status == StatusCode.OK)
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Sleep until there is work for `progress` or `signal` is called, or for `timeout_s`. Raises as `arm`."""
+        """Sleep until there is work for `progress`, or for `timeout_s`. Raises as `arm`."""
         if self.arm():
             poll = select.poll()
             poll.register(self.event_descriptor, select.POLLIN)
             poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000)
-
-    def signal(self) -> None:
-        """End the `wait` of another thread. Raises `ClosedError`."""
-        handle = self._handle
-        if not handle or self.is_closed:
-            raise ClosedError("UCX: the worker is closed")
-        self.context.call("signal", self.context.library.ucp_worker_signal, handle)
 
     def probe(self, tag: int = 0, mask: int = 0) -> TaggedMessage | None:
         """Take the first message whose tag equals `tag` in the bits of `mask`, or return None.
@@ -416,25 +403,6 @@ class Worker(Closable):
             self._check_feature(Feature.TAG)
             handle = library.ucp_tag_probe_nb(self._handle, tag, mask, 1, ctypes.byref(info))
             return TaggedMessage(self, handle, info.sender_tag, info.length) if handle else None
-
-    def receive_tagged(self, buffer: Any, tag: int, mask: int = MAX_TAG) -> Request:
-        """Receive the next message whose tag equals `tag` in the bits of `mask` into a writable buffer.
-
-        The request has the message's tag and length. It ends with `LimitError` if the message is longer than the
-        buffer. Raises `ClosedError`, `UsageError`.
-        """
-        check_tag(tag)
-        check_tag(mask)
-        address, size_bytes, owner = writable_buffer(buffer, None)
-        info = libucp.TagRecvInfo()
-        with self._use() as library:
-            self._check_feature(Feature.TAG)
-            arguments = self._handle, address, size_bytes, tag, mask
-            function = library.ucp_tag_recv_nbx
-            request = self._start("receive", function, arguments, _ON_TAG_RECEIVED, (owner, info), recv_info=info)
-            if request.status == StatusCode.OK:
-                request.tag, request.length_bytes = info.sender_tag, info.length
-            return request
 
     def listen(self, host: str, port: int = 0) -> Listener:
         """Listen at an address; port 0 chooses a free one.
@@ -535,7 +503,6 @@ class Worker(Closable):
         *,
         flags: int = 0,
         datatype: int = libucp.DATATYPE_BYTES,
-        recv_info: libucp.TagRecvInfo | None = None,
     ) -> Request:
         """Start an operation; the lock is locked."""
         key, request = next(_keys), Request(self, purpose, buffers)
@@ -551,9 +518,6 @@ class Worker(Closable):
             user_data=key,
             memory_type=libucp.MEMORY_TYPE_HOST,
         )
-        if recv_info is not None:
-            param.op_attr_mask |= libucp.OP_RECV_INFO
-            param.recv_info = ctypes.addressof(recv_info)
         _targets[key] = request
         pointer = function(*arguments, ctypes.byref(param))
         status = pointer - (1 << 64) if pointer >= (1 << 64) + libucp.LAST_ERROR else 0
@@ -689,21 +653,6 @@ class Endpoint:
     def error(self) -> BowstringError | None:
         """Why the connection failed, or None. Only with `ErrorMode.PEER`."""
         return self.worker.context.error(self.name, self.status) if self.status < 0 else None
-
-    @property
-    def transports(self) -> list[tuple[str, str]]:
-        """The transports of libucp and devices in use, such as `("posix", "memory")`. Raises `ClosedError`."""
-        entries = (libucp.TransportEntry * 32)()
-        attributes = libucp.EpAttr(
-            field_mask=libucp.EP_ATTR_TRANSPORTS,
-            transports=libucp.Transports(
-                ctypes.cast(entries, ctypes.c_void_p), len(entries), ctypes.sizeof(libucp.TransportEntry)
-            ),
-        )
-        with self._use() as library:
-            self.worker.context.call(self.name, library.ucp_ep_query, self.handle, ctypes.byref(attributes))
-            used = entries[: attributes.transports.num_entries]
-            return [(entry.transport_name.decode(), entry.device_name.decode()) for entry in used]
 
     def send_tagged(self, parts: Parts, tag: int, *, is_synchronous: bool = False) -> Request:
         """Send a tagged message; a synchronous one is complete when the peer has begun to receive it.

@@ -1,4 +1,4 @@
-"""Descriptors that wake a thread: now, or after a while."""
+"""Timers with a descriptor, which wake a thread now or after a while."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from bowstring.errors import ResourceError
 
 
-class Signal:
+class Timer:
     """A descriptor that becomes readable at once or after a while (timerfd), until `clear`."""
 
     __slots__ = ("descriptor",)
