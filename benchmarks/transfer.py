@@ -23,6 +23,7 @@ from benchmarks import datasets
 from benchmarks.measure import Candidate, Measurement, Settings, Timings, compare_calls, measure, ratio
 from benchmarks.transfer_server import FLIGHT_OPTIONS, SMALL
 from benchmarks.worker import WorkerProcess
+from bowstring.transports.ucx.transport import UCX, UcxOptions
 
 _BYTES = 1_000_000_000
 _QUICK_BYTES = 100_000_000
@@ -31,6 +32,7 @@ _COLUMNS = 10
 _CHUNKS_PER_BATCH = (1, 4, 16)
 _SMALL_TICKET = flight.Ticket(SMALL)
 _IN_PLACE_BOUND, _COPY_BOUND, _ARENA_BOUND, _FILE_BOUND, _SMALL_BOUND = 0.01, 0.7, 0.2, 1.1, 0.7
+_UCX_MAPPED_BOUND, _UCX_COPY_BOUND = 0.01, 0.3
 _SMALL_READS, _SMALL_CONNECTIONS = 200, 20
 
 
@@ -68,9 +70,26 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
                 settings.for_long_calls(),
             )
             yield from _ratios(size, None, [pa_sums], [sums])
+            yield from _measure_ucx(size, server.ready["ucx"], over_tcp, settings)
             yield from _measure_small(server, tcp, settings)
     finally:
         path.unlink()
+
+
+def _measure_ucx(size: str, uri: str, peer: Candidate, settings: Settings) -> Iterator[Measurement]:
+    """Measure reads over UCX on an open connection, because opening one takes longer than mapping the table."""
+    UCX.configure(UcxOptions(shares_memory=True))
+    with bowstring.connect(uri) as mapped, bowstring.connect(uri, copy=True) as copied:
+        flight_timings, *timings = measure(
+            (
+                peer,
+                Candidate.of_call("UCX, mapped, open connection", lambda: mapped.read_all().columns),
+                Candidate.of_call("UCX, copied, open connection", lambda: copied.read_all().columns),
+            ),
+            settings.for_long_calls(),
+        )
+    for bound, each in zip((_UCX_MAPPED_BOUND, _UCX_COPY_BOUND), timings, strict=True):
+        yield ratio(f"{size}, {each.name}", bound, each, [flight_timings])
 
 
 def _measure_small(server: WorkerProcess, tcp: str, settings: Settings) -> Iterator[Measurement]:

@@ -15,6 +15,7 @@ from pyarrow import flight
 
 import bowstring
 from benchmarks.worker import serve_requests
+from bowstring.transports.ucx.transport import UCX, UcxOptions
 
 FLIGHT_OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
@@ -52,13 +53,14 @@ def main(path: str, socket_path: str) -> None:
     for flight_server in (tcp_server, unix_server):
         threading.Thread(target=flight_server.serve, daemon=True).start()
     memory = bowstring.share(table)
+    UCX.configure(UcxOptions(shares_memory=True, arena_bytes=2 * memory.nbytes))
     with (
         bowstring.serve({"file": path, "memory": memory, "small": bowstring.table(small)}) as server,
         bowstring.serve({"sent": memory}, scheme="tcp") as sender,
+        bowstring.serve({"ucx": memory}, scheme="ucx") as ucx_server,
     ):
-        serve_requests(
-            _methods(server, table, pa_table, f"{path}.copy"), tcp_port=tcp_server.port, **server.uris, **sender.uris
-        )
+        uris = {**server.uris, **sender.uris, **ucx_server.uris}
+        serve_requests(_methods(server, table, pa_table, f"{path}.copy"), tcp_port=tcp_server.port, **uris)
     os._exit(0)  # do not wait for Flight's threads
 
 
