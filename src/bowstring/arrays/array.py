@@ -13,6 +13,7 @@ from bowstring.compute.unify_dictionaries import concat_unified
 from bowstring.datatypes.conversion import as_type
 from bowstring.errors import DataTypeError, NotFoundError, UsageError
 from bowstring.interop import c_data, dlpack
+from bowstring.interop.device_arrays import to_host
 from bowstring.interop.pandas.from_pandas import column_from_series
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
 from bowstring.layouts.array_data import ArrayData
@@ -271,6 +272,10 @@ class Array(ArrayData):
 
     # Protocols: DLPack, the buffer protocol, the Arrow C data interface, pickle
 
+    def to_host(self) -> Array:
+        """Copy memory of a GPU to the CPU; without any, return the same memory. Only a copy can be read in Python."""
+        return Array.from_data(to_host(self))
+
     def __buffer__(self, flags: int) -> memoryview:
         """Support `memoryview(array)` from Python 3.12 on (`bowstring.interop.dlpack`)."""
         return dlpack.array_buffer(self)
@@ -284,8 +289,8 @@ class Array(ArrayData):
         return dlpack.array_capsule(self, options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The DLPack device of the values: the CPU."""
-        return dlpack.CPU_DEVICE
+        """The DLPack device of the values: the CPU, or a GPU whose memory a server shares."""
+        return dlpack.array_device(self)
 
     def __arrow_c_schema__(self) -> object:
         return self.type.__arrow_c_schema__()

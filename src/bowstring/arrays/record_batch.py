@@ -155,6 +155,10 @@ class RecordBatch(ColumnContainer):
 
         return RecordBatch(schema, len(column), _LazyColumns(len(schema), column_at), self.pairs)
 
+    def to_host(self) -> RecordBatch:
+        """Copy memory of a GPU to the CPU. As `Array.to_host`."""
+        return RecordBatch(self.schema, self.num_rows, [column.to_host() for column in self.columns], self.pairs)
+
     def to_pylist(self) -> list[dict[str, Any]]:
         """Convert to rows, as dictionaries of Python values. Raises `UsageError` if two columns share a name."""
         names = distinct_names(self.schema)

@@ -220,6 +220,10 @@ class Table(ColumnContainer):
         schema = self.schema.with_metadata(metadata)
         return Table(schema, [RecordBatch(schema, b.num_rows, b.source, b.pairs) for b in self._batches])
 
+    def to_host(self) -> Table:
+        """Copy memory of a GPU to the CPU. As `Array.to_host`."""
+        return Table(self.schema, [batch.to_host() for batch in self.to_batches()])
+
     def to_pylist(self) -> list[dict[str, Any]]:
         """Convert to rows, as dictionaries of Python values. Raises `UsageError` if two columns share a name."""
         return list(chain.from_iterable(batch.to_pylist() for batch in self._batches))

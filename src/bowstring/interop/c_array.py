@@ -23,6 +23,7 @@ from bowstring.layouts.list_ import MapLayout
 from bowstring.memory import c_abi
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, Memory
 from bowstring.memory.c_callbacks import make_immortal
+from bowstring.memory.device import Device, pointer_of
 
 _MAX_LENGTH = (1 << 63) - 1
 _MAX_BUFFER_BYTES = 1 << 56
@@ -55,19 +56,19 @@ class BatchData(NamedTuple):
 # Export
 
 
-def build_array_block(array: ArrayData) -> c_abi.Block:
+def build_array_block(array: ArrayData, device: Device | None = None) -> c_abi.Block:
     """Return a block with the ArrowArray structure of an array. The array's memory stays alive until the structure is
     released.
 
     Raises `InvalidDataError` if a buffer is too short or a child is missing, so that no consumer reads out of bounds.
-    Raises `UsageError` for memory that the CPU can't read.
+    Raises `UsageError` for memory of another device than `device` (None: of the CPU), and for views on a device.
     """
     with c_abi.Block() as block:
-        _write(block, array)
+        _write(block, array, device)
     return block
 
 
-def build_batch_block(num_rows: int, columns: Sequence[ArrayData]) -> c_abi.Block:
+def build_batch_block(num_rows: int, columns: Sequence[ArrayData], device: Device | None = None) -> c_abi.Block:
     """Return a block with a record batch as a struct array without nulls («Record batches»).
 
     Raises as `build_array_block`.
@@ -75,24 +76,26 @@ def build_batch_block(num_rows: int, columns: Sequence[ArrayData]) -> c_abi.Bloc
     with c_abi.Block() as block:
         node = block.append([num_rows, 0, 0, 1, len(columns), 0, 0, 0, c_abi.RELEASE_ARRAY_ADDRESS, block.retain()])
         block.set_pointer(node + c_abi.BUFFERS, block.append([0]))
-        _write_children(block, node, columns)
+        _write_children(block, node, columns, device)
     return block
 
 
-def _write(block: c_abi.Block, array: ArrayData) -> int:
+def _write(block: c_abi.Block, array: ArrayData, device: Device | None) -> int:
     if _needs_compacting(array):
         array = array.compact()
     layout, buffers, children, dictionary = array.layout, array.buffers, array.children, array.dictionary
     if len(children) != len(layout.children) or (dictionary is None) != (layout.dictionary is None):
         raise InvalidDataError(f"the array of {layout.type} has no dictionary or too few children")
-    if array.offset + array.length:
+    if array.offset + array.length and device is None:
         layout.check(array)
     shape = (array.length, _null_count(array), array.offset, len(buffers), len(children))
     node = block.append([*shape, 0, 0, 0, c_abi.RELEASE_ARRAY_ADDRESS, block.retain(buffers)])
     if buffers:
         slots, specs = array.offset + array.length, layout.buffers
-        addresses = [_address(buffer, spec, slots) for buffer, spec in zip(buffers, specs, strict=False)]
+        addresses = [_address(buffer, spec, slots, device) for buffer, spec in zip(buffers, specs, strict=False)]
         if layout.VARIADIC:
+            if device is not None:
+                raise UsageError(f"can't export {layout.type} on {device}: its lengths of buffers are on the CPU")
             variadic = [EMPTY if buffer is None else buffer for buffer in buffers[len(specs) :]]
             lengths = block.append([buffer.size for buffer in variadic] or [0])
             pointers = block.append([*addresses, *(_address(buffer) for buffer in variadic), 0])
@@ -101,9 +104,9 @@ def _write(block: c_abi.Block, array: ArrayData) -> int:
         else:
             pointers = block.append(addresses)
         block.set_pointer(node + c_abi.BUFFERS, pointers)
-    _write_children(block, node, children)
+    _write_children(block, node, children, device)
     if dictionary is not None:
-        block.set_pointer(node + c_abi.DICTIONARY, _write(block, dictionary))
+        block.set_pointer(node + c_abi.DICTIONARY, _write(block, dictionary, device))
     return node
 
 
@@ -117,12 +120,12 @@ def _needs_compacting(array: ArrayData) -> bool:
     return array.offset > 0 and not array.length  # pyarrow reports empty view arrays with an offset as too short
 
 
-def _write_children(block: c_abi.Block, node: int, children: Any) -> None:
+def _write_children(block: c_abi.Block, node: int, children: Any, device: Device | None) -> None:
     if children:
         pointers = block.append([0] * len(children))
         block.set_pointer(node + c_abi.CHILDREN, pointers)
         for i, child in enumerate(children):
-            block.set_pointer(pointers + i, _write(block, child))
+            block.set_pointer(pointers + i, _write(block, child, device))
 
 
 def _null_count(array: ArrayData) -> int:
@@ -132,7 +135,9 @@ def _null_count(array: ArrayData) -> int:
     return 0 if array.layout.buffers or array.layout.children else array.null_count
 
 
-def _address(buffer: Buffer | None, spec: BufferSpec | None = None, slots: int = 0) -> int:
+def _address(
+    buffer: Buffer | None, spec: BufferSpec | None = None, slots: int = 0, device: Device | None = None
+) -> int:
     size_bytes = 0 if buffer is None else buffer.size
     if spec is not None and slots and (buffer is not None or spec.role is not Role.VALIDITY):
         required_bytes = spec.size_bytes(slots)
@@ -140,11 +145,18 @@ def _address(buffer: Buffer | None, spec: BufferSpec | None = None, slots: int =
             role = spec.role.value
             raise InvalidDataError(f"the {role} buffer has {size_bytes} bytes, but {slots} slots need {required_bytes}")
     if not size_bytes or buffer is None:
-        return 0 if spec is None or spec.role is Role.VALIDITY else _ZEROS_ADDRESS
+        return 0 if spec is None or spec.role is Role.VALIDITY or device is not None else _ZEROS_ADDRESS
+    if device is not None:
+        if buffer.device != str(device):
+            raise UsageError(f"can't export a buffer on {buffer.device} with others on {device}")
+        return pointer_of(buffer)
     if spec is not None and spec.extra and not slots:
         return _ZEROS_ADDRESS  # the offset of an empty array is undefined, but some consumers use it
     if buffer.device != "cpu":
-        raise UsageError(f"can't export a buffer on {buffer.device} by the C data interface: copy it to the CPU first")
+        raise UsageError(
+            f"can't export a buffer on {buffer.device} by the C data interface: use __arrow_c_device_array__ of an "
+            "array or record batch, or copy it with to_host()"
+        )
     return buffer.address
 
 
@@ -172,10 +184,16 @@ class ArrayImporter:
             stop = max([b.offset + b.size for b in buffers])
             if not c_abi.FIRST_ADDRESS <= start <= stop <= c_abi.LAST_ADDRESS:
                 raise InvalidDataError(f"buffers from {start:#x} to {stop:#x}, which are not valid addresses")
-            memory = struct.memory(start, stop - start)
+            memory = self._create_memory(struct, start, stop - start)
             for buffer in buffers:
                 buffer.memory = memory
                 buffer.offset -= start
+        self._check_nested()
+
+    def _create_memory(self, struct: ImportedStruct, start: int, size_bytes: int) -> Memory:
+        return struct.memory(start, size_bytes)
+
+    def _check_nested(self) -> None:
         for array in self._nested:
             if array.length or array.offset:
                 array.layout.check(array)
@@ -246,7 +264,7 @@ class ArrayImporter:
                         f"buffer {index}: {slots} slots need {size_bytes} bytes, more than the address space"
                     )
                 if extra:
-                    data_bytes = _last_offset(address, width, slots) if slots else 0
+                    data_bytes = self._last_offset(address, width, slots) if slots else 0
                 buffer = Buffer(_ADDRESS_SPACE, address, size_bytes)
                 unbound.append(buffer)
                 buffers.append(buffer)
@@ -260,6 +278,18 @@ class ArrayImporter:
         if plan.variadic:
             buffers += self._read_variadic_buffers(addresses, index)
         return tuple(buffers)
+
+    def _last_offset(self, address: int, width: int, slots: int) -> int:
+        last_address = address + slots * width
+        if not c_abi.FIRST_ADDRESS <= last_address < c_abi.LAST_ADDRESS:
+            raise InvalidDataError(f"offsets at {address:#x}, which is not a valid address")
+        last = self._read_offset(last_address, width)
+        if last < 0:
+            raise InvalidDataError(f"offsets[{slots}] = {last} is negative")
+        return last
+
+    def _read_offset(self, address: int, width: int) -> int:
+        return (_Int32 if width == 4 else _Int64).from_address(address).value
 
     def _read_variadic_buffers(self, addresses: Sequence[int], num_declared: int) -> list[Buffer]:
         """Return the buffers after the declared ones; the last pointer is that of their lengths, 64 bits each."""
@@ -300,16 +330,6 @@ def _import_plan(layout: Layout) -> _ImportPlan:
     )
     buffers = len(buffer_steps) + (1 if layout.VARIADIC else 0)
     return _ImportPlan(buffers, len(layout.children), layout.VARIADIC, layout.has_validity, buffer_steps)
-
-
-def _last_offset(address: int, width: int, slots: int) -> int:
-    last_address = address + slots * width
-    if not c_abi.FIRST_ADDRESS <= last_address < c_abi.LAST_ADDRESS:
-        raise InvalidDataError(f"offsets at {address:#x}, which is not a valid address")
-    last = (_Int32 if width == 4 else _Int64).from_address(last_address).value
-    if last < 0:
-        raise InvalidDataError(f"offsets[{slots}] = {last} is negative")
-    return last
 
 
 _Int32, _Int64 = ctypes.c_int32, ctypes.c_int64

@@ -9,7 +9,8 @@ Imported structures are checked as far as possible: formats, counts, null pointe
 length of a buffer. That a pointer is valid and its buffer long enough can't be checked. Values are checked only by
 `validate(full=True)`.
 
-The C device interface adds the device type to the same structures. Exports are always on the CPU.
+The C device interface adds the device type to the same structures. Arrays and record batches in memory of a device are
+exported there; streams are always on the CPU.
 
 A requested schema asks for another representation of the same data (`bowstring.interop.requested_schema`).
 """
@@ -27,9 +28,11 @@ from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.interop import c_device, requested_schema
 from bowstring.interop.c_array import Batch, BatchData, build_array_block, build_batch_block, move_array
 from bowstring.interop.c_stream import ArrayStream, build_stream_block
+from bowstring.interop.device_arrays import device_of
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi
+from bowstring.memory.device import Device
 
 DeviceOptions: TypeAlias = Mapping[str, object] | None
 """The keyword arguments of a method of the C device interface; None for the C data interface."""
@@ -48,7 +51,10 @@ def export_array(
     """
     _check_options(device_options)
     array = requested_schema.convert_array(array, requested)
-    return array.type.__arrow_c_schema__(), _new_array_capsule(build_array_block(array), device_options)
+    if device_options is None:
+        return array.type.__arrow_c_schema__(), c_abi.new_capsule(c_abi.ARRAY_CAPSULE, build_array_block(array))
+    device = device_of([array])
+    return array.type.__arrow_c_schema__(), _new_device_capsule(build_array_block(array, device), device)
 
 
 def export_batch(
@@ -57,8 +63,12 @@ def export_batch(
     """Return the capsules of a record batch as a struct array, as `export_array`."""
     _check_options(device_options)
     schema, batches = requested_schema.convert_batches(schema, [batch], requested)
-    block = _build_batch_block(next(iter(batches)), schema)
-    return schema.__arrow_c_schema__(), _new_array_capsule(block, device_options)
+    exported = next(iter(batches))
+    if device_options is None:
+        block = _build_batch_block(exported, schema)
+        return schema.__arrow_c_schema__(), c_abi.new_capsule(c_abi.ARRAY_CAPSULE, block)
+    device = device_of(exported.columns)
+    return schema.__arrow_c_schema__(), _new_device_capsule(_build_batch_block(exported, schema, device), device)
 
 
 def export_stream(
@@ -95,10 +105,8 @@ class StreamExporter:
         return export_chunked(self._column, requested_schema)
 
 
-def _new_array_capsule(block: c_abi.Block, device_options: DeviceOptions) -> object:
-    if device_options is None:
-        return c_abi.new_capsule(c_abi.ARRAY_CAPSULE, block)
-    return c_abi.new_capsule(c_abi.DEVICE_ARRAY_CAPSULE, c_device.to_device_array(block))
+def _new_device_capsule(block: c_abi.Block, device: Device | None) -> object:
+    return c_abi.new_capsule(c_abi.DEVICE_ARRAY_CAPSULE, c_device.to_device_array(block, device))
 
 
 def _new_stream_capsule(field: Field, blocks: Iterable[c_abi.Block], device_options: DeviceOptions) -> object:
@@ -114,7 +122,7 @@ def _check_options(options: DeviceOptions) -> None:
         raise NotImplementedError(f"options of the device interface that are not supported: {unsupported}")
 
 
-def _build_batch_block(batch: Batch, schema: Schema) -> c_abi.Block:
+def _build_batch_block(batch: Batch, schema: Schema, device: Device | None = None) -> c_abi.Block:
     """Return the block of a batch after checking it against the schema of its stream, which consumers rely on."""
     columns = batch.columns
     if len(columns) != len(schema):
@@ -123,7 +131,7 @@ def _build_batch_block(batch: Batch, schema: Schema) -> c_abi.Block:
         if column.length != batch.num_rows or (column.type is not field.type and column.type != field.type):
             expected, actual = f"{field.type}[{batch.num_rows}]", f"{column.type}[{column.length}]"
             raise InvalidDataError(f"column {field.name!r} of a record batch: expected {expected}, found {actual}")
-    return build_batch_block(batch.num_rows, columns)
+    return build_batch_block(batch.num_rows, columns, device)
 
 
 # Import

@@ -1,7 +1,7 @@
 """«The Arrow C Device data interface»: the structures of the C data interface with a device type and device ID.
 
-Exports are in CPU memory and have no synchronization event. Imports are accepted if the CPU can read them: CPU memory,
-and host memory pinned by a GPU driver.
+Exports have no synchronization event: on a device, too, their memory is complete. Imports are accepted if the CPU can
+read them: CPU memory, and host memory pinned by a GPU driver; `bowstring.interop.device_arrays` imports CUDA memory.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import struct
 
 from bowstring.errors import UnsupportedError
 from bowstring.memory import c_abi
+from bowstring.memory.device import Device
 
 CPU = 1
 """ARROW_DEVICE_CPU, the same value as kDLCPU of DLPack."""
@@ -41,11 +42,14 @@ CPU_READABLE = frozenset((CPU, 3, 11))
 _CPU_DEVICE_FIELDS = (-1, CPU_FIELD, 0, 0, 0, 0)
 
 
-def to_device_array(block: c_abi.Block) -> c_abi.Block:
-    """Move the ArrowArray at the start of a block to a new block that starts with an ArrowDeviceArray on the CPU."""
-    with c_abi.Block() as device:
-        device.append([*block.fields[: c_abi.DEVICE_ID], *_CPU_DEVICE_FIELDS])
-    return device
+def to_device_array(block: c_abi.Block, device: Device | None = None) -> c_abi.Block:
+    """Move the ArrowArray at the start of a block to a new block that starts with an ArrowDeviceArray on a device, by
+    default the CPU.
+    """
+    fields = _CPU_DEVICE_FIELDS if device is None else (device.id, device.type, 0, 0, 0, 0)
+    with c_abi.Block() as moved:
+        moved.append([*block.fields[: c_abi.DEVICE_ID], *fields])
+    return moved
 
 
 def check_array_device(address: int) -> None:

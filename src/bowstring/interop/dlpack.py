@@ -15,12 +15,13 @@ import numpy as np
 
 from bowstring.errors import NotShareableError, WouldCopyError
 from bowstring.interop.c_device import CPU, check_device
+from bowstring.interop.device_arrays import device_capsule, device_of
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values
 from bowstring.layouts.boolean import BooleanLayout
 
 CPU_DEVICE = (CPU, 0)
-"""The DLPack device of all exported memory."""
+"""The DLPack device of the CPU's memory."""
 
 
 # DLPack export
@@ -51,16 +52,26 @@ def dlpack_capsule(values: Values, options: dict[str, Any]) -> Any:
 
 
 def array_capsule(array: ArrayData, options: dict[str, Any]) -> Any:
-    """Return a DLPack capsule of an array: one dimension, or more for fixed-size lists and tensors of numbers.
+    """Return a DLPack capsule of an array: one dimension, or more for fixed-size lists and tensors of numbers. Memory
+    of a device is shared, and only in one dimension (`bowstring.interop.device_arrays`).
 
     Raises as `dlpack_capsule`, and `NotShareableError` for nulls and for layouts without fixed-width elements.
     """
+    device = device_of([array])
+    if device is not None:
+        return device_capsule(array, device, options)
     if isinstance(array.layout, BooleanLayout):
         _check_no_nulls(array, "DLPack")
         if options.get("copy") is False:
             raise NotShareableError("DLPack: booleans can't be shared with copy=False: Arrow stores bits, DLPack bytes")
         return dlpack_capsule(array.layout.bits(array), options)
     return dlpack_capsule(_to_numpy_without_copy(array, "DLPack"), options)
+
+
+def array_device(array: ArrayData) -> tuple[int, int]:
+    """Return the DLPack device of an array: its type and number."""
+    device = device_of([array])
+    return CPU_DEVICE if device is None else (device.type, device.id)
 
 
 def _check_no_nulls(array: ArrayData, protocol: str) -> None:

@@ -26,7 +26,7 @@ import stat
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from bowstring.errors import (
     ClosedError,
@@ -100,6 +100,9 @@ class Region(Closable):
     """
 
     __slots__ = ("__weakref__", "_descriptor", "_file", "_memory", "is_sealed", "name", "size_bytes")
+
+    is_on_device: ClassVar[bool] = False
+    """Whether it is memory of a device, without a descriptor (`bowstring.memory.device`)."""
 
     def __init__(self, descriptor: int, size_bytes: int, name: str, *, is_sealed: bool) -> None:
         self._descriptor = descriptor

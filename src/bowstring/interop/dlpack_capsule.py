@@ -1,0 +1,167 @@
+"""DLPack capsules of memory on a device: `DLManagedTensor`, and `DLManagedTensorVersioned` of DLPack 1.0.
+
+NumPy creates and reads the capsules of memory of the CPU. A structure is an array of 64-bit fields, as those of the C
+data interface (`bowstring.memory.c_abi`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bowstring.errors import NotShareableError
+from bowstring.memory import c_abi
+from bowstring.memory.c_callbacks import make_callback, make_immortal
+from bowstring.memory.device import Device
+
+# struct DLTensor: the address, the device, the number of dimensions and the type of the elements, …
+_SHAPE, _STRIDES, _BYTE_OFFSET, _NUM_TENSOR_FIELDS = 3, 4, 5, 6
+_READ_ONLY = 1
+_VERSION = 1
+_MAX_DIMENSIONS = 64
+_CODES = {"i": 0, "u": 1, "f": 2}
+_KINDS = {code: kind for kind, code in _CODES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Structure:
+    """One of the two structures: the names of its capsules, and the indices of its fields."""
+
+    name: bytes
+    consumed_name: bytes
+    tensor: int
+    context: int
+    deleter: int
+
+
+_MANAGED = _Structure(make_immortal(b"dltensor"), make_immortal(b"used_dltensor"), 0, 6, 7)
+_VERSIONED = _Structure(make_immortal(b"dltensor_versioned"), make_immortal(b"used_dltensor_versioned"), 4, 1, 2)
+
+_capsule_set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_SetName", ctypes.pythonapi)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Contiguous numbers on a device, and what keeps the memory alive."""
+
+    device: Device
+    pointer: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    owner: Any
+
+
+def _deleter(structure: _Structure) -> Any:
+    # At interpreter exit, only defaults are left.
+    def delete(
+        address: int, _at: int = 8 * structure.context, _int64: Any = ctypes.c_int64, _owners: Any = c_abi.private_data
+    ) -> None:
+        _owners.pop(_int64.from_address(address + _at).value, None)
+
+    return make_callback(c_abi.ReleaseFunction, delete)
+
+
+_DELETERS = {structure.name: _deleter(structure) for structure in (_MANAGED, _VERSIONED)}
+
+
+def _destroy(
+    capsule: int,
+    _name_of: Any = c_abi._destroyed_capsule_name,
+    _pointer_of: Any = c_abi._destroyed_capsule_pointer,
+    _string_at: Any = ctypes.string_at,
+    _deleters: Any = _DELETERS,
+) -> None:
+    """Delete the structure of a capsule, unless a consumer renamed the capsule."""
+    name = _name_of(capsule)
+    delete = _deleters.get(_string_at(name))
+    if delete is not None:
+        delete(_pointer_of(capsule, name))
+
+
+_DESTRUCTOR = c_abi.function_address(make_callback(c_abi.ReleaseFunction, _destroy))
+
+
+def new_capsule(tensor: Tensor, is_versioned: bool) -> object:
+    """Return a capsule over the same memory, marked as read-only if it is versioned."""
+    structure = _VERSIONED if is_versioned else _MANAGED
+    dtype, shape = tensor.dtype, tensor.shape
+    element_type = _CODES[dtype.kind] | dtype.itemsize * 8 << 8 | 1 << 16
+    device = tensor.device.type | tensor.device.id << 32
+    strides = [int(np.prod(shape[index + 1 :], dtype=np.int64)) for index in range(len(shape))]
+    with c_abi.Block() as block:
+        key = block.retain(tensor.owner)
+        manager = [key, c_abi.function_address(_DELETERS[structure.name])]
+        if is_versioned:
+            block.append([_VERSION, *manager, _READ_ONLY])
+        start = block.append([tensor.pointer, device, len(shape) | element_type << 32, 0, 0, 0])
+        if not is_versioned:
+            block.append(manager)
+        block.set_pointer(start + _SHAPE, block.append([*shape, 0]))
+        block.set_pointer(start + _STRIDES, block.append([*strides, 0]))
+    capsule: object = c_abi._capsule_new(block.address, structure.name, _DESTRUCTOR)
+    return capsule
+
+
+def consume_capsule(capsule: object) -> Tensor:
+    """Take over the structure in a capsule; its deleter is called when the tensor's owner is garbage-collected.
+
+    Raises `NotShareableError` for another object, and for elements that are not contiguous or no numbers that Arrow
+    has.
+    """
+    structure = next((each for each in (_VERSIONED, _MANAGED) if c_abi.is_capsule(capsule, each.name)), None)
+    if structure is None:
+        raise NotShareableError(f"DLPack: expected a capsule that was not consumed before, found {capsule!r}")
+    address = c_abi._capsule_pointer(capsule, structure.name)
+    fields = (ctypes.c_int64 * (structure.tensor + _NUM_TENSOR_FIELDS)).from_address(address)[:]
+    if structure is _VERSIONED and fields[0] & 0xFFFFFFFF != _VERSION:
+        raise NotShareableError(f"DLPack: expected version {_VERSION}, found {fields[0] & 0xFFFFFFFF}")
+    pointer, device, element, shape_at, strides_at, byte_offset = fields[structure.tensor :]
+    count, dtype = element & 0xFFFFFFFF, _dtype_of(element >> 32 & 0xFFFFFFFF)
+    if count > _MAX_DIMENSIONS:
+        raise NotShareableError(f"DLPack: {count} dimensions")
+    shape = _read_numbers(shape_at, count)
+    if strides_at:
+        check_contiguous(shape, _read_numbers(strides_at, count), "DLPack")
+    owner = _Consumed(address, ctypes.c_int64.from_address(address + 8 * structure.deleter).value)
+    _capsule_set_name(capsule, structure.consumed_name)
+    return Tensor(Device(device & 0xFFFFFFFF, device >> 32), pointer + byte_offset, dtype, shape, owner)
+
+
+def check_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], what: str) -> None:
+    """Raise `NotShareableError` unless elements with these strides, in elements, are contiguous in C order."""
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size > 1 and stride != expected:
+            raise NotShareableError(f"{what}: shape {shape} with strides {strides} is not contiguous: copy it first")
+        expected *= size
+
+
+def _dtype_of(element: int) -> np.dtype[Any]:
+    code, bits, lanes = element & 0xFF, element >> 8 & 0xFF, element >> 16
+    kind = _KINDS.get(code)
+    if kind is None or bits not in (8, 16, 32, 64) or lanes != 1 or (kind == "f" and bits == 8):
+        raise NotShareableError(f"DLPack: type {code} with {bits} bits and {lanes} lanes has no Arrow type")
+    return np.dtype(f"<{kind}{bits // 8}")
+
+
+def _read_numbers(address: int, count: int) -> tuple[int, ...]:
+    return tuple((ctypes.c_int64 * count).from_address(address)) if count else ()
+
+
+class _Consumed:
+    """A structure that was taken over."""
+
+    __slots__ = ("_address", "_deleter")
+
+    def __init__(self, address: int, deleter: int) -> None:
+        self._address = address
+        self._deleter = c_abi.ReleaseFunction(deleter) if deleter else None
+
+    def __del__(self) -> None:
+        if self._deleter is not None:
+            self._deleter(self._address)

@@ -1,0 +1,214 @@
+"""Memory of NVIDIA GPUs, through the CUDA driver API of the package `cuda-bindings` (extra `cuda`).
+
+Every call uses the primary context of a device, which the CUDA runtime, and so PyTorch, CuPy and cuDF, use as well. A
+thread's own current context is restored after each call.
+
+Errors: `MissingExtraError` if the package is not installed, `EnvironmentProblemError` if there is no usable GPU,
+`ResourceError` for others, with CUDA's name of the error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from bowstring.errors import BowstringError, EnvironmentProblemError, MissingExtraError, ResourceError, UsageError
+from bowstring.memory.device import CUDA, Device, DeviceMemory
+
+HANDLE_BYTES = 64
+"""The size of an IPC handle (`CU_IPC_HANDLE_SIZE`)."""
+ALLOCATION_BYTES = 2 << 20
+"""Smaller allocations share a block with others, and an IPC handle exports the whole block."""
+
+_UNUSABLE = frozenset((3, 4, 34, 46, 100, 802, 803, 804, 999))
+"""CUresult: not (or no longer) initialized, stub library, devices unavailable, none, or none that fits the driver."""
+_LAZY_ENABLE_PEER_ACCESS = 1
+
+
+def _driver() -> Any:
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        raise MissingExtraError.of("cuda-bindings", "cuda") from None
+    return driver
+
+
+def _call(function: str, *arguments: Any) -> Any:
+    """Call a function of the driver API. Return its value, a tuple if it has several, or None."""
+    try:
+        status, *values = getattr(_driver(), function)(*arguments)
+    except RuntimeError as error:  # the driver is not installed, or too old for the function
+        raise EnvironmentProblemError(f"no usable CUDA device: {function}: {error}") from None
+    if int(status) in _UNUSABLE:
+        raise EnvironmentProblemError(
+            f"no usable CUDA device: {function}: {status.name}; a process that was forked while CUDA was in use can't "
+            "use it: start processes with spawn"
+        )
+    if int(status):
+        raise ResourceError(f"cuda: {function}: {status.name}")
+    return values[0] if len(values) == 1 else tuple(values) or None
+
+
+class Gpu:
+    """A device, and its primary context, which is created on first use and kept until the process ends."""
+
+    def __init__(self, ordinal: int) -> None:
+        self.device = Device(CUDA, ordinal)
+        self._handle = _call("cuDeviceGet", ordinal)
+        self.uuid = bytes(_call("cuDeviceGetUuid", self._handle).bytes)
+        self._context: Any = None
+        self._lock = threading.Lock()
+        self._process_id = os.getpid()
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        """As `_call`, in the context of this device."""
+        with self._current():
+            return _call(function, *arguments)
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        with self._lock:
+            if self._context is None:
+                self._context = _call("cuDevicePrimaryCtxRetain", self._handle)
+        _call("cuCtxPushCurrent", self._context)
+        try:
+            yield
+        finally:
+            _call("cuCtxPopCurrent")
+
+    def synchronize(self) -> None:
+        """Wait until the device has finished all work in the primary context, of any library and stream."""
+        self.call("cuCtxSynchronize")
+
+    def finish_work(self) -> None:
+        """As `synchronize`, for finalizers: errors are ignored, and a forked child, which can't use CUDA, returns."""
+        if os.getpid() == self._process_id:
+            with suppress(BowstringError):
+                self.synchronize()
+
+    def release(self, function: str, pointer: int) -> None:
+        """Free or unmap memory when the queued work, which may use it, is finished; as `finish_work`."""
+        self.finish_work()
+        if os.getpid() == self._process_id:
+            with suppress(BowstringError):
+                self.call(function, pointer)
+
+    def allocate(self, size_bytes: int) -> Allocation:
+        """Allocate memory, filled with zeros, that no other allocation shares a block with."""
+        size_bytes = max(-(-size_bytes // ALLOCATION_BYTES), 1) * ALLOCATION_BYTES
+        allocation = Allocation(self, int(self.call("cuMemAlloc", size_bytes)), size_bytes, "cuMemFree")
+        self.call("cuMemsetD8", allocation.pointer, 0, size_bytes)
+        return allocation
+
+    def export(self, allocation: Allocation) -> bytes:
+        """Return the IPC handle of memory from `allocate`."""
+        base, _ = self.call("cuMemGetAddressRange", allocation.pointer)
+        if int(base) != allocation.pointer:  # a client would count its addresses from there
+            raise ResourceError(f"cuda: the allocation begins at {int(base):#x}, expected {allocation.pointer:#x}")
+        handle = self.call("cuIpcGetMemHandle", allocation.pointer)
+        return ctypes.string_at(handle.getPtr(), HANDLE_BYTES)
+
+    def open(self, handle: bytes) -> Allocation:
+        """Map the memory of another process's IPC handle, writable, as CUDA always does.
+
+        Its size is what the driver reports, whatever the other process says.
+        """
+        opaque = _driver().CUipcMemHandle()
+        ctypes.memmove(opaque.getPtr(), handle, HANDLE_BYTES)
+        pointer = int(self.call("cuIpcOpenMemHandle", opaque, _LAZY_ENABLE_PEER_ACCESS))
+        mapping = Allocation(self, pointer, 0, "cuIpcCloseMemHandle")
+        base, size_bytes = self.call("cuMemGetAddressRange", pointer)
+        mapping.size_bytes = int(base) + size_bytes - pointer
+        return mapping
+
+    def copy(self, target: int, source: int, size_bytes: int) -> None:
+        """Copy between two addresses on this device; returns before the copy is complete: call `synchronize`."""
+        self.call("cuMemcpyDtoD", target, source, size_bytes)
+
+    def read(self, pointer: int, destination: Any) -> None:
+        """Fill a writable buffer of the CPU from an address on this device."""
+        array = np.frombuffer(destination, np.uint8)
+        if array.size:
+            self.call("cuMemcpyDtoH", array.__array_interface__["data"][0], pointer, array.nbytes)
+
+    def write(self, pointer: int, source: Any) -> None:
+        """Copy a buffer of the CPU to an address on this device."""
+        array = np.frombuffer(source, np.uint8)
+        if array.size:
+            self.call("cuMemcpyHtoD", pointer, array.__array_interface__["data"][0], array.nbytes)
+            self.synchronize()  # otherwise small copies may still be under way
+
+
+class Allocation:
+    """Memory that this process allocated or mapped; freed or unmapped with the last reference."""
+
+    __slots__ = ("__weakref__", "gpu", "pointer", "size_bytes")
+
+    def __init__(self, gpu: Gpu, pointer: int, size_bytes: int, release: str) -> None:
+        self.gpu = gpu
+        self.pointer = pointer
+        self.size_bytes = size_bytes
+        weakref.finalize(self, gpu.release, release, pointer).atexit = False
+
+    def memory(self, size_bytes: int) -> DeviceMemory:
+        """Return the first bytes as a `DeviceMemory`, which keeps the allocation."""
+        return DeviceMemory(self.gpu.device, self.pointer, size_bytes, self)
+
+
+def num_gpus() -> int:
+    """Return the number of devices that this process may use."""
+    _call("cuInit", 0)
+    count: int = _call("cuDeviceGetCount")
+    return count
+
+
+def gpu(ordinal: int) -> Gpu:
+    """Return a device by its number in this process. Raises `UsageError` if there is none."""
+    count = num_gpus()
+    if not 0 <= ordinal < count:
+        raise UsageError(f"cuda: device {ordinal}: this process has {count}, numbered from 0")
+    return _gpu(ordinal)
+
+
+@cache
+def _gpu(ordinal: int) -> Gpu:
+    return Gpu(ordinal)
+
+
+def gpu_with_uuid(uuid: bytes) -> Gpu:
+    """Return the device with a UUID: numbers may differ between processes. Raises `ResourceError` if there is none."""
+    for device in map(gpu, range(num_gpus())):
+        if device.uuid == uuid:
+            return device
+    raise ResourceError(f"cuda: this process can't use the device with the UUID {uuid.hex()} (CUDA_VISIBLE_DEVICES)")
+
+
+def gpu_at(pointer: int) -> Gpu:
+    """Return the device of an address. Raises `UsageError` if it is not one of CUDA."""
+    num_gpus()
+    attribute = _driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    try:
+        ordinal: int = _call("cuPointerGetAttribute", attribute, pointer)
+    except ResourceError as error:
+        raise UsageError(f"cuda: {pointer:#x} is not an address of CUDA: {error}") from None
+    return gpu(ordinal)
+
+
+def finish_work(memory: DeviceMemory) -> None:
+    """Wait until nothing that this process has queued reads the memory; as `Gpu.finish_work`."""
+    _gpu(memory.location.id).finish_work()
+
+
+def copy_to_host(memory: DeviceMemory, offset_bytes: int, size_bytes: int) -> bytearray:
+    """Return a copy of bytes of a GPU's memory."""
+    copy = bytearray(size_bytes)
+    gpu(memory.location.id).read(memory.pointer + offset_bytes, copy)
+    return copy
