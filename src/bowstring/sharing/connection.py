@@ -37,6 +37,8 @@ from bowstring.errors import (
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory
+from bowstring.memory.cuda import finish_work
+from bowstring.memory.device import DeviceMemory
 from bowstring.sharing.locations import is_local_or_encrypted
 from bowstring.sharing.processes import close_inherited
 from bowstring.sharing.recording import Recorder
@@ -140,18 +142,21 @@ class Connection:
 
     def lend(self, lease: Lease, memory: Any) -> Memory:
         """Return the memory as a `Memory` that frees the addresses when it is garbage-collected."""
-        token = np.frombuffer(memory, _UINT8)
+        is_on_device = isinstance(memory, DeviceMemory)
+        token: Any = memory.share() if is_on_device else np.frombuffer(memory, _UINT8)
         _LENDING.add(self)
         key = id(token)
 
         def free_body(_: object) -> None:
+            if is_on_device:
+                finish_work(memory)  # that reads the memory, and was queued by this process
             self._tokens.pop(key, None)
             self.driver.session.release(lease)
             if self._is_released and not self._tokens:
                 self.close()
 
         self._tokens[key] = weakref.ref(token, free_body)
-        return Memory(token)
+        return token if is_on_device else Memory(token)
 
     def release(self) -> None:
         """Close when no batch is in use."""
@@ -161,7 +166,14 @@ class Connection:
             self.close()
 
     def close(self) -> None:
-        """Close now, which ends all leases. Arrays stay valid: the mappings are this process's own. Idempotent."""
+        """Close now, which ends all leases. Arrays stay valid: the mappings are this process's own. Idempotent.
+
+        As `release` if arrays would not stay valid.
+        """
+        memory = self.driver.session.memory
+        if self._tokens and memory is not None and not memory.outlives_connection:
+            self.release()
+            return
         _LENDING.discard(self)
         self.driver.close()
 

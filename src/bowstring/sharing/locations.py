@@ -24,10 +24,10 @@ from bowstring.errors import (
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.transports.registry import find_transport
 
-NEAREST_FIRST = ("loopback", "unix", "ucx", "fabric", "tcp", "tcp+tls")
+NEAREST_FIRST = ("loopback", "unix", "cuda+unix", "ucx", "fabric", "tcp", "tcp+tls")
 """The schemes of transports; others are tried after them."""
 MAX_LOCATIONS = 64
-_LOCAL_SCHEMES = ("loopback", "unix")
+_LOCAL_SCHEMES = ("loopback", "unix", "cuda+unix")
 _URI = re.compile(r"[^\s]+")
 
 

@@ -36,6 +36,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import FileRange, Region
+from bowstring.sharing.device_tables import DeviceTable
 from bowstring.sharing.locations import Locations
 from bowstring.sharing.processes import close_inherited
 from bowstring.sharing.recording import Record, Recorder, open_recorder
@@ -246,14 +247,17 @@ class Server(Closable):
         """The URIs at all addresses for a ticket, whether it is valid or not."""
         return Locations(tuple(acceptor.uri_of(ticket, role) for acceptor in self._acceptors))
 
-    def add(self, name: str, source: Source, *, copy: bool | None = None) -> str:
+    def add(self, name: str, source: Source | DeviceTable, *, copy: bool | None = None) -> str:
         """Add a data set and return its URI. Batches are copied once, into memory that all clients share; files and
-        regions are not copied, unless `copy` is True. With `copy=False`, batches raise `WouldCopyError`.
+        regions are not copied, unless `copy` is True. With `copy=False`, batches raise `WouldCopyError`. A table of
+        `device_table` needs the scheme `cuda+unix`, and is copied on the device when a client reads it.
 
         Raises `UsageError` if the name exists, and as `serve`.
         """
         self._refuse_closed()
         self._acceptors[0].uri_of(name)  # check the name before copying
+        if isinstance(source, DeviceTable):
+            return self.add_stored(name, source.store(name))
         parts = [read_stored_dataset(region) for region in regions_of(source, name, copy)[0]]
         if isinstance(source, str | os.PathLike) and not copy and len(self._datasets) >= _MAX_OPEN_FILES:
             for part in parts:
@@ -369,6 +373,8 @@ class Server(Closable):
 
     def is_small(self, parts: Sequence[StoredDataset]) -> bool:
         """Whether sending bytes takes less than mapping regions and freeing addresses."""
+        if any(part.region.is_on_device for part in parts):
+            return False
         nbytes = sum(message.body_bytes for part in parts for message in part.messages[:_MAX_INLINE_MESSAGES])
         is_short = sum(len(part.messages) for part in parts) <= _MAX_INLINE_MESSAGES
         return is_short and nbytes <= self.options.inline_bytes
@@ -713,6 +719,9 @@ class _Client:
             parts = [part for name in ticket.names for part in self._server.find_stored(name)]
             if any(part.schema != parts[0].schema for part in parts):
                 raise InvalidDataError(f"{ticket}: their schemas differ")
+            is_on_device = any(part.region.is_on_device for part in parts)
+            if is_on_device and not self._can_export(parts):
+                raise UsageError(f"{ticket}: its memory is on a device: connect to its cuda+unix URI")
         except BowstringError as error:
             self._server._counters.num_refused_requests += 1
             self.refuse(error, f"{type(error).__name__} for {ticket.abbreviated}")
@@ -723,9 +732,17 @@ class _Client:
         if encoded is not None:
             self._session.stream(self._stream_encoded(encoded), time.monotonic())
             return
-        has_addresses = self._exporter is not None and self._connection.role is not Role.METADATA
-        is_packed = ticket.packed or not has_addresses or self._server.is_small(parts)
+        is_packed = not is_on_device and (ticket.packed or not self._can_export(parts) or self._server.is_small(parts))
         self._session.stream(self._stream(parts, is_packed), time.monotonic())
+
+    def _can_export(self, parts: Sequence[StoredDataset]) -> bool:
+        """Whether bodies can be sent as addresses."""
+        exporter, role = self._exporter, self._connection.role
+        return (
+            exporter is not None
+            and role is not Role.METADATA
+            and all(exporter.can_export(part.region) for part in parts)
+        )
 
     def _stream_encoded(self, encoded: EncodedStream) -> Iterator[Sequence[Message]]:
         """Yield all messages of a small data set at once."""
@@ -785,7 +802,7 @@ def _packed_body(region: Region, message: StoredMessage) -> PackedBody:
 
 
 def serve(
-    sources: Mapping[str, Source],
+    sources: Mapping[str, Source | DeviceTable],
     address: str | None = None,
     options: ServerOptions | None = None,
     *,
@@ -795,9 +812,9 @@ def serve(
     """Serve data sets to other processes of this machine and user, which read them with `bowstring.connect`.
 
     A source is a table (of Bowstring or another library), a record batch, record batches or a reader (copied once, into
-    memory that all clients share), the path of an Arrow file (its descriptor is sent, nothing is copied), or a `Region`
-    or `Handle` of shared memory. `address` is a path for the socket; the default is a new abstract name, which leaves
-    no file behind.
+    memory that all clients share), the path of an Arrow file (its descriptor is sent, nothing is copied), a `Region` or
+    `Handle` of shared memory, or a table of `bowstring.sharing.device_table`. `address` is a path for the socket; the
+    default is a new abstract name, which leaves no file behind.
 
     With the scheme `tcp`, any process of this machine can connect, and data is sent as bytes; `address` is
     `HOST:PORT`, by default an unused port at 127.0.0.1. Other machines can connect with `tcp+tls`, which needs

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,6 +114,11 @@ class MemoryConformance:
             yield pair
             pair.close()
 
+    def read_view(self, view: Any, offset_bytes: int, length_bytes: int) -> bytes:
+        """Return bytes of a view, which must be read-only. Override it for memory of a device."""
+        assert memoryview(view).readonly
+        return bytes(view[offset_bytes : offset_bytes + length_bytes])
+
     def test_buffers_of_exported_memory_are_viewed_or_fetched(self, pair: MemoryPair) -> None:
         with Region.copy_of([CONTENT]) as region:
             start = pair.export(region).address
@@ -121,9 +127,8 @@ class MemoryConformance:
         view = pair.memory.view(located.extent)
         if view is not None:
             first, _, third, _ = located.offsets.tolist()
-            assert memoryview(view).readonly
-            assert bytes(view[first : first + 9]) == CONTENT[1:10]
-            assert bytes(view[third : third + 5000]) == CONTENT[300:5300]
+            assert self.read_view(view, first, 9) == CONTENT[1:10]
+            assert self.read_view(view, third, 5000) == CONTENT[300:5300]
         assert pair.fetch(addresses, lengths) == CONTENT[1:10] + CONTENT[300:5300]
         assert pair.fetch(_numbers(start), _numbers(len(CONTENT))) == CONTENT
 
@@ -167,7 +172,7 @@ class MemoryConformance:
         pair.client.close()
         pair.server.close()
         if view is not None:
-            assert bytes(view[offset : offset + len(CONTENT)]) == CONTENT
+            assert self.read_view(view, offset, len(CONTENT)) == CONTENT
 
     def test_only_exported_memory_can_be_retired(self, pair: MemoryPair) -> None:
         pair.exporter.check_capacity(1)

@@ -5,8 +5,10 @@ A client reads all of an arena, if its transport can map it, or fetches buffers 
 
 from __future__ import annotations
 
+import os
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,26 +20,35 @@ from bowstring.transports.base import Exported, Extent, Fetched, Located, Memory
 _ALIGNMENT_BYTES = 64
 
 
-class Arena:
+class Arena(ABC):
     """Memory for everything that a listener exports. Blocks are freed, and used again, when no channel exports them."""
 
-    def __init__(self, view: memoryview, address: int, scheme: str) -> None:
-        """Use the writable memory `view`, whose first byte has this address for peers."""
+    def __init__(self, size_bytes: int, address: int, scheme: str) -> None:
+        """Use this much memory, whose first byte has this address for peers."""
         self.address = address
-        self._view = view
         self._scheme = scheme
-        self._free: list[tuple[int, int]] = [(0, view.nbytes)]
+        self._free: list[tuple[int, int]] = [(0, size_bytes)]
         self._blocks: dict[Region, list[int]] = {}
         """The offset and size of the copy of each region, and the number of channels that export it."""
+        self._quarantine: list[tuple[int | None, tuple[Region, ...]]] = []
         self._lock = threading.Lock()
+
+    @abstractmethod
+    def _write(self, offset_bytes: int, region: Region) -> None:
+        """Copy a region to an offset."""
 
     def add(self, region: Region) -> int:
         """Return the address of a copy of a region, which is made once. Raises `ResourceError` if it does not fit."""
+        self._release_quarantine()
         with self._lock:
             block = self._blocks.get(region)
             if block is None:
                 block = [self._allocate(region.size_bytes), region.size_bytes, 0]
-                self._view[block[0] : block[0] + block[1]] = region.view(0, region.size_bytes)
+                try:
+                    self._write(block[0], region)
+                except BaseException:
+                    self._deallocate(block)
+                    raise
                 self._blocks[region] = block
             block[2] += 1
             return self.address + block[0]
@@ -49,7 +60,21 @@ class Arena:
             block[2] -= 1
             if not block[2]:
                 del self._blocks[region]
-                self._free = _merge([*self._free, (block[0], _aligned(block[1]))])
+                self._deallocate(block)
+
+    def quarantine(self, regions: Iterable[Region], process_id: int | None) -> None:
+        """Undo one `add` of each region, but only after this process has ended: it may still read the memory."""
+        with self._lock:
+            self._quarantine.append((process_id, tuple(regions)))
+
+    def _release_quarantine(self) -> None:
+        with self._lock:
+            entries = self._quarantine
+            self._quarantine = [entry for entry in entries if _may_be_alive(entry[0])]
+        for entry in entries:
+            if entry not in self._quarantine:
+                for region in entry[1]:
+                    self.remove(region)
 
     def _allocate(self, size_bytes: int) -> int:
         needed = _aligned(size_bytes)
@@ -60,6 +85,34 @@ class Arena:
         largest = max((free_bytes for _, free_bytes in self._free), default=0)
         what = f"a region of {size_bytes} bytes does not fit into the arena"
         raise ResourceError(f"{self._scheme}: {what}; {largest} are free")
+
+    def _deallocate(self, block: list[int]) -> None:
+        self._free = _merge([*self._free, (block[0], _aligned(block[1]))])
+
+
+class HostArena(Arena):
+    """An arena in memory of the CPU."""
+
+    def __init__(self, view: memoryview, address: int, scheme: str) -> None:
+        """Use the writable memory `view`, whose first byte has this address for peers."""
+        super().__init__(view.nbytes, address, scheme)
+        self._view = view
+
+    def _write(self, offset_bytes: int, region: Region) -> None:
+        self._view[offset_bytes : offset_bytes + region.size_bytes] = region.view(0, region.size_bytes)
+
+
+def _may_be_alive(process_id: int | None) -> bool:
+    """Return whether a process may exist; True if its number is not known, as in another namespace."""
+    if not process_id:
+        return True
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _aligned(size_bytes: int) -> int:
@@ -104,6 +157,11 @@ class ArenaExporter(MemoryExporter):
         """Free what was exported: the channel is closed."""
         for region in self._regions:
             self._arena.remove(region)
+        self._regions.clear()
+
+    def abandon(self, process_id: int | None) -> None:
+        """As `close`, for a peer that may still read the memory until its process ends."""
+        self._arena.quarantine(self._regions, process_id)
         self._regions.clear()
 
 

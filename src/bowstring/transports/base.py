@@ -379,6 +379,9 @@ class RemoteMemory(Closable, ABC):
 
     __slots__ = ()
 
+    outlives_connection: ClassVar[bool] = True
+    """Whether views stay valid after the connection ends; otherwise it is kept until no view is left."""
+
     @abstractmethod
     def extent(self, address: int) -> Extent:
         """Return the exported range of an address. Raises `ProtocolError` if there is none."""
@@ -462,6 +465,10 @@ class MemoryExporter(ABC):
     """Makes memory of this process accessible to the peer of one channel."""
 
     __slots__ = ()
+
+    def can_export(self, region: Region) -> bool:
+        """Whether a server exports this region; otherwise it sends the bytes. By default, memory of the CPU."""
+        return not region.is_on_device
 
     @abstractmethod
     def export(self, region: Region) -> Exported:

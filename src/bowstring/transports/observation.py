@@ -284,9 +284,9 @@ class _ObservedChannel(Channel):
         if region is None:
             self._report(direction, EntryKind.RETIREMENT, None, address)
             return
-        content = FileRange(region, 0, region.size_bytes)
-        text = "sealed memory" if region.is_sealed else "file"
-        self._report(direction, EntryKind.REGION, None, address, region.size_bytes, (content,), text)
+        parts = () if region.is_on_device else (FileRange(region, 0, region.size_bytes),)
+        text = "memory of a device" if region.is_on_device else "sealed memory" if region.is_sealed else "file"
+        self._report(direction, EntryKind.REGION, None, address, region.size_bytes, parts, text)
 
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
         if self._is_stepwise:
@@ -382,6 +382,9 @@ class _ObservedExporter(MemoryExporter):
     def __init__(self, exporter: MemoryExporter, channel: _ObservedChannel) -> None:
         self._exporter = exporter
         self._channel = channel
+
+    def can_export(self, region: Region) -> bool:
+        return self._exporter.can_export(region)
 
     def export(self, region: Region) -> Exported:
         exported = self._exporter.export(region)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bowstring.errors import UsageError
 from bowstring.transports.base import Transport
+from bowstring.transports.cuda.transport import CUDA
 from bowstring.transports.fabric.transport import FABRIC
 from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.tcp import TCP, TLS
@@ -12,7 +13,7 @@ from bowstring.transports.ucx.transport import UCX
 from bowstring.transports.unix import UNIX
 
 TRANSPORTS: dict[str, Transport] = {
-    transport.scheme: transport for transport in (UNIX, LOOPBACK, TCP, TLS, UCX, FABRIC)
+    transport.scheme: transport for transport in (UNIX, LOOPBACK, TCP, TLS, UCX, FABRIC, CUDA)
 }
 """Add a transport here, or with `register_transport` from outside of Bowstring."""
 

@@ -15,7 +15,7 @@ import threading
 
 from bowstring.errors import ProtocolError, UsageError
 from bowstring.memory.buffer import Memory
-from bowstring.transports.arena import Arena, RemoteArena
+from bowstring.transports.arena import HostArena, RemoteArena
 from bowstring.transports.base import Extent
 from bowstring.transports.fabric.channel import FabricChannel, Fetch
 from bowstring.transports.fabric.endpoint import Domain, RegisteredMemory
@@ -23,7 +23,7 @@ from bowstring.transports.fabric.endpoint import Domain, RegisteredMemory
 _HANDLE = struct.Struct("<QQQ")
 
 
-class FabricArena(Arena):
+class FabricArena(HostArena):
     """An arena that peers can read, until each `acquire`, and the one of its creation, has a `release`. Thread-safe."""
 
     def __init__(self, domain: Domain, size_bytes: int) -> None:

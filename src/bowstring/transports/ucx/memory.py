@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 
 from bowstring.errors import ProtocolError
-from bowstring.transports.arena import Arena, RemoteArena
+from bowstring.transports.arena import HostArena, RemoteArena
 from bowstring.transports.base import Extent
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import Context
@@ -25,7 +25,7 @@ _MAGIC = b"bowstrin"
 _UNKNOWN_BYTES = 1 << 64
 
 
-class UcxArena(Arena):
+class UcxArena(HostArena):
     """An arena that libucp allocates. It is freed with its last reference: a listener or channel that is not closed."""
 
     def __init__(self, context: Context, size_bytes: int) -> None:

@@ -1,0 +1,92 @@
+"""Tables whose columns are in memory of a GPU, to be served over `cuda+unix`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema
+from bowstring.datatypes.types import Struct
+from bowstring.dissociated.wire import AddressBody
+from bowstring.errors import UnsupportedTypeError, UsageError
+from bowstring.interop.device_arrays import device_of, import_device_array, import_device_column
+from bowstring.ipc.metadata.header import DataHeader, HeaderWriter
+from bowstring.ipc.stream import Encoder
+from bowstring.layouts.array_data import ArrayData
+from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer
+from bowstring.memory.device import Device, DeviceRegion
+from bowstring.sharing.stored_dataset import StoredDataset, StoredMessage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceTable:
+    """A table of one batch in memory of a device; created by `device_table`."""
+
+    schema: Schema
+    num_rows: int
+    columns: Sequence[ArrayData]
+    device: Device
+
+    def store(self, name: str) -> StoredDataset:
+        """Return the data set for a server. Nothing is copied.
+
+        Raises `UnsupportedTypeError` for a column with a dictionary, and `UsageError` for slices and unknown null
+        counts.
+        """
+        nodes: list[tuple[int, int]] = []
+        buffers: list[Buffer | None] = []
+        for field, column in zip(self.schema.fields, self.columns, strict=True):
+            _collect(field.name, column, nodes, buffers)
+        sizes = np.array([0 if buffer is None else buffer.size for buffer in buffers], np.int64)
+        ends = np.cumsum((sizes + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES)
+        starts, body_bytes = np.concatenate(([0], ends[:-1])), int(ends[-1]) if len(ends) else 0
+        spans = np.stack((starts[: len(sizes)], sizes), axis=1)
+        header = DataHeader(self.num_rows, np.array(nodes, np.int64).reshape(-1, 2), spans, np.zeros(0, np.int64))
+        parts = [(start, b) for start, b in zip(starts.tolist(), buffers, strict=False) if b is not None and b.size]
+        region = DeviceRegion(self.device, parts, body_bytes, name)
+        body = AddressBody.of(np.where(sizes > 0, spans[:, 0], body_bytes), sizes)
+        message = StoredMessage(HeaderWriter().write(header, body_bytes), body, 0, body_bytes)
+        schema = Encoder(self.schema).schema_message().metadata
+        return StoredDataset(region, schema, (message,), self.num_rows, 0, body_bytes)
+
+
+def device_table(source: object) -> DeviceTable:
+    """Return a table of arrays in memory of a GPU, without copying, for `Server.add` and `serve`.
+
+    `source` is a mapping of column names to arrays of CuPy, PyTorch, cuDF or others, with `__arrow_c_device_array__`,
+    `__dlpack__` or `__cuda_array_interface__`; or a table with `__arrow_c_device_array__`, such as a cuDF data frame.
+    A server copies the columns on the device when a client first reads them: do not change them until then.
+
+    Raises `UsageError` for columns of different lengths or on several devices, and as `import_device_column`.
+    """
+    if isinstance(source, Mapping):
+        columns = [import_device_column(column) for column in source.values()]
+        schema = Schema(tuple(Field(name, column.type) for name, column in zip(source, columns, strict=True)))
+    else:
+        field, array = import_device_array(source)
+        if not isinstance(field.type, Struct) or array.null_count or array.offset:
+            raise UsageError(f"device_table: expected a struct without nulls and offset, found {field.type}")
+        columns, schema = list(array.children), Schema(field.type.fields)
+    lengths = {column.length for column in columns}
+    devices = {device for column in columns if (device := device_of([column])) is not None}
+    if len(lengths) != 1 or len(devices) != 1:
+        found = ", ".join(f"{column.length} rows on {device_of([column])}" for column in columns) or "none"
+        raise UsageError(f"device_table: expected columns of one length on one device, found {found}")
+    return DeviceTable(schema, lengths.pop(), columns, devices.pop())
+
+
+def _collect(name: str, array: ArrayData, nodes: list[tuple[int, int]], buffers: list[Buffer | None]) -> None:
+    """Add the nodes and buffers of an array, depth first."""
+    if array.dictionary is not None:
+        raise UnsupportedTypeError(f"column {name!r}: {array.type} in memory of a device: decode the dictionary first")
+    null_count = array._null_count if array.buffers and array.buffers[0] is not None else 0
+    null_count = null_count if array.layout.has_validity else array.length if not array.layout.buffers else 0
+    if array.offset or null_count < 0:
+        raise UsageError(f"column {name!r}: a slice, or without a null count, in memory of a device: copy it first")
+    nodes.append((array.length, null_count))
+    buffers.extend(array.buffers)
+    for child in array.children:
+        _collect(name, child, nodes, buffers)

@@ -1,0 +1,143 @@
+"""The transport `cuda+unix`: URIs such as `cuda+unix:@bowstring-…?want_data=1&free_data=2&remote_handle=…`.
+
+Data sets stay on the GPU; a client maps them by CUDA IPC, which works between processes of one machine. So messages use
+a unix socket, with the checks of its transport: only processes of the same user connect.
+
+CUDA maps memory writable. A client can therefore change what others read, and a server what its clients read while they
+read it. Both ends have to allow it with `CudaOptions.shares_memory`. The extra `cuda` is needed, and a GPU.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from bowstring.errors import ConnectionLostError, UsageError
+from bowstring.transports.base import (
+    BOTH,
+    DEFAULT_OPTIONS,
+    RECEIVE,
+    Channel,
+    Event,
+    Lost,
+    Transport,
+    TransportOptions,
+)
+from bowstring.transports.cuda.memory import CudaArena, CudaExporter, CudaMemory
+from bowstring.transports.unix_address import address_scope
+from bowstring.transports.unix_channel import UnixChannel
+from bowstring.transports.unix_listener import UnixEndpoint
+
+
+@dataclass(frozen=True, slots=True)
+class CudaOptions:
+    """How this process uses CUDA."""
+
+    shares_memory: bool = False
+    """Whether servers export memory, and clients map it. Only for peers that are trusted: see above."""
+    device: int = 0
+    """The number of the device whose memory a server exports."""
+    arena_bytes: int = 1 << 28
+    """The size of the memory that a listener allocates on the device: it has to hold all that is read at a time."""
+
+
+class CudaChannel(UnixChannel):
+    """One end of a connection. That of a server frees what it exported when its peer can't read it any more."""
+
+    def __init__(self, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> None:
+        super().__init__(connection, options)
+        self.exporter: CudaExporter | None = None
+        self._has_peer_left = False
+
+    def progress(self, directions: int = BOTH) -> list[Event]:
+        """As `Channel.progress`."""
+        events = super().progress(directions)
+        for event in events:
+            if isinstance(event, Lost) and event.directions & RECEIVE:
+                self._has_peer_left = isinstance(event.error, ConnectionLostError)
+        return events
+
+    def close(self) -> None:
+        """As `Channel.close`. What a peer that has not disconnected may still read is kept until its process ends."""
+        super().close()
+        exporter, self.exporter = self.exporter, None
+        if exporter is not None and self._has_peer_left:
+            exporter.close()
+        elif exporter is not None:
+            exporter.abandon(None if self.traits.peer is None else self.traits.peer.process_id)
+
+
+class CudaEndpoint(UnixEndpoint):
+    """Listens at an address, and allocates the memory for what its channels export."""
+
+    def __init__(self, address: str | None, options: TransportOptions, settings: CudaOptions) -> None:
+        arena = CudaArena(settings.device, settings.arena_bytes)
+        super().__init__(address, options=options)
+        self._arena: CudaArena | None = arena
+        self.remote_handle = arena.handle
+
+    def close(self) -> None:
+        """As `Endpoint.close`; channels that were accepted keep the exported memory."""
+        super().close()
+        self._arena = None
+
+    def _wrap(self, connection: socket.socket) -> Channel:
+        channel = CudaChannel.wrap(connection, self.options)
+        assert isinstance(channel, CudaChannel)
+        assert self._arena is not None
+        channel.exporter = CudaExporter(self._arena)
+        return channel
+
+
+class CudaTransport(Transport):
+    """Connections between processes of this machine and user that share memory of a GPU."""
+
+    scheme: ClassVar[str] = "cuda+unix"
+
+    def __init__(self, settings: CudaOptions | None = None) -> None:
+        self.settings = settings or CudaOptions()
+
+    def configure(self, settings: CudaOptions) -> None:
+        """Change the options of this process, for later connections and listeners."""
+        self.settings = settings
+
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> CudaEndpoint:
+        """As `Transport.listen`; the default is a new abstract address.
+
+        Raises `UsageError` unless `CudaOptions.shares_memory` is set, and errors of `bowstring.memory.cuda`.
+        """
+        return CudaEndpoint(address, _without_regions(options), self._allowed())
+
+    def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
+        """As `Transport.dial`. Raises `UsageError` unless `CudaOptions.shares_memory` is set."""
+        self._allowed()
+        return CudaChannel.dial(address, _without_regions(options))
+
+    def exporter(self, channel: Channel) -> CudaExporter | None:
+        """As `Transport.exporter`: only for accepted channels."""
+        assert isinstance(channel, CudaChannel)
+        return channel.exporter
+
+    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> CudaMemory | None:  # noqa: ARG002
+        """As `Transport.open_memory`. Raises errors of `bowstring.memory.cuda`."""
+        return None if remote_handle is None else CudaMemory(remote_handle, self._allowed().device)
+
+    def scope(self, address: str) -> str | None:
+        """As `Transport.scope`: that of the unix socket."""
+        return address_scope(address)
+
+    def _allowed(self) -> CudaOptions:
+        if not self.settings.shares_memory:
+            raise UsageError(
+                "cuda+unix: CUDA maps memory writable, so peers have to be trusted: allow it with "
+                "CUDA.configure(CudaOptions(shares_memory=True)) of bowstring.transports.cuda.transport"
+            )
+        return self.settings
+
+
+def _without_regions(options: TransportOptions) -> TransportOptions:
+    return replace(options, max_regions=0)
+
+
+CUDA = CudaTransport()

@@ -1,0 +1,281 @@
+"""The transport `cuda+unix` without a GPU: handles, options, and what is reported if no GPU can be used."""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bowstring as bs
+from bowstring.dissociated.uri import StreamURI
+from bowstring.errors import (
+    ConnectionLostError,
+    EnvironmentProblemError,
+    MissingExtraError,
+    ProtocolError,
+    UsageError,
+)
+from bowstring.memory import cuda
+from bowstring.memory.device import CUDA as CUDA_TYPE, Device, DeviceRegion
+from bowstring.sharing import Server, device_table
+from bowstring.sharing.device_tables import DeviceTable
+from bowstring.sharing.locations import nearest_first
+from bowstring.transports.cuda.memory import CudaHandle
+from bowstring.transports.cuda.transport import CUDA, CudaChannel, CudaOptions, CudaTransport
+from bowstring.transports.registry import find_transport
+from bowstring.transports.tls import TlsOptions
+from bowstring.transports.unix import UNIX
+from tests.interop.test_device_arrays import DEVICE, on_device
+from tests.transports.cuda.cuda_arrays import needs_no_gpu
+
+IPC_HANDLE, UUID = bytes(range(64)), bytes(range(16))
+ALLOWED = CudaTransport(CudaOptions(shares_memory=True))
+
+
+def has_package() -> bool:
+    try:
+        importlib.import_module("cuda.bindings.driver")
+    except ImportError:
+        return False
+    return True
+
+
+needs_package = pytest.mark.skipif(not has_package(), reason="cuda-bindings is not installed")
+
+
+@pytest.fixture(autouse=True)
+def default_options() -> Iterator[None]:
+    """The options of a new process, also after a test."""
+    CUDA.configure(CudaOptions())
+    yield
+    CUDA.configure(CudaOptions())
+
+
+# Handles
+
+
+def test_a_handle_is_the_ipc_handle_then_size_and_device() -> None:
+    handle = CudaHandle(IPC_HANDLE, 1 << 20, UUID)
+    encoded = handle.encode()
+    assert encoded == IPC_HANDLE + (1 << 20).to_bytes(8, "little") + UUID + b"bowstrin"
+    assert CudaHandle.decode(encoded) == handle
+
+
+def test_the_handle_of_another_implementation_has_no_size_and_device() -> None:
+    assert CudaHandle.decode(IPC_HANDLE) == CudaHandle(IPC_HANDLE, None, None)
+    assert CudaHandle(IPC_HANDLE).encode() == IPC_HANDLE
+
+
+@pytest.mark.parametrize(
+    ("handle", "problem"),
+    [
+        (b"", "expected 64 bytes, or 96 that end with bowstrin, found 0"),
+        (IPC_HANDLE[:-1], "found 63"),
+        (IPC_HANDLE + b"\0", "found 65"),
+        (CudaHandle(IPC_HANDLE, 1, UUID).encode()[:-1], "found 95"),
+        (CudaHandle(IPC_HANDLE, 1, UUID).encode()[:-1] + b"!", "found 96"),
+        (CudaHandle(IPC_HANDLE, 1, UUID).encode() + b"bowstrin", "found 104"),
+        (CudaHandle(IPC_HANDLE, 0, UUID).encode(), "expected a size from 1 to 281474976710656, found 0"),
+        (CudaHandle(IPC_HANDLE, (1 << 48) + 1, UUID).encode(), "found 281474976710657"),
+        (CudaHandle(IPC_HANDLE, (1 << 64) - 1, UUID).encode(), "found 18446744073709551615"),
+    ],
+)
+def test_a_malformed_handle_is_rejected(handle: bytes, problem: str) -> None:
+    with (
+        UNIX.listen() as endpoint,
+        ALLOWED.dial(endpoint.address) as channel,
+        pytest.raises(ProtocolError, match=problem),
+    ):
+        ALLOWED.open_memory(channel, handle)
+
+
+@needs_package
+def test_a_handle_reaches_the_driver_unchanged() -> None:
+    # What `Gpu.open` and `Gpu.export` do, with the structure of the package.
+    driver = importlib.import_module("cuda.bindings.driver")
+    structure = driver.CUipcMemHandle()
+    ctypes.memmove(structure.getPtr(), IPC_HANDLE, cuda.HANDLE_BYTES)
+    assert ctypes.string_at(structure.getPtr(), cuda.HANDLE_BYTES) == IPC_HANDLE
+    assert driver.CU_IPC_HANDLE_SIZE == cuda.HANDLE_BYTES
+
+
+@needs_package
+def test_every_function_and_constant_exists() -> None:
+    driver = importlib.import_module("cuda.bindings.driver")
+    functions = set(re.findall(r'"(cu[A-Z]\w+)"', Path(cuda.__file__).read_text(encoding="utf-8")))
+    assert len(functions) > 15
+    for function in functions:
+        assert callable(getattr(driver, function)), function
+    assert int(driver.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == cuda._LAZY_ENABLE_PEER_ACCESS
+    assert driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    names = {driver.CUresult(status).name.removeprefix("CUDA_ERROR_") for status in cuda._UNUSABLE}
+    assert names == {
+        "NOT_INITIALIZED",
+        "DEINITIALIZED",
+        "STUB_LIBRARY",
+        "DEVICE_UNAVAILABLE",
+        "NO_DEVICE",
+        "SYSTEM_NOT_READY",
+        "SYSTEM_DRIVER_MISMATCH",
+        "COMPAT_NOT_SUPPORTED_ON_DEVICE",
+        "UNKNOWN",
+    }
+
+
+# What is reported without the package or a GPU
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(MissingExtraError, match=r"cuda-bindings is not installed: pip install 'bowstring\[cuda\]'"):
+        ALLOWED.listen()
+
+
+@needs_package
+@needs_no_gpu
+def test_a_server_reports_that_there_is_no_usable_gpu() -> None:
+    with pytest.raises(EnvironmentProblemError, match=r"^no usable CUDA device: cuInit: "):
+        ALLOWED.listen()
+
+
+@needs_package
+@needs_no_gpu
+@pytest.mark.parametrize("handle", [CudaHandle(IPC_HANDLE), CudaHandle(IPC_HANDLE, 1 << 20, UUID)])
+def test_a_client_reports_that_there_is_no_usable_gpu(handle: CudaHandle) -> None:
+    CUDA.configure(CudaOptions(shares_memory=True))
+    with UNIX.listen() as endpoint:
+        uri = str(StreamURI("cuda+unix", endpoint.address, 1, 2, handle.encode(), (("ticket", "x"),)))
+        with pytest.raises(EnvironmentProblemError, match=r"^no usable CUDA device: cuInit: "):
+            bs.connect(uri)
+
+
+# Options
+
+
+def test_the_transport_has_to_be_allowed_at_both_ends() -> None:
+    assert not CUDA.settings.shares_memory
+    problem = r"CUDA maps memory writable, so peers have to be trusted: allow it with CUDA.configure\("
+    with pytest.raises(UsageError, match=problem):
+        Server(scheme="cuda+unix")
+    encoded = base64.b64encode(CudaHandle(IPC_HANDLE, 1 << 20, UUID).encode()).decode()
+    with UNIX.listen() as endpoint, pytest.raises(UsageError, match=problem):
+        bs.connect(f"cuda+unix:{endpoint.address}?want_data=1&free_data=2&remote_handle={encoded}&ticket=x")
+
+
+@pytest.mark.parametrize("arena_bytes", [0, -1, (1 << 48) + 1])
+def test_an_impossible_size_is_rejected(arena_bytes: int) -> None:
+    transport = CudaTransport(CudaOptions(shares_memory=True, arena_bytes=arena_bytes))
+    with pytest.raises(UsageError, match=rf"cuda: arena_bytes: expected 1 to 281474976710656, found {arena_bytes}"):
+        transport.listen()
+
+
+def test_tls_is_rejected_by_name() -> None:
+    with pytest.raises(UsageError, match=r"cuda\+unix: the option tls is not supported"):
+        find_transport("cuda+unix", "cuda+unix:@x", tls=TlsOptions())
+
+
+def test_the_transport_is_registered_and_nearer_than_those_that_copy() -> None:
+    assert find_transport("cuda+unix", "cuda+unix:@x") is CUDA
+    uris = ["tcp://127.0.0.1:1?want_data=1", "cuda+unix:@a?want_data=1", "ucx://x:1?want_data=1", "unix:@a?want_data=1"]
+    assert nearest_first(uris) == [uris[3], uris[1], uris[2], uris[0]]
+    assert CUDA.scope("@bowstring") == UNIX.scope("@bowstring")
+
+
+def test_a_peer_can_t_send_descriptors() -> None:
+    with UNIX.listen() as endpoint, ALLOWED.dial(endpoint.address) as channel:
+        assert isinstance(channel, CudaChannel)
+        assert channel.options.max_regions == 0
+        assert ALLOWED.exporter(channel) is None
+        assert ALLOWED.open_memory(channel, None) is None
+
+
+def test_a_wrong_address_is_an_error_of_the_unix_socket() -> None:
+    with pytest.raises(ConnectionLostError):
+        ALLOWED.dial("@bowstring-no-such-server").close()
+
+
+# Tables
+
+
+def made_up_table(num_rows: int = 3) -> DeviceTable:
+    columns = [on_device(bs.array(range(num_rows))), on_device(bs.array(["a", None, "c"][:num_rows]))]
+    batch = bs.RecordBatch.from_arrays(columns, ["x", "text"])
+    return DeviceTable(batch.schema, num_rows, columns, DEVICE)
+
+
+def test_a_table_becomes_one_message_over_its_buffers() -> None:
+    stored = made_up_table().store("name")
+    (message,) = stored.messages
+    assert isinstance(stored.region, DeviceRegion)
+    assert [(start, buffer.size) for start, buffer in stored.region.buffers] == [(0, 24), (64, 1), (128, 16), (192, 2)]
+    assert message.buffers.lengths.tolist() == [0, 24, 1, 16, 2]
+    assert message.buffers.addresses.tolist() == [256, 0, 64, 128, 192]
+    assert (stored.num_rows, stored.size_bytes, message.body_bytes) == (3, 256, 256)
+
+
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [
+        (on_device(bs.array(range(5))).slice(1), "column 'x': a slice"),
+        (bs.array(["a", "b"]).dictionary_encode(), "column 'x': dictionary<.*decode the dictionary first"),
+    ],
+)
+def test_columns_that_can_t_be_served_are_rejected(column: bs.Array, problem: str) -> None:
+    batch = bs.RecordBatch.from_arrays([column], ["x"])
+    with pytest.raises(UsageError, match=problem):
+        DeviceTable(batch.schema, len(column), [column], DEVICE).store("name")
+
+
+@pytest.mark.parametrize("source", [{}, {"x": [1]}, {"x": bs.array([1])}, bs.RecordBatch.from_arrays([], [])])
+def test_only_columns_on_a_gpu_are_a_table(source: object) -> None:
+    with pytest.raises((UsageError, bs.errors.UnsupportedError)):
+        device_table(source)
+
+
+def test_columns_of_a_table_have_one_length_and_one_device() -> None:
+    class Source:
+        def __init__(self, length: int, device: Device) -> None:
+            self.column = on_device(bs.array([0] * length), device)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.column.__dlpack_device__()
+
+        def __dlpack__(self, **options: object) -> object:
+            return self.column.__dlpack__(max_version=options.get("max_version"))
+
+    zero, one = Device(CUDA_TYPE, 0), Device(CUDA_TYPE, 1)
+    table = device_table({"x": Source(3, zero), "y": Source(3, zero)})
+    assert (table.num_rows, table.schema.names, table.device) == (3, ["x", "y"], zero)
+    with pytest.raises(UsageError, match="found 3 rows on cuda:0, 2 rows on cuda:0"):
+        device_table({"x": Source(3, zero), "y": Source(2, zero)})
+    with pytest.raises(UsageError, match="found 3 rows on cuda:0, 3 rows on cuda:1"):
+        device_table({"x": Source(3, zero), "y": Source(3, one)})
+
+
+def test_a_server_without_cuda_refuses_to_send_a_table_on_a_device() -> None:
+    with Server() as server:
+        uri = server.add("table", made_up_table())
+        for copy in (False, True):
+            with pytest.raises(UsageError, match=r"'table': its memory is on a device: connect to its cuda\+unix URI"):
+                bs.connect(uri, copy=copy)
+        server.add("other", bs.table({"x": [1]}))
+        assert bs.connect(server.uri("other")).read_all()["x"].to_pylist() == [1]
+
+
+def test_the_package_is_not_imported_until_it_is_needed() -> None:
+    program = (
+        "import sys, bowstring as bs\n"
+        "from bowstring.sharing import device_table, Server\n"
+        "with Server() as server:\n"
+        "    with bs.connect(server.add('x', bs.table({'x': [1]}))) as dataset:\n"
+        "        dataset.read_all()\n"
+        "assert 'cuda.bindings' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -1,0 +1,232 @@
+"""The transport `cuda+unix` on a GPU: exported memory, data sets, lifetimes, and another process. Skips without one."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bowstring as bs
+from bowstring.errors import ProtocolError, ResourceError, UsageError
+from bowstring.interop.device_arrays import import_device_column, to_host
+from bowstring.memory import cuda
+from bowstring.memory.device import CUDA as CUDA_TYPE, DeviceMemory
+from bowstring.memory.region import Region
+from bowstring.sharing import Server, device_table
+from bowstring.sharing.device_tables import DeviceTable
+from bowstring.testing.memory_conformance import CONTENT, MemoryConformance
+from bowstring.testing.transport_conformance import TransportConformance
+from bowstring.transports.cuda.memory import CudaArena, CudaExporter, CudaHandle, CudaMemory
+from bowstring.transports.cuda.transport import CUDA, CudaOptions, CudaTransport
+from tests.polling import wait_until
+from tests.transports.cuda.cuda_arrays import CudaArray, needs_gpu, upload
+
+pytestmark = needs_gpu
+
+NUM_ROWS = 10_000
+TEXT = [None if i % 7 == 0 else f"row {i}" for i in range(NUM_ROWS)]
+OPTIONS = CudaOptions(shares_memory=True, arena_bytes=1 << 23)
+
+CLIENT = """
+import gc, sys
+import bowstring as bs
+from bowstring.errors import UsageError
+from bowstring.interop.device_arrays import import_device_column, to_host
+from bowstring.transports.cuda.transport import CUDA, CudaOptions
+CUDA.configure(CudaOptions(shares_memory=True))
+with bs.connect(sys.argv[1]) as dataset:
+    table = dataset.read_all()
+    again = dataset.read_all()
+batch = table.to_batches()[0]
+number = batch["number"]
+assert number.__dlpack_device__() == (2, 0)
+for column in (number, batch["text"], again["number"]):
+    try:
+        column.to_pylist()
+    except UsageError:
+        continue
+    raise AssertionError("memory of the GPU was read by the CPU")
+# The bytes, by DLPack and cuMemcpyDtoH.
+assert to_host(import_device_column(number)).to_numpy().tolist() == list(range(len(number)))
+host = table.to_host()
+assert host["number"].to_pylist() == list(range(len(number)))
+assert host["text"].to_pylist() == [None if i % 7 == 0 else f"row {i}" for i in range(len(number))]
+with bs.connect(sys.argv[1], copy=True) as dataset:
+    assert dataset.read_all()["text"].to_pylist() == host["text"].to_pylist()
+del table, again, batch, number, column
+gc.collect()
+print("complete")
+"""
+
+
+class TestCudaMemory(MemoryConformance):
+    transport = CudaTransport(OPTIONS)
+
+    def read_view(self, view: Any, offset_bytes: int, length_bytes: int) -> bytes:
+        assert isinstance(view, DeviceMemory)
+        return bytes(cuda.copy_to_host(view, offset_bytes, length_bytes))
+
+
+class TestCudaTransport(TransportConformance):
+    transport = CudaTransport(OPTIONS)
+    shares_memory = False  # the tests of regions expect memory of the CPU; see above
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    CUDA.configure(OPTIONS)
+    with Server(scheme="cuda+unix") as server:
+        yield server
+    CUDA.configure(CudaOptions())
+
+
+def table() -> DeviceTable:
+    return device_table({"number": CudaArray(np.arange(NUM_ROWS)), "text": upload(bs.array(TEXT))})
+
+
+def test_another_process_reads_a_table_without_copying_it_to_the_cpu(server: Server) -> None:
+    uri = server.add("table", table())
+    assert uri.startswith("cuda+unix:@bowstring-")
+    output = subprocess.run(
+        [sys.executable, "-c", CLIENT, uri], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (output.stdout.strip(), output.stderr) == ("complete", "")
+    wait_until(lambda: server.num_clients == 0)
+    assert server.stats().leased_addresses == 0
+
+
+@pytest.mark.parametrize("package", ["torch", "cupy"])
+def test_other_libraries_read_and_publish_columns(server: Server, package: str) -> None:
+    library = pytest.importorskip(package)
+    created = library.arange(100, device="cuda") * 2 if package == "torch" else library.arange(100) * 2
+    uri = server.add("table", device_table({"x": created}))
+    with bs.connect(uri) as dataset:
+        column = dataset.read_all().to_batches()[0]["x"]
+        imported = library.from_dlpack(column)
+        assert imported.sum().item() == 9900
+        del column, imported
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        bs.array(TEXT),
+        bs.array([True, None, False] * 100),
+        bs.array([[1, 2], None, [3]] * 100),
+        bs.array([{"a": 1, "b": "x"}, None] * 100),
+        bs.array([1.5, None, 2.5], bs.float32()),
+        bs.array(["x", "y"], bs.large_string()),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_columns_of_the_c_device_interface_are_served(server: Server, column: bs.Array) -> None:
+    number = CudaArray(np.arange(len(column)))
+    uri = server.add("table", device_table({"column": upload(column), "number": number}))
+    with bs.connect(uri) as dataset:
+        host = dataset.read_all().to_host()
+    assert host.column("column").to_pylist() == column.to_pylist()
+    host.validate(full=True)
+
+
+def test_a_record_batch_of_the_c_device_interface_is_served(server: Server) -> None:
+    batch = bs.RecordBatch.from_arrays([upload(bs.array(TEXT)), upload(bs.array(range(NUM_ROWS)))], ["text", "number"])
+    with bs.connect(server.add("table", device_table(batch))) as dataset:
+        assert dataset.schema == batch.schema
+        assert dataset.read_all().to_host()["text"].to_pylist() == TEXT
+
+
+def test_the_cuda_array_interface_is_imported_without_a_copy() -> None:
+    source = CudaArray(np.arange(10, dtype=np.uint16))
+    column = import_device_column(source)
+    buffer = column.buffers[1]
+    assert buffer is not None
+    assert f"{buffer.address:#x}" == hex(source.allocation.pointer)
+    assert to_host(column).to_pylist() == list(range(10))
+
+
+def test_a_connection_is_kept_until_no_array_is_left(server: Server) -> None:
+    uri = server.add("table", table())
+    dataset = bs.connect(uri)
+    column = dataset.read_all().to_batches()[0]["number"]
+    dataset.close()
+    assert server.num_clients == 1
+    server.remove("table")
+    server.add("other", device_table({"number": CudaArray(np.zeros(NUM_ROWS))}))
+    with bs.connect(server.uri("other")) as other:
+        assert other.read_all().to_host()["number"].to_pylist() == [0.0] * NUM_ROWS
+    assert column.to_host().to_pylist() == list(range(NUM_ROWS))
+    capsule = column.__dlpack__()
+    del column
+    gc.collect()
+    assert server.num_clients == 1
+    del capsule
+    gc.collect()
+    wait_until(lambda: server.num_clients == 0)
+
+
+def test_data_sets_in_memory_of_the_cpu_are_sent_as_bytes(server: Server) -> None:
+    for num_rows in (3, 100_000):
+        uri = server.add(f"{num_rows} rows", bs.table({"x": list(range(num_rows))}))
+        with bs.connect(uri) as dataset:
+            batch = dataset.read_all().to_batches()[0]
+            assert batch["x"].__dlpack_device__() == (1, 0)
+            assert batch["x"].to_pylist() == list(range(num_rows))
+
+
+def test_a_table_that_does_not_fit_is_refused(server: Server) -> None:
+    uri = server.add(
+        "table",
+        device_table(
+            {
+                "x": CudaArray(np.zeros(OPTIONS.arena_bytes, np.uint8)),
+            }
+        ),
+    )
+    with bs.connect(uri) as dataset:
+        dataset.read_all()
+    server.add("another", device_table({"x": CudaArray(np.ones(OPTIONS.arena_bytes + 1, np.uint8))}))
+    with pytest.raises(ResourceError, match="does not fit into the arena"):
+        bs.connect(server.uri("another"))
+
+
+def test_a_handle_can_t_claim_more_than_its_allocation() -> None:
+    arena = CudaArena(0, 1 << 20)
+    handle = CudaHandle.decode(arena.handle)
+    assert handle.size_bytes == arena.allocation.size_bytes == cuda.ALLOCATION_BYTES
+    assert handle.uuid is not None
+    claimed = CudaHandle(handle.ipc_handle, handle.size_bytes + 1, handle.uuid)
+    with pytest.raises(ProtocolError, match=f"{handle.size_bytes + 1} bytes of an allocation that has"):
+        CudaMemory(claimed.encode(), 0)
+    with pytest.raises(ResourceError, match="can't use the device with the UUID 00"):
+        CudaMemory(CudaHandle(bytes(64), 1, bytes(16)).encode(), 0)
+    assert CudaMemory(handle.ipc_handle, 0).size_bytes == arena.allocation.size_bytes
+    assert CudaMemory(arena.handle, 0).view(CudaMemory(arena.handle, 0).extent(0)).owner is arena.allocation
+
+
+def test_a_handle_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(ResourceError, match="cuda: cuIpcOpenMemHandle: CUDA_ERROR"):
+        CudaMemory(bytes(range(64)), 0)
+    with pytest.raises(UsageError, match="device 99: this process has"):
+        CudaMemory(bytes(64), 99)
+
+
+def test_an_arena_contains_zeros_until_it_is_filled() -> None:
+    arena = CudaArena(0, 1 << 20)
+    memory = arena.allocation.memory(arena.allocation.size_bytes)
+    assert not any(cuda.copy_to_host(memory, 0, memory.size))
+    with Region.copy_of([CONTENT]) as region:
+        address = CudaExporter(arena).export(region).address
+    assert cuda.copy_to_host(memory, address, len(CONTENT)) == CONTENT
+
+
+def test_every_device_is_found_by_its_uuid() -> None:
+    devices = [cuda.gpu(ordinal) for ordinal in range(cuda.num_gpus())]
+    assert [cuda.gpu_with_uuid(device.uuid) for device in devices] == devices
+    assert (devices[0].device.type, devices[0].device.id) == (CUDA_TYPE, 0)
+    with pytest.raises(UsageError, match="is not an address of CUDA"):
+        cuda.gpu_at(77)
