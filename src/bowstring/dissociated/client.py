@@ -55,6 +55,12 @@ from bowstring.errors import BowstringError, ConnectionLostError, LimitError, Pr
 HasBody: TypeAlias = Callable[[Any], bool]
 """Whether an IPC header has a body; the only use of Arrow's metadata in the protocol."""
 
+# Globals: in Python 3.11, an attribute of an enumeration takes ten times as long.
+_WANT_DATA, _METADATA, _BODY = Action.WANT_DATA, Action.METADATA, Action.BODY
+_END_OF_STREAM, _ALL_PAIRED, _ALL_FREED = Action.END_OF_STREAM, Action.ALL_PAIRED, Action.ALL_FREED
+_ENDING, _HOLDING = State.ENDING, State.HOLDING
+_END_MESSAGE, _PACKED = MessageType.END_OF_STREAM, BodyType.PACKED
+
 
 class ClientConnection:
     """The client's side of one stream.
@@ -157,15 +163,15 @@ class ClientConnection:
         if role not in self._want_data:
             roles = " or ".join(str(role) for role in self._want_data)
             raise UsageError(f"client stream: want_data has tags for {roles}, not for {role}")
-        streams = {Role.METADATA: [self._metadata], Role.BODIES: [self._bodies]}.get(
-            role, [self._metadata, self._bodies]
-        )
-        if not all(stream.allows(Action.WANT_DATA) for stream in streams):
+        streams = [] if role is Role.BODIES else [self._metadata]
+        if role is not Role.METADATA:
+            streams.append(self._bodies)
+        if not all(stream.allows(_WANT_DATA) for stream in streams):
             raise UsageError(
                 "client stream: the request was made already; use another ClientConnection for another stream"
             )
         for stream in streams:
-            stream.apply(Action.WANT_DATA)
+            stream.apply(_WANT_DATA)
         return Message(self._want_data[role], (ticket,), len(ticket))
 
     def check_length(self, tag: int | None, length_bytes: int) -> None:
@@ -175,12 +181,12 @@ class ClientConnection:
         """
         try:
             if tag is None:
-                self._metadata.check(Action.METADATA)
+                self._metadata.check(_METADATA)
                 self._limits.check("metadata message", length_bytes, "max_metadata_bytes")
             elif tag == self._error_data:
                 self._limits.check("error message", length_bytes, "max_error_bytes")
             else:
-                self._bodies.check(Action.BODY)
+                self._bodies.check(_BODY)
                 self._check_body(decode_tag(tag), length_bytes)
         except BowstringError:
             self._fail()
@@ -189,7 +195,7 @@ class ClientConnection:
     def _check_body(self, tag: Tag, length_bytes: int) -> None:
         """Raise `ProtocolError` or `LimitError` for a body that must not be received."""
         sequence, body_type = tag
-        if body_type is BodyType.PACKED:
+        if body_type is _PACKED:
             self._limits.check(f"body {sequence}", length_bytes, "max_packed_body_bytes")
         elif self._free_data is None:
             raise ProtocolError(f"body {sequence}: found addresses, but the URI has no free_data")
@@ -209,9 +215,9 @@ class ClientConnection:
         try:
             self._limits.check("metadata message", len(data), "max_metadata_bytes")
             message_type, sequence = decode_prefix(data)
-            if message_type is MessageType.END_OF_STREAM:
+            if message_type is _END_MESSAGE:
                 return self._receive_end(sequence, len(data))
-            self._metadata.apply(Action.METADATA)
+            self._metadata.apply(_METADATA)
             self._check_order(sequence, "metadata message")
             self._last_sequence = sequence
             header = memoryview(data)[PREFIX_BYTES:]
@@ -230,10 +236,10 @@ class ClientConnection:
         """
         length_bytes = len(body) if length_bytes is None else length_bytes
         try:
-            self._bodies.apply(Action.BODY)
+            self._bodies.apply(_BODY)
             sequence, body_type = fields = decode_tag(tag)
             self._check_body(fields, length_bytes)
-            is_packed = body_type is BodyType.PACKED
+            is_packed = body_type is _PACKED
             content: Body = PackedBody((body,), length_bytes) if is_packed else self._read_addresses(body)
             return self._deliver(self._assembler.add_body(sequence, content))
         except BowstringError:
@@ -275,7 +281,7 @@ class ClientConnection:
             raise ProtocolError(
                 f"end of stream {sequence}: expected exactly {PREFIX_BYTES} bytes, found {length_bytes}"
             )
-        self._metadata.apply(Action.END_OF_STREAM)
+        self._metadata.apply(_END_OF_STREAM)
         self._check_order(sequence, "end of stream")
         if not self._has_schema and sequence == self._first_sequence:
             raise ProtocolError("end of stream 0: expected a schema before it")
@@ -298,17 +304,17 @@ class ClientConnection:
         for message in messages:
             events.append(MessageReady(message))
             self._has_schema = True
-        if self._assembler.is_complete:
-            self._metadata.apply(Action.ALL_PAIRED)
-            self._bodies.apply(Action.ALL_PAIRED)
+        if self._metadata.state is _ENDING and self._assembler.is_complete:
+            self._metadata.apply(_ALL_PAIRED)
+            self._bodies.apply(_ALL_PAIRED)
             events.append(StreamEnded(self._assembler.next_sequence))
             if self._complete_if_freed():
                 events.append(StreamComplete())
         return events
 
     def _complete_if_freed(self) -> bool:
-        if self._bodies.state is State.HOLDING and not self.leases:
-            self._bodies.apply(Action.ALL_FREED)
+        if self._bodies.state is _HOLDING and not self.leases:
+            self._bodies.apply(_ALL_FREED)
             return True
         return False
 

@@ -96,7 +96,8 @@ class MessageAssembler:
             self._add_bytes(pending, len(header))
             return self._take_complete()
         self._next = (sequence + 1) & SEQUENCE_MASK
-        return [StreamMessage(sequence, header, None), *self._take_complete()]
+        message = StreamMessage(sequence, header, None)
+        return [message, *self._take_complete()] if self._pending else [message]
 
     def add_body(self, sequence: int, body: Body) -> list[StreamMessage]:
         """Add a body. Return the messages that can now be delivered."""

@@ -147,7 +147,7 @@ def decode_prefix(data: BytesLike) -> Prefix:
             f"metadata message: expected a prefix of {PREFIX_BYTES} bytes, found {len(data)} bytes in all"
         )
     number, sequence = _PREFIX.unpack_from(data)
-    if number > MessageType.METADATA:
+    if number >= len(_MESSAGE_TYPES):
         raise ProtocolError(
             f"metadata message {sequence}: expected type 0 or 1 in byte 0 of the prefix, found {number}"
         )
@@ -166,7 +166,7 @@ def decode_tag(tag: int) -> Tag:
     if tag & RESERVED_MASK:
         raise ProtocolError(f"tag 0x{tag:016x}: expected zeros in the reserved bits 32 to 55")
     body_type = tag >> BODY_TYPE_SHIFT
-    if body_type > BodyType.ADDRESSES:
+    if body_type >= len(_BODY_TYPES):
         raise ProtocolError(f"tag 0x{tag:016x}: expected body type 0 or 1 in bits 56 to 63, found {body_type}")
     return Tag(tag & SEQUENCE_MASK, _BODY_TYPES[body_type])
 

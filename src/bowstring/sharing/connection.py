@@ -50,6 +50,7 @@ from bowstring.transports.session import Failed, Lease, MessageLocated, Session,
 from bowstring.transports.tls import TlsOptions
 
 _UINT8 = np.dtype(np.uint8)
+_MESSAGES = (MessageReady, MessageLocated)
 
 
 class Connection:
@@ -101,6 +102,8 @@ class Connection:
         self.servers = servers_of(uri)
         tags = (error_tag(server) for server in self.servers.values())
         self.error_data = next((tag for tag in tags if tag is not None), None)
+        self.want_data = {role: server.want_data for role, server in self.servers.items()}
+        self.is_ordered = session.channel(Role.METADATA).traits.is_ordered
         self.decoder = Decoder()
         """Decodes one stream after the other."""
         self.driver = BlockingSession(session)
@@ -199,14 +202,13 @@ class Stream:
         self._decoder = connection.decoder
         self._decoder.restart()
         self._headers: deque[BatchHeader] = deque()
-        self._is_ordered = connection.driver.session.channel(Role.METADATA).traits.is_ordered
         *_, body_server = connection.servers.values()
         self.protocol = ClientConnection(
-            {role: server.want_data for role, server in connection.servers.items()},
+            connection.want_data,
             body_server.free_data,
-            has_body=self._decode_header if self._is_ordered else self._has_body,
+            has_body=self._decode_header if connection.is_ordered else self._has_body,
             error_data=connection.error_data,
-            in_order=self._is_ordered,
+            in_order=connection.is_ordered,
         )
         self._tickets = {Role.BOTH: ticket}
         if Role.BODIES in connection.servers:
@@ -254,8 +256,8 @@ class Stream:
             raise ClosedError(f"{self._ticket}: the connection was closed before its end")
         while True:
             event = connection.driver.next_event()
-            if isinstance(event, MessageReady | MessageLocated):
-                if not self._is_ordered:
+            if isinstance(event, _MESSAGES):
+                if not connection.is_ordered:
                     self._decode_header(event.message.header)
                 return event
             if isinstance(event, StreamEnded):

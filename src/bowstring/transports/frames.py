@@ -59,6 +59,8 @@ class Kind(IntEnum):
 
 
 _KINDS = tuple(Kind)
+# Globals: in Python 3.11, an attribute of an enumeration takes ten times as long.
+PLAIN, TAGGED = Kind.PLAIN, Kind.TAGGED
 
 Part: TypeAlias = bytes | memoryview | FileRange
 """What a queue sends: bytes, or bytes of a file."""
@@ -260,10 +262,10 @@ class FrameReader:
                     return False
                 frame = self.frame = self._parse_header()
                 self.last_kind = frame.kind
-                if frame.length_bytes > self.options.eager_bytes and frame.kind <= Kind.TAGGED:
+                if frame.length_bytes > self.options.eager_bytes and frame.kind <= TAGGED:
                     frame.token = next(self._tokens)
                     self.credit_messages -= 1
-                    tag = frame.tag if frame.kind is Kind.TAGGED else None
+                    tag = frame.tag if frame.kind is TAGGED else None
                     events.append(Offered(frame.token, tag, frame.length_bytes))
                     return False
                 content = self._buffer[self._offset : self._offset + frame.length_bytes]
@@ -316,12 +318,12 @@ class FrameReader:
     def _deliver(self, frame: IncomingFrame, events: list[Event]) -> None:
         """Report a complete frame."""
         kind = frame.kind
-        if kind <= Kind.TAGGED:
+        if kind <= TAGGED:
             if not frame.token:
                 self.credit_messages -= 1
                 self.credit_bytes -= frame.length_bytes
             if not frame.is_discarded:
-                events.append(Received(frame.tag if kind is Kind.TAGGED else None, frame.body))
+                events.append(Received(frame.tag if kind is TAGGED else None, frame.body))
         elif kind is Kind.HELLO:
             self._receive_hello(frame)
         else:
@@ -331,12 +333,12 @@ class FrameReader:
     def _parse_header(self) -> IncomingFrame:
         magic, number, descriptors, reserved, tag, length_bytes = FRAME.unpack_from(self._buffer, self._offset)
         is_frame = magic == MAGIC and not reserved and number < len(_KINDS)
-        if not is_frame or (number > Kind.TAGGED and _KINDS[number] not in self.lengths_bytes):
+        if not is_frame or (number > TAGGED and _KINDS[number] not in self.lengths_bytes):
             header = self._buffer[self._offset : self._offset + FRAME.size]
             raise ProtocolError(f"{self.name}: expected a frame, found the bytes {header.hex(' ')}")
         self._offset += FRAME.size
         kind = _KINDS[number]
-        is_message = number <= Kind.TAGGED
+        is_message = number <= TAGGED
         descriptor = -1 if is_message and not descriptors else self._take_descriptor(kind, descriptors)
         frame = IncomingFrame(kind, tag, length_bytes, descriptor)
         self.frame = frame  # closes its descriptor after an error
@@ -344,9 +346,9 @@ class FrameReader:
             if length_bytes != (expected := self.lengths_bytes[kind]):
                 raise ProtocolError(f"{self.name}: a {kind.name} frame has {expected} bytes, found {length_bytes}")
             return frame
-        if kind is Kind.PLAIN and tag:
+        if kind is PLAIN and tag:
             raise ProtocolError(f"{self.name}: a plain message with the tag {tag}")
-        limit = self.options.max_tagged_bytes if kind is Kind.TAGGED else self.options.max_plain_bytes
+        limit = self.options.max_tagged_bytes if kind is TAGGED else self.options.max_plain_bytes
         if length_bytes > limit:
             raise LimitError(f"{self.name}: a message of {length_bytes} bytes; at most {limit} are received")
         return frame

@@ -45,6 +45,8 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.flow_control import Outstanding, TotalLimits
 
+# Globals, as in bowstring.dissociated.client
+_METADATA, _BODIES, _METADATA_AND_BODIES = Role.METADATA, Role.BODIES, Role.BOTH
 _ALIGNMENT_BYTES = 64
 _ROUNDS_PER_STEP = 16
 _COALESCED_ADDRESSES = 1 << 12
@@ -227,7 +229,7 @@ class Session(Closable):
     def submit(self, message: Message) -> None:
         """Queue a message: tagged ones on the channel for bodies, plain ones on that for metadata."""
         self.num_submitted += 1
-        self.channel(Role.METADATA if message.tag is None else Role.BODIES).submit(message.parts, message.tag)
+        self.channel(_METADATA if message.tag is None else _BODIES).submit(message.parts, message.tag)
 
     def release(self, lease: Lease) -> None:
         """Free the addresses of a lease at the next `step`, and wake the driver. Thread-safe."""
@@ -236,7 +238,7 @@ class Session(Closable):
 
     def channel(self, role: Role) -> Channel:
         """Return the channel for the messages of a role."""
-        return self.channels[role if role in self.channels else Role.BOTH]
+        return self.channels[role if role in self.channels else _METADATA_AND_BODIES]
 
     def interests(self, directions: int = BOTH) -> list[Interest]:
         """Return the descriptors to wait for before the next `step`."""
@@ -272,7 +274,8 @@ class Session(Closable):
                     self._receive(role, channel, events)
                 if self._fetches:
                     self._finish_fetches(events)
-                self._check_lost()
+                if self._lost:
+                    self._check_lost()
             if self._released or self._stream is not None or self.is_sending:
                 self._send()
         except BowstringError as error:

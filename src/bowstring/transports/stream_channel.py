@@ -35,7 +35,7 @@ from bowstring.transports.base import (
     TransportOptions,
     without_traceback,
 )
-from bowstring.transports.frames import HELLO, RECEIVE_BYTES, VERSION, FrameQueue, FrameReader, Kind
+from bowstring.transports.frames import HELLO, PLAIN, RECEIVE_BYTES, TAGGED, VERSION, FrameQueue, FrameReader, Kind
 
 MEMORY_KINDS = frozenset({"host", "file"})
 _LOG = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class StreamChannel(Channel):
         """As `Channel.submit`."""
         if self._reader.must_answer_hello:
             self._answer_hello()
-        return self._queue.submit(Kind.PLAIN if tag is None else Kind.TAGGED, tag or 0, parts)
+        return self._queue.submit(PLAIN if tag is None else TAGGED, tag or 0, parts)
 
     def accept_message_into(self, token: int, destination: Any = None) -> None:
         """As `Channel.accept_message_into`."""
