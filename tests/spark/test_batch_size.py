@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from pyspark.sql.readwriter import DataFrameWriter  # noqa: E402
 
 JOB = Path(__file__).with_name("wide_rows_job.py")
 MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -261,41 +260,3 @@ def test_publishing_does_not_change_settings_of_other_threads(spark: SparkSessio
 
 def test_a_session_of_bowstring_leaves_the_byte_limit_to_spark(spark: SparkSession) -> None:
     assert MAX_BYTES not in spark.conf.getAll
-
-
-@pytest.mark.parametrize(
-    ("columns", "is_unchecked"), [(["id"], True), (["id", "string(id) as s"], False), (["array(id) as a"], False)]
-)
-@pytest.mark.parametrize("names_format_in_save", [False, True])
-def test_the_sink_skips_the_check_of_columns_of_fixed_width(
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    columns: list[str],
-    is_unchecked: bool,
-    names_format_in_save: bool,
-) -> None:
-    properties: list[str | None] = []
-    options = DataFrameWriter.options
-
-    def record(self: Any, **values: Any) -> Any:  # `save` calls it just before the job
-        properties.append(spark.sparkContext.getLocalProperty(MAX_BYTES))
-        return options(self, **values)
-
-    monkeypatch.setattr(DataFrameWriter, "options", record)
-    writer = spark.range(3).selectExpr(*columns).write.mode("append")
-    if names_format_in_save:
-        writer.save(str(tmp_path / "x"), format="arrow")
-    else:
-        writer.format("arrow").save(str(tmp_path / "x"))
-    assert properties == ["2147483647" if is_unchecked else None]
-    assert spark.sparkContext.getLocalProperty(MAX_BYTES) is None
-    assert spark.read.format("arrow").load(str(tmp_path / "x")).count() == 3
-
-
-def test_another_format_keeps_sparks_check(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bowstring.spark.batch_size.without_size_check", None)
-    spark.range(3).write.format("arrow").format("parquet").save(str(tmp_path / "x"))
-    assert spark.read.parquet(str(tmp_path / "x")).count() == 3

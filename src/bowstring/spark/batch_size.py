@@ -3,9 +3,8 @@
 Spark ends a batch at a number of rows (``maxRecordsPerBatch``) or of bytes (``maxBytesPerBatch``). For the second limit
 the JVM computes the size of each column's vector after each row, unless the value is exactly 2147483647. That is cheap
 for wide rows, but not for narrow ones. `collect_map` therefore skips the check if the row limit also limits the bytes:
-for frames with columns of fixed width, and for those with strings after `pad_wide_rows`. The sink skips it for frames
-with columns of fixed width (`skip_check_of_writes`). A frame whose own plan sends batches to Python keeps the check,
-because those batches need it.
+for frames with columns of fixed width, and for those with strings after `pad_wide_rows`. A frame whose own plan sends
+batches to Python keeps the check, because those batches need it.
 
 In a padded frame, a row of k times the average size of a full batch's rows is followed by k - 1 padding rows, which
 Python drops. The reason for padding is the CPU time of a publish, in the JVM and Python:
@@ -19,9 +18,8 @@ Python drops. The reason for padding is the CPU time of a publish, in the JVM an
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -144,35 +142,6 @@ def count_python_nodes(frame: DataFrame) -> int:
     return nodes[0] - sum(nodes[1:])
 
 
-def skip_check_of_writes() -> None:
-    """Make ``df.write.format("arrow").save(path)`` skip Spark's check of each row if all columns have a fixed width.
-
-    Spark calls a Python sink in a process that cannot set a property of the job, so `DataFrameWriter.save` sets it.
-    """
-    from pyspark.sql.readwriter import DataFrameWriter
-
-    set_format, save = DataFrameWriter.format, DataFrameWriter.save
-    if hasattr(save, "__wrapped__"):
-        return
-
-    @functools.wraps(set_format)
-    def format_and_remember(self: Any, source: str) -> Any:
-        self._is_arrow = str(source).lower() == "arrow"
-        return set_format(self, source)
-
-    @functools.wraps(save)
-    def save_without_check(
-        self: Any, path: str | None = None, format: str | None = None, *args: Any, **options: Any
-    ) -> None:
-        if format is not None:
-            self.format(format)
-        is_unchecked = getattr(self, "_is_arrow", False) and _has_fixed_width(self._df)
-        with without_size_check(self._df.sparkSession) if is_unchecked else nullcontext():
-            save(self, path, None, *args, **options)
-
-    DataFrameWriter.format, DataFrameWriter.save = format_and_remember, save_without_check  # type: ignore[method-assign]
-
-
 @contextmanager
 def without_size_check(spark: SparkSession) -> Iterator[None]:
     """Skip Spark's check of each row in the jobs that the current thread starts."""
@@ -183,8 +152,3 @@ def without_size_check(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         context.setLocalProperty(_MAX_BYTES, before)
-
-
-def _has_fixed_width(frame: DataFrame) -> bool:
-    """Whether the row limit also limits the bytes of all batches that a job with `frame` sends to Python."""
-    return pad_wide_rows(frame) is frame and count_python_nodes(frame) == 0

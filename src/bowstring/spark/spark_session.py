@@ -27,7 +27,6 @@ try:
 except ImportError as error:
     raise MissingExtraError.of("PySpark", "spark") from error
 
-from bowstring.spark.batch_size import skip_check_of_writes
 from bowstring.spark.source import ArrowDataSource
 from bowstring.spark.streaming import reject_streams
 
@@ -108,7 +107,6 @@ def register(spark: SparkSession) -> SparkSession:
     """
     spark.dataSource.register(ArrowDataSource)
     reject_streams(spark)
-    skip_check_of_writes()
     jvm = getattr(spark, "_jvm", None)  # None for a Connect session
     if jvm is not None:
         type(spark)._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
