@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import numpy as np
 
-from bowstring.compute import cast, encode, filter as selection, nulls, sort
+from bowstring.compute import cast, encode, nulls, sort
+from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.sort import NullPlacement, Order
 from bowstring.compute.unify_dictionaries import concat_unified
 from bowstring.datatypes.conversion import as_type
@@ -154,12 +155,12 @@ class Array(ArrayData):
         """
         return Array.from_data(super().take(indices))
 
-    def filter(self, mask: selection.MaskLike) -> Array:
+    def filter(self, mask: MaskLike) -> Array:
         """Return the slots for which `mask` is true, copied; a null in the mask drops its slot.
 
         Raises `UsageError` if the mask is not boolean or its length differs from the array's.
         """
-        return Array.from_data(selection.filter_array(self, mask))
+        return Array.from_data(self.layout.take(self, mask_to_indices(mask, self.length)))
 
     def is_null(self, nan_is_null: bool = False) -> Array:
         """Return a boolean array that is true for nulls, and with `nan_is_null` also for NaN.

@@ -11,15 +11,20 @@ import numpy as np
 
 from bowstring.arrays import display
 from bowstring.arrays.array import Array
-from bowstring.arrays.chunked_array import ChunkedArray
+from bowstring.arrays.chunked_array import ChunkedArray, as_chunked, combine_if_chunked
 from bowstring.arrays.construction import array
+from bowstring.compute.chunked_data import combine_widened
+from bowstring.compute.sort import NullPlacement, Order, sort_rows
 from bowstring.datatypes.conversion import coerce_field
 from bowstring.datatypes.field import Field, check_name
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import NotFoundError, UsageError, WouldCopyError
+from bowstring.interop import c_data
+from bowstring.interop.c_array import Batch
 from bowstring.interop.dataframe_protocol import InterchangeFrame
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
-from bowstring.layouts.base import Values, object_array
+from bowstring.layouts.base import Indices, Values, object_array
+from bowstring.layouts.indexing import check_indices
 
 
 class ColumnContainer(ABC):
@@ -42,6 +47,10 @@ class ColumnContainer(ABC):
     @abstractmethod
     def columns(self) -> Sequence[Array | ChunkedArray]:
         """All columns."""
+
+    @abstractmethod
+    def column(self, key: int | str) -> Array | ChunkedArray:
+        """Return a column by index or name. Raises `NotFoundError`."""
 
     @abstractmethod
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
@@ -120,11 +129,34 @@ class ColumnContainer(ABC):
         """Support the dataframe interchange protocol, which some plotting libraries require
         (`bowstring.interop.dataframe_protocol`). Other libraries use `__arrow_c_stream__`.
         """
-        return InterchangeFrame(self, self._batch_lengths()).__dataframe__(nan_as_null, allow_copy)
+        batch_lengths = [batch.num_rows for batch in self._record_batches()]
+        return InterchangeFrame(self, batch_lengths).__dataframe__(nan_as_null, allow_copy)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return c_data.export_stream(self.schema, self._record_batches(), requested_schema)
+
+    def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
+        return c_data.export_stream(self.schema, self._record_batches(), requested_schema, options)
+
+    def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Self:
+        """Return the rows at `indices`, copied, in one batch, as `Array.take`."""
+        return self._take_rows(check_indices(combine_if_chunked(indices), self.num_rows))
+
+    def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Self:
+        """Sort rows by one column, or by (name, "ascending" or "descending") pairs; stable. Copies into one batch.
+
+        Raises `NotFoundError` for an unknown column, and `DataTypeError` if its type has no order.
+        """
+        keys = [(combine_widened(as_chunked(self.column(name))), order) for name, order in _parse_sorting(sorting)]
+        return self._take_rows(sort_rows(keys, null_placement))
 
     @abstractmethod
-    def _batch_lengths(self) -> list[int]:
-        """Return the number of rows of each record batch."""
+    def _record_batches(self) -> Sequence[Batch]:
+        """Return the record batches."""
+
+    @abstractmethod
+    def _take_rows(self, indices: Indices) -> Self:
+        """Return the rows at checked indices, copied, in one batch."""
 
     @abstractmethod
     def _with_schema(self, schema: Schema) -> Self:
@@ -197,6 +229,14 @@ class ColumnContainer(ABC):
         fields = self.schema.fields
         schema = Schema((*fields[:index], field_, *fields[index + num_dropped :]), self.schema.pairs)
         return self._splice_column(schema, index, num_dropped, values)
+
+
+def _parse_sorting(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str, Order]]:
+    """Return (name, order) pairs; a single name sorts ascending. Raises `UsageError` for anything else."""
+    try:
+        return [(sorting, "ascending")] if isinstance(sorting, str) else [(name, order) for name, order in sorting]
+    except (TypeError, ValueError):
+        raise UsageError(f"sort_by: a column's name, or pairs of names and orders, not {sorting!r:.100}") from None
 
 
 def _common_dtype(parts: Sequence[Values]) -> np.dtype[Any]:

@@ -11,15 +11,14 @@ from bowstring.arrays.column_container import ColumnContainer, distinct_names
 from bowstring.arrays.construction import array
 from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.nulls import check_no_nulls
-from bowstring.compute.sort import NullPlacement, Order, sort_rows
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_name
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import DataTypeError, InvalidDataError, UsageError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.library import is_pandas
-from bowstring.layouts.base import Indices, Values, error_context
-from bowstring.layouts.indexing import check_indices, clip_slice
+from bowstring.layouts.base import Indices, error_context
+from bowstring.layouts.indexing import clip_slice
 from bowstring.layouts.struct_ import columns_to_rows
 
 
@@ -108,23 +107,9 @@ class RecordBatch(ColumnContainer):
         columns = _LazyColumns(len(source), lambda index: source[index].slice(offset, length))
         return RecordBatch(self.schema, length, columns, self.pairs)
 
-    def take(self, indices: Sequence[int] | Values | Array) -> RecordBatch:
-        """Return the rows at `indices`, copied, as `Array.take`."""
-        return self._take_rows(check_indices(indices, self.num_rows))
-
     def filter(self, mask: MaskLike | ChunkedArray) -> RecordBatch:
         """Return the rows at which `mask` is true, copied, as `Array.filter`."""
         return self._take_rows(mask_to_indices(combine_if_chunked(mask), self.num_rows))
-
-    def sort_by(
-        self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end"
-    ) -> RecordBatch:
-        """Sort rows by one column, or by (name, "ascending" or "descending") pairs; stable. Copies.
-
-        Raises `NotFoundError` for an unknown column, and `DataTypeError` if its type has no order.
-        """
-        keys = [(self.column(name), order) for name, order in parse_sorting(sorting)]
-        return self._take_rows(sort_rows(keys, null_placement))
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> RecordBatch:
         """Cast the columns to the types of a schema with the same names, as `Array.cast`. Errors name the column.
@@ -184,8 +169,8 @@ class RecordBatch(ColumnContainer):
                     )
                 column.validate(full)
 
-    def _batch_lengths(self) -> list[int]:
-        return [self.num_rows]
+    def _record_batches(self) -> list[RecordBatch]:
+        return [self]
 
     def __getitem__(self, key: int | str) -> Array:
         return self.column(key)
@@ -196,25 +181,11 @@ class RecordBatch(ColumnContainer):
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         return c_data.export_batch(self.schema, self, requested_schema)
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return c_data.export_stream(self.schema, [self], requested_schema)
-
     def __arrow_c_device_array__(self, requested_schema: object = None, **options: object) -> tuple[object, object]:
         return c_data.export_batch(self.schema, self, requested_schema, options)
 
-    def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
-        return c_data.export_stream(self.schema, [self], requested_schema, options)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
-
-
-def parse_sorting(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str, Order]]:
-    """Return (name, order) pairs; a single name sorts ascending. Raises `UsageError` for anything else."""
-    try:
-        return [(sorting, "ascending")] if isinstance(sorting, str) else [(name, order) for name, order in sorting]
-    except (TypeError, ValueError):
-        raise UsageError(f"sort_by: a column's name, or pairs of names and orders, not {sorting!r:.100}") from None
 
 
 def check_target_schema(schema: Schema, target: SchemaLike) -> Schema:

@@ -19,12 +19,9 @@ from bowstring.arrays.record_batch import (
     check_target_schema,
     import_batch,
     import_stream,
-    parse_sorting,
     resolve_schema,
 )
-from bowstring.compute.chunked_data import combine_widened
 from bowstring.compute.filter import MaskLike, mask_to_indices
-from bowstring.compute.sort import NullPlacement, Order, sort_rows
 from bowstring.compute.unify_dictionaries import has_dictionary, unify_dictionaries
 from bowstring.datatypes import types
 from bowstring.datatypes.field import Field, MetadataLike
@@ -33,8 +30,8 @@ from bowstring.errors import DataTypeError, UsageError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.library import is_pandas
-from bowstring.layouts.base import Indices, Values, error_context
-from bowstring.layouts.indexing import check_indices, chunk_starts, clip_slice, resolve_chunks, split_slice
+from bowstring.layouts.base import Indices, error_context
+from bowstring.layouts.indexing import chunk_starts, clip_slice, resolve_chunks, split_slice
 from bowstring.layouts.registry import layout_of
 
 
@@ -155,15 +152,6 @@ class Table(ColumnContainer):
         batches = [self._batches[number].slice(first, count) for number, first, count in spans]
         return Table(self.schema, batches or self._empty_batches())
 
-    def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Table:
-        """Return the rows at `indices`, copied into one batch, as `Array.take`."""
-        return self._take_rows(check_indices(combine_if_chunked(indices), self.num_rows))
-
-    def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Table:
-        """Sort rows by columns, copied into one batch, as `RecordBatch.sort_by`."""
-        keys = [(combine_widened(self.column(name)), order) for name, order in parse_sorting(sorting)]
-        return self._take_rows(sort_rows(keys, null_placement))
-
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> Table:
         """Cast the columns to the types of a schema with the same names, as `RecordBatch.cast`."""
         target_schema = check_target_schema(self.schema, target_schema)
@@ -217,8 +205,7 @@ class Table(ColumnContainer):
 
     def replace_schema_metadata(self, metadata: MetadataLike) -> Table:
         """Return the table with other custom metadata in its schema."""
-        schema = self.schema.with_metadata(metadata)
-        return Table(schema, [RecordBatch(schema, b.num_rows, b.source, b.pairs) for b in self._batches])
+        return self._with_schema(self.schema.with_metadata(metadata))
 
     def to_host(self) -> Table:
         """Copy memory of a GPU to the CPU. As `Array.to_host`."""
@@ -248,8 +235,8 @@ class Table(ColumnContainer):
             with error_context(f"record batch {number}"):
                 batch.validate(full)
 
-    def _batch_lengths(self) -> list[int]:
-        return [batch.num_rows for batch in self._batches]
+    def _record_batches(self) -> list[RecordBatch]:
+        return self._batches
 
     def __getitem__(self, key: int | str) -> ChunkedArray:
         return self.column(key)
@@ -257,12 +244,6 @@ class Table(ColumnContainer):
     def __repr__(self) -> str:
         cut = f"{len(self._batches)} batch{'' if len(self._batches) == 1 else 'es'}"
         return f"<bowstring.Table {self.num_rows} rows x {self.num_columns} columns in {cut}>\n{self.schema}"
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return c_data.export_stream(self.schema, self._batches, requested_schema)
-
-    def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
-        return c_data.export_stream(self.schema, self._batches, requested_schema, options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self._batches)

@@ -143,14 +143,6 @@ def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     return scatter_valid_slots(ArrayData(layout, compact.length, (None,), (elements,)), array)
 
 
-def _cast_nulls(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:  # noqa: ARG001 -- the signature of all casts
-    return nulls(layout_of(target), array.length)
-
-
-def _cast_extension(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
-    return cast(array.storage, target, safe)
-
-
 def _cast_dictionary(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
     """Cast each referenced dictionary value once."""
     layout = array.layout
@@ -187,19 +179,14 @@ def _cast_between_dictionaries(array: ArrayData, target: t.Dictionary, safe: boo
 
 
 def _cast_dictionary_values(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
-    assert array.dictionary is not None
     with error_context("dictionary"):
-        return cast(array.dictionary, target, safe)
+        return cast(array.require_dictionary(), target, safe)
 
 
 def _cast_to_extension(array: ArrayData, target: ExtensionType, safe: bool) -> ArrayData:
     array = cast(array, target.storage_type, safe).with_layout(layout_of(target))
     array.validate(full=True)
     return array
-
-
-def _cast_run_end_encoded(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
-    return cast(run_end_decode(array), target, safe)
 
 
 def _cast_to_dictionary(array: ArrayData, target: t.Dictionary, safe: bool) -> ArrayData:
@@ -211,10 +198,10 @@ def _cast_to_run_end_encoded(array: ArrayData, target: t.RunEndEncoded, safe: bo
 
 
 _CASTS_FROM: dict[type[t.DataType], Caster] = {
-    t.Null: _cast_nulls,
-    ExtensionType: _cast_extension,
+    t.Null: lambda array, target, _: nulls(layout_of(target), array.length),
+    ExtensionType: lambda array, target, safe: cast(array.storage, target, safe),
     t.Dictionary: _cast_dictionary,
-    t.RunEndEncoded: _cast_run_end_encoded,
+    t.RunEndEncoded: lambda array, target, safe: cast(run_end_decode(array), target, safe),
 }
 """Casts from types that wrap another type."""
 

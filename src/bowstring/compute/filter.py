@@ -45,8 +45,3 @@ def _to_booleans(mask: Any) -> Values:
         if not (value is None or isinstance(value, (bool, np.bool_))):
             raise UsageError(f"filter: expected a boolean as value {index} of the mask, found {value!r:.100}")
     return np.fromiter((value is not None and bool(value) for value in values), np.bool_, len(values))
-
-
-def filter_array(array: ArrayData, mask: MaskLike) -> ArrayData:
-    """Select the slots at which `mask` is true; copies. Raises like `mask_to_indices`."""
-    return array.layout.take(array, mask_to_indices(mask, array.length))

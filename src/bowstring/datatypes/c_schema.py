@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Iterator
 from functools import lru_cache
 
-from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_format import parse_format_string
 from bowstring.datatypes.c_schema_export import NULLABLE
 from bowstring.datatypes.extension import resolve
@@ -126,8 +125,3 @@ def import_field(source: object) -> Field:
     """
     capsule = source.__arrow_c_schema__() if hasattr(source, "__arrow_c_schema__") else source
     return read_field(c_abi.capsule_pointer(capsule, c_abi.SCHEMA_CAPSULE))
-
-
-def import_type(source: object) -> DataType:
-    """Import a data type from an object with `__arrow_c_schema__` or a capsule. Raises as `import_field`."""
-    return import_field(source).type

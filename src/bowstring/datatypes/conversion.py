@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.aliases import parse_alias
 from bowstring.datatypes.base import DataType
-from bowstring.datatypes.c_schema import import_field, import_type
+from bowstring.datatypes.c_schema import import_field
 from bowstring.datatypes.field import Field, MetadataLike, as_metadata, check_name
 from bowstring.errors import UsageError
 
@@ -32,7 +32,7 @@ def as_type(value: object, what: str = "a data type") -> DataType:
     if isinstance(value, str):
         return parse_alias(value)
     if hasattr(value, "__arrow_c_schema__"):
-        return import_type(value)
+        return import_field(value).type
     raise UsageError(f"{what}: expected a type such as bs.int32() or 'int32', found {value!r:.100}")
 
 
