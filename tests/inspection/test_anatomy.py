@@ -138,17 +138,6 @@ def test_leaves_have_the_bytes_of_their_kind() -> None:
     assert len(by_kind[ByteRangeKind.METADATA]) == 3
 
 
-def test_leaf_at_returns_the_leaf_of_an_offset() -> None:
-    raw = written_by_bowstring(bs.table({"n": [1, 2, 3]}), "file")
-    anatomy = bs.inspection.build_anatomy(raw)
-    for at in range(len(raw)):
-        part, start, stop, kind, number = anatomy.leaf_at(at)
-        assert part.start <= start <= at < stop <= part.stop
-        assert (number >= 0) == (kind is ByteRangeKind.BUFFER)
-    assert anatomy.leaf_at(0)[1:4] == (0, 6, ByteRangeKind.MAGIC)
-    assert anatomy.leaf_at(len(raw) - 1)[3] is ByteRangeKind.MAGIC
-
-
 def test_role_bytes_sum_to_the_size_of_the_columns() -> None:
     raw = written_by_pyarrow(TABLE, "file", 30)
     anatomy = bs.inspection.build_anatomy(raw)
@@ -322,4 +311,4 @@ def test_headings_on_the_page_exist_in_the_specification(shared_folder: Path) ->
         (shared_folder / "spec" / name).read_text("utf-8") for name in ("columnar-1.4.rst", "ipc-0.14-legacy.rst")
     )
     lines = set(text.splitlines())
-    assert [h for meaning in MEANINGS.values() for h in meaning.headings if h not in lines] == []
+    assert [h for meaning in MEANINGS.values() for h in meaning["headings"] if h not in lines] == []

@@ -200,13 +200,16 @@ def test_an_invalid_value_is_on_the_page_with_the_offset_of_its_buffer(what: str
     assert re.match(message, html.unescape(match[2])), match[2]
     assert "A damaged Arrow file" in text
     anatomy = bs.inspection.build_anatomy(damaged)
-    part, start, stop, _, buffer = anatomy.leaf_at(int(match[1]))
+    position = int(match[1])
+    part = next(part for part in anatomy.parts if part.start <= position < part.stop)
+    ends = part.start + np.cumsum(part.leaves.lengths_bytes)
+    leaf = int(np.searchsorted(ends, position, "right"))
     if role == "dictionary":
         assert part.kind is PartKind.DICTIONARY_BATCH
     else:
-        assert start <= at < stop
+        assert ends[leaf] - part.leaves.lengths_bytes[leaf] <= at < ends[leaf]
         plan = anatomy.plans[part.plan]
-        assert plan.slots[buffer].role == role
+        assert plan.slots[int(part.leaves.buffers[leaf])].role == role
     assert render_page(damaged, full=False)[1] == 0
 
 

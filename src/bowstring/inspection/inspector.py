@@ -26,7 +26,6 @@ from bowstring.inspection.sizes import DictionaryTally, Tally
 from bowstring.inspection.text import share_of
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, DictionaryId, WireSchema, read_fields
@@ -60,20 +59,13 @@ def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: i
     """
     opened = open_source(source)
     try:
-        scan, name = _scan(opened, limits, max_piped_bytes)
-        return inspect_scan(scan, name, limits)
+        is_file, ready = detect_format(opened, max_piped_bytes)
+        if not is_file:
+            return inspect_scan(StreamScan(ready, limits), opened.name, limits)
+        assert isinstance(ready, MemorySource | RangeSource)
+        return inspect_scan(FileScan(ready, limits), opened.name, limits)
     finally:
         opened.close()
-
-
-def _scan(
-    source: MemorySource | StreamSource | RangeSource, limits: ReadLimits, max_piped_bytes: int
-) -> tuple[Scan, str]:
-    is_file, ready = detect_format(source, max_piped_bytes)
-    if is_file:
-        assert isinstance(ready, MemorySource | RangeSource)
-        return FileScan(ready, limits), source.name
-    return StreamScan(ready, limits), source.name
 
 
 def check_version(version: int, where: str) -> None:

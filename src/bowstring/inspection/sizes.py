@@ -57,6 +57,7 @@ class Tally:
 
     wire: WireSchema
     rows: list[int] = field(default_factory=list)
+    total_rows: int = 0
     column_bytes: _Counts = field(init=False)
     null_counts: _Counts = field(init=False)
     dictionaries: dict[int, DictionaryTally] = field(default_factory=dict)
@@ -68,18 +69,12 @@ class Tally:
     codecs: set[str] = field(default_factory=set)
     versions: set[int] = field(default_factory=set)
     has_legacy: bool = False
-    _total_rows: int = 0
     _offset_bits: int = 0
     _column_starts: dict[tuple[int | None, bool], _ColumnStarts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.column_bytes = np.zeros(len(self.wire.schema), np.int64)
         self.null_counts = np.zeros(len(self.wire.schema), np.int64)
-
-    @property
-    def total_rows(self) -> int:
-        """The number of rows of all record batches."""
-        return self._total_rows
 
     @property
     def alignment_bytes(self) -> int | None:
@@ -108,8 +103,8 @@ class Tally:
         columns = self._columns(None, self.wire, span.header)
         sizes = self._column_sizes(columns, span)
         rows = span.header.length
-        self._total_rows += rows
-        if self._total_rows > _MAX_TOTAL:
+        self.total_rows += rows
+        if self.total_rows > _MAX_TOTAL:
             raise InvalidDataError(f"{span.where}: more than {_MAX_TOTAL} rows")
         nodes = span.header.nodes()[columns.nodes]
         nulls, lengths = nodes["null_count"], nodes["length"]

@@ -28,32 +28,26 @@ def tensor_plan(roles: tuple[str, ...], type: str, version: int) -> Plan:
     return Plan(None, version, (PlanField("tensor", -1, type, 0),), tuple(Slot(0, role, "") for role in roles))
 
 
-def _plan(fields: list[Field], dictionary_id: int | None, version: int) -> Plan:
-    builder = _PlanBuilder(version == V4)
-    for column, field in enumerate(fields):
-        builder.add_field(field, layout_of(field.type), -1, column)
-    return Plan(dictionary_id, version, tuple(builder.fields), tuple(builder.slots))
+def _plan(columns: list[Field], dictionary_id: int | None, version: int) -> Plan:
+    """List the fields of the columns, and their buffers, depth first."""
+    fields: list[PlanField] = []
+    slots: list[Slot] = []
 
-
-class _PlanBuilder:
-    """Collects fields and slots depth first."""
-
-    def __init__(self, is_legacy: bool) -> None:
-        self.is_legacy = is_legacy
-        self.fields: list[PlanField] = []
-        self.slots: list[Slot] = []
-
-    def add_field(self, field: Field, layout: Layout, parent: int, column: int) -> None:
-        own = len(self.fields)
-        self.fields.append(PlanField(field.name, parent, type_head(field.type), column))
-        if self.is_legacy and has_legacy_validity(layout):
-            self.slots.append(Slot(own, _LEGACY_VALIDITY, "bit"))
+    def add_field(field: Field, layout: Layout, parent: int, column: int) -> None:
+        own = len(fields)
+        fields.append(PlanField(field.name, parent, type_head(field.type), column))
+        if version == V4 and has_legacy_validity(layout):
+            slots.append(Slot(own, _LEGACY_VALIDITY, "bit"))
         for spec in layout.buffers:
             is_last = spec is layout.buffers[-1]
             role = "indices" if layout.dictionary is not None and spec.role is Role.DATA else spec.role.value
-            self.slots.append(Slot(own, role, _element(spec), layout.VARIADIC and is_last))
+            slots.append(Slot(own, role, _element(spec), layout.VARIADIC and is_last))
         for child, below in zip(layout.storage.type.fields, layout.children, strict=True):
-            self.add_field(child, below, own, column)
+            add_field(child, below, own, column)
+
+    for index, field in enumerate(columns):
+        add_field(field, layout_of(field.type), -1, index)
+    return Plan(dictionary_id, version, tuple(fields), tuple(slots))
 
 
 def _element(spec: BufferSpec) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -189,23 +189,21 @@ class _BodySplitter:
             return None
 
 
+@dataclass(slots=True)
 class _IntactBatches:
     """The valid batches with the interface of a scan."""
 
-    def __init__(
-        self, schema: Table, version: int, footer_metadata: Metadata, spans: list[BatchSpan], overhead: Overhead
-    ) -> None:
-        self.schema = schema
-        self.version = version
-        self.footer_metadata = footer_metadata
-        self._spans = spans
-        self._overhead = overhead
+    schema: Table
+    version: int
+    footer_metadata: Metadata
+    spans: list[BatchSpan]
+    measured_overhead: Overhead
 
     def batches(self) -> Iterator[BatchSpan]:
-        return iter(self._spans)
+        return iter(self.spans)
 
     def overhead(self) -> Overhead:
-        return self._overhead
+        return self.measured_overhead
 
 
 def _measure_overhead(walk: Walker, parts: tuple[Part, ...]) -> Overhead:

@@ -6,7 +6,6 @@ The text is in `assets/glossary.toml`.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -17,30 +16,16 @@ _OTHER_PAGES = dict.fromkeys(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """A title, an explanation, and the headings of the specification that define it."""
-
-    title: str
-    text: str
-    headings: tuple[str, ...]
-
-
-def _read_meanings() -> dict[str, Meaning]:
-    text = files(__package__).joinpath("assets", "glossary.toml").read_text(encoding="utf-8")
-    return {
-        key: Meaning(entry["title"], entry["text"], tuple(entry["headings"]))
-        for key, entry in tomllib.loads(text).items()
-    }
-
-
-MEANINGS = _read_meanings()
+MEANINGS: dict[str, Any] = tomllib.loads(
+    files(__package__).joinpath("assets", "glossary.toml").read_text(encoding="utf-8")
+)
+"""The `title` and `text` of each part, and the `headings` of the specification that define it."""
 
 
 def to_json_data() -> dict[str, Any]:
     """Return the meanings for the page: title, text, and the name and URL of each heading."""
     return {
-        key: [meaning.title, meaning.text, [[heading, heading_url(heading)] for heading in meaning.headings]]
+        key: [meaning["title"], meaning["text"], [[heading, heading_url(heading)] for heading in meaning["headings"]]]
         for key, meaning in MEANINGS.items()
     }
 

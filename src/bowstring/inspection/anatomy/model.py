@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -195,13 +195,3 @@ class Anatomy:
     role_bytes: dict[tuple[int, str], int]
     """The total size of the buffers of each column and role, without dictionaries."""
     is_shortened: bool = False
-
-    def leaf_at(self, position: int) -> tuple[Part, int, int, ByteRangeKind, int]:
-        """Return the part of a byte, start and stop of its leaf, the leaf's kind, and the index of its buffer or -1."""
-        starts: npt.NDArray[Any] = np.array([part.start for part in self.parts], np.int64)
-        part = self.parts[int(np.searchsorted(starts, position, "right")) - 1]
-        ends = part.start + np.cumsum(part.leaves.lengths_bytes)
-        index = int(np.searchsorted(ends, position, "right"))
-        stop = int(ends[index])
-        kind, number = ByteRangeKind(int(part.leaves.kinds[index])), int(part.leaves.buffers[index])
-        return part, stop - int(part.leaves.lengths_bytes[index]), stop, kind, number
