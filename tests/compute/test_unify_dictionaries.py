@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import bowstring as bs
-from bowstring.compute.unify_dictionaries import concat_unified, dictionary_of
+from bowstring.compute.unify_dictionaries import concat_unified
 from bowstring.errors import DataTypeError, InvalidDataError
 
 CODED = bs.dictionary(bs.int8(), bs.string())
@@ -32,7 +32,7 @@ def test_the_unified_dictionary_has_each_value_once(
     joined.validate(full=True)
     assert joined.to_pylist() == expected * times
     if not is_nested:
-        words = dictionary_of(joined).to_pylist()
+        words = joined.require_dictionary().to_pylist()
         assert len(set(words)) == len(words)
 
 

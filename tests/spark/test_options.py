@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bowstring.errors import UsageError
-from bowstring.spark.options import check_read_options, check_write_options, parse_count, parse_flag
+from bowstring.spark.options import check_options, parse_count, parse_flag
 
 READING = {
     "splitbyte": "did you mean 'splitBytes'",
@@ -29,18 +29,18 @@ WRITING = {
 @pytest.mark.parametrize(("name", "advice"), READING.items())
 def test_an_option_that_reading_does_not_support_is_named(name: str, advice: str) -> None:
     with pytest.raises(UsageError, match=f"does not support the option '{name}' for reading: {advice}"):
-        check_read_options({"path": "/data", name: "true"})
+        check_options({"path": "/data", name: "true"}, "reading")
 
 
 @pytest.mark.parametrize(("name", "advice"), WRITING.items())
 def test_an_option_that_writing_does_not_support_is_named(name: str, advice: str) -> None:
     with pytest.raises(UsageError, match=f"does not support the option '{name}' for writing: {advice}"):
-        check_write_options({"path": "/data", name: "true"})
+        check_options({"path": "/data", name: "true"}, "writing")
 
 
 def test_supported_options_and_those_that_spark_adds_are_accepted() -> None:
-    check_read_options({"paths": "[]", "splitbytes": "1", "truncate": "true", "mergeschema": "true"})
-    check_write_options({"path": "/data", "fsync": "true"})
+    check_options({"paths": "[]", "splitbytes": "1", "truncate": "true", "mergeschema": "true"}, "reading")
+    check_options({"path": "/data", "fsync": "true"}, "writing")
 
 
 def test_an_invalid_option_value_is_named() -> None:

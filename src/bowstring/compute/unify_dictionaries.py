@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, to_buffer
 from bowstring.layouts.concatenation import array_lengths, distinct_dictionaries
@@ -27,13 +27,6 @@ def dictionary_arrays(array: ArrayData) -> Iterator[ArrayData]:
         yield array
     for child in array.children:
         yield from dictionary_arrays(child)
-
-
-def dictionary_of(part: ArrayData) -> ArrayData:
-    """Return the dictionary of a dictionary-encoded array. Raises `InvalidDataError` if it is missing."""
-    if part.dictionary is None:
-        raise InvalidDataError(f"the array of {part.type} has no dictionary")
-    return part.dictionary
 
 
 def replace_dictionary_arrays(array: ArrayData, parts: Iterator[ArrayData]) -> ArrayData:
@@ -111,7 +104,7 @@ def unify_dictionaries(arrays: Sequence[ArrayData]) -> list[ArrayData]:
 
 
 def _unify_arrays(arrays: Sequence[ArrayData]) -> list[ArrayData]:
-    distinct = {id(dictionary): dictionary for dictionary in map(dictionary_of, arrays)}
+    distinct = {id(array.dictionary): array.require_dictionary() for array in arrays}
     if len(distinct) == 1:
         return list(arrays)
     dictionaries = unify_dictionaries(list(distinct.values()))

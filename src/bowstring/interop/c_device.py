@@ -40,6 +40,7 @@ CPU_READABLE = frozenset((CPU, 3, 11))
 (CPU_FIELD,) = struct.unpack("=q", struct.pack("=i4x", CPU))
 """A 64-bit field that starts with an int32 device type."""
 _CPU_DEVICE_FIELDS = (-1, CPU_FIELD, 0, 0, 0, 0)
+"""The fields after the array: device_id (-1: none), device_type, sync_event (no event), and three reserved ones."""
 
 
 def to_device_array(block: c_abi.Block, device: Device | None = None) -> c_abi.Block:
@@ -61,11 +62,6 @@ def check_array_device(address: int) -> None:
         raise UnsupportedError(
             f"an array on {format_device(device_type, device_id)} has a synchronization event, which is not supported"
         )
-
-
-def check_stream_device(address: int) -> None:
-    """Raise `UnsupportedError` if the CPU can't read the arrays of an ArrowDeviceArrayStream."""
-    check_device(ctypes.c_int32.from_address(address).value)
 
 
 def check_device(device_type: int, device_id: int = -1) -> None:

@@ -136,7 +136,7 @@ class ArrayStream:
         self._fields: ctypes.Array[ctypes.c_int64] = c_abi.DeviceStreamStruct()
         self._first_index = 1
         if on_device:
-            c_device.check_stream_device(address)
+            c_device.check_device(ctypes.c_int32.from_address(address).value)  # the first field of the structure
         struct_type = c_abi.DeviceStreamStruct if on_device else c_abi.StreamStruct
         self._first_index = 1 if on_device else 0
         release_index = self._first_index + c_abi.STREAM_RELEASE

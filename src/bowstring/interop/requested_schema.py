@@ -29,7 +29,8 @@ def convert_array(array: ArrayData, requested: object) -> ArrayData:
     """
     if requested is None:
         return array
-    return _convert_chunks([array], _read_requested(requested).type)[0]
+    chunks, _ = _convert_column([array], array.type, _read_requested(requested).type)
+    return chunks[0]
 
 
 def convert_chunks(
@@ -38,11 +39,7 @@ def convert_chunks(
     """Convert all chunks of one column, or none, as `convert_array`. Return the chunks and their type."""
     if requested is None:
         return chunks, type_
-    requested_type = _read_requested(requested).type
-    if not chunks:
-        return chunks, requested_type if _is_convertible(type_, requested_type) else type_
-    converted = _convert_chunks(chunks, requested_type)
-    return converted, converted[0].type
+    return _convert_column(chunks, type_, _read_requested(requested).type)
 
 
 def convert_batches(schema: Schema, batches: Iterable[Batch], requested: object) -> tuple[Schema, Iterable[Batch]]:
@@ -61,15 +58,9 @@ def convert_batches(schema: Schema, batches: Iterable[Batch], requested: object)
     batches = list(batches)
     columns, fields = [], []
     for index, (field, requested_field) in enumerate(zip(schema, requested_schema, strict=True)):
-        chunks: Sequence[ArrayData] = [batch.columns[index] for batch in batches]
-        type_ = field.type
-        if chunks:
-            chunks = _convert_chunks(chunks, requested_field.type)
-            type_ = chunks[0].type
-        elif _is_convertible(type_, requested_field.type):
-            type_ = requested_field.type
+        chunks, type_ = _convert_column([batch.columns[index] for batch in batches], field.type, requested_field.type)
         columns.append(chunks)
-        fields.append(Field(field.name, type_, field.nullable, field.pairs))
+        fields.append(field.with_type(type_))
     converted_schema = Schema(tuple(fields), schema.pairs)
     return converted_schema, [
         BatchData(batch.num_rows, [chunks[i] for chunks in columns]) for i, batch in enumerate(batches)
@@ -80,13 +71,16 @@ def _read_requested(requested: object) -> Field:
     return read_field(c_abi.capsule_pointer(requested, c_abi.SCHEMA_CAPSULE))
 
 
-def _convert_chunks(chunks: Sequence[ArrayData], requested_type: t.DataType) -> Sequence[ArrayData]:
-    if chunks[0].type == requested_type or not _is_convertible(chunks[0].type, requested_type):
-        return chunks
+def _convert_column(
+    chunks: Sequence[ArrayData], type_: t.DataType, requested_type: t.DataType
+) -> tuple[Sequence[ArrayData], t.DataType]:
+    """Convert all chunks of a column, or none; return the chunks and their type."""
+    if type_ == requested_type or not _is_convertible(type_, requested_type):
+        return chunks, type_
     try:
-        return [cast(chunk, requested_type) for chunk in chunks]
+        return [cast(chunk, requested_type) for chunk in chunks], requested_type
     except (DataTypeError, InvalidDataError):
-        return chunks
+        return chunks, type_
 
 
 # Types with the same values in different representations

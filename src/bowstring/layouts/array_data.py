@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from bowstring.errors import InvalidDataError
 from bowstring.layouts.base import Indices, Layout, Values, pack_validity
-from bowstring.layouts.display import array_repr
+from bowstring.layouts.display import format_array_values
 from bowstring.layouts.gather import check_length
 from bowstring.layouts.indexing import check_indices, clip_slice
 from bowstring.layouts.validation import validate
@@ -97,6 +98,12 @@ class ArrayData:
         """The validity bitmap, with the first slot at bit `offset`; None if no slot is null."""
         return None if not self.layout.has_validity or self.null_count == 0 else self.buffers[0]
 
+    def require_dictionary(self) -> Self:
+        """Return the dictionary of a dictionary-encoded array. Raises `InvalidDataError` if it is missing."""
+        if self.dictionary is None:
+            raise InvalidDataError(f"the array of {self.type} has no dictionary")
+        return self.dictionary
+
     def mask(self) -> Mask | None:
         """Return the validity bitmap as booleans of shape (length,), True for valid; None if no slot is null."""
         validity = self.validity
@@ -172,4 +179,4 @@ class ArrayData:
         return self.length
 
     def __repr__(self) -> str:
-        return array_repr(self)
+        return f"<bowstring.{type(self).__name__} {self.type}[{self.length}]>\n{format_array_values(self, self.length)}"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import UsageError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
@@ -23,18 +23,16 @@ from bowstring.layouts.base import (
     Indices,
     Role,
     Values,
-    first_true,
     to_buffer,
 )
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.gather import check_bytes, copy_ranges, gather, prefixes
-from bowstring.layouts.view_validation import INLINE_BYTES, check_views
+from bowstring.layouts.view_validation import INLINE_BYTES, check_views, locate_views
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
-    from bowstring.memory.bitmap import Mask
 
 VIEW = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
 _INLINE_VIEW = np.dtype([("length", "<i4"), ("value", np.void, INLINE_BYTES)])
@@ -90,34 +88,7 @@ class BinaryViewLayout(ByteStringLayout):
 
     def views(self, array: ArrayData) -> Values:
         """Return the views, empty for null slots, all checked to be within their data buffers."""
-        views, mask = array.values(1), array.mask()
-        if mask is not None:
-            words = views.view(_WORD).reshape(-1, 2).copy()
-            words[np.flatnonzero(~mask)] = 0
-            views = words.view(VIEW).reshape(-1)
-        if views.size and views["length"].min() < 0:
-            at = first_true(views["length"] < 0)
-            raise InvalidDataError(f"views[{at}] has the negative length {views['length'][at]}")
-        is_long = views["length"] > INLINE_BYTES
-        if is_long.any():
-            self._check_long_views(array, views, is_long)
-        return views
-
-    def _check_long_views(self, array: ArrayData, views: Values, is_long: Mask) -> None:
-        sizes = np.array([0 if b is None else b.size for b in array.buffers[2:]], np.int64)
-        buffers, starts, count = views["buffer"], views["offset"], len(sizes)
-        bad = ((buffers < 0) | (buffers >= count)) & is_long
-        if bad.any():
-            at = first_true(bad)
-            raise InvalidDataError(f"views[{at}] points to data buffer {buffers[at]} of {count}")
-        stops = starts + views["length"].astype(np.int64)
-        bad = ((starts < 0) | (stops > (sizes if count == 1 else sizes[buffers * is_long]))) & is_long
-        if bad.any():
-            at = first_true(bad)
-            raise InvalidDataError(
-                f"views[{at}] points to bytes {starts[at]} to {stops[at]} of a data buffer of "
-                f"{sizes[buffers[at]]} bytes"
-            )
+        return locate_views(array).view(VIEW).reshape(-1)
 
     def flatten(self, array: ArrayData) -> tuple[Bytes, Indices]:
         """Return the bytes of all values end to end, copied, and int64 offsets from 0. Null slots are empty."""

@@ -35,11 +35,6 @@ def buffer_sizes(arrays: Sequence[ArrayData], index: int) -> Indices:
     return np.array([0 if buffer is None else buffer.size for buffer in _buffers_of(arrays, index)], np.int64)
 
 
-def child_arrays(arrays: Sequence[ArrayData], index: int) -> Sequence[ArrayData]:
-    """Return child `index` of each array."""
-    return [array.children[index] for array in arrays]
-
-
 def distinct_dictionaries(arrays: Sequence[ArrayData]) -> tuple[Sequence[ArrayData], Indices]:
     """Return the distinct dictionary objects of arrays, and the index of each array's dictionary among them.
 
@@ -47,9 +42,7 @@ def distinct_dictionaries(arrays: Sequence[ArrayData]) -> tuple[Sequence[ArrayDa
     """
     distinct: dict[int, ArrayData] = {}
     for array in arrays:
-        if array.dictionary is None:
-            raise InvalidDataError(f"the array of {array.type} has no dictionary")
-        distinct[id(array.dictionary)] = array.dictionary
+        distinct[id(array.dictionary)] = array.require_dictionary()
     index_by_id = dict(zip(distinct, range(len(distinct)), strict=True))
     return list(distinct.values()), np.array([index_by_id[id(array.dictionary)] for array in arrays], np.int64)
 

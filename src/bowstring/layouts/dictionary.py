@@ -72,12 +72,10 @@ class DictionaryLayout(Layout):
 
     def indices(self, array: ArrayData) -> Indices:
         """Return the indices as 64-bit integers, 0 for null slots, checked against the length of the dictionary."""
-        if array.dictionary is None:
-            raise InvalidDataError(f"the array of {self.type} has no dictionary")
+        count = array.require_dictionary().length
         raw, mask = array.values(1), array.mask()
         if mask is not None:
             raw = np.where(mask, raw, raw.dtype.type(0))
-        count = array.dictionary.length
         bad = (raw < 0) | (raw >= count) if mask is None else mask & ((raw < 0) | (raw >= count))
         if bad.any():
             at = first_true(bad)
@@ -101,8 +99,7 @@ class DictionaryLayout(Layout):
 
     def compact_dictionary(self, array: ArrayData) -> ArrayData:
         """Drop the unused dictionary values, keeping the order; return the array itself if all are used."""
-        indices, mask, dictionary = self.indices(array), array.mask(), array.dictionary
-        assert dictionary is not None
+        indices, mask, dictionary = self.indices(array), array.mask(), array.require_dictionary()
         used, new_indices = _distinct(indices if mask is None else indices[mask], dictionary.length)
         if len(used) == dictionary.length:
             return array
@@ -159,11 +156,9 @@ class DictionaryLayout(Layout):
         return super().value_at(array, index)  # raises
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        keys = self.indices(array)
-        assert array.dictionary is not None
+        keys, dictionary = self.indices(array), array.require_dictionary()
         if array.null_count == array.length:
             return [None] * array.length
-        dictionary = array.dictionary
         if array.length < dictionary.length:
             used, keys = np.unique(keys, return_inverse=True)
             dictionary = dictionary.take(used)
@@ -203,8 +198,7 @@ class DictionaryLayout(Layout):
         shifted_indices: list[Indices] = []
         base = length = 0
         for array in arrays:
-            keys, dictionary = self.indices(array), array.dictionary
-            assert dictionary is not None
+            keys, dictionary = self.indices(array), array.require_dictionary()
             last = dictionaries[-1] if dictionaries else None
             if last is not None and last.length < dictionary.length and has_prefix(dictionary, last):
                 dictionaries[-1], length = dictionary, base + dictionary.length
@@ -221,14 +215,11 @@ class DictionaryLayout(Layout):
         return ArrayData(self, len(data), buffers, (), joined)
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        left_indices, right_indices = self.indices(left), self.indices(right)
-        assert left.dictionary is not None
-        assert right.dictionary is not None
-        left_used, left_indices = _distinct(left_indices, left.dictionary.length)
-        right_used, right_indices = _distinct(right_indices, right.dictionary.length)
-        pairs, _ = _distinct(left_indices * len(right_used) + right_indices, len(left_used) * len(right_used))
-        left_values = left.dictionary.take(left_used[pairs // len(right_used)])
-        return arrays_equal(left_values, right.dictionary.take(right_used[pairs % len(right_used)]), nans_equal)
+        left_indices, left_values = self._used_values(left)
+        right_indices, right_values = self._used_values(right)
+        count = right_values.length
+        pairs, _ = _distinct(left_indices * count + right_indices, left_values.length * count)
+        return arrays_equal(left_values.take(pairs // count), right_values.take(pairs % count), nans_equal)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
         keys, dictionary = self._used_values(array)
@@ -241,13 +232,12 @@ class DictionaryLayout(Layout):
 
     def _used_values(self, array: ArrayData) -> tuple[Indices, ArrayData]:
         """Return indices into the used dictionary values, and these values."""
-        assert array.dictionary is not None
-        used, keys = _distinct(self.indices(array), array.dictionary.length)
-        return keys, array.dictionary.take(used)
+        dictionary = array.require_dictionary()
+        used, keys = _distinct(self.indices(array), dictionary.length)
+        return keys, dictionary.take(used)
 
     def check(self, array: ArrayData) -> None:
-        if array.dictionary is None:
-            raise InvalidDataError(f"the array of {self.type} has no dictionary")
+        array.require_dictionary()
 
     def check_full(self, array: ArrayData) -> None:
         self.indices(array)
@@ -267,8 +257,7 @@ def decode_dictionary(array: ArrayData) -> ArrayData:
     layout = array.layout.storage
     if not isinstance(layout, DictionaryLayout):
         return array
-    keys, dictionary, mask = layout.indices(array), array.dictionary, array.mask()
-    assert dictionary is not None
+    keys, dictionary, mask = layout.indices(array), array.require_dictionary(), array.mask()
     if mask is None:
         return dictionary.take(keys)
     with_null = layout.dictionary.concat([dictionary, nulls(layout.dictionary, 1)])

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bowstring.errors import BowstringError
-
-if TYPE_CHECKING:
-    from bowstring.layouts.array_data import ArrayData
 
 EDGE_ITEMS = 5
 MAX_VALUE_CHARACTERS = 60
@@ -42,10 +39,3 @@ def format_array_values(array: Any, length: int) -> str:
         return f"[{', '.join(format_values(array))}]"
     first, last = format_values(array.slice(0, EDGE_ITEMS)), format_values(array.slice(length - EDGE_ITEMS))
     return f"[{', '.join(first)}, …, {', '.join(last)}]"
-
-
-def array_repr(array: ArrayData) -> str:
-    """Return the `repr` of an array."""
-    return (
-        f"<bowstring.{type(array).__name__} {array.type}[{array.length}]>\n{format_array_values(array, array.length)}"
-    )

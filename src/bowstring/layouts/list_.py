@@ -30,7 +30,7 @@ from bowstring.layouts.base import (
     set_nulls,
     short_repr,
 )
-from bowstring.layouts.concatenation import array_lengths, child_arrays, concat_validity
+from bowstring.layouts.concatenation import array_lengths, concat_validity
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.factorize import list_identity
 from bowstring.layouts.gather import take_ranges
@@ -129,7 +129,7 @@ class ListLayout(VariableSizeLayout):
         return None if child is None else self.of(lengths, child, slots.validity())
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
-        children = child_arrays(arrays, 0)
+        children = [array.children[0] for array in arrays]
         counts = array_lengths(children)
         lengths, first, last = self.lengths_and_bounds(arrays, counts)
         if first.any() or (last < counts).any():

@@ -169,7 +169,8 @@ def _timestamp_type(values: list[datetime]) -> DataType:
 
 def timezone_name(zone: tzinfo) -> str:
     """Return the name of a time zone, or "UTC" if the name is not found: it denotes the same points in time."""
-    name = getattr(zone, "key", None) or getattr(zone, "zone", None) or zone.tzname(None) or "UTC"
+    names = (getattr(zone, "key", None), getattr(zone, "zone", None), zone.tzname(None))  # zoneinfo, pytz, others
+    name = next(filter(None, names), "UTC")
     if name.startswith(("UTC+", "UTC-")):
         name = name[3:]
     try:

@@ -102,14 +102,14 @@ class UnionLayout(Layout):
         """Create an array of the index of each slot's child, and for each child its slots and their values."""
         length = len(child_indices)
         ids = to_buffer(np.array(self.ids, np.int8)[child_indices])
-        if self.is_dense:
+        if self.is_dense:  # each child has only its own values, which the offsets locate
             offsets = np.zeros(length, np.int32)
             for slots, _ in parts:
                 offsets[slots] = np.arange(len(slots))
             return ArrayData(self, length, (ids, to_buffer(offsets)), tuple(child for _, child in parts))
-        children = []
+        children = []  # sparse: each child has the union's length, with nulls in the slots of other children
         for layout, (slots, child) in zip(self.children, parts, strict=True):
-            indices = np.full(length, len(child))  # of a null, if the slot belongs to another child
+            indices = np.full(length, len(child))  # of the null after the child's values
             indices[slots] = np.arange(len(slots))
             children.append(layout.take(layout.concat([child, layout.build([None])]), indices) if length else child)
         return ArrayData(self, length, (ids,), tuple(children))
@@ -159,11 +159,12 @@ class UnionLayout(Layout):
     def compact(self, array: ArrayData) -> ArrayData:
         ids, offsets = array.buffers[0], None if not self.is_dense else array.buffers[1]
         own_ids = ids and ids.slice(array.offset, array.length)
-        if not self.is_dense:
+        if not self.is_dense:  # the children are cut like the union
             children = [child.slice(array.offset, array.length).compact() for child in array.children]
             return ArrayData(self, array.length, (own_ids,), tuple(children))
         if array.offset == 0 and offsets is not None and offsets.size == array.length * 4:
             return ArrayData(self, array.length, (own_ids, offsets), tuple(child.compact() for child in array.children))
+        # Each child is cut to the range that the slots use; offsets outside the slots may use more of it.
         child_indices = self.child_indices(array)
         child_slots = self.child_slots(array, child_indices)
         new_offsets = np.zeros(array.length, np.int32)
@@ -201,7 +202,7 @@ class UnionLayout(Layout):
         return (codes,)
 
     def check(self, array: ArrayData) -> None:
-        if self.is_dense:
+        if self.is_dense:  # `check_full` checks the offsets
             return
         needed = array.offset + array.length
         for name, child in zip(self.names, array.children, strict=True):

@@ -6,7 +6,7 @@ a data buffer and an offset into it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -65,13 +65,9 @@ def check_views(array: ArrayData, is_text: bool) -> None:
         long = _select_long(words, lengths, first)
         if len(long.slots) < len(words):
             _check_inline_views(words, lengths, first, is_text)
-        for buffer_index, views in long.by_buffer():
-            if not 0 <= buffer_index < len(buffers):
-                raise InvalidDataError(
-                    f"views[{views.slots[0]}] points to data buffer {buffer_index} of {len(buffers)}"
-                )
+        for buffer_index, views in _check_locations(long, [data.size for data in buffers]):
             data = buffers[buffer_index]
-            _check_long_views(views, data)
+            _check_prefixes(views, data)
             if is_text and not _is_dense_ascii(data, views):
                 text_ranges.setdefault(buffer_index, _TextRange(data)).add(views)
     if not all(text_range.is_valid_utf8() for text_range in text_ranges.values()):
@@ -80,13 +76,23 @@ def check_views(array: ArrayData, is_text: bool) -> None:
                 text.check_utf8_ranges(buffers[buffer_index], views.starts, views.stops, views.slots)
 
 
+def locate_views(array: ArrayData) -> Values:
+    """Return the words of all views, shape (n, 2), empty for null slots, checked to be within their data buffers."""
+    sizes = [0 if buffer is None else buffer.size for buffer in array.buffers[2:]]
+    for first, words, lengths in _split_blocks(array, array.length):
+        for _ in _check_locations(_select_long(words, lengths, first), sizes):
+            pass
+        return words
+    return np.empty((0, 2), _WORD)
+
+
 def _split_blocks(array: ArrayData, size: int) -> Iterator[tuple[int, Values, Values]]:
     """Yield blocks of `size` views: the index of the first, the words of shape (n, 2), and the lengths.
 
     Views of null slots are empty.
     """
     views, mask = array.values(1), array.mask()
-    for first in range(0, array.length, size):
+    for first in range(0, array.length, size or 1):
         words = views[first : first + size].view(_WORD).reshape(-1, 2)
         if mask is not None:
             words = words.copy()
@@ -108,14 +114,23 @@ def _select_long(words: Values, lengths: Values, first: int) -> _LongViews:
     return _LongViews(indices + first, words.view(_PREFIX_WORD)[:, 1], fields[:, 2], starts, starts + lengths)
 
 
-def _check_long_views(long: _LongViews, data: Bytes) -> None:
-    """Check the locations and prefixes of views that refer to one data buffer."""
-    if long.starts.min() < 0 or long.stops.max() > data.size:
-        at = first_true((long.starts < 0) | (long.stops > data.size))
-        raise InvalidDataError(
-            f"views[{long.slots[at]}] points to bytes {long.starts[at]} to {long.stops[at]} of a data buffer of "
-            f"{data.size} bytes"
-        )
+def _check_locations(long: _LongViews, sizes: Sequence[int]) -> Iterator[tuple[int, _LongViews]]:
+    """Yield the index of each data buffer and the views that refer to it, after checking that they are within it."""
+    for buffer_index, views in long.by_buffer():
+        if not 0 <= buffer_index < len(sizes):
+            raise InvalidDataError(f"views[{views.slots[0]}] points to data buffer {buffer_index} of {len(sizes)}")
+        size = sizes[buffer_index]
+        if views.starts.min() < 0 or views.stops.max() > size:
+            at = first_true((views.starts < 0) | (views.stops > size))
+            raise InvalidDataError(
+                f"views[{views.slots[at]}] points to bytes {views.starts[at]} to {views.stops[at]} of a data buffer of "
+                f"{size} bytes"
+            )
+        yield buffer_index, views
+
+
+def _check_prefixes(long: _LongViews, data: Bytes) -> None:
+    """Check the prefixes of views that refer to one data buffer."""
     first_words = np.ndarray((data.size - 3,), _PREFIX_WORD, data, strides=(1,))[long.starts]
     differs = first_words != long.prefixes
     if differs.any():

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from typing import Literal
 
 from bowstring.errors import UsageError
 
-READ_OPTIONS = ("splitBytes", "truncate", "mergeSchema")
-WRITE_OPTIONS = ("fsync",)
-
+_OPTIONS = {"reading": ("splitBytes", "truncate", "mergeSchema"), "writing": ("fsync",)}
 _PATHS = frozenset(("path", "paths"))
 _ALTERNATIVES = {
     "reading": {
@@ -30,14 +29,24 @@ _ALTERNATIVES = {
 """Alternatives to the options of Spark's own sources."""
 
 
-def check_read_options(options: Mapping[str, str]) -> None:
-    """Raise `UsageError` for an option that reading does not support."""
-    _check(options, READ_OPTIONS, "reading")
-
-
-def check_write_options(options: Mapping[str, str]) -> None:
-    """Raise `UsageError` for an option that writing does not support."""
-    _check(options, WRITE_OPTIONS, "writing")
+def check_options(options: Mapping[str, str], action: Literal["reading", "writing"]) -> None:
+    """Raise `UsageError` for an option that the action does not support."""
+    if "provider" in options:  # set for every table
+        raise UsageError(
+            "a table of Spark's catalog can't be read later, because Spark passes its path to no Python source: "
+            "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…') instead"
+        )
+    names = {name.lower(): name for name in _OPTIONS[action]}
+    for key in options:
+        if key in names or key in _PATHS:
+            continue
+        closest = difflib.get_close_matches(key, names, 1)
+        alternative = _ALTERNATIVES[action].get(key)
+        if closest:
+            advice = f"did you mean {names[closest[0]]!r}?"
+        else:
+            advice = alternative or f"the options for {action} are {', '.join(map(repr, names.values()))}"
+        raise UsageError(f'format("arrow") does not support the option {key!r} for {action}: {advice}')
 
 
 def parse_flag(options: Mapping[str, str], name: str) -> bool:
@@ -54,22 +63,3 @@ def parse_count(options: Mapping[str, str], name: str, default: int) -> int:
     if not value.isdecimal() or int(value) == 0:
         raise UsageError(f"option {name}: expected a positive integer, found {value!r}")
     return int(value)
-
-
-def _check(options: Mapping[str, str], supported: tuple[str, ...], action: str) -> None:
-    if "provider" in options:  # set for every table
-        raise UsageError(
-            "a table of Spark's catalog can't be read later, because Spark passes its path to no Python source: "
-            "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…') instead"
-        )
-    names = {name.lower(): name for name in supported}
-    for key in options:
-        if key in names or key in _PATHS:
-            continue
-        closest = difflib.get_close_matches(key, names, 1)
-        alternative = _ALTERNATIVES[action].get(key)
-        if closest:
-            advice = f"did you mean {names[closest[0]]!r}?"
-        else:
-            advice = alternative or f"the options for {action} are {', '.join(map(repr, supported))}"
-        raise UsageError(f'format("arrow") does not support the option {key!r} for {action}: {advice}')

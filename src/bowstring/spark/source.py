@@ -26,7 +26,7 @@ from bowstring.spark.compatibility import (
     missing_columns,
 )
 from bowstring.spark.manifest import Entry, expand_glob, list_arrow_files, local_path, read_manifest
-from bowstring.spark.options import check_read_options, check_write_options, parse_count, parse_flag
+from bowstring.spark.options import check_options, parse_count, parse_flag
 from bowstring.spark.sink import ArrowWriter
 from bowstring.spark.streaming import UnsupportedStreamReader, streaming_write_error
 from bowstring.spark.types import parse_schema
@@ -91,7 +91,7 @@ class ArrowDataSource(DataSource):
     @hide_traceback()
     def schema(self) -> StructType:
         """The schema of the files: the first one's, or with ``mergeSchema`` the columns of all."""
-        check_read_options(self.options)
+        check_options(self.options, "reading")
         self._is_inferred = True  # Spark pickles this object with the schema for `reader`
         schemas = ((group.path, group.schema) for group in _file_groups(self._paths()))
         return merge_schemas(schemas if parse_flag(self.options, "mergeSchema") else islice(schemas, 1))
@@ -99,7 +99,7 @@ class ArrowDataSource(DataSource):
     @hide_traceback()
     def reader(self, schema: StructType) -> ArrowReader:
         """Return a reader of the columns of `schema`, which may have other types than the files."""
-        check_read_options(self.options)
+        check_options(self.options, "reading")
         return ArrowReader(
             self._paths(),
             schema,
@@ -112,7 +112,7 @@ class ArrowDataSource(DataSource):
     @hide_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> ArrowWriter:
         """Return a writer to the folder of the option ``path``."""
-        check_write_options(self.options)
+        check_options(self.options, "writing")
         folder = local_path(self.options.get("path", ""))
         return ArrowWriter(folder, schema, overwrite=overwrite, fsync=parse_flag(self.options, "fsync"))
 

@@ -19,7 +19,6 @@ import numpy as np
 
 from bowstring.compute.unify_dictionaries import (
     dictionary_arrays,
-    dictionary_of,
     find_longest_dictionary,
     merge_dictionaries,
     replace_dictionary_arrays,
@@ -98,7 +97,7 @@ class DictionaryWriter:
                 if matching and matching[0] is column.dictionary:
                     continue
             for number, (node, part) in enumerate(zip(nodes, dictionary_arrays(column), strict=True)):
-                uses.setdefault(node.id, []).append(_Use(index, name, number, part, dictionary_of(part).storage))
+                uses.setdefault(node.id, []).append(_Use(index, name, number, part, part.require_dictionary().storage))
         changed: dict[int, dict[int, ArrayData]] = {}
         for id_, uses_of_id in uses.items():
             matching = self._matching.get(id_) or ()
@@ -187,7 +186,7 @@ class DictionaryWriter:
             if not can_extend and not self._may_replace:
                 raise UsageError(f"{where}: {self._describe_conflict(values, written)}")
         inner = [
-            self._plan_batches(plan, inside, dictionary_of(part).storage, where)
+            self._plan_batches(plan, inside, part.require_dictionary().storage, where)
             for inside, part in zip(node.nested, dictionary_arrays(values), strict=True)
         ]
         is_delta = written is not None and can_extend and not any(inner)
