@@ -52,7 +52,7 @@ def test_pyarrow_reads_every_plain_format_as_the_same_type() -> None:
     for plain in SIMPLE_TYPES_BY_FORMAT.values():
         if str(plain) not in ("month_interval", "day_time_interval"):  # not supported by pyarrow
             peer = pa.field(Carrier(plain.__arrow_c_schema__())).type
-            assert c_schema.import_type(peer) == plain
+            assert c_schema.import_field(peer).type == plain
 
 
 class Carrier:
@@ -145,4 +145,4 @@ def test_a_schema_at_the_depth_limit_is_imported() -> None:
     deep: t.DataType = t.int8()
     for _ in range(c_schema.MAX_NESTING - 1):
         deep = t.list_(deep)
-    assert c_schema.import_type(deep.__arrow_c_schema__()) == deep
+    assert c_schema.import_field(deep.__arrow_c_schema__()).type == deep

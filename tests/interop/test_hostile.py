@@ -281,7 +281,7 @@ def test_invalid_formats_are_rejected(
     producer: Producer, format: bytes | None, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        c_schema.import_type(producer.capsule(producer.schema(format), c_abi.SCHEMA_CAPSULE))
+        c_schema.import_field(producer.capsule(producer.schema(format), c_abi.SCHEMA_CAPSULE))
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_schemas_with_impossible_children_are_rejected(
     producer: Producer, fields: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidDataError, match=message):
-        c_schema.import_type(producer.capsule(producer.schema(b"+s", **fields), c_abi.SCHEMA_CAPSULE))
+        c_schema.import_field(producer.capsule(producer.schema(b"+s", **fields), c_abi.SCHEMA_CAPSULE))
 
 
 def test_the_depth_of_a_schema_is_limited(producer: Producer) -> None:
@@ -304,7 +304,7 @@ def test_the_depth_of_a_schema_is_limited(producer: Producer) -> None:
     for _ in range(70):
         schema = producer.schema(b"+l", [schema])
     with pytest.raises(LimitError, match="nested more than 64 levels"):
-        c_schema.import_type(producer.capsule(schema, c_abi.SCHEMA_CAPSULE))
+        c_schema.import_field(producer.capsule(schema, c_abi.SCHEMA_CAPSULE))
 
 
 def test_a_schema_that_is_its_own_child_is_an_error(producer: Producer) -> None:
@@ -312,7 +312,7 @@ def test_a_schema_that_is_its_own_child_is_an_error(producer: Producer) -> None:
     fields = c_abi.SchemaStruct.from_address(schema)
     ctypes.c_int64.from_address(fields[c_abi.SCHEMA_CHILDREN]).value = schema
     with pytest.raises(LimitError, match="nested"):
-        c_schema.import_type(producer.capsule(schema, c_abi.SCHEMA_CAPSULE))
+        c_schema.import_field(producer.capsule(schema, c_abi.SCHEMA_CAPSULE))
 
 
 def test_the_number_of_fields_of_a_shared_schema_is_limited(
@@ -323,7 +323,7 @@ def test_the_number_of_fields_of_a_shared_schema_is_limited(
     for _ in range(60):
         schema = producer.schema(b"+s", [schema, schema])
     with pytest.raises(LimitError, match="more than 5000 fields"):
-        c_schema.import_type(producer.capsule(schema, c_abi.SCHEMA_CAPSULE))
+        c_schema.import_field(producer.capsule(schema, c_abi.SCHEMA_CAPSULE))
 
 
 def metadata(*integers: int) -> np.ndarray[Any, Any]:
@@ -357,7 +357,7 @@ def test_a_name_may_be_null(producer: Producer) -> None:
 def test_dictionary_indices_are_integers(producer: Producer) -> None:
     schema = producer.schema(b"u", dictionary=producer.schema(b"u"))
     with pytest.raises(InvalidDataError, match="indices"):
-        c_schema.import_type(producer.capsule(schema, c_abi.SCHEMA_CAPSULE))
+        c_schema.import_field(producer.capsule(schema, c_abi.SCHEMA_CAPSULE))
 
 
 @pytest.mark.parametrize("source", [object(), 7, None, "text", (1, 2), (1, 2, 3)])
