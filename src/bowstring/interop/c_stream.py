@@ -7,7 +7,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self
+from typing import Any
 
 from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.c_schema_export import build_field_block
@@ -20,6 +20,7 @@ from bowstring.layouts.base import error_context
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi
 from bowstring.memory.c_callbacks import make_immortal
+from bowstring.memory.closable import Closable
 
 _GetFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 """int (*)(struct ArrowArrayStream *, struct ArrowSchema or ArrowArray *out)"""
@@ -119,7 +120,7 @@ def build_stream_block(field: Field, blocks: Iterable[c_abi.Block], on_device: b
 # Import
 
 
-class ArrayStream:
+class ArrayStream(Closable):
     """An imported stream of arrays: an iterator.
 
     The stream is released when it ends, fails, is closed, or is garbage-collected. Its arrays stay valid.
@@ -218,12 +219,6 @@ class ArrayStream:
         if fields[release_index]:
             self._release(_addressof(fields))
             fields[release_index] = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         self._close()

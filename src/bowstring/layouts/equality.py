@@ -13,7 +13,6 @@ import numpy as np
 from bowstring.datatypes.types import FloatingPoint
 from bowstring.layouts.factorize import factorize
 from bowstring.memory import bitmap
-from bowstring.memory.thread_pool import map_in_threads
 
 if TYPE_CHECKING:
     from bowstring.layouts.array_data import ArrayData
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 _COPIED_BYTES = 1 << 14
 """Up to this size, comparing copies as bytes takes less time than calling NumPy."""
 _BLOCK_BYTES = 1 << 22
-_MIN_BYTES_FOR_THREADS = 1 << 24
 
 
 def arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
@@ -83,24 +81,12 @@ def bytes_equal(left: Values, right: Values) -> bool:
 def all_blocks(predicate: Callable[[int, int], bool], length: int, width_bytes: int) -> bool:
     """Return whether `predicate(first, last)` is true for all blocks of `length` elements of `width_bytes` bytes.
 
-    Uses several threads for large arrays, and stops soon after the first False. Elements of no bytes are not tested.
+    Stops after the first False. Elements of no bytes are not tested.
     """
     if not width_bytes:
         return True
     step = max(_BLOCK_BYTES // width_bytes, 1)
-    if length <= step:
-        return predicate(0, length)
-    firsts = range(0, length, step)
-    if length * width_bytes < _MIN_BYTES_FOR_THREADS:
-        return all(predicate(first, min(first + step, length)) for first in firsts)
-    failed: list[int] = []
-
-    def test_block(first: int) -> None:
-        if not failed and not predicate(first, min(first + step, length)):
-            failed.append(first)
-
-    map_in_threads(test_block, firsts, [step * width_bytes] * len(firsts))
-    return not failed
+    return all(predicate(first, min(first + step, length)) for first in range(0, length, step))
 
 
 def has_prefix(array: ArrayData, prefix: ArrayData) -> bool:

@@ -104,7 +104,7 @@ def gather(source: Bytes, starts: Indices, lengths: Indices) -> Bytes:
     out = np.empty(total + width, UINT8)
     for first in range(0, len(starts) if width else 0, _BLOCK_PREFIXES):
         block = slice(first, first + _BLOCK_PREFIXES)
-        scatter(out, targets[block], prefixes(source, starts[block], width))
+        _windows(out, width)[targets[block]] = prefixes(source, starts[block], width)  # assigned in order
     if longest > width:
         long = (lengths > width).nonzero()[0]
         copy_ranges(out, targets[long], source, starts[long], lengths[long])
@@ -160,14 +160,6 @@ def prefixes(source: Bytes, starts: Indices, width: int) -> Values:
     elements = (tail if last < 0 else _windows(source, width))[np.minimum(starts, first)]
     elements[near_end] = tail[starts[near_end] - first]
     return elements
-
-
-def scatter(out: Bytes, targets: Indices, elements: Values) -> None:
-    """Copy elements of a NumPy void type to rising targets, so that each overwrites the excess of the previous one.
-
-    NumPy assigns in order, so the bytes of an element up to the next target remain.
-    """
-    _windows(out, elements.itemsize)[targets] = elements
 
 
 def _windows(source: Bytes, width: int) -> Values:

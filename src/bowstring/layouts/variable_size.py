@@ -99,14 +99,6 @@ class VariableSizeLayout(Layout):
                 self.offsets(array)  # raises
         return lengths, first, last
 
-    def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        lengths, mask = [np.diff(self.offsets(array)) for array in (left, right)], left.mask()
-        if ((lengths[0] != lengths[1]) & mask).any():
-            return False
-        null = ~mask  # type: ignore[operator]
-        has_values_under_nulls = lengths[0][null].any() or lengths[1][null].any()
-        return bool(has_values_under_nulls) and super().equal_where_valid(left, right, nans_equal)
-
     def check(self, array: ArrayData) -> None:
         offsets, (limit, limit_name) = array.values(1), self.offset_limit(array)
         if not 0 <= offsets[0] <= offsets[-1] <= limit:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bowstring.datatypes.types import Interval
+from bowstring.datatypes.types import Int, Interval
 from bowstring.layouts.value_codecs.base import ValueCodec, as_words
+from bowstring.layouts.value_codecs.numbers import IntegerCodec
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
@@ -28,20 +29,6 @@ class MonthDayNano(NamedTuple):
     months: int
     days: int
     nanoseconds: int
-
-
-class MonthIntervalCodec(ValueCodec):
-    """Intervals of whole months, as Python integers."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__("i4")
-
-    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
-        if any(not isinstance(value, (int, np.integer)) or isinstance(value, bool) for value in values):
-            raise TypeError("not a whole number of months")
-        return np.array(values, self.dtype)
 
 
 class CompoundIntervalCodec(ValueCodec):
@@ -77,7 +64,7 @@ class CompoundIntervalCodec(ValueCodec):
 def interval_codec(type: Interval) -> ValueCodec:
     """Return the codec of a calendar interval type."""
     if type.unit == "year_month":
-        return MonthIntervalCodec()
+        return IntegerCodec(Int(32))
     if type.unit == "day_time":
         return CompoundIntervalCodec(DayTime, [("days", "<i4"), ("milliseconds", "<i4")])
     return CompoundIntervalCodec(MonthDayNano, [("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])

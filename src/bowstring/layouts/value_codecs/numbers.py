@@ -23,18 +23,12 @@ def _check_kinds(kinds: set[type]) -> None:
         raise TypeError("a boolean is not a number")
 
 
-class _NumberCodec(ValueCodec):
-    """Slots that are NumPy's numbers."""
-
-    __slots__ = ()
-
-    IS_NUMBER: ClassVar[bool] = True
-
-
-class IntegerCodec(_NumberCodec):
+class IntegerCodec(ValueCodec):
     """Python integers; NumPy integers of the same width."""
 
     __slots__ = ("_code",)
+
+    IS_NUMBER: ClassVar[bool] = True
 
     def __init__(self, type: Int) -> None:
         super().__init__(str(type))
@@ -65,11 +59,12 @@ class IntegerCodec(_NumberCodec):
         return array.astype(self.dtype), None
 
 
-class FloatCodec(_NumberCodec):
+class FloatCodec(ValueCodec):
     """Python floats, rounded to the width, and exactly representable integers; NumPy floats of the same width."""
 
     __slots__ = ("_max_exact_integer",)
 
+    IS_NUMBER: ClassVar[bool] = True
     EQUAL_BY_BYTES: ClassVar[bool] = False
 
     def __init__(self, type: FloatingPoint) -> None:

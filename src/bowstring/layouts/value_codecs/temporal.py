@@ -173,13 +173,9 @@ class _MicrosecondCodec(_TemporalCodec):
         microseconds = _to_microseconds(slots, self._unit, self._first_us, self._last_us)
         if microseconds is not None:
             return self._to_python(microseconds)
-        return [self._decode_one(slots[index : index + 1]) for index in range(len(slots))]
-
-    def _decode_one(self, slot: Values) -> Any:
-        microseconds = _to_microseconds(slot, self._unit, self._first_us, self._last_us)
-        if microseconds is not None:
-            return self._to_python(microseconds)[0]
-        return _numpy_scalar(int(slot[0]), self._numpy_type)
+        if len(slots) == 1:
+            return [_numpy_scalar(int(slots[0]), self._numpy_type)]
+        return [self.decode(slots[index : index + 1])[0] for index in range(len(slots))]
 
 
 def _numpy_scalar(units: int, numpy_type: np.dtype[Any]) -> Any:
