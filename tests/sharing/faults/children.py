@@ -19,7 +19,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -35,6 +37,8 @@ from bowstring.sharing.stored_dataset import store
 from bowstring.transports.observation import Entry, ObservedTransport
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.tls import TlsOptions
+from bowstring.transports.ucx.channel import UcxChannel
+from bowstring.transports.ucx.transport import UCX
 from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_address import socket_name
 
@@ -118,7 +122,7 @@ class KillingObserver:
 def observe(kill_at: int | None) -> KillingObserver:
     """Observe all transports of this process."""
     observer = KillingObserver(kill_at)
-    for scheme in SCHEMES:
+    for scheme in (*SCHEMES, UCX.scheme):
         TRANSPORTS[scheme] = ObservedTransport(TRANSPORTS[scheme], observer)
     return observer
 
@@ -161,6 +165,22 @@ def serve_all(rows: int = ROWS, tls: TlsOptions | None = None, **options: Any) -
     signal.pause()
 
 
+def serve_ucx(changes: Sequence[MessageChange] = ()) -> None:
+    """Serve any number of clients over UCX; each change is made for one of them, in order."""
+    change_messages(changes)
+    with bs.serve({"t": numbers()}, scheme=UCX.scheme) as server:
+        report(server.uri("t"))
+        signal.pause()
+
+
+def try_to_read(
+    uri: str, copy: bool, changes: Sequence[MessageChange | None] = (None,), timeout_s: float = CHILD_S
+) -> None:
+    """Read a data set once for each change of this process's messages; report the errors, if any."""
+    change_messages([change for change in changes if change is not None])
+    report([_error_of(lambda: _read(uri, copy, timeout_s)) for _ in changes])
+
+
 def serve_changing() -> None:
     """Serve any number of clients over unix and tcp; remove data sets and add them again, until this process ends."""
     table = numbers()
@@ -177,6 +197,57 @@ def serve_changing() -> None:
                 server.remove(name)
                 time.sleep(_PAUSE_S)
                 server.add(name, table)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageChange:
+    """A change of one message that a process sends over a connection, the one with this index."""
+
+    index: int
+    kind: str
+    """"drop", "repeat", "swap" (with the next one), "tag", "prefix" or "length"."""
+    argument: int = 0
+    """The bit of the tag, the byte of a plain message's prefix, or the number of bytes that are added, or missing."""
+
+    def apply(self, message: bytes, tag: int | None) -> list[tuple[bytes, int | None]]:
+        """What is sent instead; of "swap", nothing yet."""
+        if self.kind == "repeat":
+            return [(message, tag)] * 2
+        if self.kind == "tag":
+            return [(message, 1 << self.argument if tag is None else tag ^ 1 << self.argument)]
+        if self.kind == "prefix":
+            index = self.argument
+            changed = (
+                message if tag is not None else message[:index] + bytes([message[index] ^ 1]) + message[index + 1 :]
+            )
+            return [(changed, tag)]
+        if self.kind == "length":
+            return [(message[: self.argument] if self.argument < 0 else message + bytes(self.argument), tag)]
+        return []
+
+
+def change_messages(changes: Sequence[MessageChange]) -> None:
+    """Change messages that this process sends over UCX: by each change, one of a connection."""
+    connections = weakref.WeakKeyDictionary[UcxChannel, Iterator[MessageChange | None]]()
+    remaining, submit = iter(changes), UcxChannel.submit
+    delayed = weakref.WeakKeyDictionary[UcxChannel, tuple[bytes, int | None]]()
+
+    def submit_changed(channel: UcxChannel, parts: Sequence[Any], tag: int | None = None) -> int:
+        if channel not in connections:
+            change = next(remaining, None)
+            count = 0 if change is None else change.index
+            connections[channel] = itertools.chain(itertools.repeat(None, count), (change,), itertools.repeat(None))
+        change = next(connections[channel])
+        message = b"".join(bytes(memoryview(part).cast("B")) for part in parts)
+        messages = [(message, tag)] if change is None else change.apply(message, tag)
+        if change is not None and change.kind == "swap":
+            delayed[channel] = message, tag
+        elif channel in delayed:
+            messages.append(delayed.pop(channel))
+        return max([submit(channel, (content,), each_tag) for content, each_tag in messages], default=0)
+
+    if changes:
+        UcxChannel.submit = submit_changed  # type: ignore[method-assign, assignment]
 
 
 def read_with_few_descriptors(uri: str, copy: bool, num_free: int) -> None:
@@ -199,8 +270,8 @@ def limit_descriptors(pid: int, num_free: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
-def _read(uri: str, copy: bool) -> None:
-    with bs.connect(uri, copy=copy, timeout_s=CHILD_S) as dataset:
+def _read(uri: str, copy: bool, timeout_s: float = CHILD_S) -> None:
+    with bs.connect(uri, copy=copy, timeout_s=timeout_s) as dataset:
         assert dataset.read_all() == numbers()
 
 

@@ -1,0 +1,135 @@
+"""UCX: processes are killed or stopped, or change messages. The peer gets all data or an error, and goes on.
+
+UCX has no bytes on the wire that a test could change: memory is shared, or libucp frames what it sends. So the sender
+changes messages before it passes them to libucp. Each fault takes half a second, so a run has only some of them, unless
+BOWSTRING_TESTS_ALL_FAULTS is set.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypeVar
+
+from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError
+from tests.polling import wait_until
+from tests.sharing.faults.children import BATCHES, MessageChange
+from tests.sharing.faults.conftest import CountFaults
+from tests.sharing.faults.processes import Children, Usage
+from tests.transports.ucx.ucp_processes import require_libucp
+
+require_libucp()
+
+IS_COMPLETE = "BOWSTRING_TESTS_ALL_FAULTS" in os.environ
+SEED = int(os.environ.get("BOWSTRING_TESTS_SEED", random.SystemRandom().randrange(1 << 20)))
+NUM_SAMPLES = 2
+NUM_STEPS = 13
+"""At least as many a client and a server have."""
+TIMEOUT_S = 1.0
+"""How long a client waits for what was dropped."""
+Fault = TypeVar("Fault")
+
+
+def sample(faults: Sequence[Fault], count: int = NUM_SAMPLES) -> Sequence[Fault]:
+    return faults if IS_COMPLETE else random.Random(SEED).sample(faults, count)
+
+
+def read(children: Children, uri: str) -> list[type[BowstringError] | None]:
+    client = children.start("try_to_read", uri=uri, copy=False)
+    assert client.wait() == 0, client.hear()
+    outcomes: list[type[BowstringError] | None] = client.hear()
+    return outcomes
+
+
+def test_a_server_survives_clients_that_are_killed(children: Children, count_faults: CountFaults) -> None:
+    server = children.start("serve_ucx")
+    uri = server.hear()
+    assert read(children, uri) == [None]
+    before = Usage.of(server.pid)
+    num_kills = 0
+    for step in sample(range(NUM_STEPS)) if not IS_COMPLETE else itertools.count():
+        client = children.start("read", uri=uri, copy=False, kill_at=step)
+        if client.wait() == 0:
+            assert IS_COMPLETE, "there are fewer steps"
+            break
+        assert read(children, uri) == [None]
+        num_kills += 1
+    assert wait_until(lambda: Usage.of(server.pid).is_flat(before)), f"{before}, {Usage.of(server.pid)}"
+    server.kill()
+    count_faults(f"kills of a client over ucx (seed {SEED})", num_kills)
+
+
+def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
+    children: Children, count_faults: CountFaults
+) -> None:
+    num_kills = 0
+    for step in sample(range(NUM_STEPS)) if not IS_COMPLETE else itertools.count():
+        server = children.start("serve", name="t", scheme="ucx", kill_at=step)
+        (outcome,) = read(children, server.hear())
+        assert outcome is None or issubclass(outcome, ConnectionLostError), outcome
+        if server.wait() == 0:
+            assert IS_COMPLETE, "there are fewer steps"
+            break
+        num_kills += 1
+    count_faults(f"kills of a server over ucx (seed {SEED})", num_kills)
+
+
+def test_a_stopped_server_is_a_deadline_error(children: Children, count_faults: CountFaults) -> None:
+    server = children.start("serve_ucx")
+    uri = server.hear()
+    assert read(children, uri) == [None]
+    server.stop()
+    client = children.start("try_to_read", uri=uri, copy=False, timeout_s=0.5)
+    assert client.wait() == 0, client.hear()
+    assert client.hear() == [DeadlineError]
+    server.send_signal(signal.SIGCONT)
+    assert read(children, uri) == [None]
+    server.kill()
+    count_faults("stopped processes", 1)
+
+
+def changes(num_messages: int) -> list[MessageChange]:
+    """Changes of each message: its order, its tag, its length, and its type and sequence number."""
+    arguments = {
+        "drop": (0,), "repeat": (0,), "swap": (0,), "tag": (0, 1, 40, 56, 63), "prefix": range(5), "length": (-1, -8, 8)
+    }  # fmt: skip
+    return [
+        MessageChange(index, kind, argument)
+        for index in range(num_messages)
+        for kind, values in arguments.items()
+        for argument in values
+    ]
+
+
+def test_changed_messages_of_a_server_cause_an_error_or_no_harm(children: Children, count_faults: CountFaults) -> None:
+    faults = sample(changes(2 + 2 * BATCHES), 6)
+    server = children.start("serve_ucx", changes=faults)
+    client = children.start(
+        "try_to_read", uri=server.hear(), copy=False, changes=[None] * (len(faults) + 1), timeout_s=TIMEOUT_S
+    )
+    assert client.wait() == 0, client.hear()
+    outcomes = client.hear()
+    server.kill()
+    assert outcomes[-1] is None  # without a change
+    if IS_COMPLETE:
+        assert Counter(outcomes)[None] < len(outcomes) / 2, Counter(outcomes)
+    count_faults(f"changed messages over ucx (seed {SEED})", len(faults))
+
+
+def test_changed_requests_cause_an_error_or_no_harm(children: Children, count_faults: CountFaults) -> None:
+    server = children.start("serve_ucx")
+    uri = server.hear()
+    assert read(children, uri) == [None]
+    before = Usage.of(server.pid)
+    faults = sample(changes(1), 3)
+    client = children.start("try_to_read", uri=uri, copy=False, changes=faults, timeout_s=TIMEOUT_S)
+    assert client.wait() == 0, client.hear()
+    client.hear()
+    assert read(children, uri) == [None]
+    assert wait_until(lambda: Usage.of(server.pid).is_flat(before)), f"{before}, {Usage.of(server.pid)}"
+    server.kill()
+    count_faults(f"changed messages over ucx (seed {SEED})", len(faults))
