@@ -148,7 +148,7 @@ def serve(name: str, scheme: str, tls: TlsOptions | None = None, kill_at: int | 
     observer = observe(kill_at)
     with bs.serve({name: numbers()}, options=ServerOptions(tls=tls), scheme=scheme) as server:
         report(server.uri(name))
-        while not observer.steps or server.num_clients:
+        while ("sent", "close") not in observer.steps:
             time.sleep(0.001)
     report(observer.steps)
 
