@@ -360,6 +360,23 @@ def test_streams_and_tickets_are_limited() -> None:
                     client.get_flight_info(descriptor)
 
 
+def test_a_client_that_stops_reading_loses_its_place_to_another() -> None:
+    batches = bs.table({"a": np.zeros(1 << 21)}).to_batches() * 8  # more than a client's buffer
+    options = ServerOptions(max_clients=1, stall_s=0.2)
+    own_connection = [("grpc.use_local_subchannel_pool", 1)]
+    with Server(options=options) as server, FlightServer(server) as served:
+        server.add("t", bs.Table.from_batches(batches))
+        with (
+            flight.FlightClient(served.location, generic_options=own_connection) as silent,
+            flight.FlightClient(served.location, generic_options=own_connection) as client,
+        ):
+            first = silent.do_get(flight.Ticket("t"))
+            first.read_chunk()
+            assert wait_until(lambda: num_rows_or_none(client) == 8 << 21)
+            with pytest.raises(flight.FlightError):
+                first.read_all()
+
+
 def num_rows_or_none(client: Any) -> int | None:
     try:
         num_rows: int = client.do_get(flight.Ticket("t")).read_all().num_rows

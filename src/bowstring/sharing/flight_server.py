@@ -7,9 +7,11 @@ import os
 import socket
 import stat
 import threading
+import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import unquote
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import AccessDeniedError, BowstringError, ConnectionLostError, InvalidDataError, UsageError
@@ -33,6 +35,7 @@ _MAX_TICKET_BYTES = 1 << 16
 _MAX_MESSAGE_BYTES = 1 << 30
 """The size above which batches are split: gRPC limits messages to 2 GiB."""
 _CLOSING_S = 5.0
+_MAPPED_IPV4 = "::ffff:"
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
@@ -52,6 +55,9 @@ class FlightServer(Closable):
         import_flight()
         self._server = server
         self._slots = threading.BoundedSemaphore(server.options.max_clients)
+        self._streams: weakref.WeakSet[_Stream] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        """Locked by calls that use the streams."""
         host, port = parse_address(address)
         where = resolve(host, port)[0]
         if tls is None and not where.is_loopback:
@@ -98,9 +104,11 @@ class FlightServer(Closable):
         descriptor = flight.FlightDescriptor.for_path(ticket.encode())
         return flight.FlightInfo(pa.schema(schema), descriptor, [endpoint], num_rows, size_bytes)
 
-    def stream(self, ticket: bytes) -> Any:
-        """Return the data stream of a ticket, without copying. Raises `NotFoundError`, `InvalidDataError`, and
-        `ConnectionLostError` if the server has too many streams.
+    def stream(self, ticket: bytes, peer: str) -> Any:
+        """Return the data stream of a ticket, without copying, for the peer with this address in gRPC.
+
+        If the server has too many streams, clients that took nothing for `ServerOptions.stall_s` are disconnected.
+        Raises `NotFoundError`, `InvalidDataError`, and `ConnectionLostError` if there are still too many.
         """
         import pyarrow as pa
 
@@ -112,13 +120,29 @@ class FlightServer(Closable):
         parts = [part for name in names for part in self._server.find_stored(name)]
         if any(part.schema != parts[0].schema for part in parts):
             raise InvalidDataError(f"{Ticket(names)}: their schemas differ")
-        if not self._slots.acquire(blocking=False):
+        if not self._slots.acquire(blocking=False) and not (
+            self._disconnect_stalled() and self._slots.acquire(timeout=_CLOSING_S)
+        ):
             limit = self._server.options.max_clients
             raise ConnectionLostError(f"the server has {limit} clients already, its limit")
-        batches = _flight_batches(parts)
-        weakref.finalize(batches, self._slots.release)
+        stream = _Stream(_flight_batches(parts), _parse_peer(peer))
+        weakref.finalize(stream, self._slots.release)
+        with self._lock:
+            self._streams.add(stream)
         schema, _ = read_batches(parts[0])
-        return import_flight().RecordBatchStream(pa.RecordBatchReader.from_batches(pa.schema(schema), batches))
+        return import_flight().RecordBatchStream(pa.RecordBatchReader.from_batches(pa.schema(schema), stream))
+
+    def _disconnect_stalled(self) -> bool:
+        """Disconnect the clients of whose streams none has made progress for a while; return whether there are any."""
+        latest: dict[_Peer, float] = {}
+        with self._lock:
+            for stream in self._streams:
+                latest[stream.peer] = max(stream.taken_at, latest.get(stream.peer, 0.0))
+        deadline = time.monotonic() - self._server.options.stall_s
+        stalled = {peer for peer, taken_at in latest.items() if taken_at <= deadline}
+        if stalled:
+            _disconnect_clients(self._flight.port, stalled)
+        return bool(stalled)
 
     def __repr__(self) -> str:
         return f"<bowstring.sharing.FlightServer {f'at {self.location}' if self._shut_down.alive else 'closed'}>"
@@ -138,8 +162,8 @@ def _shut_down(server: Any) -> None:
         thread.join(_CLOSING_S)
 
 
-def _disconnect_clients(port: int) -> None:
-    """Shut down the sockets of this process that were accepted at a port."""
+def _disconnect_clients(port: int, peers: Container[_Peer] | None = None) -> None:
+    """Shut down the sockets of this process that were accepted at a port: all, or those of some peers."""
     for name in os.listdir("/proc/self/fd"):
         try:
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
@@ -147,9 +171,44 @@ def _disconnect_clients(port: int) -> None:
             with socket.socket(fileno=os.dup(int(name))) as connection:
                 is_internet = connection.family in (socket.AF_INET, socket.AF_INET6)
                 if is_internet and connection.getsockname()[1] == port:
-                    connection.shutdown(socket.SHUT_RDWR)
+                    host, peer_port, *_ = connection.getpeername()
+                    if peers is None or _Peer(host.removeprefix(_MAPPED_IPV4), peer_port) in peers:
+                        connection.shutdown(socket.SHUT_RDWR)
         except OSError:  # closed meanwhile, or not connected
             continue
+
+
+class _Peer(NamedTuple):
+    """The address of a client."""
+
+    host: str
+    port: int
+
+
+def _parse_peer(text: str) -> _Peer:
+    """Parse a peer's address in gRPC.
+
+    >>> _parse_peer("ipv6:%5B::1%5D:50000")
+    _Peer(host='::1', port=50000)
+    """
+    host, _, port = unquote(text).partition(":")[2].rpartition(":")
+    return _Peer(host.strip("[]").removeprefix(_MAPPED_IPV4), int(port))
+
+
+class _Stream:
+    """The batches of one call of DoGet, its client, and when that took the last batch."""
+
+    def __init__(self, batches: Iterator[Any], peer: _Peer) -> None:
+        self.peer = peer
+        self.taken_at = time.monotonic()
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        self.taken_at = time.monotonic()
+        return next(self._batches)
 
 
 class _BatchStream:
@@ -245,8 +304,8 @@ def _flight_server_class() -> Any:
             return flight.SchemaResult(self._owner.flight_info(_ticket_of(descriptor)).schema)
 
         @_translate_errors
-        def do_get(self, context: Any, ticket: Any) -> Any:  # noqa: ARG002
-            return self._owner.stream(ticket.ticket)
+        def do_get(self, context: Any, ticket: Any) -> Any:
+            return self._owner.stream(ticket.ticket, context.peer())
 
     return Handlers
 
