@@ -119,6 +119,14 @@ def test_a_capsule_that_is_not_consumed_ends_its_structure() -> None:
         assert reference() is None
 
 
+def test_the_offset_of_a_capsule_is_added_to_its_address() -> None:
+    for is_versioned, name in ((False, b"dltensor"), (True, b"dltensor_versioned")):
+        capsule = new_capsule(Tensor(DEVICE, POINTER, np.dtype("<i4"), (4,), None), is_versioned)
+        fields = ctypes.c_int64 * 10
+        fields.from_address(c_abi._capsule_pointer(capsule, name))[9 if is_versioned else 5] = 24
+        assert consume_capsule(capsule).pointer == POINTER + 24
+
+
 @pytest.mark.parametrize(
     ("values", "problem"),
     [

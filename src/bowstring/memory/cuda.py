@@ -28,7 +28,8 @@ HANDLE_BYTES = 64
 ALLOCATION_BYTES = 2 << 20
 """Smaller allocations share a block with others, and an IPC handle exports the whole block."""
 
-_UNUSABLE = frozenset((3, 4, 34, 46, 100, 802, 803, 804, 999))
+_NOT_INITIALIZED = 3
+_UNUSABLE = frozenset((_NOT_INITIALIZED, 4, 34, 46, 100, 802, 803, 804, 999))
 """CUresult: not (or no longer) initialized, stub library, devices unavailable, none, or none that fits the driver."""
 _LAZY_ENABLE_PEER_ACCESS = 1
 
@@ -48,10 +49,9 @@ def _call(function: str, *arguments: Any) -> Any:
     except RuntimeError as error:  # the driver is not installed, or too old for the function
         raise EnvironmentProblemError(f"no usable CUDA device: {function}: {error}") from None
     if int(status) in _UNUSABLE:
-        raise EnvironmentProblemError(
-            f"no usable CUDA device: {function}: {status.name}; a process that was forked while CUDA was in use can't "
-            "use it: start processes with spawn"
-        )
+        hint = "; a child that is forked while CUDA is in use can't use it: start it with spawn"
+        is_forked = int(status) == _NOT_INITIALIZED  # `cuInit` was called before, in this process or its parent
+        raise EnvironmentProblemError(f"no usable CUDA device: {function}: {status.name}{hint if is_forked else ''}")
     if int(status):
         raise ResourceError(f"cuda: {function}: {status.name}")
     return values[0] if len(values) == 1 else tuple(values) or None
@@ -75,9 +75,10 @@ class Gpu:
 
     @contextmanager
     def _current(self) -> Iterator[None]:
-        with self._lock:
-            if self._context is None:
-                self._context = _call("cuDevicePrimaryCtxRetain", self._handle)
+        if self._context is None:  # finalizers, which may run while a thread has the lock, find a context
+            with self._lock:
+                if self._context is None:
+                    self._context = _call("cuDevicePrimaryCtxRetain", self._handle)
         _call("cuCtxPushCurrent", self._context)
         try:
             yield
