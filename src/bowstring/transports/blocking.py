@@ -290,7 +290,7 @@ class BlockingChannel(Closable):
         with _Exclusive(self, self._receive_lock, deadline, "receive"):
             while True:
                 while self._inbox:
-                    received = self._process(self._inbox.popleft(), allocate)
+                    received = self._handle_event(self._inbox.popleft(), allocate)
                     if received is not None:
                         return received
                 before = channel.bytes_received
@@ -315,7 +315,7 @@ class BlockingChannel(Closable):
         for lock in locks:
             lock.release()
 
-    def _process(self, event: Event, allocate: Allocate | None) -> ReceivedMessage | None:
+    def _handle_event(self, event: Event, allocate: Allocate | None) -> ReceivedMessage | None:
         """Process an event of receiving; return the message if there is one."""
         if isinstance(event, Received):
             self.channel.grant(1, len(event.data))
