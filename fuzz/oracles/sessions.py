@@ -19,7 +19,8 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.dissociated.wire import BODY_TYPE_SHIFT, BodyType, decode_addresses, encode_free
 from bowstring.errors import BowstringError, DeadlineError, UsageError
 from bowstring.sharing.connection import Connection
-from bowstring.sharing.server import Server, ServerOptions
+from bowstring.sharing.server import Server
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, WANT_METADATA, Ticket, uri_for
 from bowstring.testing.descriptors import open_descriptors
 from bowstring.transports.base import TransportOptions

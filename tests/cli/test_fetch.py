@@ -14,7 +14,8 @@ import bowstring as bs
 from bowstring.cli.main import main
 from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.uri import parse_uri
-from bowstring.sharing.server import Server, ServerOptions
+from bowstring.sharing.server import Server
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import StoredDataset
 from bowstring.transports.blocking import BlockingChannel
 from tests.cli.command_line import run_command, run_in_terminal

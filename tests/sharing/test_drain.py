@@ -17,7 +17,8 @@ import pytest
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import ClosedError, ConnectionLostError, UsageError
-from bowstring.sharing.server import Server, ServerOptions
+from bowstring.sharing.server import Server
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signals import wait_for_signal
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.unix_address import socket_name

@@ -29,7 +29,7 @@ from bowstring.errors import (
     UsageError,
 )
 from bowstring.sharing import FlightServer, Server
-from bowstring.sharing.server import ServerOptions
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
 from tests.sharing.other_process import Other, run

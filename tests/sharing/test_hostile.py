@@ -27,7 +27,7 @@ from bowstring.errors import (
     ResourceError,
 )
 from bowstring.memory.region import Region
-from bowstring.sharing.server import ServerOptions
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import StoredDataset, read_stored_dataset, store
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, uri_for
 from bowstring.transports.blocking import BlockingChannel, BlockingListener

@@ -16,7 +16,8 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ConnectionLostError, DeadlineError, NotFoundError, UsageError
 from bowstring.sharing import Locations
-from bowstring.sharing.server import Server, ServerOptions
+from bowstring.sharing.server import Server
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.testing.descriptors import no_descriptor_left, open_descriptors
 from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until

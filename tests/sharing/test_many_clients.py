@@ -18,7 +18,7 @@ import pytest
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.sharing.agent_client import AgentClient, AgentKey
-from bowstring.sharing.server import ServerOptions
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, uri_for
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.frames import FRAME, MAGIC
@@ -29,7 +29,7 @@ from tests.sharing.other_process import Other
 
 SERVE = """
 import bowstring as bs
-from bowstring.sharing.server import ServerOptions
+from bowstring.sharing.server_options import ServerOptions
 server = bs.serve({"t": bs.table({"a": list(range(1000))})}, options=ServerOptions(inline_bytes=0, **options))
 say(server.uri("t"))
 while True: hear(); say(server.num_clients)

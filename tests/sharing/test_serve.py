@@ -33,7 +33,7 @@ from bowstring.errors import (
 from bowstring.memory.region import Region
 from bowstring.sharing import stored_dataset
 from bowstring.sharing.connection import Connection
-from bowstring.sharing.server import ServerOptions
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import store
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket
 from bowstring.testing.descriptors import open_descriptors

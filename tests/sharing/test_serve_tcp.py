@@ -14,7 +14,8 @@ import pytest
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import ConnectionLostError, NotFoundError, UsageError
-from bowstring.sharing.server import Server, ServerOptions
+from bowstring.sharing.server import Server
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
 from bowstring.testing.descriptors import no_descriptor_left, open_descriptors
 from bowstring.transports.frames import FRAME, MAGIC
@@ -26,7 +27,7 @@ from tests.transports.certificates import Authority
 
 SERVE = """
 import bowstring as bs, numpy as np
-from bowstring.sharing.server import ServerOptions
+from bowstring.sharing.server_options import ServerOptions
 table = bs.Table.from_batches([bs.record_batch({"a": np.arange(rows) + n}) for n in range(batches)])
 server = bs.serve({"t": table}, options=ServerOptions(**options), scheme=scheme)
 say(server.uri("t"))

@@ -14,7 +14,8 @@ import pytest
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import ConnectionLostError, NotFoundError
-from bowstring.sharing.server import Server, ServerOptions
+from bowstring.sharing.server import Server
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
 from bowstring.transports.frames import FRAME, MAGIC
 from bowstring.transports.tcp_address import parse_address

@@ -17,7 +17,8 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import AccessDeniedError, BowstringError, NotFoundError, UsageError
 from bowstring.sharing.client import Request
 from bowstring.sharing.locations import Locations
-from bowstring.sharing.server import Server, ServerOptions
+from bowstring.sharing.server import Server
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signed_tickets import CLOCK_TOLERANCE_S, TicketSigner, hide_signatures
 from bowstring.sharing.uris import Ticket, uri_for
 from tests.polling import wait_until

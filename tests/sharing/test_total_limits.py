@@ -11,7 +11,8 @@ import pytest
 
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
-from bowstring.sharing.server import Server, ServerOptions
+from bowstring.sharing.server import Server
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.frames import FRAME, MAGIC

@@ -56,7 +56,7 @@ while True:
 """
 SERVE = """
 import bowstring as bs, numpy as np
-from bowstring.sharing.server import ServerOptions
+from bowstring.sharing.server_options import ServerOptions
 table = bs.Table.from_batches([bs.record_batch({"a": np.arange(rows) + n}) for n in range(batches)])
 addresses = {"unix": None, "tcp+tls": address}
 server = bs.serve({"t": table}, options=ServerOptions(tls=tls, stall_s=stall_s), addresses=addresses)

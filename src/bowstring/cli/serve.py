@@ -14,7 +14,8 @@ from bowstring.cli.options import PATH, record_option
 from bowstring.cli.settings import FAILED, failure_line
 from bowstring.cli.tls import tls_options
 from bowstring.io.os_errors import translate_io_error
-from bowstring.sharing.server import ServerOptions, serve as serve_sources
+from bowstring.sharing.server import serve as serve_sources
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signals import catch_signals
 from bowstring.transports.tls import TlsOptions
 

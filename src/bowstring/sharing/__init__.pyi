@@ -7,7 +7,8 @@ from bowstring.sharing.recording import (
     read_entries as read_entries,
     read_recording as read_recording,
 )
-from bowstring.sharing.server import Server as Server, ServerOptions as ServerOptions
+from bowstring.sharing.server import Server as Server
+from bowstring.sharing.server_options import ServerOptions as ServerOptions
 from bowstring.sharing.server_stats import ServerStats as ServerStats
 from bowstring.sharing.share import Handle as Handle
 from bowstring.sharing.shared_writer import SharedWriter as SharedWriter, new_shared as new_shared

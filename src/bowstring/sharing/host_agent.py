@@ -28,7 +28,8 @@ from bowstring.errors import BowstringError, NotFoundError, ProtocolError, Resou
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import Process
-from bowstring.sharing.server import Server, ServerOptions
+from bowstring.sharing.server import Server
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import StoredDataset, pack, read_stored_dataset
 from bowstring.sharing.uris import ERROR_DATA, encode_error
 from bowstring.transports.base import SEND, Announced, Channel, Endpoint, Lost, Offered, Received, TransportOptions

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from bowstring.arrays.record_batch import RecordBatch, as_batch
 from bowstring.arrays.table import Table, schema_has_dictionaries, table
 from bowstring.datatypes.schema import Schema
-from bowstring.dissociated.wire import AddressBody
+from bowstring.dissociated.wire import AddressBody, PackedBody
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.flatbuf.reader import Table as FlatbufferTable
 from bowstring.io.memory_source import MemorySource
@@ -197,6 +197,10 @@ class StoredMessage:
     buffers: AddressBody
     body_offset: int
     body_bytes: int
+
+    def packed_body(self, region: Region) -> PackedBody:
+        """Return the body as the bytes of its region, not copied."""
+        return PackedBody.of(region.view(self.body_offset, self.body_bytes))
 
     def address_body(self, address: int) -> AddressBody:
         """Return the addresses of the buffers if the region begins at this address."""

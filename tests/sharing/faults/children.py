@@ -32,7 +32,7 @@ from bowstring.errors import BowstringError
 from bowstring.sharing import agent_client
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.host_agent import HostAgent
-from bowstring.sharing.server import ServerOptions
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import store
 from bowstring.transports.observation import Entry, ObservedTransport
 from bowstring.transports.registry import TRANSPORTS

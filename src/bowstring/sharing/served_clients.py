@@ -1,0 +1,452 @@
+"""The clients of a server («Server Sequence»): their limits, their requests, and the memory that was sent to them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Protocol
+
+from bowstring.dissociated.events import DataRequested
+from bowstring.dissociated.leases import Leases
+from bowstring.dissociated.limits import Limits
+from bowstring.dissociated.server import EncodedStream, Role, ServerConnection
+from bowstring.dissociated.states import State
+from bowstring.dissociated.wire import Body, Message, PackedBody
+from bowstring.errors import (
+    BowstringError,
+    ConnectionLostError,
+    DeadlineError,
+    InvalidDataError,
+    UsageError,
+)
+from bowstring.memory.region import FileRange, Region
+from bowstring.sharing.server_options import ServerOptions
+from bowstring.sharing.server_stats import Counters, Traffic
+from bowstring.sharing.stored_dataset import StoredDataset, StoredMessage
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, ROLES, Ticket, encode_error
+from bowstring.transports.base import (
+    BOTH,
+    RECEIVE,
+    SEND,
+    Channel,
+    Exported,
+    Interest,
+    Transport,
+)
+from bowstring.transports.event_loop import EventLoop
+from bowstring.transports.flow_control import Outstanding, TotalLimits
+from bowstring.transports.session import Failed, Session, SessionOptions
+
+LOG = logging.getLogger("bowstring.sharing.server")
+LOG.addHandler(logging.NullHandler())  # else Python prints warnings, and clients could block a server that way
+LIMITS = Limits(max_ticket_bytes=1 << 16)
+"""The limits of what a client may send."""
+_REFUSAL_S = 2.0
+_STEPS_PER_TURN = 4
+_FILE_BYTES = 1 << 16
+
+
+class Datasets(Protocol):
+    """The data sets of a server, as far as its clients need them."""
+
+    def find_stored(self, ticket: str) -> tuple[StoredDataset, ...]:
+        """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`, and errors of replaced files."""
+
+    def is_served(self, region: Region) -> bool:
+        """Whether a data set has this region."""
+
+    def is_small(self, parts: Sequence[StoredDataset]) -> bool:
+        """Whether sending bytes takes less than mapping regions and freeing addresses."""
+
+    def encoded_stream(self, parts: Sequence[StoredDataset]) -> EncodedStream | None:
+        """Return the messages of a small data set with these parts, if they were encoded."""
+
+
+class ServedClients:
+    """The connections of a server. Changed in the thread of its event loop only, except for `numbers`."""
+
+    def __init__(self, options: ServerOptions, datasets: Datasets, loop: EventLoop, server_name: str) -> None:
+        self.options = options
+        self.server_name = server_name
+        limits = options.max_total_leases, options.max_total_leased_bytes, options.max_total_queued_bytes
+        self.total_limits = TotalLimits(Outstanding(*limits), options.max_clients)
+        self.counters = Counters()
+        self.is_draining = False
+        self.is_drained = threading.Event()
+        """Set when the server drains and no client with a request is left."""
+        self.lock = threading.Lock()
+        self._datasets = datasets
+        self._loop = loop
+        self._silent: dict[ClientHandler, None] = {}
+        self._active: dict[ClientHandler, None] = {}
+        self._connections: dict[Channel, ClientHandler] = {}
+        self._ended_traffic = Traffic()
+
+    def __len__(self) -> int:
+        return len(self._silent) + len(self._active)
+
+    def __iter__(self) -> Iterator[ClientHandler]:
+        return iter(self._active)
+
+    @property
+    def num_active(self) -> int:
+        """The number of connections with a request."""
+        return len(self._active)
+
+    def numbers(self) -> dict[str, int]:
+        """Return the fields of `ServerStats` about connections. Thread-safe."""
+        with self.lock:
+            clients, traffic = list(self._connections.values()), self._ended_traffic
+            for client in clients:
+                traffic = traffic.plus(client.traffic)
+            leases = [client.leases for client in clients]
+        leased_addresses = sum(each.outstanding for each in leases)
+        leased_bytes = sum(each.outstanding_bytes for each in leases)
+        return {
+            "num_clients": len(self._active),
+            "num_silent": len(self._silent),
+            "leased_addresses": leased_addresses,
+            "leased_bytes": leased_bytes,
+            "queued_bytes": sum(client.queued_bytes for client in clients),
+            "num_messages": traffic.num_messages,
+            "bytes_sent": traffic.bytes_sent,
+            "bytes_received": traffic.bytes_received,
+            "freed_addresses": traffic.addresses - leased_addresses,
+            "freed_bytes": traffic.address_bytes - leased_bytes,
+            **asdict(self.counters),
+        }
+
+    def call(self, action: Callable[[], None]) -> None:
+        """Call `action` in the thread of the event loop. Thread-safe."""
+        self._loop.call(action)
+
+    def connect(self, transport: Transport, channel: Channel) -> None:
+        """Add a connection. If there are too many without a request, refuse the oldest of them."""
+        if len(self._silent) >= self.options.max_silent:
+            self.evict()
+        self.counters.num_connections += 1
+        client = ClientHandler(self, self._datasets, transport, channel, self.counters.num_connections)
+        LOG.debug("%s: connected", client.name)
+        self._silent[client] = None
+        self._connections[channel] = client
+        self._loop.add(client)
+        self._loop.handle(client, RECEIVE)  # its request has mostly arrived already
+
+    def evict(self) -> bool:
+        """Refuse the oldest connection without a request; return False if there is none."""
+        client = next(iter(self._silent), None)
+        if client is None:
+            return False
+        limit = self.options.max_silent
+        self.counters.num_refused_connections += 1
+        client.refuse(ConnectionLostError(f"the server has {limit} connections without a request, its limit"))
+        self._loop.handle(client, SEND)
+        return True
+
+    def resume(self, channel: Channel) -> None:
+        """Let a client continue although its own descriptor is not ready, unless it is disconnected."""
+        client = self._connections.get(channel)
+        if client is not None:
+            self._loop.handle(client, 0)
+
+    def admit(self, client: ClientHandler) -> None:
+        """Count a connection with a request as a client. Raises `ConnectionLostError` at the limit."""
+        if self.is_draining:
+            raise ConnectionLostError("the server is shutting down")
+        if client in self._active:
+            return
+        limit = self.options.max_clients
+        if len(self._active) >= limit:
+            raise ConnectionLostError(f"the server has {limit} clients already, its limit")
+        del self._silent[client]
+        self._active[client] = None
+        LOG.info("%s: accepted", client.name)
+
+    def retire_removed(self) -> None:
+        """Let clients close the regions of data sets that were removed."""
+        for client in list(self._active):
+            client.retire_removed()
+            self._loop.handle(client, 0)
+
+    def drain(self) -> None:
+        """Disconnect the clients that use nothing, and the others when they have finished."""
+        self.is_draining = True
+        for client in list(self._silent):
+            self.counters.num_refused_connections += 1
+            client.refuse(ConnectionLostError("the server is shutting down"))
+            self._loop.handle(client, SEND)
+        for client in list(self._active):
+            self._loop.handle(client, 0)
+        if not self._active:
+            self.is_drained.set()
+
+    def remove(self, client: ClientHandler) -> None:
+        """Stop counting a connection, because it ends."""
+        self._silent.pop(client, None)
+        self._active.pop(client, None)
+        if self.is_draining and not self._active:
+            self.is_drained.set()
+
+    def disconnect(self, client: ClientHandler, reason: object = "finished", *, level: int = logging.INFO) -> None:
+        """Close a connection."""
+        LOG.log(level, "%s: disconnected: %s", client.name, reason)
+        self._loop.remove(client)
+        client.close()
+
+    def forget(self, client: ClientHandler) -> None:
+        """Remove a connection that has ended; its traffic remains in `numbers`."""
+        with self.lock:
+            if self._connections.pop(client.channel, None) is not None:
+                self._ended_traffic = self._ended_traffic.plus(client.traffic)
+
+
+class ClientHandler:
+    """The handler of one client: its requests in order, and the regions that were sent to it."""
+
+    def __init__(
+        self, clients: ServedClients, datasets: Datasets, transport: Transport, channel: Channel, number: int
+    ) -> None:
+        options, now = clients.options, time.monotonic()
+        self.channel = channel
+        self._number = number
+        self._clients = clients
+        self._datasets = datasets
+        self._connection = ServerConnection(ROLES, FREE_DATA, limits=LIMITS)
+        self._exporter = transport.exporter(channel)
+        self._session = Session(
+            {Role.BOTH: channel},
+            transport.open_memory(channel, None),
+            now=now,
+            core=self._connection,
+            options=SessionOptions(
+                stall_s=options.stall_s,
+                max_leases=options.max_leases,
+                max_leased_bytes=options.max_leased_bytes,
+                total_limits=clients.total_limits,
+            ),
+        )
+        self._session.wake = partial(clients.call, partial(clients.resume, channel))
+        self._exports: dict[Region, Exported] = {}
+        self._connected_at = now
+        self._refused_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The number of the connection, and its peer."""
+        peers = [str(peer) for peer in (self.channel.traits.peer, self.channel.traits.peer_address) if peer is not None]
+        return f"{self._clients.server_name}, connection {self._number} from {' at '.join(peers) or 'an unknown peer'}"
+
+    @property
+    def leases(self) -> Leases:
+        """The leases of the addresses that were sent."""
+        return self._connection.leases
+
+    @property
+    def queued_bytes(self) -> int:
+        """The bytes that wait until the client receives them."""
+        return self.channel.queued_bytes
+
+    @property
+    def traffic(self) -> Traffic:
+        """What passed the connection."""
+        channel, leases = self.channel, self.leases
+        return Traffic(
+            self._session.num_submitted, channel.bytes_sent, channel.bytes_received, leases.total, leases.total_bytes
+        )
+
+    def interests(self) -> list[Interest]:
+        """As `Handler.interests`."""
+        return self._session.interests(BOTH if self._refused_at is None else SEND)
+
+    def descriptors(self) -> list[int]:
+        """As `Handler.descriptors`."""
+        return self.channel.descriptors()
+
+    @property
+    def deadline(self) -> float:
+        """As `Handler.deadline`."""
+        if self._refused_at is not None:
+            return self._refused_at + _REFUSAL_S
+        if self._connection.state is State.WAITING:
+            return self._connected_at + self._clients.options.timeout_s
+        # A client may be silent for any time while it uses memory, but not in the middle of a message.
+        return 0.0 if not self._session.wait_s else self._session.next_deadline()
+
+    def handle(self, _events: int) -> None:
+        """As `Handler.handle`."""
+        for turn in range(_STEPS_PER_TURN):
+            directions = SEND if turn or self._refused_at is not None else BOTH
+            for event in self._session.step(time.monotonic(), directions):
+                if isinstance(event, DataRequested):
+                    self._clients.counters.num_requests += 1
+                    self._begin(Ticket.decode(event.ticket))
+                elif isinstance(event, Failed):
+                    self._fail(event.error)
+                    return
+            if self._refused_at is not None and not self._session.is_sending:
+                self._clients.disconnect(self, "refused", level=logging.DEBUG)
+                return
+            if self._session.wait_s:
+                break
+        if self._clients.is_draining and self._is_finished:
+            self._clients.disconnect(self)
+
+    @property
+    def _is_finished(self) -> bool:
+        """Whether the client has received its streams and freed its leases."""
+        session = self._session
+        is_busy = self._refused_at is not None or session.is_streaming or session.is_sending
+        return not is_busy and not self._connection.leases
+
+    def expire(self) -> None:
+        """As `Handler.expire`."""
+        if not self.deadline:
+            self.handle(0)
+        elif self._refused_at is not None:
+            self._clients.disconnect(self, "it does not receive why it is refused", level=logging.DEBUG)
+        elif self._connection.state is State.WAITING:
+            self._clients.disconnect(self, "it sent no request in time", level=logging.DEBUG)
+        else:
+            self._lose(f"{self.channel.wait_description}: no progress in time")
+
+    def refuse(self, error: BowstringError, reason: str | None = None) -> None:
+        """Send an error, then close the connection. `reason` is logged in place of an error with secrets."""
+        LOG.warning("%s: refused: %s", self.name, reason or error)
+        self._clients.remove(self)
+        self._refused_at = time.monotonic()
+        self._session.refuse(Message(ERROR_DATA, (text := encode_error(error),), len(text)))
+        self._connection.connection_lost()
+
+    def retire(self, regions: Iterable[Region]) -> None:
+        """Let the client close regions that no later message refers to, so that their memory can be freed."""
+        if self._exporter is not None and self._refused_at is None:
+            for region in regions:
+                exported = self._exports.pop(region, None)
+                if exported is not None:
+                    self._exporter.retire(exported)
+
+    def retire_removed(self) -> None:
+        """Retire the regions that are no longer served, unless a stream may still refer to them."""
+        if not self._session.is_streaming:
+            self.retire([region for region in self._exports if not self._datasets.is_served(region)])
+
+    def close(self) -> None:
+        """As `Handler.close`."""
+        self._clients.remove(self)
+        self._connection.connection_lost()
+        self._exports.clear()
+        self._session.close()
+        self._clients.forget(self)
+
+    def _fail(self, error: BowstringError) -> None:
+        lost = ConnectionLostError | UsageError  # out of region indices: the client reconnects
+        if isinstance(error, DeadlineError) and self._refused_at is None:
+            self._lose(error)
+        elif self._refused_at is not None or isinstance(error, lost):
+            is_silent = self._connection.state is State.WAITING
+            self._clients.disconnect(self, error, level=logging.DEBUG if is_silent else logging.INFO)
+        else:
+            self._clients.counters.num_lost_clients += 1
+            self.refuse(error)
+            self.handle(0)
+
+    def _lose(self, reason: object) -> None:
+        self._clients.counters.num_lost_clients += 1
+        self._clients.disconnect(self, reason, level=logging.WARNING)
+
+    def _begin(self, ticket: Ticket) -> None:
+        """Start a stream; its messages are created as the client receives them."""
+        try:
+            self._clients.admit(self)
+        except ConnectionLostError as error:
+            self._clients.counters.num_refused_requests += 1
+            self.refuse(error)
+            return
+        try:
+            if len(ticket.names) > MAX_TICKETS:
+                raise UsageError(f"a request for {len(ticket.names)} data sets; the maximum is {MAX_TICKETS}")
+            parts = [part for name in ticket.names for part in self._datasets.find_stored(name)]
+            if any(part.schema != parts[0].schema for part in parts):
+                raise InvalidDataError(f"{ticket}: their schemas differ")
+            is_on_device = any(part.region.is_on_device for part in parts)
+            if is_on_device and not self._can_export(parts):
+                raise UsageError(f"{ticket}: its memory is on a device: connect to its cuda+unix URI")
+        except BowstringError as error:
+            self._clients.counters.num_refused_requests += 1
+            self.refuse(error, f"{type(error).__name__} for {ticket.abbreviated}")
+            return
+        if LOG.isEnabledFor(logging.DEBUG):  # formatting the names takes as long as the rest of this method
+            LOG.debug("%s: requests %s", self.name, ticket.abbreviated)
+        encoded = self._datasets.encoded_stream(parts) if self._connection.role is Role.BOTH else None
+        if encoded is not None:
+            self._session.stream(self._stream_encoded(encoded), time.monotonic())
+            return
+        is_packed = not is_on_device and (
+            ticket.packed or not self._can_export(parts) or self._datasets.is_small(parts)
+        )
+        self._session.stream(self._stream(parts, is_packed), time.monotonic())
+
+    def _can_export(self, parts: Sequence[StoredDataset]) -> bool:
+        """Whether bodies can be sent as addresses."""
+        exporter, role = self._exporter, self._connection.role
+        return (
+            exporter is not None
+            and role is not Role.METADATA
+            and all(exporter.can_export(part.region) for part in parts)
+        )
+
+    def _stream_encoded(self, encoded: EncodedStream) -> Iterator[Sequence[Message]]:
+        """Yield all messages of a small data set at once."""
+        yield self._connection.send_stream(encoded)
+        self._retire_unneeded()
+
+    def _stream(self, parts: Sequence[StoredDataset], is_packed: bool) -> Iterator[Sequence[Message] | None]:
+        """Yield the messages of data sets, with bodies as addresses or bytes; None requests a flush."""
+        connection = self._connection
+        # Without enough region indices the connection ends before the schema, and the client opens another.
+        if self._exporter is not None and not is_packed:
+            self._exporter.check_capacity(len({part.region for part in parts} - self._exports.keys()))
+        for index, part in enumerate(parts):
+            if part.messages and not is_packed and part.region not in self._exports:
+                self._export(part.region)
+                if part.region.is_released:  # send the descriptor that was opened for it
+                    yield None
+            if not index:  # after the region, so that one system call sends both
+                yield connection.send(part.schema)
+            for message in part.messages:
+                body: Body
+                if is_packed:
+                    body = self._packed_body(part.region, message)
+                else:
+                    body = message.address_body(self._exports[part.region].address)
+                yield connection.send(message.metadata, body, part)
+        yield connection.end()
+        self._retire_unneeded()
+
+    def _packed_body(self, region: Region, message: StoredMessage) -> PackedBody:
+        """The bytes of a body; those of a long one in a file are sent by the kernel if the channel can do that."""
+        size_bytes = message.body_bytes
+        # From a memfd, sendfile takes 1.5 times as long as sending the mapped bytes; from a file, 0.9 times. Pages of
+        # an arena could be filled again before the client has received them.
+        is_file = region.has_descriptor and region.is_file
+        if size_bytes >= _FILE_BYTES and is_file and "file" in self.channel.traits.memory_kinds:
+            return PackedBody((FileRange(region, message.body_offset, size_bytes),), size_bytes)
+        return message.packed_body(region)
+
+    def _export(self, region: Region) -> None:
+        assert self._exporter is not None
+        opened = region.duplicate() if region.is_released else region
+        self._exports[region] = self._exporter.export(opened)
+
+    def _retire_unneeded(self) -> None:
+        """Keep the regions that were sent last: a client that reads them again has them mapped already."""
+        if self._exports:
+            self.retire([region for region in self._exports if not self._datasets.is_served(region)])
+            self.retire(list(self._exports)[: -self._clients.options.max_kept_regions or None])
+
+    def __repr__(self) -> str:
+        return f"<client of a server: {self._connection!r}>"
