@@ -6,6 +6,7 @@ the next client. Neither keeps descriptors.
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 import time
@@ -144,6 +145,9 @@ def _exchange(client: socket.socket, options: int, sent: bytes) -> list[Editable
         raise ExpectationError(f"no answer within {_TIMEOUT_S:g} s, only {received!r}") from None
     except ConnectionError:  # the server closes a connection that has unread bytes
         pass
+    except OSError as error:  # from `shutdown`: it has closed the connection before
+        if error.errno != errno.ENOTCONN:
+            raise
     return parse_frames(received)
 
 
