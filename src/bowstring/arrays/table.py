@@ -112,12 +112,16 @@ class Table(ColumnContainer):
         return sum(batch.nbytes for batch in self._batches)
 
     def column(self, key: int | str) -> ChunkedArray:
-        """Return a column by index or name; its chunks are created on first use. Raises `NotFoundError`."""
+        """Return a column by index or name; its chunks are created on first use, those of a remote file at once, as it
+        may be closed before. Raises `NotFoundError`.
+        """
         index = self.schema.index(key)
         column = self._columns.get(index)
         if column is None:
             batches, type_ = self._batches, self.schema.field(index).type
             column = ChunkedArray.deferred(lambda: [batch.source[index] for batch in batches], self._starts, type_)
+            if batches and not getattr(batches[0].source, "is_local", True):
+                _ = column.chunks
             column = self._columns.setdefault(index, column)
         return column
 
