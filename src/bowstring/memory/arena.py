@@ -102,15 +102,14 @@ class ArenaBuilder(UnsealedRegion):
     Its bytes are those of earlier regions until they are written.
     """
 
-    __slots__ = ("_arena", "_block", "_memory", "size_bytes")
+    __slots__ = ("_arena", "_block", "_memory")
 
     def __init__(self, arena: Arena, block: _Block, size_bytes: int, name: str) -> None:
-        super().__init__(name)
+        super().__init__(name, size_bytes)
         self._arena = arena
         self._block = block
         self._descriptor = block.descriptor
         self._memory: Bytes | None = None
-        self.size_bytes = size_bytes
 
     @property
     def memory(self) -> memoryview:
@@ -152,10 +151,6 @@ class ArenaBuilder(UnsealedRegion):
         self._memory = None
         self._memory = reference()
         return self._memory is not None
-
-    @property
-    def _num_bytes(self) -> int:
-        return self.size_bytes
 
 
 class Arena(Closable):

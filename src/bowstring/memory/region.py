@@ -23,7 +23,6 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
@@ -316,10 +315,11 @@ class FileRange:
 class UnsealedRegion(Closable):
     """Memory that is written and then sealed; closing it discards the bytes."""
 
-    __slots__ = ("_descriptor", "name")
+    __slots__ = ("_descriptor", "name", "size_bytes")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, size_bytes: int = 0) -> None:
         self.name = name
+        self.size_bytes = size_bytes
         self._descriptor = -1
 
     def fileno(self) -> int:
@@ -332,10 +332,6 @@ class UnsealedRegion(Closable):
     def closed(self) -> bool:
         """Whether it was sealed or closed."""
         return self._descriptor < 0
-
-    @property
-    @abstractmethod
-    def _num_bytes(self) -> int: ...
 
     def seal(self) -> Region:
         """End writing permanently, for all processes; return the sealed `Region`, which owns the memory."""
@@ -352,25 +348,25 @@ class UnsealedRegion(Closable):
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
             self.close()
-            discarded = format_count(self._num_bytes, "byte")
+            discarded = format_count(self.size_bytes, "byte")
             warn_unclosed(self, f"region {self.name!r}: unclosed {type(self).__name__}: {discarded} discarded")
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
-        return f"<{type(self).__name__} {self.name!r}: {self._num_bytes} bytes, {state}>"
+        return f"<{type(self).__name__} {self.name!r}: {self.size_bytes} bytes, {state}>"
 
 
 class RegionWriter(UnsealedRegion):
     """A memfd that grows as it is written; a write-only file object (`write`, `tell`, `fileno`, …).
 
-    `seal` returns the `Region`; `close`, or leaving the context before, discards the bytes.
+    `size_bytes` is the number of bytes written through this object. `seal` returns the `Region`; `close`, or leaving
+    the context before, discards the bytes.
     """
 
-    __slots__ = ("_length_bytes", "_unchecked_bytes")
+    __slots__ = ("_unchecked_bytes",)
 
     def __init__(self, name: str = "region") -> None:
         super().__init__(name)
-        self._length_bytes = 0
         self._unchecked_bytes = 0
         self._descriptor = new_memfd(name)
 
@@ -389,12 +385,12 @@ class RegionWriter(UnsealedRegion):
             self._unchecked_bytes = 0
         with translate_shortage(f"write {total} bytes to", self.name):
             write_all(lambda rest: os.writev(descriptor, rest), views, remaining_buffers)
-        self._length_bytes += total
+        self.size_bytes += total
         return total
 
     def tell(self) -> int:
         """The number of bytes written through this object."""
-        return self._length_bytes
+        return self.size_bytes
 
     def flush(self) -> None:
         """Do nothing: nothing is buffered."""
@@ -411,10 +407,6 @@ class RegionWriter(UnsealedRegion):
         """Return False."""
         return False
 
-    @property
-    def _num_bytes(self) -> int:
-        return self._length_bytes
-
 
 class RegionBuilder(UnsealedRegion):
     """Memory of a fixed size, written in place through `memory` and then sealed.
@@ -422,11 +414,10 @@ class RegionBuilder(UnsealedRegion):
     All of it is allocated when the builder is created, so a shortage raises `ResourceError` then, not SIGBUS later.
     """
 
-    __slots__ = ("_memory", "size_bytes")
+    __slots__ = ("_memory",)
 
     def __init__(self, size_bytes: int, name: str = "region") -> None:
-        super().__init__(name)
-        self.size_bytes = size_bytes
+        super().__init__(name, size_bytes)
         self._memory: memoryview | None = None
         if size_bytes < 0:
             raise UsageError(f"region {name!r}: expected a size of 0 or more bytes, not {size_bytes}")
@@ -483,7 +474,3 @@ class RegionBuilder(UnsealedRegion):
         """Discard the memory unless it was sealed. Idempotent."""
         self._memory = None
         super().close()
-
-    @property
-    def _num_bytes(self) -> int:
-        return self.size_bytes

@@ -28,10 +28,11 @@ _MAX_SIZE = 1 << 63
 
 
 class ShapeMixin:
-    """Properties derived from `shape` and `dim_names`, which the tensor classes declare."""
+    """Properties derived from `type`, `shape` and `dim_names`, which the tensor classes declare."""
 
     __slots__ = ()
 
+    type: DataType
     shape: tuple[int, ...]
     dim_names: tuple[str, ...]
 
@@ -50,6 +51,9 @@ class ShapeMixin:
         if not -self.ndim <= index < self.ndim:
             raise UsageError(f"a tensor of {self.ndim} dimensions has no dimension {index}")
         return self.dim_names[index] if self.dim_names else ""
+
+    def _comparison_key(self) -> tuple[object, ...]:
+        return self.type, self.shape, self.dim_names
 
 
 def element_dtype(type_: DataType) -> np.dtype[Any]:

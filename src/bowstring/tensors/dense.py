@@ -170,9 +170,6 @@ class Tensor(ShapeMixin):
         values = self.to_numpy()
         return bool(np.array_equal(values, other.to_numpy(), equal_nan=nans_equal and values.dtype.kind in "fmM"))
 
-    def _comparison_key(self) -> tuple[object, ...]:
-        return self.type, self.shape, self.dim_names
-
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, Tensor) else NotImplemented
 

@@ -22,6 +22,7 @@ import numpy as np
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError, LimitError, UsageError
 from bowstring.layouts.base import first_true
+from bowstring.tensors import scipy
 from bowstring.tensors.common import (
     MAX_DENSE_BYTES,
     ShapeMixin,
@@ -38,7 +39,6 @@ from bowstring.tensors.common import (
     to_native_byte_order,
 )
 from bowstring.tensors.dense import Tensor
-from bowstring.tensors.scipy import read_compressed_array, read_coo_array, to_compressed_array, to_coo_array
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -147,9 +147,6 @@ class SparseTensor(ShapeMixin, ABC):
         nans = nans_equal and self.values.dtype.kind in "fmM"
         return bool(np.array_equal(self.values, other.values, equal_nan=nans))
 
-    def _comparison_key(self) -> tuple[object, ...]:
-        return self.type, self.shape, self.dim_names
-
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, SparseTensor) else NotImplemented
 
@@ -232,13 +229,16 @@ class SparseCOOTensor(SparseTensor):
     @classmethod
     def from_scipy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """Create a tensor from SciPy's `coo_array` or `coo_matrix`. Copies the coordinates, but not the values."""
-        data, coords, shape = read_coo_array(values)
-        return cls.from_numpy(data, coords, shape, dim_names)
+        scipy.check_format(values, "coo")
+        coords = getattr(values, "coords", None) or (values.row, values.col)
+        return cls.from_numpy(values.data, np.stack(coords, axis=1), values.shape, dim_names)
 
     def to_scipy(self) -> Any:
         """Convert to SciPy's `coo_array` without copying values. Checks every index. Requires the extra `sparse`."""
         self.validate(full=True)
-        return to_coo_array(self)
+        array = scipy.create_array("coo", (self.values, tuple(self.coords.T)), self)
+        array.has_canonical_format = self.has_canonical_format
+        return array
 
     def to_numpy(self) -> tuple[Values, Values]:
         """Values of shape (n,) and coordinates of shape (n, ndim), read-only, without copying."""
@@ -343,13 +343,13 @@ class SparseMatrix(SparseTensor):
     @classmethod
     def from_scipy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """Create a matrix from SciPy's array or matrix of the same format, without copying."""
-        data, indptr, indices, shape = read_compressed_array(values, ("csr", "csc")[cls.AXIS])
-        return cls.from_numpy(data, indptr, indices, shape, dim_names)
+        scipy.check_format(values, ("csr", "csc")[cls.AXIS])
+        return cls.from_numpy(values.data, values.indptr, values.indices, values.shape, dim_names)
 
     def to_scipy(self) -> Any:
         """Convert to SciPy's array of the same format without a copy. Checks all indices. Needs the extra `sparse`."""
         self.validate(full=True)
-        return to_compressed_array(self, ("csr", "csc")[self.AXIS])
+        return scipy.create_array(("csr", "csc")[self.AXIS], (self.values, self.indices, self.indptr), self)
 
     def to_numpy(self) -> tuple[Values, Values, Values]:
         """Values of shape (n,), pointers of shape (rows or columns + 1,), indices of shape (n,); not copied."""
