@@ -10,7 +10,7 @@ import numpy as np
 from bowstring.datatypes.extension import NAME_KEY, ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.types import DataType, Dictionary
-from bowstring.errors import InvalidDataError, UnsupportedError
+from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.tables import VERSIONS
 from bowstring.inspection.report import (
     BatchesReport,
@@ -28,7 +28,8 @@ from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.metadata.schema import V4, V5, DictionaryId, WireSchema, read_fields
+from bowstring.ipc.metadata.header import check_version
+from bowstring.ipc.metadata.schema import DictionaryId, WireSchema, read_fields
 from bowstring.ipc.tools.scan import FileScan, Overhead, Scan, StreamScan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
@@ -66,13 +67,6 @@ def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: i
         return inspect_scan(FileScan(ready, limits), opened.name, limits)
     finally:
         opened.close()
-
-
-def check_version(version: int, where: str) -> None:
-    """Raise `UnsupportedError` for a metadata version other than V4 and V5."""
-    if version not in (V4, V5):
-        name = VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
-        raise UnsupportedError(f"{where}: metadata version {name} is not supported: expected V4 or V5")
 
 
 def inspect_scan(scan: Scan, name: str, limits: ReadLimits, complete_tally: Tally | None = None) -> Inspection:

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError
-from bowstring.inspection.inspector import check_version
 from bowstring.ipc.dictionaries import reader as reading
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, make_file_reader, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import EndOfStream
+from bowstring.ipc.metadata.header import check_version
 from bowstring.ipc.metadata.schema import DictionaryId
 from bowstring.ipc.statistics import FileStatistics, check_batch
 from bowstring.ipc.stream import StreamReader

@@ -62,13 +62,11 @@ class FetchedRanges:
 
     def find_at_least(self, offset: int, size_bytes: int) -> Buffer | None:
         """All contiguous bytes from `offset` on, not copied; None if they are fewer than `size_bytes`."""
-        contiguous_bytes = self._contiguous_bytes(offset)
-        return self.find(offset, contiguous_bytes) if contiguous_bytes and contiguous_bytes >= size_bytes else None
-
-    def _contiguous_bytes(self, offset: int) -> int:
-        """The number of contiguous bytes in memory from `offset` of the file on."""
         index = bisect_right(self._starts, offset) - 1
-        return max(self._starts[index] + self._buffers[index].size - offset, 0) if index >= 0 else 0
+        if index < 0:
+            return None
+        contiguous_bytes = self._starts[index] + self._buffers[index].size - offset
+        return self.find(offset, contiguous_bytes) if contiguous_bytes >= max(size_bytes, 1) else None
 
     def __iter__(self) -> Iterator[tuple[int, Buffer]]:
         return zip(self._starts, self._buffers, strict=True)

@@ -22,35 +22,27 @@ class MemorySource:
     source owns the descriptor.
     """
 
-    __slots__ = ("_descriptor", "_view", "memory", "name", "position", "size")
+    __slots__ = ("_view", "descriptor", "is_closed", "memory", "name", "position", "size")
 
     def __init__(self, memory: Memory, name: str, descriptor: int = -1) -> None:
         self.memory = memory
         self.name = name
         self.size = memory.size
         self.position = 0
-        self._descriptor = descriptor
-        self._view: memoryview | None = memory.bytes.data
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the source was closed; existing buffers stay valid."""
-        return self._view is None
-
-    @property
-    def descriptor(self) -> int:
+        self.descriptor = descriptor
         """The descriptor of the file behind the memory, -1 for none."""
-        return self._descriptor
+        self.is_closed = False
+        """Whether the source was closed; existing buffers stay valid."""
+        self._view = memory.bytes.data
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         """The bytes at `offset`; the caller has checked the bounds."""
-        descriptor = self._descriptor
+        descriptor = self.descriptor
         if descriptor >= 0:
             chunk = self._pread(descriptor, offset, size_bytes)
             if chunk is not None:
                 return chunk
-        view = self.memory.bytes.data if self._view is None else self._view
-        return bytes(view[offset : offset + size_bytes])
+        return bytes(self._view[offset : offset + size_bytes])
 
     def _pread(self, descriptor: int, offset: int, size_bytes: int) -> bytes | None:
         """The bytes, read through the descriptor; None if another thread closed it, as it may be reused by now."""
@@ -58,10 +50,10 @@ class MemorySource:
             chunk = os.pread(descriptor, size_bytes, offset)
             current_size = self.size if len(chunk) == size_bytes else os.fstat(descriptor).st_size
         except OSError as error:
-            if self._descriptor < 0:
+            if self.descriptor < 0:
                 return None
             raise translate_io_error(error, self.name) from None
-        if self._descriptor < 0:
+        if self.descriptor < 0:
             return None
         if len(chunk) == size_bytes:
             return chunk
@@ -76,10 +68,9 @@ class MemorySource:
         """The bytes at `offset`; many bytes are read lazily. The caller has checked the bounds."""
         if size_bytes <= _COPY_UP_TO:
             return self.read_at(offset, size_bytes)
-        if self._descriptor >= 0:
+        if self.descriptor >= 0:
             return LazyBytes(self, offset, size_bytes)
-        view = self.memory.bytes.data if self._view is None else self._view
-        return view[offset : offset + size_bytes]
+        return self._view[offset : offset + size_bytes]
 
     def fetch(self, spans: Sequence[Span], gap_bytes: int = 0) -> FetchedRanges:  # noqa: ARG002 -- a request costs nothing here
         """The bytes of all spans, copied; the caller has checked the bounds."""
@@ -108,12 +99,12 @@ class MemorySource:
 
     def close(self) -> None:
         """Close the descriptor; the mapping ends with its last reference."""
-        descriptor, self._descriptor, self._view = self._descriptor, -1, None
+        descriptor, self.descriptor, self.is_closed = self.descriptor, -1, True
         if descriptor >= 0:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        if getattr(self, "_descriptor", -1) >= 0:
+        if getattr(self, "descriptor", -1) >= 0:
             self.close()
 
 

@@ -49,13 +49,16 @@ class RangeSource:
     `DeadlineError`, short replies as `TruncatedError`.
     """
 
+    descriptor = -1
+    """There is no descriptor."""
+
     __slots__ = (
         "_edges",
         "_expected",
         "_headers",
-        "_is_closed",
         "_readahead",
         "_store",
+        "is_closed",
         "name",
         "position",
         "rounds",
@@ -73,17 +76,8 @@ class RangeSource:
         self._expected = FetchedRanges()
         self._readahead = ReadAhead()
         self._headers: dict[int, RangeBytes] = {}
-        self._is_closed = False
-
-    @property
-    def is_closed(self) -> bool:
+        self.is_closed = False
         """Whether the source was closed; it can't fetch then."""
-        return self._is_closed
-
-    @property
-    def descriptor(self) -> int:
-        """Always -1: there is no descriptor."""
-        return -1
 
     def find(self, offset: int, size_bytes: int) -> Buffer | None:
         """Bytes that are in memory; None if they have to be fetched."""
@@ -166,7 +160,7 @@ class RangeSource:
 
         Each range has memory of its own, whose address equals the file offset modulo 64.
         """
-        if self._is_closed:
+        if self.is_closed:
             raise ClosedError(f"{self.name}: the reader is closed and the requested bytes were not fetched before")
         available, missing = [], []
         for start, length_bytes in merge_spans(spans, ALIGNMENT_BYTES):
@@ -212,8 +206,8 @@ class RangeSource:
 
     def close(self) -> None:
         """Close the store; fetched bytes stay valid."""
-        if not self._is_closed:
-            self._is_closed = True
+        if not self.is_closed:
+            self.is_closed = True
             self._store.close()
 
 

@@ -334,7 +334,7 @@ class FileReader(Closable):
         """Return a column of all batches, without copying. Raises `NotFoundError` for an unknown column."""
         index, field = self._field(key)
         batches = list(self)
-        link_batches(batch.source for batch in batches)
+        link_batches(batches)
         return ChunkedArray([batch.column(index) for batch in batches], field.type)
 
     def _field(self, key: str | int) -> tuple[int, Field]:
@@ -346,7 +346,7 @@ class FileReader(Closable):
     def read_all(self) -> Table:
         """Return all batches as a table, without copying."""
         batches = list(self)
-        link_batches(batch.source for batch in batches)
+        link_batches(batches)
         return Table.from_batches(batches, self.schema)
 
     @overload

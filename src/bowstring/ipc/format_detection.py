@@ -11,7 +11,7 @@ from bowstring.errors import FormatMismatchError, LimitError, NoDataError, Trunc
 from bowstring.io import fsspec_store
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.sources import AnySource, map_descriptor, open_random_access, open_sequential
+from bowstring.io.sources import AnySource, RandomAccess, map_descriptor, open_random_access, open_sequential
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -60,7 +60,7 @@ def detect_format(source: AnySource, max_piped_bytes: int = MAX_PIPED_BYTES) -> 
     else:
         head = source.read_at(source.position, max(0, min(_HEAD_BYTES, source.size - source.position)))
     if is_file_start(head):
-        return True, read_whole(source, max_piped_bytes) if isinstance(source, StreamSource) else source
+        return True, as_random_access(source, max_piped_bytes)
     check_format(source.name, head)
     return False, source
 
@@ -128,6 +128,15 @@ def read_whole_file(source: StreamSource, max_bytes: int) -> MemorySource:
     """Read a piped file into memory as `read_whole` does; of other formats read only the beginning."""
     head = source.peek(_HEAD_BYTES)
     return read_whole(source, max_bytes) if is_file_start(head) else MemorySource(Memory(head), source.name)
+
+
+def as_random_access(source: AnySource, max_piped_bytes: int) -> RandomAccess:
+    """Return the rest of a source for random access: a pipe is read into memory, as `read_whole` does."""
+    if isinstance(source, StreamSource):
+        return read_whole(source, max_piped_bytes)
+    if isinstance(source, MemorySource) and source.position:
+        return MemorySource(Memory(source.memory.bytes[source.position :]), source.name)
+    return source
 
 
 def read_whole(source: StreamSource, max_bytes: int) -> MemorySource:

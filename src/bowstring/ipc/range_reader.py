@@ -234,7 +234,7 @@ class RemoteFileReader(FileReader):
     def _read_batches(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> list[RecordBatch]:
         self._fetch_headers(indices, column_indices)
         batches = [super(RemoteFileReader, self).get_batch(index) for index in indices]
-        link_batches(batch.source for batch in batches)
+        link_batches(batches)
         link_remote_batches(batches)
         return batches
 

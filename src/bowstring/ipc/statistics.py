@@ -14,8 +14,7 @@ are not verified on reading; `FileReader.check_statistics` compares them with th
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -31,11 +30,12 @@ from bowstring.datatypes.types import Int, Struct
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.limits import ReadLimits
-from bowstring.ipc.message import END_OF_STREAM, frame_message
+from bowstring.ipc.message import END_OF_STREAM, Block, frame_message
 from bowstring.ipc.min_max import MinMax, decoded_type, distinct_count, has_nan, has_order, min_max, ranks
 from bowstring.ipc.record_batch.plan import ReadSchema
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import error_context
 from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.memory.buffer import Memory
@@ -107,18 +107,16 @@ def read_statistics(
     raw = next((value for key, value in pairs if key == KEY), None)
     if raw is None:
         return None
-    try:
+    with error_context(f"{where}: footer: {KEY.decode()}"):
         try:
             stream = base64.b64decode(raw, validate=True)
-        except (binascii.Error, ValueError) as error:
+        except ValueError as error:
             raise InvalidDataError(f"not valid base64: {error}") from None
         batches = list(StreamReader(MemorySource(Memory(stream), "stream"), None, limits))
         if len(batches) != 1:
             raise InvalidDataError(f"expected one record batch, found {len(batches)}")
         batches[0].validate(full=True)
         return _read(batches[0], schema, blocks)
-    except InvalidDataError as error:
-        raise type(error)(f"{where}: footer: {KEY.decode()}: {error}") from None
 
 
 def _read(batch: RecordBatch, schema: ReadSchema, blocks: npt.NDArray[Any]) -> FileStatistics | None:
@@ -299,20 +297,18 @@ def concat_statistics(schema: Schema, parts: Sequence[FileStatistics]) -> FileSt
     return FileStatistics(np.concatenate([part.row_counts for part in parts]), columns)
 
 
-def with_statistics(
-    pairs: Metadata, statistics: FileStatistics | None, blocks: Iterable[tuple[int, int, int, int]]
-) -> Metadata:
+def with_statistics(pairs: Metadata, statistics: FileStatistics | None, blocks: Sequence[Block]) -> Metadata:
     """A footer's custom metadata with its statistics replaced by these, or removed."""
     others = tuple(pair for pair in pairs if pair[0] != KEY)
     if statistics is None:
         return others
-    return (*others, (KEY, base64.b64encode(_encode(statistics, np.array(list(blocks), np.int64).reshape(-1, 4)))))
+    return (*others, (KEY, base64.b64encode(_encode(statistics, np.array(blocks, np.int64).reshape(-1, 3)))))
 
 
 def _encode(statistics: FileStatistics, blocks: Counts) -> bytes:
     integers = primitive_layout(_INT64)
     rows = statistics.row_counts
-    columns = [Array.from_data(integers.of(values)) for values in (rows, blocks[:, 0], blocks[:, 1] + blocks[:, 3])]
+    columns = [Array.from_data(integers.of(values)) for values in (rows, blocks[:, 0], blocks[:, 1] + blocks[:, 2])]
     fields = [Field(name, _INT64, False) for name in _COUNTS]
     for position, column in statistics.columns.items():
         parts = {"nulls": integers.of(column.null_counts)}

@@ -289,7 +289,7 @@ class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
     def read_all(self) -> Table:
         """Return all remaining batches as a table."""
         batches = list(self)
-        link_batches(batch.source for batch in batches)
+        link_batches(batches)
         return Table.from_batches(batches, self.schema)
 
     def __arrow_c_schema__(self) -> object:

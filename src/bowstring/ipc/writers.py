@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from threading import RLock
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bowstring.arrays.record_batch import RecordBatch, as_batch
 from bowstring.arrays.table import Table, as_table, unify_batches
@@ -18,15 +19,12 @@ from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.flatbuf.writer import SerializedTable, build
 from bowstring.io.sinks import PathSink, Sink, StoreSink
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.message import END_OF_STREAM, FILE_START, LEGACY_END_OF_STREAM, MAGIC, frame_message
+from bowstring.ipc.message import END_OF_STREAM, FILE_START, LEGACY_END_OF_STREAM, MAGIC, Block, frame_message
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema import write_pairs
 from bowstring.ipc.statistics import StatisticsCollector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.memory.closable import Transactional, abandon_on_error, warn_unclosed
-
-Block: TypeAlias = tuple[int, int, int, int]
-"""The position of a message in a file: its offset, the size of its framed metadata, 0, and the size of its body."""
 
 
 def encode_footer(
@@ -42,12 +40,16 @@ def encode_footer(
         {
             "version": version,
             "schema": schema,
-            "dictionaries": np.array(blocks[headers.DICTIONARY_BATCH], BLOCK),
-            "recordBatches": np.array(blocks[headers.RECORD_BATCH], BLOCK),
+            "dictionaries": _block_vector(blocks[headers.DICTIONARY_BATCH]),
+            "recordBatches": _block_vector(blocks[headers.RECORD_BATCH]),
             "custom_metadata": write_pairs(pairs),
         },
     )
     return [footer, TRAILER.pack(len(footer), MAGIC)]
+
+
+def _block_vector(blocks: Sequence[Block]) -> npt.NDArray[Any]:
+    return np.array([(offset, metadata_bytes, 0, body_bytes) for offset, metadata_bytes, body_bytes in blocks], BLOCK)
 
 
 class BatchWriter(Transactional):
@@ -265,7 +267,7 @@ class FileWriter(_MessageWriter):
 
     def _write_message(self, message: EncodedMessage) -> tuple[int, int]:
         start, framed_bytes = super()._write_message(message)
-        self._blocks[message.kind].append((start, framed_bytes, 0, message.body_bytes))
+        self._blocks[message.kind].append((start, framed_bytes, message.body_bytes))
         return start, framed_bytes
 
     def _write_end(self) -> None:

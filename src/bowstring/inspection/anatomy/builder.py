@@ -18,15 +18,12 @@ from bowstring.inspection.anatomy.walker import Walker
 from bowstring.inspection.inspector import inspect_scan
 from bowstring.inspection.report import Inspection
 from bowstring.inspection.sizes import Tally
-from bowstring.io.memory_source import MemorySource
-from bowstring.io.range_source import RangeSource
 from bowstring.io.sources import RandomAccess
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, open_source, read_whole
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, as_random_access, detect_format, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, WireSchema, read_fields
 from bowstring.ipc.tools.scan import BatchSpan, Overhead
-from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import close_on_error
 
 MAX_PARTS = 100_000
@@ -61,13 +58,10 @@ def open_seekable(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[
     opened = open_source(source)
     with close_on_error(opened):
         is_file, ready = detect_format(opened, max_piped_bytes)
-        if isinstance(ready, MemorySource) and ready.position:
-            return MemorySource(Memory(ready.memory.bytes[ready.position :]), ready.name), is_file
-        if isinstance(ready, MemorySource | RangeSource):
-            return ready, is_file
-        whole = read_whole(ready, max_piped_bytes)
-    opened.close()
-    return whole, is_file
+        seekable = as_random_access(ready, max_piped_bytes)
+    if seekable is not opened:
+        opened.close()
+    return seekable, is_file
 
 
 def build_from_source(

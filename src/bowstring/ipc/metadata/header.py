@@ -110,6 +110,11 @@ class BatchHeader:
         at, count = self.template.buffers_at, self.template.buffer_count
         return np.frombuffer(self.raw[at : at + 16 * count], BUFFER)
 
+    def has_valid_buffers(self) -> bool:
+        """Whether all buffers are in the body."""
+        offsets, lengths = self.buffers()["offset"], self.buffers()["length"]
+        return not ((offsets < 0) | (lengths < 0) | (offsets > self.body_bytes - lengths)).any()
+
     def variadic_counts(self) -> tuple[int, ...]:
         """Return the number of data buffers of each field with a variadic layout."""
         template = self.template
@@ -172,12 +177,21 @@ class HeaderReader:
         return BatchHeader(raw, template)
 
 
+def version_name(version: int) -> str:
+    """Return the name of a metadata version, such as "V5", or an unknown number as text."""
+    return VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
+
+
+def check_version(version: int, where: str) -> None:
+    """Raise `UnsupportedError` for a metadata version other than V4 and V5."""
+    if version not in (V4, V5):
+        raise UnsupportedError(f"{where}: metadata version {version_name(version)} is not supported: expected V4 or V5")
+
+
 def header_kind(root: Table) -> str:
     """Return the kind of header of a `Message`: "Schema", "DictionaryBatch" or "RecordBatch"."""
     where, version, number = root.flatbuffer.where, root["version"], root["header_type"]
-    if version not in (V4, V5):
-        name = VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
-        raise UnsupportedError(f"{where}: metadata version {name} is not supported: only V4 and V5 are")
+    check_version(version, where)
     if not 0 < number < len(HEADERS):
         raise InvalidDataError(f"{where}: unknown message header type {number}")
     kind = HEADERS[number]

@@ -96,19 +96,15 @@ def read_pairs(table: Table) -> Metadata:
     return tuple((pair["key"] or b"", pair["value"] or b"") for pair in table["custom_metadata"])
 
 
-def read_field(table: Table, max_depth: int) -> tuple[Field, tuple[DictionaryId, ...]]:
+def read_field(table: Table, max_depth: int, depth: int = 1) -> tuple[Field, tuple[DictionaryId, ...]]:
     """Return the field of a `Field` table and its dictionaries, in the order of a walk over its array; errors as
-    `read_fields`.
+    `read_fields`. `depth` is that of the field.
     """
-    return _read_field(table, max_depth, max_depth)
-
-
-def _read_field(table: Table, depth: int, max_depth: int) -> tuple[Field, tuple[DictionaryId, ...]]:
     name = table["name"] or ""
     try:
-        if depth == 0:
+        if depth > max_depth:
             raise LimitError(f"types are nested deeper than {max_depth}, the limit (max_nesting)")
-        child_entries = [_read_field(child, depth - 1, max_depth) for child in table["children"]]
+        child_entries = [read_field(child, max_depth, depth + 1) for child in table["children"]]
         nodes = tuple(node for _, inside in child_entries for node in inside)
         data_type = read_type(table, [child for child, _ in child_entries])
         encoding = table["dictionary"]

@@ -14,12 +14,13 @@ import numpy as np
 from bowstring.ipc.metadata.header import DataHeader
 from bowstring.ipc.record_batch.plan import SchemaPlan
 from bowstring.ipc.record_batch.reader import BatchColumns
-from bowstring.ipc.record_batch.writer import EncodedBody
+from bowstring.ipc.record_batch.writer import EncodedBody, arrange_buffers
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferSpec, Layout, Role
 from bowstring.memory.iovec import Int64Array, PaddedBuffers
 
 _MIN_COLUMNS = 16
+_NO_VARIADIC_COUNTS = np.empty(0, np.int64)
 
 
 class PassthroughPlan:
@@ -68,20 +69,16 @@ class PassthroughPlan:
         spans = header.buffers().view(np.int64).reshape(-1, 2)
         null_counts = nodes[:, 1]
         offsets, stored_sizes = spans[:, 0], spans[:, 1]
-        limit = header.body_bytes
         if ((nodes[:, 0] != length) | (null_counts < 0) | (null_counts > length)).any():
             return None
-        if ((offsets < 0) | (stored_sizes < 0) | (offsets > limit - stored_sizes)).any():
+        if not header.has_valid_buffers():
             return None
         sizes = self._sizes_to_write(length, stored_sizes, null_counts)
         if sizes is None:
             return None
-        data_header, paddings, size_bytes = _arrange_buffers(length, nodes, sizes, alignment)
-        return EncodedBody(
-            data_header,
-            PaddedBuffers.of_memory(columns.memory, columns.body_offset + offsets, sizes, paddings),
-            size_bytes,
-        )
+        new_spans, paddings, size_bytes = arrange_buffers(sizes, alignment)
+        parts = PaddedBuffers.of_memory(columns.memory, columns.body_offset + offsets, sizes, paddings)
+        return EncodedBody(DataHeader(length, nodes, new_spans, _NO_VARIADIC_COUNTS), parts, size_bytes)
 
     def _body_of_arrays(self, arrays: Sequence[ArrayData], alignment: int) -> EncodedBody | None:
         if not isinstance(arrays, (list, tuple)) or len(arrays) != len(self._layouts):
@@ -102,8 +99,9 @@ class PassthroughPlan:
         if sizes is None:
             return None
         nodes = np.stack((np.full(len(arrays), length, np.int64), null_counts), 1)
-        data_header, paddings, size_bytes = _arrange_buffers(length, nodes, sizes, alignment)
-        return EncodedBody(data_header, PaddedBuffers.of_buffers(buffers, sizes, paddings), size_bytes)
+        spans, paddings, size_bytes = arrange_buffers(sizes, alignment)
+        parts = PaddedBuffers.of_buffers(buffers, sizes, paddings)
+        return EncodedBody(DataHeader(length, nodes, spans, _NO_VARIADIC_COUNTS), parts, size_bytes)
 
     def _sizes_to_write(self, length: int, stored_sizes: Int64Array, null_counts: Int64Array) -> Int64Array | None:
         """Return the number of bytes to write of each buffer, or None if one does not contain exactly its slots."""
@@ -112,16 +110,6 @@ class PassthroughPlan:
         no_nulls = self._validity_at[null_counts == 0]
         sizes[no_nulls] = expected_sizes[no_nulls] = 0
         return None if ((sizes != expected_sizes) & ~self._has_free_size).any() else sizes
-
-
-def _arrange_buffers(
-    length: int, nodes: Int64Array, sizes: Int64Array, alignment: int
-) -> tuple[DataHeader, Int64Array, int]:
-    """Return the data header of a body with buffers of these sizes, the padding after each, and its size in bytes."""
-    padded = (sizes + (alignment - 1)) & -alignment
-    ends = np.cumsum(padded)
-    data_header = DataHeader(length, nodes, np.stack((ends - padded, sizes), 1), np.empty(0, np.int64))
-    return data_header, padded - sizes, int(ends[-1])
 
 
 def _is_flat(layout: Layout) -> bool:

@@ -12,6 +12,7 @@ from typing import ClassVar, Protocol, TypeAlias, overload
 from weakref import ReferenceType, ref
 
 from bowstring.arrays.array import Array
+from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.ipc.message import join_words
 from bowstring.ipc.metadata.header import BatchHeader
@@ -165,10 +166,8 @@ class BatchColumns(Sequence[Array]):
             if buffers is None:
                 buffers = self._locate_buffers(column, spans)
                 if decompressor is not None:
-                    try:
+                    with error_context(self._describe(column)):
                         buffers = decompressor.decompress_all(buffers, column.first_node)
-                    except InvalidDataError as error:
-                        raise type(error)(f"{join_words(self.where)}, column {column.name!r}: {error}") from None
             array = _Walk(self, column, nodes, buffers).array(column.layout)
         return Array.from_data(swap_byte_order(array, is_native=False)) if self.plan.wire.is_big_endian else array
 
@@ -186,13 +185,19 @@ class BatchColumns(Sequence[Array]):
 
     def _locate_buffers(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Buffer]:
         """Return the column's buffers in the body, still compressed if it is."""
-        limit, memory, base = self.header.body_bytes, self.memory, self.body_offset
-        out = []
-        for offset, size in zip(spans[::2], spans[1::2], strict=True):
+        return [self._buffer(column, offset, size) for offset, size in self._buffer_spans(column, spans)]
+
+    def _buffer_spans(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[tuple[int, int]]:
+        """Return offset and size of each buffer. Raises `InvalidDataError` if one is outside the body."""
+        limit, pairs = self.header.body_bytes, list(zip(spans[::2], spans[1::2], strict=True))
+        for offset, size in pairs:
             if offset < 0 or size < 0 or offset + size > limit:
                 raise self._error(column, f"a buffer of {size} bytes at byte {offset} of a body of {limit}")
-            out.append(Buffer(memory, base + offset, size))
-        return out
+        return pairs
+
+    def _buffer(self, column: ColumnPlan, offset: int, size: int) -> Buffer:  # noqa: ARG002 -- for remote bodies
+        """Return a buffer of a column, given its checked span."""
+        return Buffer(self.memory, self.body_offset + offset, size)
 
     def _create_flat_array(self, column: ColumnPlan, length: int, null_count: int, spans: tuple[int, ...]) -> Array:
         """Create a column of validity and one or two buffers, the common case."""
@@ -227,18 +232,21 @@ class BatchColumns(Sequence[Array]):
         return bits
 
     def _error(self, column: ColumnPlan, problem: str) -> InvalidDataError:
-        return InvalidDataError(f"{join_words(self.where)}, column {column.name!r}: {problem}")
+        return InvalidDataError(f"{self._describe(column)}: {problem}")
+
+    def _describe(self, column: ColumnPlan) -> str:
+        """Return the name of a column in errors."""
+        return f"{join_words(self.where)}, column {column.name!r}"
 
 
-def link_batches(batches: Iterable[Sequence[Array]]) -> None:
-    """Link the columns of a table's batches: access to a column decompresses its part in all of them."""
-    refs = [
-        ref(columns) for columns in batches if isinstance(columns, BatchColumns) and columns._decompressor is not None
-    ]
-    for reference in refs:
-        columns = reference()
-        if columns is not None and len(refs) > 1:
-            columns._linked_batches = refs
+def link_batches(batches: Iterable[RecordBatch]) -> None:
+    """Link the batches of a table: access to a column decompresses its part in all of them."""
+    sources = [batch.source for batch in batches]
+    compressed = [source for source in sources if isinstance(source, BatchColumns) and source._decompressor is not None]
+    if len(compressed) > 1:
+        references = list(map(ref, compressed))
+        for columns in compressed:
+            columns._linked_batches = references
 
 
 def decompress_columns(selection: Iterable[tuple[BatchColumns, Iterable[int]]]) -> None:
@@ -312,7 +320,7 @@ class _Walk:
         return Array.from_data(self._move_legacy_nulls(array, validity))
 
     def _move_legacy_nulls(self, array: ArrayData, validity: Buffer) -> ArrayData:
-        where = f"{join_words(self._columns.where)}, column {self._column.name!r}"
+        where = self._columns._describe(self._column)
         if not isinstance(array.layout.storage, UnionLayout):
             raise UnsupportedError(f"{where}: {array.type} of metadata version 4 with a validity bitmap")
         with error_context(where):
@@ -323,10 +331,8 @@ class _Walk:
 
     def _dictionary(self, layout: Layout, may_be_missing: bool) -> Array:
         node = next(self._dictionaries)
-        try:
+        with error_context(self._columns._describe(self._column)):
             dictionary = self._columns.dictionaries(node)
-        except InvalidDataError as error:
-            raise type(error)(f"{join_words(self._columns.where)}, column {self._column.name!r}: {error}") from None
         if dictionary is not None:
             return dictionary if dictionary.layout is layout else dictionary.with_layout(layout)
         if not may_be_missing:

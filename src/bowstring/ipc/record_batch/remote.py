@@ -177,7 +177,7 @@ class RemoteColumns(BatchColumns):
         reports.
         """
         try:
-            ranges = self._buffer_ranges(column, super()._read_numbers(column)[1])
+            ranges = self._buffer_spans(column, super()._read_numbers(column)[1])
         except InvalidDataError:
             return []
         return [(self.body_offset + offset, size_bytes) for offset, size_bytes in ranges if size_bytes]
@@ -188,22 +188,11 @@ class RemoteColumns(BatchColumns):
         self._created.add(column.first_node)
         return array
 
-    def _locate_buffers(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Buffer]:
-        return [self._buffer(column, *place) for place in self._buffer_ranges(column, spans)]
-
-    def _buffer_ranges(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Span]:
-        limit = self.header.body_bytes
-        ranges = list(zip(spans[::2], spans[1::2], strict=True))
-        for offset, size_bytes in ranges:
-            if offset < 0 or size_bytes < 0 or offset + size_bytes > limit:
-                raise self._error(column, f"a buffer of {size_bytes} bytes at byte {offset} of a body of {limit}")
-        return ranges
-
-    def _buffer(self, column: ColumnPlan, offset: int, size_bytes: int) -> Buffer:
+    def _buffer(self, column: ColumnPlan, offset: int, size: int) -> Buffer:
         at, chunks = self.body_offset + offset, self._fetched.get(column.first_node)
-        buffer = chunks.find(at, size_bytes) if chunks is not None else None
+        buffer = chunks.find(at, size) if chunks is not None else None
         if buffer is None:  # another thread created the column meanwhile
-            buffer = self.source.fetch([(at, size_bytes)]).find(at, size_bytes)
+            buffer = self.source.fetch([(at, size)]).find(at, size)
             assert buffer is not None
         return buffer
 

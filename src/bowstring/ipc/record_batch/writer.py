@@ -16,6 +16,7 @@ from bowstring.ipc.record_batch.byte_order import swap_byte_order
 from bowstring.ipc.record_batch.compression import compress_buffers
 from bowstring.layouts.array_data import ArrayData
 from bowstring.memory.buffer import Buffer
+from bowstring.memory.iovec import Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +54,23 @@ def encode_body(
     else:
         compressed = compress_buffers(buffers, compress)
         sizes = np.array([sum(map(len, compressed_parts)) for compressed_parts in compressed], np.int64)
+    spans, paddings, size_bytes = arrange_buffers(sizes, alignment)
+    parts = (
+        _join_buffers(buffers, paddings.tolist())
+        if compressed is None
+        else _join_compressed(compressed, paddings.tolist())
+    )
+    nodes, variadic = np.array(walk.nodes, np.int64).reshape(-1, 2), np.array(walk.variadic, np.int64)
+    return EncodedBody(DataHeader(length, nodes, spans, variadic), parts, size_bytes)
+
+
+def arrange_buffers(sizes: Int64Array, alignment: int) -> tuple[Int64Array, Int64Array, int]:
+    """Arrange buffers of these sizes at multiples of `alignment` bytes: return offset and size of each, shape (n, 2),
+    the padding after each, shape (n,), and the size of all.
+    """
     padded = (sizes + (alignment - 1)) & -alignment
     ends = np.cumsum(padded)
-    spans = np.empty((len(sizes), 2), np.int64)
-    spans[:, 0] = ends - padded
-    spans[:, 1] = sizes
-    paddings = (padded - sizes).tolist()
-    parts = _join_buffers(buffers, paddings) if compressed is None else _join_compressed(compressed, paddings)
-    nodes, variadic = np.array(walk.nodes, np.int64).reshape(-1, 2), np.array(walk.variadic, np.int64)
-    return EncodedBody(DataHeader(length, nodes, spans, variadic), parts, int(ends[-1]) if len(ends) else 0)
+    return np.stack((ends - padded, sizes), 1), padded - sizes, int(ends[-1]) if len(ends) else 0
 
 
 def _join_buffers(buffers: Sequence[Buffer | None], paddings: Sequence[int]) -> list[Any]:

@@ -18,7 +18,7 @@ import numpy as np
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
-from bowstring.errors import InvalidDataError, ResourceError, UnsupportedError, UsageError
+from bowstring.errors import InvalidDataError, ResourceError, UsageError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.writer import SerializedTable
 from bowstring.io.memory_source import MemorySource
@@ -28,17 +28,17 @@ from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, encode_schema
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, parse_first_message_sizes
+from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, Block, parse_first_message_sizes
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.header import HeaderReader
-from bowstring.ipc.metadata.schema import V4, V5, read_pairs
+from bowstring.ipc.metadata.header import HeaderReader, check_version
+from bowstring.ipc.metadata.schema import V4, read_pairs
 from bowstring.ipc.options import IpcWriteOptions
 from bowstring.ipc.schema_cache import schema_difference
 from bowstring.ipc.statistics import StatisticsCollector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.ipc.tools.copy import copy_file_range
 from bowstring.ipc.tools.message_writer import copy_schema_table
-from bowstring.ipc.writers import Block, FileWriter
+from bowstring.ipc.writers import FileWriter
 
 KEEP_COMPRESSION = "as before"
 _ALIGNMENTS = (64, 32, 16)
@@ -138,9 +138,7 @@ class _ExistingFile:
         self.reader = reader = FileReader(source, None, limits)
         self._source = source
         _ = reader.cached_schema.wire.whole
-        version = reader.footer["version"]
-        if version not in (V4, V5):
-            raise UnsupportedError(f"{source.name}: unsupported metadata version {version}")
+        check_version(reader.footer["version"], source.name)
         footer_offset = reader.footer_offset
         start = len(FILE_START)
         prefix = source.read_at(start, min(PREFIX_BYTES, footer_offset - start))
@@ -155,9 +153,7 @@ class _ExistingFile:
             if any(block[0] < start or not messages.reader.is_valid_block(block, footer_offset) for block in blocks):
                 raise InvalidDataError(f"{source.name}: footer: a block of {kind} is outside the file")
             self.end = max([self.end, *(sum(block) for block in blocks)])
-            self.blocks[kind] = [
-                (offset, metadata_bytes, 0, size_bytes) for offset, metadata_bytes, size_bytes in blocks
-            ]
+            self.blocks[kind] = blocks
         self.end += -self.end % 8
 
     def options(self, compression: str | None, level: int | None) -> IpcWriteOptions:
@@ -178,7 +174,7 @@ class _ExistingFile:
     def alignment(self) -> int:
         """Return the alignment of all bodies and of the last batch's buffers: 8 to 64 bytes."""
         reader, common = self.reader, 64
-        for at, head, _, _ in self.blocks[headers.RECORD_BATCH]:
+        for at, head, _ in self.blocks[headers.RECORD_BATCH]:
             common = gcd(common, at + head)
         if reader.num_record_batches:
             offsets = reader.read_batch_message(reader.num_record_batches - 1)[0].buffers()["offset"]
@@ -210,9 +206,9 @@ class _ExistingFile:
         schema_message = headers.schema_message(
             copy_schema_table(message, features), message.flatbuffer.root("Message")["version"]
         )
-        return schema_table, (self._schema_at, schema_message + bytes(len(raw) - len(schema_message))) if len(
-            schema_message
-        ) <= len(raw) else None
+        if len(schema_message) > len(raw):
+            return schema_table, None
+        return schema_table, (self._schema_at, schema_message.ljust(len(raw), b"\0"))
 
     def dictionaries(self) -> dict[int, Array]:
         """Return the file's dictionaries by id, checked."""

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
-from bowstring.errors import UnsupportedError, UsageError
+from bowstring.errors import UsageError
 from bowstring.flatbuf.reader import Table as FlatbufferTable
-from bowstring.flatbuf.tables import VERSIONS
 from bowstring.io import fsspec_store
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
@@ -31,8 +30,8 @@ from bowstring.ipc.encoded_schema import DICTIONARY_REPLACEMENT
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.header import DictionaryHeader, HeaderWriter
-from bowstring.ipc.metadata.schema import V4, V5, DictionaryId, WireSchema
+from bowstring.ipc.metadata.header import DictionaryHeader, HeaderWriter, check_version, version_name
+from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, fetch_body, open_columns
 from bowstring.ipc.schema_cache import CachedSchema, load_schema, schema_difference
@@ -278,7 +277,7 @@ class _MessageCopier:
         columns = open_columns(plan, header, span.body, self._lookup, (span.where,))
         if len(self._chains) < len(self._target_nodes):
             self._check_missing(columns)
-        if self._merger is not None and self._merger.has_remapped_indices:
+        if self._merger is not None:
             remapped = [index for index, nodes in enumerate(self._dictionaries) if self._merger.is_remapped(nodes)]
             if remapped:
                 here = BatchColumns(plan, header, fetch_body(span.body), self._lookup, (span.where,))
@@ -417,15 +416,14 @@ class _FirstSource:
     def of(cls, source: _OpenedSource) -> _FirstSource:
         """Begin with a source. Raises `UnsupportedError` for unsupported metadata versions."""
         version = source.scan.version
-        if version not in (V4, V5):
-            raise UnsupportedError(f"{source.name}: metadata version {_version_name(version)} is not supported")
+        check_version(version, source.name)
         return cls(source.name, source.cached_schema.wire.whole, version, [source.cached_schema])
 
     def check(self, source: _OpenedSource) -> None:
         """Raise `UsageError` with the first difference, if any."""
         if source.scan.version != self.version:
             raise self._mismatch_error(
-                source, f"metadata version {_version_name(self.version)}", _version_name(source.scan.version)
+                source, f"metadata version {version_name(self.version)}", version_name(source.scan.version)
             )
         if any(source.cached_schema is cached_schema for cached_schema in self.equal_schemas):
             return
@@ -442,7 +440,3 @@ class _FirstSource:
 
     def _mismatch_error(self, source: _OpenedSource, expected: str, actual: str) -> UsageError:
         return UsageError(f"{source.name}: expected {expected} as in {self.name}, found {actual}")
-
-
-def _version_name(number: int) -> str:
-    return VERSIONS[number] if 0 <= number < len(VERSIONS) else str(number)

@@ -177,11 +177,6 @@ class DictionaryMerger:
         """Begin another source, whose indices are not remapped yet."""
         self._index_maps.clear()
 
-    @property
-    def has_remapped_indices(self) -> bool:
-        """Whether indices into any of the source's dictionaries are remapped."""
-        return bool(self._index_maps)
-
     def is_remapped(self, nodes: Sequence[DictionaryId]) -> bool:
         """Whether indices into one of these dictionaries are remapped."""
         return any(node.id in self._index_maps for node in nodes)

@@ -18,7 +18,7 @@ from bowstring.flatbuf.writer import SerializedTable, UnionValue, serialize_tabl
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import RewritableSink, Sink
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
-from bowstring.ipc.message import END_OF_STREAM, FILE_START, PREFIX_BYTES, frame_message
+from bowstring.ipc.message import END_OF_STREAM, FILE_START, PREFIX_BYTES, Block, frame_message
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import DictionaryHeader, HeaderWriter
 from bowstring.ipc.metadata.schema import DictionaryId
@@ -28,7 +28,7 @@ from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.copy import copy_memory, copy_remote_body
 from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES
 from bowstring.ipc.tools.scan import BatchSpan
-from bowstring.ipc.writers import Block, encode_footer
+from bowstring.ipc.writers import encode_footer
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer
 
@@ -157,7 +157,7 @@ class MessageWriter(FeatureCollector):
         start = self._sink.position
         head = frame_message(metadata, start, ALIGNMENT_BYTES)
         self._sink.write_message(head, body.parts, body.size_bytes)
-        self.blocks[kind].append((start, len(head), 0, body.size_bytes))
+        self.blocks[kind].append((start, len(head), body.size_bytes))
 
     def copy_messages(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
         """Copy messages; `source` is the memory or file that contains them, None if each has its own body."""
@@ -213,7 +213,7 @@ class MessageWriter(FeatureCollector):
             self.add_codec(span.header.template.compression)
             at = start if span is first else span.start + shift
             body_bytes = span.header.body_bytes + len(padding)
-            self.blocks[span.header.template.kind].append((at, span.body_offset + shift - at, 0, body_bytes))
+            self.blocks[span.header.template.kind].append((at, span.body_offset + shift - at, body_bytes))
 
     def end(self, pairs: Metadata = ()) -> None:
         """Write the end marker, and the footer of a file with this custom metadata; the sink is finished."""

@@ -16,11 +16,10 @@ from bowstring.errors import InvalidDataError
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import ROUND_BYTES, RangeSource
 from bowstring.io.sinks import open_sink, reject_same_file
-from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.dictionaries.delta import DeltaDictionary
 from bowstring.ipc.dictionaries.reader import DictionarySnapshot, read_values
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_source, read_whole
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, as_random_access, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema import DictionaryId
@@ -30,7 +29,7 @@ from bowstring.ipc.statistics import with_statistics
 from bowstring.ipc.tools.message_writer import MessageWriter, declared_features
 from bowstring.ipc.tools.salvage import DroppedRange, MessageSalvager
 from bowstring.ipc.tools.scan import BatchSpan
-from bowstring.memory.buffer import Memory
+from bowstring.layouts.base import error_context
 from bowstring.memory.closable import abandon_on_error
 
 _MAX_GROUP_LENGTH = 1000
@@ -81,11 +80,7 @@ def recover(
     reject_same_file([source], sink)
     opened_source = open_source(source)
     try:
-        seekable = (
-            read_whole(opened_source, max_piped_bytes) if isinstance(opened_source, StreamSource) else opened_source
-        )
-        if isinstance(seekable, MemorySource) and seekable.position:
-            seekable = MemorySource(Memory(seekable.memory.bytes[seekable.position :]), seekable.name)
+        seekable = as_random_access(opened_source, max_piped_bytes)
         if advance is not None:
             advance(0, seekable.size)
         salvage = MessageSalvager(seekable, limits)
@@ -209,10 +204,8 @@ class _MessageSelector:
         try:
             columns = self._columns(span, lookup)
             for name, column in zip(self.salvage.schema.cached.wire.whole.schema.names, columns, strict=True):
-                try:
+                with error_context(f"column {name!r}"):
                     column.validate(self.full)
-                except InvalidDataError as error:
-                    raise type(error)(f"column {name!r}: {error}") from None
         except InvalidDataError as error:
             self.drop(span, str(error))
             return False

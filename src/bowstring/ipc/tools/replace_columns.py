@@ -13,7 +13,7 @@ from bowstring.ipc.metadata.header import DataHeader
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.options import IpcWriteOptions
 from bowstring.ipc.record_batch.reader import BatchColumns
-from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
+from bowstring.ipc.record_batch.writer import EncodedBody, arrange_buffers, encode_body
 from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES, read_data_header
 from bowstring.layouts.array_data import ArrayData
 from bowstring.memory.iovec import Int64Array, PaddedBuffers
@@ -75,11 +75,10 @@ class _BodyBuilder:
         if bad.any():
             at, size = spans[bad][0].tolist()
             raise InvalidDataError(f"{self._where}: a buffer of {size} bytes at byte {at} of a body of {limit}")
-        padded = (sizes + (ALIGNMENT_BYTES - 1)) & -ALIGNMENT_BYTES
-        ends = np.cumsum(padded)
+        new_spans, paddings, size_bytes = arrange_buffers(sizes, ALIGNMENT_BYTES)
         self.copied_bytes += int(sizes.sum(dtype=np.float64))
-        self._add(nodes, np.stack((ends - padded, sizes), 1), int(ends[-1]) if len(ends) else 0)
-        self.parts += PaddedBuffers.of_memory(columns.memory, columns.body_offset + offsets, sizes, padded - sizes)
+        self._add(nodes, new_spans, size_bytes)
+        self.parts += PaddedBuffers.of_memory(columns.memory, columns.body_offset + offsets, sizes, paddings)
 
     def append_encoded(self, encoded: EncodedBody) -> None:
         """Add the buffers of a newly encoded column."""

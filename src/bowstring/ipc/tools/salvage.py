@@ -38,8 +38,8 @@ from bowstring.ipc.message import (
     read_message_at,
 )
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
-from bowstring.ipc.metadata.schema import V4, V5, read_pairs
+from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, check_version
+from bowstring.ipc.metadata.schema import read_pairs
 from bowstring.ipc.record_batch.remote import Body, RemoteBody, open_columns
 from bowstring.ipc.schema_cache import CachedSchema, load_schema
 from bowstring.ipc.tools.scan import BatchSpan
@@ -86,8 +86,7 @@ class SalvagedFooter:
         reader = make_file_reader(source, None, limits)
         cached_schema, table = reader.cached_schema, reader.footer
         _ = cached_schema.wire.whole
-        if table["version"] not in (V4, V5):
-            raise InvalidDataError(f"metadata version {table['version']}")
+        check_version(table["version"], "footer")
         pairs = read_pairs(table)
         batches, dictionaries = reader.blocks, reader.dictionary_blocks
         blocks = np.concatenate([batches, dictionaries])
@@ -418,14 +417,10 @@ class MessageSalvager:
             read_values(self.schema.cached.wire, header, body, lambda _: None, where)
         else:
             open_columns(self.schema.cached.plan(header.template.version), header, body, lambda _: None, where)
-        nodes, buffers = header.nodes(), header.buffers()
+        nodes = header.nodes()
         if (nodes["null_count"] < 0).any() or (nodes["null_count"] > nodes["length"]).any():
             raise InvalidDataError(f"{candidate.where}: a node has more nulls than slots")
-        if (
-            (buffers["offset"] < 0).any()
-            or (buffers["length"] < 0).any()
-            or (buffers["offset"] > header.body_bytes - buffers["length"]).any()
-        ):
+        if not header.has_valid_buffers():
             raise InvalidDataError(f"{candidate.where}: a buffer is outside its body of {header.body_bytes} bytes")
         return candidate
 
