@@ -1,4 +1,4 @@
-"""Convert a column of every type, alone and nested, to Parquet and back: `parquet_types.py FOLDER`.
+"""Convert a column of every type, alone and nested, to Parquet and back: `-m tests.cli.parquet_types FOLDER`.
 
 This runs in its own process, because pyarrow aborts if it can't write a type. Each line of the output has the type, the
 exit status, the text of standard error, and whether the rows are equal.

@@ -20,12 +20,12 @@ from tests.cli.command_line import run_command, run_with_pipe, write
 from tests.cli.test_convert import TABLE, convert
 from tests.ipc.remote_stores import serve_files
 
-SCRIPT = Path(__file__).with_name("parquet_types.py")
+REPOSITORY = Path(__file__).parents[2]
 
 
 def test_every_type_survives_a_round_trip_or_is_rejected_with_its_path(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    command = [sys.executable, "-m", "tests.cli.parquet_types", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=REPOSITORY)
     assert done.returncode == 0, done.stdout[-300:] + done.stderr
     outcomes = [json.loads(line) for line in done.stdout.splitlines()]
     refused = {kind: message for kind, status, message, _ in outcomes if status}
