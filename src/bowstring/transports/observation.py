@@ -154,6 +154,15 @@ class ObservedTransport(Transport):
         """As `Transport.supports_tls`."""
         return self._transport.supports_tls
 
+    @property
+    def unsupported_options(self) -> tuple[str, ...]:  # type: ignore[override]
+        """As `Transport.unsupported_options`."""
+        return self._transport.unsupported_options
+
+    def check_options(self, options: TransportOptions) -> None:
+        """As `Transport.check_options`."""
+        self._transport.check_options(options)
+
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Endpoint:
         """As `Transport.listen`."""
         return _ObservedEndpoint(self, self._transport.listen(address, options))
