@@ -9,7 +9,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -22,6 +22,9 @@ _ALIGNMENT_BYTES = 64
 
 class Arena(ABC):
     """Memory for everything that a listener exports. Blocks are freed, and used again, when no channel exports them."""
+
+    is_mapped_by_clients: ClassVar[bool] = False
+    """Whether clients may map it: they can then read it after the end of their connection."""
 
     def __init__(self, size_bytes: int, address: int, scheme: str) -> None:
         """Use this much memory, whose first byte has this address for peers."""

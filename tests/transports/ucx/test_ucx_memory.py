@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+import bowstring
 from bowstring.errors import ProtocolError, ResourceError, UsageError
 from bowstring.memory.region import Region
 from bowstring.testing.memory_conformance import MemoryConformance
 from bowstring.transports.arena import Arena, ArenaExporter
-from bowstring.transports.base import Event, Exported
+from bowstring.transports.base import Event, Exported, Lost
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
 from bowstring.transports.ucx.libucp import Feature
 from bowstring.transports.ucx.memory import UcxArena, UcxMemory
-from bowstring.transports.ucx.transport import UcxEndpoint, UcxOptions, UcxTransport
+from bowstring.transports.ucx.transport import UCX, UcxEndpoint, UcxOptions, UcxTransport
 from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
 
 CONTENT = bytes(range(256)) * 64
+REPLACING_SERVER = """
+import sys
+import bowstring, numpy as np
+from bowstring.transports.ucx.transport import UCX, UcxOptions
+
+UCX.configure(UcxOptions(shares_memory=True))
+with bowstring.serve({"first": bowstring.table({"x": np.full(100_000, 1)})}, "127.0.0.1:0", scheme="ucx") as server:
+    print(server.uri("first"), flush=True)
+    sys.stdin.readline()
+    server.remove("first")
+    server.add("second", bowstring.table({"x": np.full(100_000, 2)}))
+    print(server.uri("second"), flush=True)
+    sys.stdin.readline()
+"""
 OPTIONS = [pytest.param({}, id="all"), pytest.param({"TLS": "tcp"}, id="tcp")]
 
 
@@ -146,6 +163,47 @@ def test_regions_share_a_copy_and_their_blocks_are_used_again(arena: Arena) -> N
             first.retire(Exported(address, 1))
         first.close()
     assert arena._free == [(0, 1 << 16)]
+
+
+@pytest.mark.parametrize("leaves_first", ["client", "server"])
+def test_memory_that_a_client_may_still_read_is_not_used_again(leaves_first: str) -> None:
+    transport = UcxTransport(UcxOptions(shares_memory=True, arena_bytes=1 << 16))
+    with transport.listen() as endpoint, Region.copy_of([bytes(40_000)]) as region, Region.copy_of([CONTENT]) as other:
+        client, server = connect(transport, endpoint)
+        second_client, second_server = connect(transport, endpoint)
+        with client, server, second_client, second_server:
+            exporter, second_exporter = transport.exporter(server), transport.exporter(second_server)
+            assert exporter is not None
+            assert second_exporter is not None
+            address = exporter.export(region).address
+            if leaves_first == "client":
+                client.close()
+                while not any(isinstance(event, Lost) for event in server.progress()):
+                    pass
+            server.close()
+            assert (second_exporter.export(other).address == address) is (leaves_first == "client")
+
+
+def test_arrays_of_a_closed_dataset_keep_their_values() -> None:
+    command = [sys.executable, "-c", REPLACING_SERVER]
+    UCX.configure(UcxOptions(shares_memory=True))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            with bowstring.connect(process.stdout.readline().strip()) as dataset:
+                values = dataset.read_all()["x"].chunks[0].to_numpy()
+            process.stdin.write("\n")
+            process.stdin.flush()
+            with bowstring.connect(process.stdout.readline().strip()) as dataset:
+                others = dataset.read_all()["x"].chunks[0].to_numpy()
+            assert np.all(others == 2)
+            assert np.all(values == 1)
+            del values, others
+            gc.collect()
+        finally:
+            process.communicate("\n")
+            UCX.configure(UcxOptions())
 
 
 def test_a_malformed_handle_is_a_protocol_error() -> None:

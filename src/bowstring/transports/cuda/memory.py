@@ -68,6 +68,8 @@ class CudaHandle:
 class CudaArena(Arena):
     """The allocation of a listener. Freed with its last reference: a listener or channel that is not closed."""
 
+    is_mapped_by_clients: ClassVar[bool] = True
+
     def __init__(self, device: int, size_bytes: int) -> None:
         """Allocate. Raises `UsageError` for wrong arguments, and errors of `bowstring.memory.cuda`."""
         if not 0 < size_bytes <= _MAX_BYTES:

@@ -12,6 +12,7 @@ wrong address is the server's fault.
 from __future__ import annotations
 
 import struct
+from typing import ClassVar
 
 from bowstring.errors import ProtocolError
 from bowstring.transports.arena import HostArena, RemoteArena
@@ -28,6 +29,8 @@ _UNKNOWN_BYTES = 1 << 64
 class UcxArena(HostArena):
     """An arena that libucp allocates. It is freed with its last reference: a listener or channel that is not closed."""
 
+    is_mapped_by_clients: ClassVar[bool] = True
+
     def __init__(self, context: Context, size_bytes: int) -> None:
         self._memory = context.allocate(size_bytes)
         super().__init__(self._memory.view, self._memory.address, "ucx")
@@ -39,6 +42,8 @@ class UcxMemory(RemoteArena):
     """The arena of a server, as a client reads it."""
 
     __slots__ = ("_channel", "_key", "_size_bytes", "_view")
+
+    outlives_connection: ClassVar[bool] = False  # the server fills the memory again
 
     def __init__(self, channel: UcxChannel, handle: bytes) -> None:
         address, size_bytes, packed_key = 0, _UNKNOWN_BYTES, handle
