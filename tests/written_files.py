@@ -51,14 +51,20 @@ class Recorder:
         if sinks is None:
             from bowstring.io import sinks
 
-        for kind in (sinks.VectorSink, sinks.ObjectSink):
+        for kind in (sinks.VectorSink, sinks.FileObjectSink):
             for name, parts_of in (
                 ("write", lambda parts, _: parts),
                 ("write_message", lambda head, body, _: [head, *body]),
             ):
                 setattr(kind, name, self._record_writes(getattr(kind, name), parts_of))
         sinks.MemorySink.overwrite = self._record_overwrites(sinks.MemorySink.overwrite)
-        for sink_type in (sinks.VectorSink, sinks.PathSink, sinks._DescriptorSink, sinks.ObjectSink, sinks.StoreSink):
+        for sink_type in (
+            sinks.VectorSink,
+            sinks.PathSink,
+            sinks._DescriptorSink,
+            sinks.FileObjectSink,
+            sinks.StoreSink,
+        ):
             setattr(sink_type, "finish", self._record_finish(sink_type.finish))  # noqa: B010
             setattr(sink_type, "abandon", self._record_abandon(sink_type.abandon))  # noqa: B010
 

@@ -23,7 +23,7 @@ from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.frames import HELLO, VERSION, Kind
 from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_channel import REGION
-from bowstring.transports.unix_listener import UnixEndpoint
+from bowstring.transports.unix_listener import UnixListener
 from fuzz.expectations import expect
 from fuzz.frames import EditableFrame, frame, parse_frames
 from fuzz.oracles.frames import TABLE, TCP, passed_region, segments, send_segment
@@ -40,11 +40,11 @@ def check_agent_requests(data: bytes) -> bool:
     options, sent = (data[0] & ~TCP, data[1:]) if data else (0, b"")
     passed_region(options & 0x30)
     descriptors_before = open_descriptors()
-    with listen("unix") as (listener, address), HostAgent() as agent:
-        endpoint = UnixEndpoint.inherit(listener.dup(), TRANSPORT_OPTIONS)
-        with endpoint:
-            replies = _exchange(agent, endpoint, address, segments(options, sent))
-            status = _exchange(agent, endpoint, address, iter([(_encode([_HELLO, _message(_STATUS)]), [])]))
+    with listen("unix") as (listening_socket, address), HostAgent() as agent:
+        listener = UnixListener.inherit(listening_socket.dup(), TRANSPORT_OPTIONS)
+        with listener:
+            replies = _exchange(agent, listener, address, segments(options, sent))
+            status = _exchange(agent, listener, address, iter([(_encode([_HELLO, _message(_STATUS)]), [])]))
         _check_status(json.loads(bytes(status[-1].payload)))
         for reply in replies:
             _check_reply(reply)
@@ -60,9 +60,9 @@ def check_agent_replies(data: bytes) -> bool:
     passed_region(options & 0x30)
     descriptors_before = open_descriptors()
     is_valid = True
-    with listen("unix") as (listener, address):
+    with listen("unix") as (listening_socket, address):
         channel = BlockingChannel.dial(UNIX, address, options=TransportOptions(timeout_s=_TIMEOUT_S, max_regions=1))
-        peer, _ = listener.accept()
+        peer, _ = listening_socket.accept()
         with AgentClient(channel) as client, peer:
             for segment, descriptors in segments(options, received):
                 send_segment(peer, segment, descriptors)
@@ -107,7 +107,7 @@ def _encode(frames: list[EditableFrame]) -> bytes:
 
 
 def _exchange(
-    agent: HostAgent, endpoint: UnixEndpoint, address: str, pieces: Iterator[tuple[bytes, list[int]]]
+    agent: HostAgent, listener: UnixListener, address: str, pieces: Iterator[tuple[bytes, list[int]]]
 ) -> list[EditableFrame]:
     """Send bytes to the agent, and return its answers, after which it must close the connection."""
     received = b""
@@ -117,20 +117,20 @@ def _exchange(
                 send_segment(task, segment, descriptors)
             except ConnectionError:  # the agent has closed the connection
                 break
-            received += _step(agent, endpoint, task)
+            received += _step(agent, listener, task)
         try:
             task.shutdown(socket.SHUT_WR)
         except OSError:
             pass
-        received += _step(agent, endpoint, task)
+        received += _step(agent, listener, task)
         expect(_is_at_end(task), "the agent keeps a connection that has ended")
     return parse_frames(received)
 
 
-def _step(agent: HostAgent, endpoint: UnixEndpoint, task: socket.socket) -> bytes:
+def _step(agent: HostAgent, listener: UnixListener, task: socket.socket) -> bytes:
     """Let the agent do all that it can; return what it sends."""
     received = b""
-    while agent.step(endpoint, 0):
+    while agent.step(listener, 0):
         received += _receive(task)
     return received + _receive(task)
 

@@ -229,7 +229,7 @@ def _import_stream(structures: CStructures) -> bool:
     except InvalidDataError:
         structures.released += bool(structures.arrays[-1][c_abi.RELEASE])
         return False
-    block = c_abi.Block()
+    block = c_abi.ExportedStructBlock()
     block.address = structures.array
     stream_block = c_stream.build_stream_block(field, iter([block]))
     with c_stream.ArrayStream(stream_block.address) as stream:

@@ -20,13 +20,13 @@ from bowstring.sharing.stored_dataset import store
 from bowstring.testing.descriptors import open_descriptors
 from bowstring.transports.base import (
     RECEIVE,
-    Announced,
     Channel,
+    DirectionLost,
     Event,
-    Lost,
-    Offered,
-    Received,
-    Sent,
+    MessageOffered,
+    MessageReceived,
+    MessageSent,
+    RemoteMemoryUpdated,
     TransportOptions,
 )
 from bowstring.transports.frames import Kind
@@ -107,28 +107,28 @@ def _progress(channel: Channel, options: int, events: list[tuple[Any, ...]]) -> 
         before = channel.bytes_received
         reported = channel.progress(RECEIVE)
         # The answer to a HELLO is sent before the end of the connection is reported.
-        events += [_describe(channel, options, event) for event in reported if not isinstance(event, Sent)]
+        events += [_describe(channel, options, event) for event in reported if not isinstance(event, MessageSent)]
         if not reported and channel.bytes_received == before and channel.wait_s:
             return
 
 
 def _describe(channel: Channel, options: int, event: Event) -> tuple[Any, ...]:
     """Process an event as a session does; return what can be compared."""
-    if isinstance(event, Received):
+    if isinstance(event, MessageReceived):
         channel.grant(1, len(event.data))
         return "received", event.tag, bytes(event.data)
-    if isinstance(event, Offered):
+    if isinstance(event, MessageOffered):
         if options & DISCARD:
             channel.cancel(event.token)
         else:
             channel.accept_message_into(event.token)
         return "offered", event.tag, event.length_bytes
-    if isinstance(event, Announced):
+    if isinstance(event, RemoteMemoryUpdated):
         region = event.update.region
         if region is not None:
             region.close()
         return "announced", event.update.index, region is not None and region.size_bytes
-    assert isinstance(event, Lost)
+    assert isinstance(event, DirectionLost)
     expect(bool(str(event.error)), "the error has no message")
     expect(not isinstance(event.error, UsageError), f"a hostile peer causes a usage error: {event.error}")
     return "lost", type(event.error), "between two messages" in str(event.error)

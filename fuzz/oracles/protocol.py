@@ -14,7 +14,7 @@ import numpy as np
 from bowstring.dissociated.client import ClientConnection
 from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamEnded
 from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
-from bowstring.dissociated.server import Role, ServerConnection
+from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.wire import AddressBody, PackedBody, encode_prefix, encode_tag
 from bowstring.errors import ConnectionLostError, LimitError, ProtocolError, UsageError
 from fuzz.expectations import expect
@@ -185,7 +185,7 @@ def _addresses(script: Script) -> bytes:
 
 
 def _play_server(script: Script, flags: int) -> bool:
-    role = (Role.BOTH, Role.METADATA, Role.BODIES)[flags // 16 % 3]
+    role = (ConnectionRole.BOTH, ConnectionRole.METADATA, ConnectionRole.BODIES)[flags // 16 % 3]
     server = ServerConnection({WANT: role}, FREE if flags & 2 else None, limits=_SMALL if flags & 4 else DEFAULT_LIMITS)
     while script.is_left:
         outstanding = server.leases.outstanding

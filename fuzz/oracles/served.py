@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 
 import bowstring as bs
-from bowstring.dissociated.server import Role, ServerConnection
+from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.uri import StreamURI
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.errors import BowstringError, InvalidDataError, UsageError
@@ -47,7 +47,7 @@ def check_served(data: bytes) -> bool:
     server_channel, client_channel = LOOPBACK.pair(_OPTIONS)
     server_end = BlockingChannel(LOOPBACK, server_channel)
     session = Session(
-        {Role.BOTH: client_channel},
+        {ConnectionRole.BOTH: client_channel},
         LOOPBACK.open_memory(client_channel, None),
         now=time.monotonic(),
         options=SessionOptions(input_timeout_s=_OPTIONS.timeout_s),

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import bowstring as bs
-from bowstring.dissociated.server import Role
+from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import parse_uri
 from bowstring.dissociated.wire import BODY_TYPE_SHIFT, BodyType, decode_addresses, encode_free
 from bowstring.errors import BowstringError, DeadlineError, UsageError
@@ -102,7 +102,7 @@ def _read(options: int, received: bytes) -> bool:
         transport = find_transport(scheme, uri)
         channel = dial(transport, address, TransportOptions(max_tagged_bytes=1 << 26))
         limits = SessionOptions(input_timeout_s=_TIMEOUT_S, stall_s=_TIMEOUT_S)
-        session = Session({Role.BOTH: channel}, transport.open_memory(channel, None), now=0.0, options=limits)
+        session = Session({ConnectionRole.BOTH: channel}, transport.open_memory(channel, None), now=0.0, options=limits)
         peer, _ = listener.accept()
         with session, peer:
             for segment, descriptors in segments(options, received):

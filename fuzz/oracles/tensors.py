@@ -14,7 +14,7 @@ def check_tensors(data: bytes) -> bool:
     """Check a tensor stream."""
     try:
         tensors = []
-        for tensor in bs.tensors.open_tensors(data, LIMITS):
+        for tensor in bs.tensors.open_tensor_stream(data, LIMITS):
             tensor.validate(full=True)
             tensors.append(tensor)
     except InvalidDataError:

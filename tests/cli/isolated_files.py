@@ -33,7 +33,7 @@ def read(path: Path) -> None:
 
 def read_tensors(path: Path) -> None:
     """Read the messages of a stream of tensors."""
-    for tensor in bs.tensors.open_tensors(path):
+    for tensor in bs.tensors.open_tensor_stream(path):
         tensor.validate(full=True)
 
 

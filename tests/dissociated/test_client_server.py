@@ -21,7 +21,7 @@ from bowstring.dissociated.events import (
     StreamEnded,
 )
 from bowstring.dissociated.limits import Limits
-from bowstring.dissociated.server import EncodedStream, Role, ServerConnection
+from bowstring.dissociated.server import ConnectionRole, EncodedStream, ServerConnection
 from bowstring.dissociated.states import State
 from bowstring.dissociated.wire import AddressBody, Message, PackedBody
 from bowstring.errors import (
@@ -51,7 +51,9 @@ def requesting_client(**options: Any) -> ClientConnection:
 
 
 def streaming_server(**options: Any) -> ServerConnection:
-    server = ServerConnection({WANT: options.pop("role", Role.BOTH)}, options.pop("free_data", FREE), **options)
+    server = ServerConnection(
+        {WANT: options.pop("role", ConnectionRole.BOTH)}, options.pop("free_data", FREE), **options
+    )
     server.receive(WANT, b"t")
     return server
 
@@ -116,8 +118,12 @@ def test_an_encoded_stream_is_sent_as_a_whole() -> None:
     stream = EncodedStream.of(b"Schema", [])
     with pytest.raises(ProtocolError, match="metadata message while waiting"):
         ServerConnection(WANT).send_stream(stream)
-    for server in (streaming_server(role=Role.METADATA), streaming_server(role=Role.BODIES), streaming_server()):
-        if server.role is Role.BOTH:
+    for server in (
+        streaming_server(role=ConnectionRole.METADATA),
+        streaming_server(role=ConnectionRole.BODIES),
+        streaming_server(),
+    ):
+        if server.role is ConnectionRole.BOTH:
             server.send(b"Schema")
         with pytest.raises(UsageError, match="needs a new request for metadata and bodies"):
             server.send_stream(stream)
@@ -244,8 +250,8 @@ def test_a_batch_without_buffers_leases_nothing() -> None:
 
 def test_metadata_and_bodies_of_two_connections_are_paired() -> None:
     metadata, bodies, client = (
-        streaming_server(role=Role.METADATA),
-        streaming_server(role=Role.BODIES),
+        streaming_server(role=ConnectionRole.METADATA),
+        streaming_server(role=ConnectionRole.BODIES),
         requesting_client(),
     )
     plain: list[Message] = []
@@ -264,10 +270,10 @@ def test_metadata_and_bodies_of_two_connections_are_paired() -> None:
 
 
 def test_the_tag_of_the_request_selects_the_role() -> None:
-    tags = {WANT: Role.BOTH, 201: Role.METADATA, 202: Role.BODIES}
-    client = ClientConnection({Role.METADATA: 201, Role.BODIES: 202}, FREE, has_body=has_body)
+    tags = {WANT: ConnectionRole.BOTH, 201: ConnectionRole.METADATA, 202: ConnectionRole.BODIES}
+    client = ClientConnection({ConnectionRole.METADATA: 201, ConnectionRole.BODIES: 202}, FREE, has_body=has_body)
     events: list[ClientEvent] = []
-    for role, kinds in ((Role.BODIES, [1 << 56 | 1]), (Role.METADATA, [None, None, None])):
+    for role, kinds in ((ConnectionRole.BODIES, [1 << 56 | 1]), (ConnectionRole.METADATA, [None, None, None])):
         server = ServerConnection(tags, FREE)
         request = client.request(b"t", role)
         assert server.receive(request.tag, joined(request)) == [DataRequested(b"t")]
@@ -278,22 +284,22 @@ def test_the_tag_of_the_request_selects_the_role() -> None:
     assert [type(event) for event in events] == [MessageReady, MessageReady, StreamEnded]
     server = ServerConnection(tags, FREE)
     assert server.receive(WANT, b"t") == [DataRequested(b"t")]
-    assert server.role is Role.BOTH
+    assert server.role is ConnectionRole.BOTH
     with pytest.raises(ProtocolError, match=r"expected the tag 101 or 201 or 202 \(want_data\) or 102"):
         server.receive(203, b"t")
 
 
 def test_tags_that_do_not_select_one_role_are_a_usage_error() -> None:
-    for tags in ({}, {FREE: Role.BOTH}, FREE):
+    for tags in ({}, {FREE: ConnectionRole.BOTH}, FREE):
         with pytest.raises(UsageError, match="other than free_data = 102"):
             ServerConnection(tags, FREE)
-    client = ClientConnection({Role.METADATA: 201, Role.BODIES: 202}, FREE, has_body=has_body)
+    client = ClientConnection({ConnectionRole.METADATA: 201, ConnectionRole.BODIES: 202}, FREE, has_body=has_body)
     with pytest.raises(UsageError, match=r"tags for Role.METADATA or Role.BODIES, not for Role.BOTH"):
         client.request(b"t")
-    client.request(b"t", Role.METADATA)
+    client.request(b"t", ConnectionRole.METADATA)
     with pytest.raises(UsageError, match="another ClientConnection"):
-        client.request(b"t", Role.METADATA)
-    client.request(b"t", Role.BODIES)
+        client.request(b"t", ConnectionRole.METADATA)
+    client.request(b"t", ConnectionRole.BODIES)
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from([0, 2**32 - 2, 2**32 - 1]))

@@ -85,7 +85,7 @@ def test_a_stream_with_a_missing_message_is_not_complete(
             arrive(assembler, item, start, has_body)
     assert not assembler.is_complete
     if missing[0] != "end":
-        assert f"message {(start + missing[1]) % 2**32}" in assembler.missing()
+        assert f"message {(start + missing[1]) % 2**32}" in assembler.describe_missing_messages()
 
 
 @given(

@@ -12,7 +12,7 @@ import pytest
 import bowstring as bs
 from bowstring import integration_json
 from bowstring.cli.main import main
-from bowstring.ipc.options import IpcWriteOptions
+from bowstring.ipc.write_options import IpcWriteOptions
 from tests.golden.cases import CASES
 from tests.golden.documents import Document, DocumentBuilder
 from tests.golden.pyarrow_reference import TOOL, peer, read_by_pyarrow

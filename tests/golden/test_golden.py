@@ -16,7 +16,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import integration_json
-from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
+from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from tests.golden.pyarrow_reference import SHARED, peer, read_by_pyarrow
 
 GOLDEN = SHARED / "corpus" / "golden"

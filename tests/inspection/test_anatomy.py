@@ -14,7 +14,7 @@ import bowstring as bs
 from bowstring.errors import BowstringError, FormatMismatchError, LimitError, NotFoundError
 from bowstring.inspection.anatomy.glossary import MEANINGS
 from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, Part, PartKind
-from bowstring.ipc.options import IpcWriteOptions
+from bowstring.ipc.write_options import IpcWriteOptions
 from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
 
 FORMATS = ("file", "stream")

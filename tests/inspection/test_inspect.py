@@ -150,7 +150,7 @@ def test_message_counts_agree_with_pyarrow() -> None:
     assert inspection.bytes.buffers + inspection.bytes.padding == bodies
     assert inspection.bytes.schema + inspection.bytes.headers == len(raw) - bodies - len(END_OF_STREAM)
     assert inspection.batches.count == sum(m.type == "record batch" for m in messages) == 4
-    assert inspection.dictionary_batches == sum(m.type == "dictionary" for m in messages) == 1
+    assert inspection.num_dictionary_batches == sum(m.type == "dictionary" for m in messages) == 1
     assert (inspection.batches.rows_min, inspection.batches.rows_median, inspection.batches.rows_max) == (10, 30.0, 30)
     assert inspection.encoding.end_marker is True
 
@@ -207,7 +207,11 @@ def test_deltas_are_counted() -> None:
     ]
     raw = written_by_pyarrow(pa.Table.from_batches(batches), "stream", emit_dictionary_deltas=True)
     inspection = bowstring.inspection.inspect(raw)
-    assert (inspection.dictionary_batches, inspection.delta_batches, inspection.dictionaries[0].values) == (3, 2, 3)
+    assert (inspection.num_dictionary_batches, inspection.num_delta_batches, inspection.dictionaries[0].values) == (
+        3,
+        2,
+        3,
+    )
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])

@@ -17,7 +17,7 @@ from bowstring.inspection.anatomy.model import Part
 from bowstring.inspection.anatomy.page import render_page
 from bowstring.inspection.validation import Fault, Validator
 from bowstring.io import range_source
-from bowstring.ipc import range_reader
+from bowstring.ipc import remote_file
 from tests.ipc import samples
 from tests.ipc.remote_stores import SlowFileSystem, serve_files, span_bytes
 
@@ -96,7 +96,7 @@ def test_many_headers_are_fetched_in_several_rounds(
 ) -> None:
     batch = samples.batch("int", "dictionary")
     data = samples.as_file(*[batch] * 25)
-    monkeypatch.setattr(range_reader, "_MAX_HEADERS", 10)
+    monkeypatch.setattr(remote_file, "_MAX_HEADERS", 10)
     url = upload(data)
     assert bs.inspection.inspect(url) == replace(bs.inspection.inspect(data), source=url)
 

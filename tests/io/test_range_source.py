@@ -31,7 +31,7 @@ from bowstring.io import range_source
 from bowstring.io.byte_ranges import FetchedRanges, merge_spans
 from bowstring.io.range_source import RangeSource
 from bowstring.ipc.format_detection import open_any
-from bowstring.ipc.range_reader import RemoteFileReader
+from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.testing import strategies
 from tests.ipc import samples
 from tests.ipc.remote_stores import CountingFile, Site, SlowFileSystem, serve_files
@@ -168,8 +168,8 @@ def no_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is read at the beginning and the end, and headers are fetched in part however small they are."""
     monkeypatch.setattr(range_source, "_EDGE_BYTES", 16)
     monkeypatch.setattr(range_source, "_MAX_WHOLE_HEADER_BYTES", 64)
-    monkeypatch.setattr("bowstring.ipc.range_reader._MAX_WHOLE_HEADER_BYTES", 64)
-    monkeypatch.setattr("bowstring.ipc.range_reader._SMALL_BODY_BYTES", 64)
+    monkeypatch.setattr("bowstring.ipc.remote_file._MAX_WHOLE_HEADER_BYTES", 64)
+    monkeypatch.setattr("bowstring.ipc.remote_file._SMALL_BODY_BYTES", 64)
     monkeypatch.setattr(range_source, "GAP_BYTES", 0)
 
 

@@ -116,7 +116,7 @@ def test_an_unclosed_tensor_writer_warns_with_the_number_of_tensors(tmp_path: Pa
     path = tmp_path / "x.tensors"
 
     def write() -> None:
-        bs.tensors.new_tensors(path).write(bs.tensors.Tensor.from_numpy(np.arange(3)))
+        bs.tensors.new_tensor_stream(path).write(bs.tensors.Tensor.from_numpy(np.arange(3)))
 
     assert _warnings(write) == [f"{path}: unclosed TensorWriter: 1 tensor not written"]
 

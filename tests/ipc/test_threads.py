@@ -89,7 +89,7 @@ def test_threads_that_share_a_tensor_reader_get_each_tensor_once() -> None:
     for number in range(30):
         bs.tensors.write_tensor(bs.tensors.Tensor.from_numpy(np.full((3, 4), number)), sink)
     got: list[Any] = []
-    with bs.tensors.open_tensors(Slow(sink.getvalue())) as reader:
+    with bs.tensors.open_tensor_stream(Slow(sink.getvalue())) as reader:
         in_threads(lambda _: got.extend(tensor.to_numpy() for tensor in reader))
     assert sorted(tensor.ravel().tolist() for tensor in got) == [[number] * 12 for number in range(30)]
 
@@ -126,11 +126,11 @@ def test_rows_added_by_several_threads_stay_rows() -> None:
 
 def test_tensors_of_several_threads_are_not_interleaved() -> None:
     sink = Slow()
-    with bs.tensors.new_tensors(sink) as writer:
+    with bs.tensors.new_tensor_stream(sink) as writer:
         in_threads(
             lambda thread: [writer.write(bs.tensors.Tensor.from_numpy(np.full(50_000, thread))) for _ in range(8)]
         )
-    got = [tensor.to_numpy() for tensor in bs.tensors.open_tensors(sink.raw)]
+    got = [tensor.to_numpy() for tensor in bs.tensors.open_tensor_stream(sink.raw)]
     assert sorted(int(values.min()) for values in got if values.min() == values.max()) == [0] * 8 + [1] * 8 + [2] * 8
 
 
@@ -145,7 +145,7 @@ def test_a_tensor_reader_interrupted_within_a_message_can_not_continue() -> None
                 raise KeyboardInterrupt
             return super().readinto(into)
 
-    reader = bs.tensors.open_tensors(Interrupted(sink.getvalue()))
+    reader = bs.tensors.open_tensor_stream(Interrupted(sink.getvalue()))
     with pytest.raises(KeyboardInterrupt):
         next(reader)
     with pytest.raises(ClosedError):

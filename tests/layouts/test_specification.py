@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.layouts.base import Role
+from bowstring.layouts.base import BufferRole
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import bitmap
 
@@ -326,5 +326,5 @@ def test_every_layout_has_the_buffers_of_the_specification_s_listing(
 )
 def test_offsets_are_signed_and_have_the_width_of_the_type(type_: bs.DataType, width: int) -> None:
     for spec in layout_of(type_).buffers:
-        if spec.role in (Role.OFFSETS, Role.SIZES):
+        if spec.role in (BufferRole.OFFSETS, BufferRole.SIZES):
             assert spec.dtype == np.dtype(f"<i{width}")

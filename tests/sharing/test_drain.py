@@ -68,7 +68,7 @@ def draining(server: Server, timeout_s: float = 60.0) -> Iterator[Future[bool]]:
     """Drain in another thread; the server has begun with it."""
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(server.drain, timeout_s)
-        assert wait_until(lambda: server._acceptors[0].endpoint.is_closed)
+        assert wait_until(lambda: server._acceptors[0].listener.is_closed)
         yield future
 
 

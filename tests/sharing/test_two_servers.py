@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 import bowstring as bs
-from bowstring.dissociated.server import Role
+from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import AccessDeniedError, ConnectionLostError, NotFoundError, ProtocolError, UsageError
 from bowstring.sharing import ServerOptions
@@ -132,11 +132,11 @@ def test_each_server_verifies_its_own_ticket_and_messages_hide_both() -> None:
     table = bs.table({"n": [1, 2, 3]})
     first, second = (bs.serve({"t": table}, options=ServerOptions(ticket_key=bytes([n]) * 32)) for n in (1, 2))
     with first, second:
-        metadata, bodies = first.uri("t", role=Role.METADATA), second.uri("t", role=Role.BODIES)
+        metadata, bodies = first.uri("t", role=ConnectionRole.METADATA), second.uri("t", role=ConnectionRole.BODIES)
         with bs.connect(uri_of(metadata, bodies)) as data:
             assert data.read_all() == table
         with pytest.raises(AccessDeniedError):
-            wrong = first.uri("t", role=Role.BODIES).replace(first.address, second.address)
+            wrong = first.uri("t", role=ConnectionRole.BODIES).replace(first.address, second.address)
             bs.connect(uri_of(metadata, wrong)).read_all()
         for encoded in (bodies, bodies.replace("~", "%7E")):
             text = display_uri(parse_uri(uri_of(metadata, encoded)))
@@ -148,20 +148,22 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority.create(tmp_path_factory.mktemp("certificates"))
 
 
-@pytest.mark.parametrize("encrypted", [Role.METADATA, Role.BODIES], ids=lambda role: role.value)
-def test_a_server_without_tls_next_to_one_with_tls_is_refused_by_name(authority: Authority, encrypted: Role) -> None:
+@pytest.mark.parametrize("encrypted", [ConnectionRole.METADATA, ConnectionRole.BODIES], ids=lambda role: role.value)
+def test_a_server_without_tls_next_to_one_with_tls_is_refused_by_name(
+    authority: Authority, encrypted: ConnectionRole
+) -> None:
     table = bs.table({"n": [1, 2, 3]})
     with (
         bs.serve({"t": table}, options=ServerOptions(tls=authority.server()), scheme="tcp+tls") as first,
         bs.serve({"t": table}, addresses={"tcp": None, "unix": None}) as second,
     ):
-        (plain,) = {Role.METADATA, Role.BODIES} - {encrypted}
+        (plain,) = {ConnectionRole.METADATA, ConnectionRole.BODIES} - {encrypted}
         tcp, unix = second.locations("t", role=plain).uris
         elsewhere = re.sub("scope=[0-9a-f]*&", "", tcp)
 
         def read(other: str, tls: TlsOptions) -> bs.Table:
             uris = {encrypted: first.uri("t", role=encrypted), plain: other}
-            with bs.connect(uri_of(uris[Role.METADATA], uris[Role.BODIES]), tls=tls) as data:
+            with bs.connect(uri_of(uris[ConnectionRole.METADATA], uris[ConnectionRole.BODIES]), tls=tls) as data:
                 return data.read_all()
 
         for local in (tcp, unix):

@@ -7,7 +7,7 @@ import pytest
 import bowstring as bs
 from bowstring.sharing import ServerOptions
 from bowstring.transports import registry
-from bowstring.transports.base import BOTH, DEFAULT_OPTIONS, Event, Received, Traits, TransportOptions
+from bowstring.transports.base import BOTH, DEFAULT_OPTIONS, Event, MessageReceived, Traits, TransportOptions
 from bowstring.transports.loopback import LoopbackChannel, LoopbackTransport
 
 
@@ -18,9 +18,9 @@ class ReversingChannel(LoopbackChannel):
 
     def progress(self, directions: int = BOTH) -> list[Event]:
         events = super().progress(directions)
-        received = [event for event in events if isinstance(event, Received)]
+        received = [event for event in events if isinstance(event, MessageReceived)]
         ReversingChannel.num_reversed += len(received) > 1
-        return [event for event in events if not isinstance(event, Received)] + received[::-1]
+        return [event for event in events if not isinstance(event, MessageReceived)] + received[::-1]
 
 
 class ReversingTransport(LoopbackTransport):

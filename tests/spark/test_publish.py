@@ -15,7 +15,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ClosedError, ConnectionLostError, NotFoundError, UnsupportedTypeError, UsageError
 from bowstring.sharing.agent_client import AgentClient
-from bowstring.spark import Published, publish
+from bowstring.spark import PublishedDataset, publish
 from tests.sharing.other_process import run
 from tests.spark.test_faults import fails
 from tests.spark.test_round_trip import EVERYTHING
@@ -27,12 +27,12 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 
-def agent_of(published: Published) -> AgentClient:
+def agent_of(published: PublishedDataset) -> AgentClient:
     assert published._key is not None
     return AgentClient.open(published._key, start=False)
 
 
-def agent_datasets(published: Published) -> dict[str, Any]:
+def agent_datasets(published: PublishedDataset) -> dict[str, Any]:
     with agent_of(published) as agent:
         datasets: dict[str, Any] = agent.status()["datasets"]
         return datasets

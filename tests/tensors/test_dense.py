@@ -141,11 +141,11 @@ def test_a_file_may_have_several_tensors(tmp_path: Path) -> None:
     path = tmp_path / "tensors"
     sparse = bs.tensors.SparseCSRMatrix.from_dense_numpy(np.eye(3))
     tensors: list[Any] = [bs.tensors.Tensor.from_numpy(np.arange(n, dtype=np.int8)) for n in (3, 0, 70)]
-    with bs.tensors.new_tensors(path) as writer:
+    with bs.tensors.new_tensor_stream(path) as writer:
         for tensor in (*tensors, sparse):
             assert writer.write(tensor) % 64 == 0
     assert path.read_bytes().endswith(b"\xff\xff\xff\xff\0\0\0\0")
-    with bs.tensors.open_tensors(path) as reader:
+    with bs.tensors.open_tensor_stream(path) as reader:
         assert list(reader) == [*tensors, sparse]
     with pytest.raises(ClosedError):
         next(reader)
@@ -169,14 +169,14 @@ def test_files_of_several_tensors_are_exchanged_with_pyarrow() -> None:
     source = pa.BufferReader(bowstring_tensor)
     assert [pa.ipc.read_tensor(source).to_numpy()[0, 0, 0] for _ in range(3)] == [0, 1, 2]
     pyarrow_tensor = b"".join(by_pyarrow(np.full(3, n, np.int8)) for n in (1, 2, 3))  # pyarrow does not pad the bodies
-    assert [t.to_numpy().tolist() for t in bs.tensors.open_tensors(pyarrow_tensor)] == [[1] * 3, [2] * 3, [3] * 3]
+    assert [t.to_numpy().tolist() for t in bs.tensors.open_tensor_stream(pyarrow_tensor)] == [[1] * 3, [2] * 3, [3] * 3]
 
 
 def test_padding_between_messages_is_skipped() -> None:
     one = by_pyarrow(np.arange(3, dtype=np.int32))
     padded = one + bytes(-len(one) % 64)
     assert len(padded) > len(one)
-    assert [t.to_numpy().tolist() for t in bs.tensors.open_tensors(padded + one + b"\0\0\0\0")] == [[0, 1, 2]] * 2
+    assert [t.to_numpy().tolist() for t in bs.tensors.open_tensor_stream(padded + one + b"\0\0\0\0")] == [[0, 1, 2]] * 2
 
 
 def test_the_legacy_framing_is_read() -> None:
@@ -285,5 +285,5 @@ def test_other_formats_are_named(tmp_path: Path) -> None:
         pass
     with pytest.raises(InvalidDataError, match="expected a Tensor or a SparseTensor, found a message of Schema"):
         bs.tensors.read_tensor(sink.getvalue())
-    with pytest.raises(UnsupportedError, match="a stream of batches has no Tensor messages: use open_tensors"):
+    with pytest.raises(UnsupportedError, match="a stream of batches has no Tensor messages: use open_tensor_stream"):
         bs.open_stream(to_bytes(bs.tensors.Tensor.from_numpy(CUBE)))

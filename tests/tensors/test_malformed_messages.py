@@ -228,5 +228,5 @@ def test_fuzzer_findings_of_arrow_cpp_are_rejected(shared_folder: Path) -> None:
     assert files
     for file in files:
         with pytest.raises(BowstringError):
-            list(bs.tensors.open_tensors(file))
+            list(bs.tensors.open_tensor_stream(file))
         use(file.read_bytes())

@@ -9,7 +9,7 @@ from typing import Any
 
 from bowstring.dissociated.client import ClientConnection
 from bowstring.dissociated.events import DataRequested
-from bowstring.dissociated.server import Role, ServerConnection
+from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.wire import Body
 from bowstring.memory.region import Region
 from bowstring.transports.base import Channel, Transport, TransportOptions
@@ -28,7 +28,7 @@ def client_core(**options: Any) -> ClientConnection:
 class Served:
     """A server's session over the other end of a client's channel; `step` lets it continue."""
 
-    def __init__(self, transport: Transport, role: Role, **options: Any) -> None:
+    def __init__(self, transport: Transport, role: ConnectionRole, **options: Any) -> None:
         own, self.other = BlockingChannel.pair(transport, OPTIONS)
         self.client_channel: Channel = own.channel
         self.client_memory = own.memory
@@ -37,7 +37,10 @@ class Served:
         channel = self.other.channel
         self.exporter = transport.exporter(channel)
         self.session = Session(
-            {Role.BOTH: channel}, now=0.0, core=self.core, options=SessionOptions(**options) if options else None
+            {ConnectionRole.BOTH: channel},
+            now=0.0,
+            core=self.core,
+            options=SessionOptions(**options) if options else None,
         )
         self.events: list[SessionEvent] = []
 
@@ -71,7 +74,7 @@ class Served:
 
 
 @contextmanager
-def served(transport: Transport, role: Role = Role.BOTH, **options: Any) -> Iterator[Served]:
+def served(transport: Transport, role: ConnectionRole = ConnectionRole.BOTH, **options: Any) -> Iterator[Served]:
     server = Served(transport, role, **options)
     try:
         yield server

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bowstring.dissociated.events import MessageReady, StreamComplete, StreamEnded
-from bowstring.dissociated.server import Role
+from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError
 from bowstring.memory.region import Region
@@ -20,7 +20,7 @@ from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.asyncio_driver import AsyncSession
 from bowstring.transports.base import Transport
 from bowstring.transports.loopback import LOOPBACK
-from bowstring.transports.session import Failed, MessageLocated, Session, SessionOptions
+from bowstring.transports.session import MessageLocated, Session, SessionFailed, SessionOptions
 from bowstring.transports.unix import UNIX
 from tests.transports.served_session import Served, client_core, served
 
@@ -40,7 +40,7 @@ def transport(request: pytest.FixtureRequest) -> Transport:
 
 
 def client_session(server: Served, **options: Any) -> Session:
-    channels = {Role.BOTH: server.client_channel}
+    channels = {ConnectionRole.BOTH: server.client_channel}
     return Session(channels, server.client_memory, now=time.monotonic(), options=SessionOptions(**options))
 
 
@@ -56,7 +56,7 @@ async def next_event(driver: AsyncSession) -> Any:
 async def read(driver: AsyncSession) -> list[Any]:
     """Return the events until the end of the stream, or its failure."""
     events = [await next_event(driver)]
-    while not isinstance(events[-1], StreamEnded | Failed):
+    while not isinstance(events[-1], StreamEnded | SessionFailed):
         events.append(await next_event(driver))
     return events
 
@@ -84,11 +84,13 @@ def contents(events: Sequence[Any]) -> list[bytes]:
 
 def test_asyncio_awaits_the_events_of_a_session(transport: Transport) -> None:
     async def read(server: Served) -> list[Any]:
-        async with AsyncSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0)) as driver:
+        async with AsyncSession(
+            Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0)
+        ) as driver:
             core = client_core()
             driver.request(core, core.request(b"ticket"))
             events: list[Any] = []
-            while not events or not isinstance(events[-1], StreamEnded | Failed):
+            while not events or not isinstance(events[-1], StreamEnded | SessionFailed):
                 events.append(await asyncio.wait_for(driver.next_event(), 20))
             for event in events:
                 if isinstance(event, MessageLocated) and event.lease is not None:
@@ -153,13 +155,13 @@ def test_a_task_cancelled_in_the_middle_of_a_stream_ends_the_connection(transpor
             with pytest.raises(asyncio.CancelledError):
                 await task
             end = time.monotonic() + WAIT_S
-            while not isinstance(server.events[-1], Failed) and time.monotonic() < end:
+            while not isinstance(server.events[-1], SessionFailed) and time.monotonic() < end:
                 await asyncio.sleep(0.01)
 
     with served(transport, max_leased_bytes=10) as server, Region.copy_of([bytes(100)]) as region:
         asyncio.run(scenario(server, region))
         failed = server.events[-1]
-        assert isinstance(failed, Failed)
+        assert isinstance(failed, SessionFailed)
         assert isinstance(failed.error, ConnectionLostError)
 
 
@@ -185,7 +187,7 @@ def test_several_streams_are_received_at_once(transport: Transport) -> None:
 
 def test_metadata_and_bodies_of_two_channels_are_paired(transport: Transport) -> None:
     async def scenario(metadata: Served, bodies: Served, region: Region) -> None:
-        channels = {Role.METADATA: metadata.client_channel, Role.BODIES: bodies.client_channel}
+        channels = {ConnectionRole.METADATA: metadata.client_channel, ConnectionRole.BODIES: bodies.client_channel}
         content: list[Body] = [AddressBody.of([2 * n], [2]) for n in range(5)]
         async with AsyncSession(Session(channels, bodies.client_memory, now=0.0)) as driver, running(metadata, bodies):
             request(driver)
@@ -208,8 +210,8 @@ def test_metadata_and_bodies_of_two_channels_are_paired(transport: Transport) ->
         assert StreamComplete() in bodies.events
 
     with (
-        served(transport, Role.METADATA) as metadata,
-        served(transport, Role.BODIES) as bodies,
+        served(transport, ConnectionRole.METADATA) as metadata,
+        served(transport, ConnectionRole.BODIES) as bodies,
         Region.copy_of([b"0123456789"]) as region,
     ):
         asyncio.run(scenario(metadata, bodies, region))
@@ -241,7 +243,7 @@ def test_a_silent_server_is_a_deadline_error_after_which_the_stream_may_continue
                 failed = await next_event(driver)
                 assert isinstance(failed.error, DeadlineError)
             server.stream(None, [PackedBody.of(b"late")])
-            while isinstance(event := await next_event(driver), Failed):
+            while isinstance(event := await next_event(driver), SessionFailed):
                 assert isinstance(event.error, DeadlineError)
             *events, _ = await read(driver)
             assert contents(events) == [b"late"]

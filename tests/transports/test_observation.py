@@ -18,9 +18,9 @@ from bowstring.transports import observation
 from bowstring.transports.base import (
     RECEIVE,
     Channel,
-    Endpoint,
+    Listener,
     MemoryExporter,
-    Offered,
+    MessageOffered,
     Transport,
     TransportOptions,
 )
@@ -113,7 +113,7 @@ def test_both_ends_report_connections_messages_regions_and_the_end(transport: Tr
     assert times == sorted(times)
 
 
-@pytest.mark.parametrize("interface", [Transport, Endpoint, Channel, MemoryExporter])
+@pytest.mark.parametrize("interface", [Transport, Listener, Channel, MemoryExporter])
 def test_no_default_of_the_interfaces_hides_the_observed_object(interface: type) -> None:
     (observed,) = (
         each
@@ -133,7 +133,7 @@ def test_withdrawn_messages_and_discarded_offers_are_reported() -> None:
         assert one.channel.cancel(token)
         assert not one.channel.cancel(token)
         one.send([bytes(50_000)], tag=4)
-        (offer,) = (event for event in other.channel.progress(RECEIVE) if isinstance(event, Offered))
+        (offer,) = (event for event in other.channel.progress(RECEIVE) if isinstance(event, MessageOffered))
         assert other.channel.cancel(offer.token)
     cancelled = [entry for entry in entries if entry.kind == EntryKind.CANCELLATION]
     assert steps(cancelled) == [("sent", "cancellation", 3, None, 9), ("received", "cancellation", None, None, 0)]

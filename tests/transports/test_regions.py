@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from bowstring.errors import LimitError, ProtocolError
 from bowstring.memory.region import Region
-from bowstring.transports.regions import RegionTable, address_of, addresses_of, split_address
+from bowstring.transports.regions import RemoteRegionTable, address_of, addresses_of, split_address
 
 SIZES = (100, 0, 50)
 
 
 @pytest.fixture
-def table() -> Iterator[RegionTable]:
-    table = RegionTable(10)
+def table() -> Iterator[RemoteRegionTable]:
+    table = RemoteRegionTable(10)
     for index, size in enumerate(SIZES):
         table.add(index, Region.copy_of([bytes([index + 1]) * size]))
     yield table
@@ -34,13 +34,13 @@ def test_an_address_is_an_index_and_an_offset() -> None:
     assert addresses_of(2, [0, 5]).tolist() == [2 << 48, (2 << 48) + 5]
 
 
-def test_buffers_of_one_region_are_located_at_once(table: RegionTable) -> None:
+def test_buffers_of_one_region_are_located_at_once(table: RemoteRegionTable) -> None:
     extent, offsets = table.locate(addresses_of(2, [0, 10, 50]), uint64(10, 40, 0))
     assert extent.memory is table[2]
     assert offsets.tolist() == [0, 10, 50]
 
 
-def test_buffers_of_several_regions_are_resolved_one_by_one(table: RegionTable) -> None:
+def test_buffers_of_several_regions_are_resolved_one_by_one(table: RemoteRegionTable) -> None:
     views = table.resolve_all(uint64(address_of(2, 48), 98, address_of(9, 9)), uint64(2, 2, 0))
     assert [bytes(view) for view in views] == [b"\3\3", b"\1\1", b""]
     assert all(view.readonly for view in views)
@@ -59,7 +59,7 @@ def test_buffers_of_several_regions_are_resolved_one_by_one(table: RegionTable) 
     ],
 )
 def test_a_buffer_outside_its_region_is_an_error(
-    table: RegionTable, addresses: tuple[int, ...], lengths: tuple[int, ...]
+    table: RemoteRegionTable, addresses: tuple[int, ...], lengths: tuple[int, ...]
 ) -> None:
     with pytest.raises(ProtocolError, match="region"):
         table.locate(uint64(*addresses), uint64(*lengths))
@@ -71,7 +71,7 @@ addresses_near = st.builds(lambda index, offset: (address_of(index, 0) + offset)
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs=st.lists(st.tuples(addresses_near, near), min_size=1, max_size=4))
-def test_resolving_agrees_with_plain_arithmetic(table: RegionTable, pairs: list[tuple[int, int]]) -> None:
+def test_resolving_agrees_with_plain_arithmetic(table: RemoteRegionTable, pairs: list[tuple[int, int]]) -> None:
     def is_inside(address: int, length: int) -> bool:
         index, offset = split_address(address)
         return length == 0 or (index < len(SIZES) and offset + length <= SIZES[index])
@@ -85,7 +85,7 @@ def test_resolving_agrees_with_plain_arithmetic(table: RegionTable, pairs: list[
             table.resolve_all(addresses, lengths)
 
 
-def test_region_indices_are_consecutive_and_used_once(table: RegionTable) -> None:
+def test_region_indices_are_consecutive_and_used_once(table: RemoteRegionTable) -> None:
     table.remove(2)
     with Region.copy_of([b"x"]) as region, pytest.raises(ProtocolError, match="expected index 3, found 2"):
         table.add(2, region)
@@ -94,8 +94,8 @@ def test_region_indices_are_consecutive_and_used_once(table: RegionTable) -> Non
     assert list(table) == [0, 1]
 
 
-def test_retired_regions_do_not_count_towards_the_limit(table: RegionTable) -> None:
-    small = RegionTable(1)
+def test_retired_regions_do_not_count_towards_the_limit(table: RemoteRegionTable) -> None:
+    small = RemoteRegionTable(1)
     small.add(0, Region.copy_of([b"x"]))
     with Region.copy_of([b"y"]) as region, pytest.raises(LimitError):
         small.add(1, region)

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from bowstring.dissociated.events import AddressesFreed, MessageReady, StreamComplete, StreamEnded
-from bowstring.dissociated.server import Role
+from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.errors import ConnectionLostError, DeadlineError, ProtocolError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.testing.protocol_conformance import run_in_thread
-from bowstring.transports.base import Exported, Transport
+from bowstring.transports.base import ExportedRegion, Transport
 from bowstring.transports.blocking import BlockingSession
 from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.regions import address_of
-from bowstring.transports.session import Failed, MessageLocated, Session, SessionOptions
+from bowstring.transports.session import MessageLocated, Session, SessionFailed, SessionOptions
 from bowstring.transports.unix import UNIX
 from tests.polling import wait_until
 from tests.transports.served_session import Served, client_core, served
@@ -41,7 +41,7 @@ def receive_all(driver: BlockingSession) -> list[Any]:
     """The messages until the end of the stream."""
     messages = []
     while not isinstance(event := driver.next_event(), StreamEnded):
-        assert not isinstance(event, Failed), event
+        assert not isinstance(event, SessionFailed), event
         messages.append(event)
     return messages
 
@@ -54,7 +54,7 @@ def transport(request: pytest.FixtureRequest) -> Transport:
 
 def test_addresses_are_located_and_a_lease_released_in_any_thread_is_freed(transport: Transport) -> None:
     with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
-        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0))
+        driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.of([0, 5], [4, 5]), PackedBody.of(b"packed")])
@@ -77,7 +77,7 @@ def test_addresses_are_located_and_a_lease_released_in_any_thread_is_freed(trans
 
 def test_buffers_of_several_regions_are_copied_in_order_and_freed(transport: Transport) -> None:
     with served(transport) as server, Region.copy_of([b"first"]) as first, Region.copy_of([b"second"]) as second:
-        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0))
+        driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
         assert server.exporter is not None
@@ -94,18 +94,18 @@ def test_buffers_of_several_regions_are_copied_in_order_and_freed(transport: Tra
 
 def test_metadata_and_bodies_are_two_channels_of_one_session(transport: Transport) -> None:
     with (
-        served(transport, Role.METADATA) as metadata,
-        served(transport, Role.BODIES) as bodies,
+        served(transport, ConnectionRole.METADATA) as metadata,
+        served(transport, ConnectionRole.BODIES) as bodies,
         Region.copy_of([b"0123456789"]) as region,
     ):
-        channels = {Role.METADATA: metadata.client_channel, Role.BODIES: bodies.client_channel}
+        channels = {ConnectionRole.METADATA: metadata.client_channel, ConnectionRole.BODIES: bodies.client_channel}
         driver = BlockingSession(Session(channels, bodies.client_memory, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
         content: list[Body] = [AddressBody.of([n], [2]) for n in range(5)]
         bodies.stream(region, content)
         assert bodies.exporter is not None
-        bodies.exporter.retire(Exported(0))  # the region that all bodies refer to
+        bodies.exporter.retire(ExportedRegion(0))  # the region that all bodies refer to
         bodies.step()
         for _ in range(5):
             assert driver.pending_events() == []  # bodies wait for their metadata
@@ -118,15 +118,17 @@ def test_metadata_and_bodies_are_two_channels_of_one_session(transport: Transpor
         driver.close()
 
 
-@pytest.mark.parametrize("closes_first", [Role.METADATA, Role.BODIES])
-def test_a_server_of_one_part_may_disconnect_once_it_has_sent_all(transport: Transport, closes_first: Role) -> None:
-    with served(transport, Role.METADATA) as metadata, served(transport, Role.BODIES) as bodies:
-        channels = {Role.METADATA: metadata.client_channel, Role.BODIES: bodies.client_channel}
+@pytest.mark.parametrize("closes_first", [ConnectionRole.METADATA, ConnectionRole.BODIES])
+def test_a_server_of_one_part_may_disconnect_once_it_has_sent_all(
+    transport: Transport, closes_first: ConnectionRole
+) -> None:
+    with served(transport, ConnectionRole.METADATA) as metadata, served(transport, ConnectionRole.BODIES) as bodies:
+        channels = {ConnectionRole.METADATA: metadata.client_channel, ConnectionRole.BODIES: bodies.client_channel}
         driver = BlockingSession(Session(channels, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
         content: list[Body] = [PackedBody.of(bytes([number])) for number in range(5)]
-        servers = {Role.METADATA: metadata, Role.BODIES: bodies}
+        servers = {ConnectionRole.METADATA: metadata, ConnectionRole.BODIES: bodies}
         first = servers.pop(closes_first)
         first.stream(None, content)
         first.step_until(lambda: not first.session.is_sending)
@@ -145,21 +147,23 @@ def test_a_server_of_one_part_may_disconnect_once_it_has_sent_all(transport: Tra
         driver.close()
 
 
-@pytest.mark.parametrize("role", [Role.METADATA, Role.BODIES])
-def test_a_server_of_one_part_that_disconnects_too_early_is_an_error(transport: Transport, role: Role) -> None:
-    with served(transport, Role.METADATA) as metadata, served(transport, Role.BODIES) as bodies:
-        channels = {Role.METADATA: metadata.client_channel, Role.BODIES: bodies.client_channel}
+@pytest.mark.parametrize("role", [ConnectionRole.METADATA, ConnectionRole.BODIES])
+def test_a_server_of_one_part_that_disconnects_too_early_is_an_error(
+    transport: Transport, role: ConnectionRole
+) -> None:
+    with served(transport, ConnectionRole.METADATA) as metadata, served(transport, ConnectionRole.BODIES) as bodies:
+        channels = {ConnectionRole.METADATA: metadata.client_channel, ConnectionRole.BODIES: bodies.client_channel}
         driver = BlockingSession(Session(channels, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
-        servers = {Role.METADATA: metadata, Role.BODIES: bodies}
+        servers = {ConnectionRole.METADATA: metadata, ConnectionRole.BODIES: bodies}
         early = servers.pop(role)
         early.step_until(lambda: bool(early.events))
         early.session.close()
         (other,) = servers.values()
         other.stream(None, [PackedBody.of(b"body")])
         events = [driver.next_event()]
-        while not isinstance(events[-1], Failed):
+        while not isinstance(events[-1], SessionFailed):
             events.append(driver.next_event())
         assert isinstance(events[-1].error, ConnectionLostError)
         driver.close()
@@ -167,7 +171,7 @@ def test_a_server_of_one_part_that_disconnects_too_early_is_an_error(transport: 
 
 def test_a_loss_that_pending_events_reported_is_reported_to_every_later_wait(transport: Transport) -> None:
     with served(transport) as server:
-        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, now=0.0))
+        driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
         server.step_until(lambda: bool(server.events))
@@ -179,7 +183,7 @@ def test_a_loss_that_pending_events_reported_is_reported_to_every_later_wait(tra
             return bool(events)
 
         assert wait_until(has_events)
-        assert [type(event) for event in events] == [Failed]
+        assert [type(event) for event in events] == [SessionFailed]
         with run_in_thread(lambda: events.extend(driver.next_event() for _ in range(2))) as raised:
             assert wait_until(lambda: len(events) == 3)
         assert not raised
@@ -189,7 +193,7 @@ def test_a_loss_that_pending_events_reported_is_reported_to_every_later_wait(tra
 
 def test_a_stream_pauses_at_the_leased_bytes_until_some_are_freed(transport: Transport) -> None:
     with served(transport, max_leased_bytes=4) as server, Region.copy_of([bytes(100)]) as region:
-        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0))
+        driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.of([n], [2]) for n in range(6)])
@@ -212,7 +216,7 @@ def test_a_stream_pauses_at_the_leased_bytes_until_some_are_freed(transport: Tra
 def test_a_step_ends_with_a_long_message_however_much_the_server_has_sent(transport: Transport) -> None:
     body = bytes(1 << 20)
     with served(transport) as server:
-        session = Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0)
+        session = Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0)
         core = client_core()
         session.request(core, core.request(b"ticket"), 0.0)
         session.step(0.0)
@@ -236,13 +240,13 @@ def test_a_step_ends_with_a_long_message_however_much_the_server_has_sent(transp
 
 def test_addresses_outside_the_memory_end_the_session(transport: Transport) -> None:
     with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
-        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0))
+        driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.of([0, 5], [4, 6])])
         assert isinstance(driver.next_event(), MessageReady)
         failed = driver.next_event()
-        assert isinstance(failed, Failed)
+        assert isinstance(failed, SessionFailed)
         assert isinstance(failed.error, ProtocolError)
         assert "message 1: buffer 1: address 0x0000000000000005 with 6 bytes" in str(failed.error)
         driver.close()
@@ -252,7 +256,7 @@ def test_the_time_between_calls_does_not_count_as_silence_of_the_server(transpor
     with served(transport, max_leased_bytes=2) as server, Region.copy_of([bytes(100)]) as region:
         options = SessionOptions(input_timeout_s=0.5)
         driver = BlockingSession(
-            Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0, options=options)
+            Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0, options=options)
         )
         core = client_core()
         driver.request(core, core.request(b"ticket"))
@@ -272,7 +276,7 @@ def test_the_time_between_calls_does_not_count_as_silence_of_the_server(transpor
 
 def test_leases_released_together_are_freed_by_one_message(transport: Transport) -> None:
     with served(transport) as server, Region.copy_of([bytes(100)]) as region:
-        session = Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0)
+        session = Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0)
         driver = BlockingSession(session)
         core = client_core()
         driver.request(core, core.request(b"ticket"))
@@ -290,7 +294,7 @@ def test_leases_released_together_are_freed_by_one_message(transport: Transport)
 def test_a_deadline_counts_from_the_last_progress(transport: Transport) -> None:
     with served(transport) as server:
         options = SessionOptions(input_timeout_s=5.0)
-        session = Session({Role.BOTH: server.client_channel}, now=100.0, options=options)
+        session = Session({ConnectionRole.BOTH: server.client_channel}, now=100.0, options=options)
         assert session.next_deadline() == float("inf")
         core = client_core()
         session.request(core, core.request(b"ticket"), 200.0)
@@ -305,15 +309,15 @@ def test_a_deadline_counts_from_the_last_progress(transport: Transport) -> None:
 def test_a_silent_server_is_a_deadline_error_and_a_closed_one_a_lost_connection(transport: Transport) -> None:
     with served(transport) as server:
         options = SessionOptions(input_timeout_s=0.05)
-        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, now=0.0, options=options))
+        driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, now=0.0, options=options))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
         silent = driver.next_event()
-        assert isinstance(silent, Failed)
+        assert isinstance(silent, SessionFailed)
         assert isinstance(silent.error, DeadlineError)
         server.other.close()
         lost = driver.next_event()
-        assert isinstance(lost, Failed)
+        assert isinstance(lost, SessionFailed)
         assert isinstance(lost.error, ConnectionLostError | DeadlineError)
         driver.close()
 
@@ -323,7 +327,7 @@ def test_leases_released_after_the_server_has_disconnected_wait_for_nothing(
 ) -> None:
     monkeypatch.setattr("bowstring.transports.blocking._FREE_S", 10_000.0)
     with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
-        driver = BlockingSession(Session({Role.BOTH: server.client_channel}, server.client_memory, now=0.0))
+        driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.of([start], [1]) for start in range(3)])

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 import bowstring as bs
 from bowstring.dissociated.client import ClientConnection
 from bowstring.dissociated.events import MessageReady
-from bowstring.dissociated.server import Role, ServerConnection
+from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import Buffer
@@ -27,13 +27,13 @@ TABLE = bs.Table.from_batches([bs.record_batch({"n": [i, None], "s": ["x" * i, "
 class Server:
     """One of the two servers: a connection, and the half of each message that it sends."""
 
-    def __init__(self, transport: BlockingChannel, role: Role) -> None:
+    def __init__(self, transport: BlockingChannel, role: ConnectionRole) -> None:
         self.transport = transport
         self.connection = ServerConnection({WANT: role}, FREE)
 
     def stream(self, dataset: StoredDataset) -> None:
         self.connection.receive(*self.transport.receive())
-        index = self.transport.export(dataset.region).index if self.connection.role is Role.BODIES else 0
+        index = self.transport.export(dataset.region).index if self.connection.role is ConnectionRole.BODIES else 0
         messages = self.connection.send(dataset.schema)
         for number, message in enumerate(dataset.messages):
             body: Body = message.address_body(address_of(index, 0))
@@ -54,7 +54,7 @@ def test_metadata_and_bodies_of_two_unix_sockets_are_paired_in_any_order_of_arri
         for end in (end for pair in ends for end in pair):
             stack.enter_context(end)
         (metadata, metadata_server), (bodies, body_server) = ends
-        servers = [Server(metadata_server, Role.METADATA), Server(body_server, Role.BODIES)]
+        servers = [Server(metadata_server, ConnectionRole.METADATA), Server(body_server, ConnectionRole.BODIES)]
         decoder, headers, batches = Decoder(), [], []
 
         def has_body(header: Any) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bowstring.arrays.array import Array, as_array, as_arrays
 from bowstring.compute import encode
-from bowstring.compute.chunked_data import ChunkedData, cast_chunks, combine_widened
+from bowstring.compute.column_chunks import ColumnChunks, cast_chunks, combine_widened
 from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.sort import NullPlacement, Order, sort_indices
 from bowstring.compute.unify_dictionaries import concat_unified, unify_dictionaries
@@ -37,7 +37,7 @@ from bowstring.layouts.interleave import SlotSelection
 from bowstring.layouts.registry import layout_of
 
 
-class ChunkedArray(ChunkedData):
+class ChunkedArray(ColumnChunks):
     """Arrays of one data type that make up one column; immutable.
 
     The chunks of a table's column are created on first use, which raises `InvalidDataError` if they are malformed.

@@ -13,7 +13,7 @@ from bowstring.arrays import display
 from bowstring.arrays.array import Array
 from bowstring.arrays.chunked_array import ChunkedArray, as_chunked, combine_if_chunked
 from bowstring.arrays.construction import array
-from bowstring.compute.chunked_data import combine_widened
+from bowstring.compute.column_chunks import combine_widened
 from bowstring.compute.sort import NullPlacement, Order, sort_rows
 from bowstring.datatypes.conversion import coerce_field
 from bowstring.datatypes.field import Field, check_name

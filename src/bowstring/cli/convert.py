@@ -41,9 +41,9 @@ from bowstring.io.fsspec_store import is_url
 from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import open_any
-from bowstring.ipc.options import DictionaryDeltas, IpcWriteOptions
 from bowstring.ipc.statistics import with_statistics
 from bowstring.ipc.stream import StreamReader
+from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 
 SOURCES = ("arrow", "parquet", "csv", "json", "jsonl")
 TARGETS = ("file", "stream", "parquet", "csv", "json", "jsonl")

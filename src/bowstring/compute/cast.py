@@ -15,7 +15,7 @@ import numpy as np
 
 from bowstring.compute import cast_numeric, cast_string, cast_temporal
 from bowstring.compute.cast_string import scatter_valid_slots
-from bowstring.compute.encode import encode_as_dictionary, encode_as_runs, run_end_decode
+from bowstring.compute.encode import encode_as_dictionary, run_end_decode, run_end_encode_always
 from bowstring.compute.nulls import check_no_nulls
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
@@ -115,7 +115,7 @@ def _rename_fields(struct: t.DataType, target: t.DataType) -> t.Struct:
 
 def _select_valid(array: ArrayData) -> ArrayData:
     """Select the valid slots, without children's values that are not referenced."""
-    mask = array.mask()
+    mask = array.validity_mask()
     if mask is None and isinstance(array.layout, (StructLayout, ListLayout, FixedSizeListLayout)):
         return array.compact()
     return array.layout.take(array, np.arange(array.length) if mask is None else np.flatnonzero(mask))
@@ -137,7 +137,7 @@ def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     if isinstance(layout, (ListLayout, ListViewLayout)):
         return scatter_valid_slots(layout.of(sizes, elements, None), array)
     if (sizes != target.list_size).any():
-        index, mask = first_true(sizes != target.list_size), array.mask()
+        index, mask = first_true(sizes != target.list_size), array.validity_mask()
         slot = index if mask is None else np.flatnonzero(mask)[index]
         raise DataTypeError(f"value {slot}: expected {target.list_size} elements ({target}), found {sizes[index]}")
     return scatter_valid_slots(ArrayData(layout, compact.length, (None,), (elements,)), array)
@@ -175,7 +175,7 @@ def _cast_between_dictionaries(array: ArrayData, target: t.Dictionary, safe: boo
     values, indices = _cast_dictionary_values(encoded, target.value_type, safe), source.indices(encoded)
     if indices.size and indices.max() > max_index:
         raise DataTypeError(f"{values.length} distinct values are too many for indices of {target.index_type}")
-    return layout.of(layout.index_layout.of(indices.astype(layout.index_layout.dtype), encoded.mask()), values)
+    return layout.of(layout.index_layout.of(indices.astype(layout.index_layout.dtype), encoded.validity_mask()), values)
 
 
 def _cast_dictionary_values(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
@@ -194,7 +194,9 @@ def _cast_to_dictionary(array: ArrayData, target: t.Dictionary, safe: bool) -> A
 
 
 def _cast_to_run_end_encoded(array: ArrayData, target: t.RunEndEncoded, safe: bool) -> ArrayData:
-    return encode_as_runs(cast(array, target.value_type, safe), target.run_end_type).with_layout(layout_of(target))
+    return run_end_encode_always(cast(array, target.value_type, safe), target.run_end_type).with_layout(
+        layout_of(target)
+    )
 
 
 _CASTS_FROM: dict[type[t.DataType], Caster] = {

@@ -21,7 +21,7 @@ _WIDE_CONTEXT = Context(prec=400, rounding=ROUND_HALF_EVEN)
 
 def check_slots(array: ArrayData, invalid: Values, fault: str) -> None:
     """Raise `DataTypeError` naming the first slot that is invalid and not null."""
-    mask = array.mask()
+    mask = array.validity_mask()
     if mask is not None:
         invalid = invalid & mask
     if invalid.any():
@@ -39,7 +39,7 @@ def build_array(target: DataType, slots: Values, array: ArrayData) -> ArrayData:
     """Build an array of slots with the validity of `array`."""
     layout = layout_of(target)
     assert isinstance(layout, (BooleanLayout, PrimitiveLayout))
-    return layout.of(slots, array.mask())
+    return layout.of(slots, array.validity_mask())
 
 
 def cast_numbers(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
@@ -77,7 +77,7 @@ def to_integers(array: ArrayData, slots: Values, target: Int, safe: bool) -> Val
         return slots.astype(dtype)
 
 
-def _codec(type: DataType) -> DecimalCodec:
+def _decimal_codec(type: DataType) -> DecimalCodec:
     codec = primitive_layout(type).codec
     assert isinstance(codec, DecimalCodec)
     return codec
@@ -85,8 +85,8 @@ def _codec(type: DataType) -> DecimalCodec:
 
 def _unscaled_integers(array: ArrayData) -> Values:
     """Return the unscaled integers of decimals as Python integers; 0 for null."""
-    out = object_array(_codec(array.type).integers(array.values(1)))
-    mask = array.mask()
+    out = object_array(_decimal_codec(array.type).integers(array.values(1)))
+    mask = array.validity_mask()
     if mask is not None:
         out[~mask] = 0
     return out
@@ -95,7 +95,7 @@ def _unscaled_integers(array: ArrayData) -> Values:
 def _build_decimals(array: ArrayData, digits: Values, target: Decimal) -> ArrayData:
     bound = 10**target.precision
     check_slots(array, np.array([not -bound < n < bound for n in digits], np.bool_), f"does not fit {target}")
-    return build_array(target, _codec(target).from_integers(digits.tolist()), array)
+    return build_array(target, _decimal_codec(target).from_integers(digits.tolist()), array)
 
 
 def _rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values:
@@ -121,7 +121,7 @@ def cast_decimals(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
 def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
     """Cast numbers to decimals. Floats are rounded to the nearest decimal."""
     slots = numeric_values(array)
-    mask = array.mask()
+    mask = array.validity_mask()
     if mask is not None:
         slots = np.where(mask, slots, slots.dtype.type(0))
     if slots.dtype.kind != "f":

@@ -26,7 +26,7 @@ from bowstring.memory.buffer import UINT8
 
 def cast_strings(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noqa: ARG001 -- invalid UTF-8 is never accepted
     """Cast between strings and byte strings. Bytes become strings if they are valid UTF-8."""
-    source, layout, mask = array.layout, layout_of(target), array.mask()
+    source, layout, mask = array.layout, layout_of(target), array.validity_mask()
     if isinstance(source, ByteStringLayout):
         data, offsets = source.flatten(array)
     else:
@@ -93,7 +93,7 @@ def format_values(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # no
 
 def scatter_valid_slots(values: ArrayData, array: ArrayData) -> ArrayData:
     """Put `values`, one for each valid slot of `array`, into these slots; the others are null."""
-    mask = array.mask()
+    mask = array.validity_mask()
     if mask is None:
         return values
     layout = values.layout

@@ -58,10 +58,10 @@ def run_end_encode(array: ArrayData, run_end_type: TypeLike | None = None) -> Ar
     """
     if isinstance(array.type, RunEndEncoded):
         return array
-    return encode_as_runs(array, Int(32) if run_end_type is None else as_type(run_end_type, "run_end_encode"))
+    return run_end_encode_always(array, Int(32) if run_end_type is None else as_type(run_end_type, "run_end_encode"))
 
 
-def encode_as_runs(array: ArrayData, run_end_type: DataType) -> ArrayData:
+def run_end_encode_always(array: ArrayData, run_end_type: DataType) -> ArrayData:
     """Encode an array of any type, even a run-end encoded one. Raises like `run_end_encode`."""
     layout = layout_of(run_end_encoded(run_end_type, array.type))
     assert isinstance(layout, RunEndEncodedLayout)

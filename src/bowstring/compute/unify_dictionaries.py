@@ -78,7 +78,7 @@ def with_dictionary(array: ArrayData, dictionary: ArrayData, transposition: Indi
     indices = transposition[indices] if transposition.size else indices
     if indices.size and indices.max() > np.iinfo(layout.index_layout.dtype).max:
         raise DataTypeError(f"a dictionary of {dictionary.length} values is too large for the indices of {array.type}")
-    index_array = layout.index_layout.of(indices.astype(layout.index_layout.dtype), array.mask())
+    index_array = layout.index_layout.of(indices.astype(layout.index_layout.dtype), array.validity_mask())
     return layout.of(index_array, dictionary).with_layout(array.layout)
 
 

@@ -24,19 +24,21 @@ def export_schema(name: str, type: DataType, nullable: bool = True, pairs: Metad
 
     Raises `UnsupportedTypeError`, naming the field's path, for types and names that the C data interface can't express.
     """
-    with c_abi.Block() as block:
+    with c_abi.ExportedStructBlock() as block:
         _write(block, name, type, nullable, pairs, name)
     return c_abi.new_capsule(c_abi.SCHEMA_CAPSULE, block)
 
 
-def build_field_block(field: Field) -> c_abi.Block:
+def build_field_block(field: Field) -> c_abi.ExportedStructBlock:
     """Return a block with the ArrowSchema structure of a field. Raises as `export_schema`."""
-    with c_abi.Block() as block:
+    with c_abi.ExportedStructBlock() as block:
         _write(block, field.name, field.type, field.nullable, field.pairs, field.name)
     return block
 
 
-def _write(block: c_abi.Block, name: str, type_: DataType, nullable: bool, pairs: Metadata, path: str) -> int:
+def _write(
+    block: c_abi.ExportedStructBlock, name: str, type_: DataType, nullable: bool, pairs: Metadata, path: str
+) -> int:
     type_, pairs = type_.to_storage(pairs)
     encoded_name = name.encode()
     if b"\0" in encoded_name:

@@ -25,7 +25,7 @@ from bowstring.dissociated.events import (
 from bowstring.dissociated.leases import Leases
 from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
 from bowstring.dissociated.message_assembler import MessageAssembler, StreamMessage
-from bowstring.dissociated.server import Role
+from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.states import (
     CLIENT_BODY_STREAM,
     CLIENT_METADATA_STREAM,
@@ -65,10 +65,10 @@ _END_MESSAGE, _PACKED = MessageType.END_OF_STREAM, BodyType.PACKED
 class ClientConnection:
     """The client's side of one stream.
 
-    `want_data` is the tag of the request, or the tags of the requests for `Role.METADATA` and `Role.BODIES`. With
-    `in_order`, a gap in the sequence numbers of the metadata messages is an error; otherwise messages may arrive in any
-    order. A message with the tag `error_data`, which no body may have, is an error of the server. `first_sequence` is
-    for tests of the roll-over.
+    `want_data` is the tag of the request, or the tags of the requests for `ConnectionRole.METADATA` and
+    `ConnectionRole.BODIES`. With `in_order`, a gap in the sequence numbers of the metadata messages is an error;
+    otherwise messages may arrive in any order. A message with the tag `error_data`, which no body may
+    have, is an error of the server. `first_sequence` is for tests of the roll-over.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class ClientConnection:
 
     def __init__(  # noqa: PLR0913 -- all but two are options
         self,
-        want_data: int | Mapping[Role, int],
+        want_data: int | Mapping[ConnectionRole, int],
         free_data: int | None = None,
         *,
         has_body: HasBody,
@@ -98,7 +98,7 @@ class ClientConnection:
         in_order: bool = True,
         first_sequence: int = 0,
     ) -> None:
-        self._want_data = {Role.BOTH: want_data} if isinstance(want_data, int) else dict(want_data)
+        self._want_data = {ConnectionRole.BOTH: want_data} if isinstance(want_data, int) else dict(want_data)
         self._free_data = free_data
         self._has_body = has_body
         self._error_data = error_data
@@ -142,16 +142,16 @@ class ClientConnection:
         """Whether received messages wait for their counterpart or for an earlier message."""
         return self._assembler.num_pending > 0
 
-    def expects(self, role: Role) -> bool:
+    def expects(self, role: ConnectionRole) -> bool:
         """Whether the server has to send something over the connection with this role.
 
         That of the bodies is not known before their metadata is received.
         """
-        if role is Role.BOTH or not self.expects_input:
+        if role is ConnectionRole.BOTH or not self.expects_input:
             return self.expects_input
-        return self._assembler.lacks_body if role is Role.BODIES else not self._assembler.has_all_metadata
+        return self._assembler.lacks_body if role is ConnectionRole.BODIES else not self._assembler.has_all_metadata
 
-    def request(self, ticket: bytes, role: Role = Role.BOTH) -> Message:
+    def request(self, ticket: bytes, role: ConnectionRole = ConnectionRole.BOTH) -> Message:
         """Return the <want_data> message for the connection with this role; by default, for all connections.
 
         Raises `UsageError` if it was requested already, or there is no tag for this role.
@@ -163,8 +163,8 @@ class ClientConnection:
         if role not in self._want_data:
             roles = " or ".join(str(role) for role in self._want_data)
             raise UsageError(f"client stream: want_data has tags for {roles}, not for {role}")
-        streams = [] if role is Role.BODIES else [self._metadata]
-        if role is not Role.METADATA:
+        streams = [] if role is ConnectionRole.BODIES else [self._metadata]
+        if role is not ConnectionRole.METADATA:
             streams.append(self._bodies)
         if not all(stream.allows(_WANT_DATA) for stream in streams):
             raise UsageError(
@@ -268,7 +268,7 @@ class ClientConnection:
     def connection_lost(self) -> None:
         """Record that a connection ended. Raises `ConnectionLostError` unless all messages were delivered."""
         was_ended = self.is_ended
-        missing = self._assembler.missing() if not was_ended else ""
+        missing = self._assembler.describe_missing_messages() if not was_ended else ""
         for machine in (self._metadata, self._bodies):
             if machine.allows(Action.CONNECTION_LOST):
                 machine.apply(Action.CONNECTION_LOST)

@@ -4,8 +4,8 @@ A `ServerConnection` does no I/O and uses no threads and no clock. The caller pa
 each returned `Message`, and reports a lost connection. After a protocol violation it accepts no more messages. It is
 not thread-safe.
 
-Metadata and bodies may use one connection or two. A server has one `ServerConnection` per connection, and its `Role` is
-the kind of messages that it carries; it may follow from the tag of the request.
+Metadata and bodies may use one connection or two. A server has one `ServerConnection` per connection, and its
+`ConnectionRole` is the kind of messages that it carries; it may follow from the tag of the request.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from bowstring.errors import BowstringError, ProtocolError, UsageError
 _SHORT_BYTES = 1 << 16
 
 
-class Role(Enum):
+class ConnectionRole(Enum):
     """The messages that a server's connection carries."""
 
     BOTH = "metadata and bodies"
@@ -81,13 +81,13 @@ class ServerConnection:
 
     def __init__(
         self,
-        want_data: int | Mapping[int, Role],
+        want_data: int | Mapping[int, ConnectionRole],
         free_data: int | None = None,
         *,
         limits: Limits = DEFAULT_LIMITS,
         first_sequence: int = 0,
     ) -> None:
-        self._roles = {want_data: Role.BOTH} if isinstance(want_data, int) else dict(want_data)
+        self._roles = {want_data: ConnectionRole.BOTH} if isinstance(want_data, int) else dict(want_data)
         if not self._roles or free_data in self._roles:
             raise UsageError(f"server: expected want_data tags other than free_data = {free_data}, found {want_data!r}")
         self._free_data = free_data
@@ -176,10 +176,10 @@ class ServerConnection:
             raise UsageError(f"server stream: a body of {body.total_bytes} bytes exceeds the 64-bit total")
         self._state_machine.apply(Action.METADATA)
         messages: list[Message] = []
-        if self.role is not Role.BODIES:
+        if self.role is not ConnectionRole.BODIES:
             prefix = encode_prefix(MessageType.METADATA, sequence)
             messages.append(Message(None, (prefix, header), PREFIX_BYTES + len(header)))
-        if body is not None and self.role is not Role.METADATA:
+        if body is not None and self.role is not ConnectionRole.METADATA:
             self._state_machine.apply(Action.BODY)
             if isinstance(body, AddressBody):
                 self.leases.lend(body.addresses, owner, lengths=body.lengths)
@@ -195,9 +195,9 @@ class ServerConnection:
     def send_stream(self, stream: EncodedStream) -> Sequence[Message]:
         """Return the messages of a whole stream.
 
-        Raises `UsageError` after `send`, or if the role is not `Role.BOTH`.
+        Raises `UsageError` after `send`, or if the role is not `ConnectionRole.BOTH`.
         """
-        if self._has_sent_schema or self._first_sequence or self.role is not Role.BOTH:
+        if self._has_sent_schema or self._first_sequence or self.role is not ConnectionRole.BOTH:
             raise UsageError("server stream: a whole stream needs a new request for metadata and bodies")
         self._state_machine.apply(Action.METADATA)
         self._has_sent_schema = True
@@ -210,7 +210,7 @@ class ServerConnection:
         if not self._has_sent_schema and self.state is State.STREAMING:
             raise UsageError("server stream: send the schema before the end")
         self._end_stream()
-        if self.role is Role.BODIES:
+        if self.role is ConnectionRole.BODIES:
             return []
         return [Message(None, (encode_prefix(MessageType.END_OF_STREAM, self._sequence),), PREFIX_BYTES)]
 
@@ -225,7 +225,7 @@ class ServerConnection:
             self._state_machine.apply(Action.CONNECTION_LOST)
         return self.leases.free_all()
 
-    def _receive_want_data(self, role: Role, data: BytesLike) -> list[ServerEvent]:
+    def _receive_want_data(self, role: ConnectionRole, data: BytesLike) -> list[ServerEvent]:
         self._state_machine.apply(Action.WANT_DATA)
         self.role = role
         self._sequence = self._first_sequence

@@ -19,7 +19,7 @@ def to_document(inspection: Inspection) -> dict[str, Any]:
         "media_type": inspection.media_type,
         "rows": inspection.rows,
         "record_batches": asdict(inspection.batches),
-        "dictionary_batches": {"count": inspection.dictionary_batches, "deltas": inspection.delta_batches},
+        "dictionary_batches": {"count": inspection.num_dictionary_batches, "deltas": inspection.num_delta_batches},
         "bytes": {**asdict(inspection.bytes), "metadata": inspection.bytes.metadata},
         "compression": {"codecs": list(encoding.codecs), "batches": encoding.compressed_batches},
         "alignment": encoding.alignment_bytes,

@@ -163,12 +163,12 @@ class Inspection:
         return sorted(self.columns, key=lambda column: -column.total_bytes)
 
     @property
-    def dictionary_batches(self) -> int:
+    def num_dictionary_batches(self) -> int:
         """The number of dictionary batches."""
         return sum(dictionary.batches for dictionary in self.dictionaries)
 
     @property
-    def delta_batches(self) -> int:
+    def num_delta_batches(self) -> int:
         """The number of dictionary batches that are deltas."""
         return sum(dictionary.deltas for dictionary in self.dictionaries)
 
@@ -181,10 +181,10 @@ class Inspection:
         if batches.with_metadata:
             yield "batch metadata", f"on {format_count(batches.with_metadata, 'record batch')}"
         if self.dictionaries:
-            deltas = f", {format_count(self.delta_batches, 'delta')} among them" if self.delta_batches else ""
-            count = format_count(self.dictionary_batches, "dictionary batch")
+            deltas = f", {format_count(self.num_delta_batches, 'delta')} among them" if self.num_delta_batches else ""
+            count = format_count(self.num_dictionary_batches, "dictionary batch")
             yield "dictionaries", f"{len(self.dictionaries):,}, in {count}{deltas}"
-        batch_count = batches.count + self.dictionary_batches
+        batch_count = batches.count + self.num_dictionary_batches
         codecs = ", ".join(encoding.codecs)
         compressed = f"{codecs} ({encoding.compressed_batches:,} of {batch_count:,} batches)"
         yield "compression", compressed if codecs else "none"

@@ -169,7 +169,7 @@ class Validator:
             yield from self._dictionary(reader, node)
         for index in range(reader.num_record_batches):
             try:
-                batch = reader.read_whole_batch(index)
+                batch = reader.get_batch_for_all_columns(index)
             except InvalidDataError as error:
                 yield _make_fault(error, (index, None, None))
             else:

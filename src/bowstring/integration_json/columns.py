@@ -28,7 +28,7 @@ from bowstring.integration_json.buffer_values import (
 from bowstring.integration_json.document import Json, convert_values, expect, member, read_count
 from bowstring.integration_json.schema import JsonField
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import BufferSpec, Layout, Role, error_context, pack_validity
+from bowstring.layouts.base import BufferRole, BufferSpec, Layout, error_context, pack_validity
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.registry import layout_of
@@ -36,12 +36,12 @@ from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer
 
 MEMBER_NAMES = {
-    Role.VALIDITY: "VALIDITY",
-    Role.OFFSETS: "OFFSET",
-    Role.SIZES: "SIZE",
-    Role.TYPE_IDS: "TYPE_ID",
-    Role.VIEWS: "VIEWS",
-    Role.DATA: "DATA",
+    BufferRole.VALIDITY: "VALIDITY",
+    BufferRole.OFFSETS: "OFFSET",
+    BufferRole.SIZES: "SIZE",
+    BufferRole.TYPE_IDS: "TYPE_ID",
+    BufferRole.VIEWS: "VIEWS",
+    BufferRole.DATA: "DATA",
 }
 """The name of the member for each buffer role."""
 
@@ -130,7 +130,7 @@ def _read_validity(storage: Layout, column: Json, length: int) -> Validity:
 
 def _read_buffer(storage: Layout, spec: BufferSpec, column: Json, length: int, valid: Validity) -> Buffer | None:
     key = MEMBER_NAMES[spec.role]
-    if spec.role is Role.VALIDITY:
+    if spec.role is BufferRole.VALIDITY:
         return None if valid is None else bitmap.pack(np.array(valid, np.bool_))
     if spec.extra and length == 0 and not member(column, key, list, []):
         items: list[Any] = [0] * spec.extra  # some writers omit the single offset of an empty array
@@ -140,7 +140,7 @@ def _read_buffer(storage: Layout, spec: BufferSpec, column: Json, length: int, v
         return bitmap.pack(read_booleans(items, key, valid))
     if isinstance(storage, BinaryViewLayout):
         return Buffer.of(read_views(items, storage.is_text, valid))
-    if spec.role is Role.DATA:
+    if spec.role is BufferRole.DATA:
         return Buffer.of(read_slots(storage.type, spec.dtype, items, valid))
     return Buffer.of(read_integers(items, spec.dtype, key))
 
@@ -177,7 +177,7 @@ def _write(name: str, array: ArrayData) -> Json:
     """Build the «FieldData» object of a compact array."""
     storage = array.layout
     column: Json = {"name": name, "count": array.length}
-    mask = array.mask()
+    mask = array.validity_mask()
     if isinstance(storage, BinaryLayout):
         _write_binary(storage, array, column)
     else:
@@ -196,14 +196,14 @@ def _write(name: str, array: ArrayData) -> Json:
 
 
 def _write_validity(array: ArrayData) -> list[int]:
-    mask = array.mask()
+    mask = array.validity_mask()
     return [1] * array.length if mask is None else mask.view(np.uint8).tolist()
 
 
 def _write_buffer(
     storage: Layout, spec: BufferSpec, array: ArrayData, index: int, mask: bitmap.Mask | None
 ) -> list[Any]:
-    if spec.role is Role.VALIDITY:
+    if spec.role is BufferRole.VALIDITY:
         return _write_validity(array)
     if spec.dtype is None:
         bits = array.buffers[index]
@@ -211,7 +211,7 @@ def _write_buffer(
         return (booleans if mask is None else booleans & mask).tolist()
     if isinstance(storage, BinaryViewLayout):
         return write_views(storage.views(array), storage.is_text)
-    if spec.role is Role.DATA:
+    if spec.role is BufferRole.DATA:
         return write_slots(storage.type, array.values(index), mask)
     return write_integers(array.values(index))
 

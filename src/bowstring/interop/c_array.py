@@ -17,7 +17,7 @@ import numpy as np
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.interop import c_device
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import BufferSpec, Layout, Role, error_context
+from bowstring.layouts.base import BufferRole, BufferSpec, Layout, error_context
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.list_ import MapLayout
 from bowstring.memory import c_abi
@@ -35,7 +35,7 @@ _ZEROS_ADDRESS: int = _zeros.__array_interface__["data"][0]
 
 
 class Batch(Protocol):
-    """Columns of equal length: a record batch or `BatchData`."""
+    """Columns of equal length: a record batch or `ImportedBatch`."""
 
     @property
     def num_rows(self) -> int:
@@ -46,7 +46,7 @@ class Batch(Protocol):
         """The columns."""
 
 
-class BatchData(NamedTuple):
+class ImportedBatch(NamedTuple):
     """The number of rows and the columns of a record batch."""
 
     num_rows: int
@@ -56,31 +56,33 @@ class BatchData(NamedTuple):
 # Export
 
 
-def build_array_block(array: ArrayData, device: Device | None = None) -> c_abi.Block:
+def build_array_block(array: ArrayData, device: Device | None = None) -> c_abi.ExportedStructBlock:
     """Return a block with the ArrowArray structure of an array. The array's memory stays alive until the structure is
     released.
 
     Raises `InvalidDataError` if a buffer is too short or a child is missing, so that no consumer reads out of bounds.
     Raises `UsageError` for memory of another device than `device` (None: of the CPU), and for views on a device.
     """
-    with c_abi.Block() as block:
+    with c_abi.ExportedStructBlock() as block:
         _write(block, array, device)
     return block
 
 
-def build_batch_block(num_rows: int, columns: Sequence[ArrayData], device: Device | None = None) -> c_abi.Block:
+def build_batch_block(
+    num_rows: int, columns: Sequence[ArrayData], device: Device | None = None
+) -> c_abi.ExportedStructBlock:
     """Return a block with a record batch as a struct array without nulls («Record batches»).
 
     Raises as `build_array_block`.
     """
-    with c_abi.Block() as block:
+    with c_abi.ExportedStructBlock() as block:
         node = block.append([num_rows, 0, 0, 1, len(columns), 0, 0, 0, c_abi.RELEASE_ARRAY_ADDRESS, block.retain()])
         block.set_pointer(node + c_abi.BUFFERS, block.append([0]))
         _write_children(block, node, columns, device)
     return block
 
 
-def _write(block: c_abi.Block, array: ArrayData, device: Device | None) -> int:
+def _write(block: c_abi.ExportedStructBlock, array: ArrayData, device: Device | None) -> int:
     if _needs_compacting(array):
         array = array.compact()
     layout, buffers, children, dictionary = array.layout, array.buffers, array.children, array.dictionary
@@ -120,7 +122,7 @@ def _needs_compacting(array: ArrayData) -> bool:
     return array.offset > 0 and not array.length  # pyarrow reports empty view arrays with an offset as too short
 
 
-def _write_children(block: c_abi.Block, node: int, children: Any, device: Device | None) -> None:
+def _write_children(block: c_abi.ExportedStructBlock, node: int, children: Any, device: Device | None) -> None:
     if children:
         pointers = block.append([0] * len(children))
         block.set_pointer(node + c_abi.CHILDREN, pointers)
@@ -139,13 +141,13 @@ def _address(
     buffer: Buffer | None, spec: BufferSpec | None = None, slots: int = 0, device: Device | None = None
 ) -> int:
     size_bytes = 0 if buffer is None else buffer.size
-    if spec is not None and slots and (buffer is not None or spec.role is not Role.VALIDITY):
+    if spec is not None and slots and (buffer is not None or spec.role is not BufferRole.VALIDITY):
         required_bytes = spec.size_bytes(slots)
         if size_bytes < required_bytes:
             role = spec.role.value
             raise InvalidDataError(f"the {role} buffer has {size_bytes} bytes, but {slots} slots need {required_bytes}")
     if not size_bytes or buffer is None:
-        return 0 if spec is None or spec.role is Role.VALIDITY or device is not None else _ZEROS_ADDRESS
+        return 0 if spec is None or spec.role is BufferRole.VALIDITY or device is not None else _ZEROS_ADDRESS
     if device is not None:
         if buffer.device != str(device):
             raise UsageError(f"can't export a buffer on {buffer.device} with others on {device}")
@@ -325,7 +327,7 @@ class _ImportPlan:
 @lru_cache(maxsize=4096)
 def _import_plan(layout: Layout) -> _ImportPlan:
     buffer_steps = tuple(
-        (-1 if s.dtype is None else s.dtype.itemsize, s.extra, s.per_slot, s.role is Role.VALIDITY)
+        (-1 if s.dtype is None else s.dtype.itemsize, s.extra, s.per_slot, s.role is BufferRole.VALIDITY)
         for s in layout.buffers
     )
     buffers = len(buffer_steps) + (1 if layout.VARIADIC else 0)

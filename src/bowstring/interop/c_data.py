@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from bowstring.compute.chunked_data import ChunkedData
+from bowstring.compute.column_chunks import ColumnChunks
 from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, field_from_schema, schema_from_field
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.interop import c_device, requested_schema
-from bowstring.interop.c_array import Batch, BatchData, build_array_block, build_batch_block, move_array
+from bowstring.interop.c_array import Batch, ImportedBatch, build_array_block, build_batch_block, move_array
 from bowstring.interop.c_stream import ArrayStream, build_stream_block
 from bowstring.interop.device_arrays import device_of
 from bowstring.layouts.array_data import ArrayData
@@ -86,7 +86,7 @@ def export_stream(
     return _new_stream_capsule(field_from_schema(schema), blocks, device_options)
 
 
-def export_chunked(chunked: ChunkedData, requested: object = None, device_options: DeviceOptions = None) -> object:
+def export_chunked(chunked: ColumnChunks, requested: object = None, device_options: DeviceOptions = None) -> object:
     """Return the capsule of a stream of the chunks of a chunked array, as `export_stream`."""
     _check_options(device_options)
     chunks, type_ = requested_schema.convert_chunks(chunked.chunks, chunked.type, requested)
@@ -98,18 +98,20 @@ class StreamExporter:
 
     __slots__ = ("_column",)
 
-    def __init__(self, column: ChunkedData) -> None:
+    def __init__(self, column: ColumnChunks) -> None:
         self._column = column
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return export_chunked(self._column, requested_schema)
 
 
-def _new_device_capsule(block: c_abi.Block, device: Device | None) -> object:
+def _new_device_capsule(block: c_abi.ExportedStructBlock, device: Device | None) -> object:
     return c_abi.new_capsule(c_abi.DEVICE_ARRAY_CAPSULE, c_device.to_device_array(block, device))
 
 
-def _new_stream_capsule(field: Field, blocks: Iterable[c_abi.Block], device_options: DeviceOptions) -> object:
+def _new_stream_capsule(
+    field: Field, blocks: Iterable[c_abi.ExportedStructBlock], device_options: DeviceOptions
+) -> object:
     if device_options is None:
         return c_abi.new_capsule(c_abi.STREAM_CAPSULE, build_stream_block(field, blocks))
     return c_abi.new_capsule(c_abi.DEVICE_STREAM_CAPSULE, build_stream_block(field, blocks, on_device=True))
@@ -122,7 +124,7 @@ def _check_options(options: DeviceOptions) -> None:
         raise NotImplementedError(f"options of the device interface that are not supported: {unsupported}")
 
 
-def _build_batch_block(batch: Batch, schema: Schema, device: Device | None = None) -> c_abi.Block:
+def _build_batch_block(batch: Batch, schema: Schema, device: Device | None = None) -> c_abi.ExportedStructBlock:
     """Return the block of a batch after checking it against the schema of its stream, which consumers rely on."""
     columns = batch.columns
     if len(columns) != len(schema):
@@ -150,7 +152,7 @@ def import_array(source: object) -> ArrayData:
     return import_chunked(source).combine_chunks()
 
 
-def import_batch(source: object) -> tuple[Schema, BatchData]:
+def import_batch(source: object) -> tuple[Schema, ImportedBatch]:
     """Import a schema and a record batch from a struct array, without copying.
 
     Accepts the sources of `import_array` except streams. Raises `InvalidDataError` if the array is not a struct or has
@@ -160,7 +162,7 @@ def import_batch(source: object) -> tuple[Schema, BatchData]:
     return schema_from_field(field), _to_batch(array)
 
 
-def import_stream(source: object) -> tuple[Schema, Iterator[BatchData]]:
+def import_stream(source: object) -> tuple[Schema, Iterator[ImportedBatch]]:
     """Import the schema and record batches of an object with `__arrow_c_stream__` or `__arrow_c_device_stream__`, or of
     their capsule, without copying.
 
@@ -176,10 +178,10 @@ def import_stream(source: object) -> tuple[Schema, Iterator[BatchData]]:
     return schema, map(_to_batch, stream)
 
 
-def import_chunked(source: object) -> ChunkedData:
+def import_chunked(source: object) -> ColumnChunks:
     """Import a chunked array from an object that exports a stream, or from its capsule, without copying."""
     with _open_stream(source) as stream:
-        return ChunkedData(list(stream), stream.field.type)
+        return ColumnChunks(list(stream), stream.field.type)
 
 
 def has_c_array(source: object) -> bool:
@@ -220,7 +222,7 @@ def _open_stream(source: Any) -> ArrayStream:
     return ArrayStream(c_abi.capsule_pointer(capsule, c_abi.STREAM_CAPSULE))
 
 
-def _to_batch(array: ArrayData) -> BatchData:
+def _to_batch(array: ArrayData) -> ImportedBatch:
     if array.null_count:
         raise InvalidDataError(
             f"{array.null_count} of {array.length} rows of a record batch are null: record batches have no validity"
@@ -228,4 +230,4 @@ def _to_batch(array: ArrayData) -> BatchData:
     columns = array.children
     if any(column.length != array.length for column in columns):
         columns = tuple(column.slice(array.offset, array.length) for column in columns)
-    return BatchData(array.length, columns)
+    return ImportedBatch(array.length, columns)

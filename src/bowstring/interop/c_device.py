@@ -43,12 +43,12 @@ _CPU_DEVICE_FIELDS = (-1, CPU_FIELD, 0, 0, 0, 0)
 """The fields after the array: device_id (-1: none), device_type, sync_event (no event), and three reserved ones."""
 
 
-def to_device_array(block: c_abi.Block, device: Device | None = None) -> c_abi.Block:
+def to_device_array(block: c_abi.ExportedStructBlock, device: Device | None = None) -> c_abi.ExportedStructBlock:
     """Move the ArrowArray at the start of a block to a new block that starts with an ArrowDeviceArray on a device, by
     default the CPU.
     """
     fields = _CPU_DEVICE_FIELDS if device is None else (device.id, device.type, 0, 0, 0, 0)
-    with c_abi.Block() as moved:
+    with c_abi.ExportedStructBlock() as moved:
         moved.append([*block.fields[: c_abi.DEVICE_ID], *fields])
     return moved
 

@@ -36,12 +36,12 @@ class _Producer:
 
     __slots__ = ("blocks", "error", "field")
 
-    def __init__(self, field: Field, blocks: Iterator[c_abi.Block]) -> None:
+    def __init__(self, field: Field, blocks: Iterator[c_abi.ExportedStructBlock]) -> None:
         self.field = field
         self.blocks = blocks
         self.error: Any = None
 
-    def run(self, action: Callable[[], c_abi.Block | None], out: int, size_bytes: int) -> int:
+    def run(self, action: Callable[[], c_abi.ExportedStructBlock | None], out: int, size_bytes: int) -> int:
         """Run `action` and move its block to `out`, or write zeros at the end of the stream. Return an errno value, 0
         for success.
         """
@@ -66,7 +66,9 @@ def _error_number(error: BaseException) -> int:
     return errno.EINVAL if isinstance(error, ValueError | TypeError) else errno.EIO
 
 
-def _create_callbacks(first_index: int, convert: Callable[[c_abi.Block], c_abi.Block], array_type: Any) -> list[int]:
+def _create_callbacks(
+    first_index: int, convert: Callable[[c_abi.ExportedStructBlock], c_abi.ExportedStructBlock], array_type: Any
+) -> list[int]:
     """Create the callbacks get_schema, get_next and get_last_error and return their addresses.
 
     `first_index` is the index of the first of them in the stream structure. `convert` converts the block of an array to
@@ -85,7 +87,7 @@ def _create_callbacks(first_index: int, convert: Callable[[c_abi.Block], c_abi.B
     def get_next(address: int, out: int) -> int:
         producer = producer_of(address)
 
-        def next_block() -> c_abi.Block | None:
+        def next_block() -> c_abi.ExportedStructBlock | None:
             block = next(producer.blocks, None)
             return None if block is None else convert(block)
 
@@ -103,12 +105,14 @@ _FUNCTIONS = _create_callbacks(0, lambda block: block, c_abi.ArrayStruct)
 _DEVICE_FUNCTIONS = _create_callbacks(1, c_device.to_device_array, c_abi.DeviceArrayStruct)
 
 
-def build_stream_block(field: Field, blocks: Iterable[c_abi.Block], on_device: bool = False) -> c_abi.Block:
+def build_stream_block(
+    field: Field, blocks: Iterable[c_abi.ExportedStructBlock], on_device: bool = False
+) -> c_abi.ExportedStructBlock:
     """Return a block with an ArrowArrayStream structure, or with `on_device` an ArrowDeviceArrayStream on the CPU.
 
     The array blocks are taken from `blocks` one at a time, when the consumer requests the next array.
     """
-    with c_abi.Block() as block:
+    with c_abi.ExportedStructBlock() as block:
         key = block.retain(_Producer(field, iter(blocks)))
         if on_device:
             block.append([c_device.CPU_FIELD, *_DEVICE_FUNCTIONS, c_abi.RELEASE_DEVICE_STREAM_ADDRESS, key])

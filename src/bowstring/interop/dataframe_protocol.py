@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bowstring.compute.cast import cast
-from bowstring.compute.chunked_data import ChunkedData, combine_widened
+from bowstring.compute.column_chunks import ColumnChunks, combine_widened
 from bowstring.compute.encode import run_end_decode
 from bowstring.datatypes import types as t
 from bowstring.errors import DataTypeError, UsageError, WouldCopyError
@@ -250,7 +250,7 @@ class InterchangeFrame:
 
     def get_column_by_name(self, name: int | str) -> InterchangeColumn:
         """The column with this name, in one chunk."""
-        column: ArrayData | ChunkedData = self._frame.column(name)
+        column: ArrayData | ColumnChunks = self._frame.column(name)
         if isinstance(column, ArrayData):
             return InterchangeColumn(column, self._allow_copy)
         if column.num_chunks > 1 and not self._allow_copy:

@@ -93,7 +93,7 @@ def new_capsule(tensor: Tensor, is_versioned: bool) -> object:
     element_type = _CODES[dtype.kind] | dtype.itemsize * 8 << 8 | 1 << 16
     device = tensor.device.type | tensor.device.id << 32
     strides = [int(np.prod(shape[index + 1 :], dtype=np.int64)) for index in range(len(shape))]
-    with c_abi.Block() as block:
+    with c_abi.ExportedStructBlock() as block:
         key = block.retain(tensor.owner)
         manager = [key, c_abi.function_address(_DELETERS[structure.name])]
         if is_versioned:

@@ -17,7 +17,7 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, schema_from_field
 from bowstring.errors import DataTypeError, InvalidDataError
-from bowstring.interop.c_array import Batch, BatchData
+from bowstring.interop.c_array import Batch, ImportedBatch
 from bowstring.layouts.array_data import ArrayData
 from bowstring.memory import c_abi
 
@@ -63,7 +63,7 @@ def convert_batches(schema: Schema, batches: Iterable[Batch], requested: object)
         fields.append(field.with_type(type_))
     converted_schema = Schema(tuple(fields), schema.pairs)
     return converted_schema, [
-        BatchData(batch.num_rows, [chunks[i] for chunks in columns]) for i, batch in enumerate(batches)
+        ImportedBatch(batch.num_rows, [chunks[i] for chunks in columns]) for i, batch in enumerate(batches)
     ]
 
 

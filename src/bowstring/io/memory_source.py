@@ -76,7 +76,7 @@ class MemorySource:
         """The bytes of all spans, copied; the caller has checked the bounds."""
         return FetchedRanges((start, Buffer.of(self.read_at(start, size))) for start, size in merge_spans(spans, 0))
 
-    def expect(self, spans: Sequence[Span]) -> None:
+    def prefetch(self, spans: Sequence[Span]) -> None:
         """Do nothing: all bytes are in memory."""
 
     def search(self, pattern: re.Pattern[bytes], start: int) -> int:

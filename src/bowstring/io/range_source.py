@@ -89,7 +89,7 @@ class RangeSource:
         parts = [(start, buffer) for start, buffer in (*self._edges, *fetched) if buffer.size]
         self._edges = FetchedRanges(join_buffers(parts))
 
-    def expect(self, spans: Sequence[Span]) -> None:
+    def prefetch(self, spans: Sequence[Span]) -> None:
         """Fetch the ranges that will be read next; ranges of the previous call are dropped."""
         self._expected = FetchedRanges()
         self._expected = self.fetch(spans)

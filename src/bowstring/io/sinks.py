@@ -183,7 +183,7 @@ class PathSink(VectorSink):
         self._atomic_file.discard()
 
 
-class ObjectSink:
+class FileObjectSink:
     """A file object with `write`; large parts are passed without a copy."""
 
     __slots__ = ("_file", "_pending", "name", "position")
@@ -244,7 +244,7 @@ class ObjectSink:
         self._pending.clear()
 
 
-class MemorySink(ObjectSink):
+class MemorySink(FileObjectSink):
     """An `io.BytesIO`; its earlier content stays."""
 
     __slots__ = ()
@@ -258,7 +258,7 @@ class MemorySink(ObjectSink):
         self._file.seek(end)
 
 
-class StoreSink(ObjectSink):
+class StoreSink(FileObjectSink):
     """A file of an object store, which appears only when it is complete if the store supports that."""
 
     __slots__ = ("_upload",)
@@ -312,7 +312,7 @@ def open_sink(sink: Any) -> Sink:
     if getattr(sink, "closed", False) is True:
         raise ClosedError(f"{type(sink).__name__}: the file object is closed")
     if callable(getattr(sink, "write", None)):
-        return MemorySink(sink) if isinstance(sink, io.BytesIO) else ObjectSink(sink)
+        return MemorySink(sink) if isinstance(sink, io.BytesIO) else FileObjectSink(sink)
     raise UsageError(
         f"expected a path, a binary file object, a descriptor or a socket to write to, not {type(sink).__name__}"
     )

@@ -15,8 +15,8 @@ from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, make_file_reader, read_whole_file
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.stream import Encoder, StreamReader
+from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.closable import close_on_error
 

@@ -13,8 +13,8 @@ from bowstring.flatbuf.writer import SerializedTable, serialize_table
 from bowstring.ipc.dictionaries.writer import can_share_dictionaries
 from bowstring.ipc.metadata.header import SCHEMA
 from bowstring.ipc.metadata.schema import BIG, WireSchema, write_schema
-from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
-from bowstring.ipc.record_batch.passthrough import PassthroughPlan
+from bowstring.ipc.record_batch.flat_columns import FlatColumnsPlan
+from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
@@ -33,7 +33,7 @@ class EncodedSchema:
     table: SerializedTable
     wire: WireSchema
     layouts: list[Layout]
-    passthrough: PassthroughPlan | None
+    flat_columns: FlatColumnsPlan | None
     can_share_dictionaries: bool
 
 
@@ -57,7 +57,7 @@ def encode_schema(
         record, wire = write_schema(schema, ids)
         record |= properties
         layouts = [layout_of(field.type) for field in schema.fields]
-        table, plan = serialize_table(SPECS, SCHEMA, record), PassthroughPlan.of(layouts)
+        table, plan = serialize_table(SPECS, SCHEMA, record), FlatColumnsPlan.of(layouts)
         encoded = EncodedSchema(schema, table, wire, layouts, plan, can_share_dictionaries(wire))
         if len(_cache) >= _MAX_CACHED:
             _cache.clear()

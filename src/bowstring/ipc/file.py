@@ -301,7 +301,7 @@ class FileReader(Closable):
         """
         return self._batch(index, *self._read_message(index), self._columns)
 
-    def read_whole_batch(self, index: int) -> RecordBatch:
+    def get_batch_for_all_columns(self, index: int) -> RecordBatch:
         """Return record batch `index`, all of whose columns will be read; errors as in `get_batch`."""
         return self.get_batch(index)
 

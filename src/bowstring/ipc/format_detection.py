@@ -16,7 +16,7 @@ from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import CONTINUATION, MAGIC, detect_foreign_format, is_file_start, is_stream_start
-from bowstring.ipc.range_reader import RemoteFileReader
+from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.ipc.stream import StreamReader
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import close_on_error

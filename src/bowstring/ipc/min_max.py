@@ -26,7 +26,7 @@ MinMax: TypeAlias = tuple[ArrayData, ArrayData]
 """A minimum and a maximum, arrays of one value."""
 
 
-def decoded_type(type_: DataType) -> DataType:
+def plain_type(type_: DataType) -> DataType:
     """Return the type of the values without dictionary, run-end encoding and extension type."""
     while True:
         if isinstance(type_, ExtensionType):
@@ -39,9 +39,9 @@ def decoded_type(type_: DataType) -> DataType:
             return type_
 
 
-def decode(array: ArrayData) -> ArrayData:
+def decode_to_plain(array: ArrayData) -> ArrayData:
     """Return the values without encoding and extension type; encoded values are copied."""
-    decoded = decoded_type(array.type)
+    decoded = plain_type(array.type)
     while array.type != decoded:
         array = run_end_decode(decode_dictionary(array.storage))
     return array
@@ -79,7 +79,7 @@ def _min_or_max(array: ArrayData, pick: Any) -> ArrayData | None:
     for part in parts:
         values = part[indices]
         indices = indices[values == pick(values)]
-    return decode(array.layout.take(array, indices[:1]))
+    return decode_to_plain(array.layout.take(array, indices[:1]))
 
 
 def _string_prefixes(array: ArrayData) -> Values | None:

@@ -53,7 +53,7 @@ class SequentialReader(Closable, Generic[Header, Item]):
         self._is_closed = False
 
     @abstractmethod
-    def _read_item(self) -> Item | None:
+    def _read_next(self) -> Item | None:
         """Read the next item; None at the end."""
 
     def _read_message(self) -> Message[Header] | EndOfStream:
@@ -82,7 +82,7 @@ class SequentialReader(Closable, Generic[Header, Item]):
             if self._is_closed:
                 raise ClosedError(f"{self._source.name}: the reader is closed")
             try:
-                item = None if self._is_at_end else self._read_item()
+                item = None if self._is_at_end else self._read_next()
             except BaseException:  # also an interrupt may leave the source in the middle of a message
                 self.close()
                 raise

@@ -31,7 +31,7 @@ from bowstring.errors import InvalidDataError, UsageError
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import END_OF_STREAM, Block, frame_message
-from bowstring.ipc.min_max import MinMax, decoded_type, distinct_count, has_nan, has_order, min_max, ranks
+from bowstring.ipc.min_max import MinMax, distinct_count, has_nan, has_order, min_max, plain_type, ranks
 from bowstring.ipc.record_batch.plan import ReadSchema
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.array_data import ArrayData
@@ -159,7 +159,7 @@ def _read_column(array: Array, type_: DataType, rows: Counts) -> ColumnStatistic
     if "min" not in parts:
         return ColumnStatistics(nulls, None, None, distinct)
     minima, maxima = parts["min"], parts["max"]
-    if minima.type != decoded_type(type_) or maxima.type != minima.type or not has_order(minima.layout):
+    if minima.type != plain_type(type_) or maxima.type != minima.type or not has_order(minima.layout):
         raise InvalidDataError(f"bounds of type {minima.type} and {maxima.type} for a column of type {type_}")
     is_missing = _is_null(minima)
     if not np.array_equal(is_missing, _is_null(maxima)) or (~is_missing & (nulls == rows)).any():
@@ -269,7 +269,7 @@ class StatisticsCollector:
         null_counts = np.array([nulls for nulls, _, _ in batches], np.int64)
         counts = [count for _, _, count in batches if count is not None]
         distinct_counts = np.array(counts, np.int64) if self._distinct and len(counts) == len(batches) else None
-        layout = layout_of(decoded_type(self._schema.fields[position].type))
+        layout = layout_of(plain_type(self._schema.fields[position].type))
         if not has_order(layout):
             return ColumnStatistics(null_counts, distinct_counts=distinct_counts)
         null = layout.build([None])
@@ -287,7 +287,7 @@ def concat_statistics(schema: Schema, parts: Sequence[FileStatistics]) -> FileSt
         minima = [one.minima for one in column_parts if one.minima is not None]
         maxima = [one.maxima for one in column_parts if one.maxima is not None]
         if len(minima) == len(maxima) == len(column_parts):
-            layout = layout_of(decoded_type(schema.fields[position].type))
+            layout = layout_of(plain_type(schema.fields[position].type))
             bounds = [Array.from_data(layout.concat(arrays)) for arrays in (minima, maxima)]
             statistics = replace(statistics, minima=bounds[0], maxima=bounds[1])
         counts = [one.distinct_counts for one in column_parts if one.distinct_counts is not None]

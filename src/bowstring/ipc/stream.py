@@ -26,11 +26,11 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import EndOfStream, Message, Where, join_words
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, DictionaryHeader, HeaderReader, HeaderWriter
-from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.record_batch.reader import BatchColumns, link_batches
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.schema_cache import ColumnSelection, load_schema
 from bowstring.ipc.sequential_reader import SequentialReader
+from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.layouts.array_data import ArrayData
 from bowstring.memory.buffer import EMPTY, Buffer
 from bowstring.memory.closable import close_on_error
@@ -74,7 +74,7 @@ class Encoder:
         encoded = encode_schema(schema, options)
         self._set_schema(encoded)
         self._layouts = encoded.layouts
-        self._passthrough = None if options.compression or options.is_big_endian else encoded.passthrough
+        self._passthrough = None if options.compression or options.is_big_endian else encoded.flat_columns
         self.may_share_dictionaries = (
             options.share_dictionaries and not options.unify_dictionaries and encoded.can_share_dictionaries
         )
@@ -274,7 +274,7 @@ class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
         """Return the next batch. Raises `StopIteration` at the end."""
         return next(self)
 
-    def _read_item(self) -> RecordBatch | None:
+    def _read_next(self) -> RecordBatch | None:
         while not isinstance(message := self._read_message(), EndOfStream):
             batch = self._decode(message)
             if batch is not None:

@@ -104,7 +104,7 @@ class ArrayData:
             raise InvalidDataError(f"the array of {self.type} has no dictionary")
         return self.dictionary
 
-    def mask(self) -> Mask | None:
+    def validity_mask(self) -> Mask | None:
         """Return the validity bitmap as booleans of shape (length,), True for valid; None if no slot is null."""
         validity = self.validity
         return None if validity is None else bitmap.unpack(validity, self.offset, self.length)
@@ -121,7 +121,7 @@ class ArrayData:
 
     def take_validity(self, indices: Indices) -> Buffer | None:
         """Return the validity bitmap of the slots at `indices`; None if none of them is null."""
-        mask = self.mask()
+        mask = self.validity_mask()
         return None if mask is None else pack_validity(mask[indices])
 
     def slice(self, offset: int = 0, length: int | None = None) -> Self:

@@ -34,7 +34,7 @@ Indices: TypeAlias = npt.NDArray[np.int64]
 Values: TypeAlias = npt.NDArray[Any]
 
 
-class Role(Enum):
+class BufferRole(Enum):
     """The purpose of a buffer."""
 
     VALIDITY = "validity"
@@ -54,7 +54,7 @@ class BufferSpec:
     strings and have no byte order.
     """
 
-    role: Role
+    role: BufferRole
     dtype: np.dtype[Any] | None = None
     extra: int = 0
     per_slot: bool = True
@@ -67,7 +67,7 @@ class BufferSpec:
         return bitmap.size_bytes(slots) if self.dtype is None else (slots + self.extra) * self.dtype.itemsize
 
 
-VALIDITY = BufferSpec(Role.VALIDITY)
+VALIDITY = BufferSpec(BufferRole.VALIDITY)
 
 
 class Layout(ABC):
@@ -108,7 +108,7 @@ class Layout(ABC):
     @property
     def has_validity(self) -> bool:
         """Whether arrays have a validity bitmap of their own."""
-        return bool(self.buffers) and self.buffers[0].role is Role.VALIDITY
+        return bool(self.buffers) and self.buffers[0].role is BufferRole.VALIDITY
 
     def null_count(self, array: ArrayData) -> int:
         """Count the null slots by the validity bitmap."""
@@ -120,7 +120,7 @@ class Layout(ABC):
 
         Nulls in dictionaries, runs and union children count as null.
         """
-        return array.mask()
+        return array.validity_mask()
 
     def identity_mask(self, array: ArrayData) -> Mask | None:
         """Return which slots `identity_keys` distinguishes, shape (length,); None for all.

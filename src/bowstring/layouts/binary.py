@@ -17,7 +17,7 @@ import numpy as np
 
 from bowstring.layouts import text
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import BufferSpec, Indices, Role, to_buffer
+from bowstring.layouts.base import BufferRole, BufferSpec, Indices, to_buffer
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.concatenation import buffer_sizes, concat_bytes, concat_validity
 from bowstring.layouts.equality import bytes_equal
@@ -35,7 +35,7 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
     __slots__ = ("is_text",)
 
     def __init__(self, type: DataType, offset_bits: int, is_text: bool) -> None:
-        super().__init__(type, offset_bits, (BufferSpec(Role.DATA, UINT8, per_slot=False),))
+        super().__init__(type, offset_bits, (BufferSpec(BufferRole.DATA, UINT8, per_slot=False),))
         self.is_text = is_text
 
     def data(self, array: ArrayData) -> Buffer:
@@ -91,4 +91,4 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
     def check_full(self, array: ArrayData) -> None:
         offsets = self.offsets(array)
         if self.is_text:
-            text.check_utf8(self.data(array).bytes, offsets, array.mask())
+            text.check_utf8(self.data(array).bytes, offsets, array.validity_mask())

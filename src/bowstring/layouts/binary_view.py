@@ -19,9 +19,9 @@ from bowstring.errors import UsageError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
+    BufferRole,
     BufferSpec,
     Indices,
-    Role,
     Values,
     to_buffer,
 )
@@ -84,7 +84,7 @@ class BinaryViewLayout(ByteStringLayout):
 
     def __init__(self, type: DataType, is_text: bool) -> None:
         self.is_text = is_text
-        super().__init__(type, (VALIDITY, BufferSpec(Role.VIEWS, VIEW)))
+        super().__init__(type, (VALIDITY, BufferSpec(BufferRole.VIEWS, VIEW)))
 
     def views(self, array: ArrayData) -> Values:
         """Return the views, empty for null slots, all checked to be within their data buffers."""

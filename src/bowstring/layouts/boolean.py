@@ -17,10 +17,10 @@ from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
+    BufferRole,
     BufferSpec,
     Indices,
     Layout,
-    Role,
     Values,
     pack_validity,
     set_nulls,
@@ -41,7 +41,7 @@ class BooleanLayout(Layout):
     __slots__ = ()
 
     def __init__(self, type: DataType) -> None:
-        super().__init__(type, (VALIDITY, BufferSpec(Role.DATA)))
+        super().__init__(type, (VALIDITY, BufferSpec(BufferRole.DATA)))
 
     def of(self, values: Values, mask: Values | None = None) -> ArrayData:
         """Create an array of NumPy booleans, packed."""
@@ -69,7 +69,7 @@ class BooleanLayout(Layout):
         return None if array.is_null_at(index) else bitmap.get(data, array.offset + index)
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        return set_nulls(self.bits(array).tolist(), array.mask())
+        return set_nulls(self.bits(array).tolist(), array.validity_mask())
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
@@ -100,7 +100,7 @@ class BooleanLayout(Layout):
         return bitmap.same(left_bits, bitmap.realign(right_bits, right.offset, right.length), left.length)
 
     def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        return not ((self.bits(left) != self.bits(right)) & left.mask()).any()
+        return not ((self.bits(left) != self.bits(right)) & left.validity_mask()).any()
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:
         return (self.bits(array),)

@@ -57,7 +57,7 @@ class ByteStringLayout(Layout):
         return super().value_at(array, index)  # raises
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        return text.decode_values(*self.flatten(array), array.mask(), self.is_text)
+        return text.decode_values(*self.flatten(array), array.validity_mask(), self.is_text)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:
         return (rank_bytes(*self.flatten(array)),)

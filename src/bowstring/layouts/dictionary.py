@@ -19,10 +19,10 @@ from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
+    BufferRole,
     BufferSpec,
     Indices,
     Layout,
-    Role,
     Values,
     first_true,
     set_nulls,
@@ -58,7 +58,7 @@ class DictionaryLayout(Layout):
     __slots__ = ("_dictionary", "index_layout")
 
     def __init__(self, type: Dictionary, indices: PrimitiveLayout, values: Layout) -> None:
-        super().__init__(type, (VALIDITY, BufferSpec(Role.DATA, indices.dtype)))
+        super().__init__(type, (VALIDITY, BufferSpec(BufferRole.DATA, indices.dtype)))
         self.index_layout = indices
         self._dictionary = values
 
@@ -73,7 +73,7 @@ class DictionaryLayout(Layout):
     def indices(self, array: ArrayData) -> Indices:
         """Return the indices as 64-bit integers, 0 for null slots, checked against the length of the dictionary."""
         count = array.require_dictionary().length
-        raw, mask = array.values(1), array.mask()
+        raw, mask = array.values(1), array.validity_mask()
         if mask is not None:
             raw = np.where(mask, raw, raw.dtype.type(0))
         bad = (raw < 0) | (raw >= count) if mask is None else mask & ((raw < 0) | (raw >= count))
@@ -99,7 +99,7 @@ class DictionaryLayout(Layout):
 
     def compact_dictionary(self, array: ArrayData) -> ArrayData:
         """Drop the unused dictionary values, keeping the order; return the array itself if all are used."""
-        indices, mask, dictionary = self.indices(array), array.mask(), array.require_dictionary()
+        indices, mask, dictionary = self.indices(array), array.validity_mask(), array.require_dictionary()
         used, new_indices = _distinct(indices if mask is None else indices[mask], dictionary.length)
         if len(used) == dictionary.length:
             return array
@@ -116,7 +116,7 @@ class DictionaryLayout(Layout):
 
     def _take_mask(self, array: ArrayData, mask_function: Callable[[ArrayData], Mask | None]) -> Mask | None:
         """Apply a function to the dictionary, and return its mask for the value of each slot; False for null slots."""
-        mask, dictionary = array.mask(), array.dictionary
+        mask, dictionary = array.validity_mask(), array.dictionary
         dictionary_mask = None if dictionary is None or array.length == array.null_count else mask_function(dictionary)
         if dictionary_mask is None:
             return mask
@@ -163,7 +163,7 @@ class DictionaryLayout(Layout):
             used, keys = np.unique(keys, return_inverse=True)
             dictionary = dictionary.take(used)
         values = dictionary.to_pylist()
-        return set_nulls([values[index] for index in keys.tolist()], array.mask())
+        return set_nulls([values[index] for index in keys.tolist()], array.validity_mask())
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
@@ -257,7 +257,7 @@ def decode_dictionary(array: ArrayData) -> ArrayData:
     layout = array.layout.storage
     if not isinstance(layout, DictionaryLayout):
         return array
-    keys, dictionary, mask = layout.indices(array), array.require_dictionary(), array.mask()
+    keys, dictionary, mask = layout.indices(array), array.require_dictionary(), array.validity_mask()
     if mask is None:
         return dictionary.take(keys)
     with_null = layout.dictionary.concat([dictionary, nulls(layout.dictionary, 1)])

@@ -83,7 +83,7 @@ class FixedSizeListLayout(Layout):
     def to_pylist(self, array: ArrayData) -> list[Any]:
         elements = self.elements(array).to_pylist()
         lists = [elements[i * self.size : (i + 1) * self.size] for i in range(array.length)]
-        return set_nulls(lists, array.mask())
+        return set_nulls(lists, array.validity_mask())
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if array.null_count == 0 and (not allow_copy or self.elements(array).null_count == 0):

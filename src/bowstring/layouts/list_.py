@@ -106,7 +106,7 @@ class ListLayout(VariableSizeLayout):
         offsets = self.offsets(array)
         values = self._python_values(self.elements(array, offsets))
         lists = [values[start:stop] for start, stop in pairwise((offsets - offsets[0]).tolist())]
-        return set_nulls(lists, array.mask())
+        return set_nulls(lists, array.validity_mask())
 
     def _python_values(self, elements: ArrayData) -> list[Any]:
         return elements.to_pylist()
@@ -187,7 +187,7 @@ class MapLayout(ListLayout):
         return list(zip(keys, items, strict=True))
 
     def check_full(self, array: ArrayData) -> None:
-        mask = array.mask()
+        mask = array.validity_mask()
         array = array if mask is None else self.take(array, np.flatnonzero(mask))
         entries = self.elements(array, self.offsets(array))
         if entries.null_count:

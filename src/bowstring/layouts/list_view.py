@@ -19,10 +19,10 @@ from bowstring.errors import InvalidDataError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
+    BufferRole,
     BufferSpec,
     Indices,
     Layout,
-    Role,
     Values,
     first_true,
     pack_validity,
@@ -50,7 +50,11 @@ class ListViewLayout(Layout):
 
     def __init__(self, type: DataType, offset_bits: int, values: Layout) -> None:
         self.offset_type = np.dtype(f"i{offset_bits // 8}")
-        specs = (VALIDITY, BufferSpec(Role.OFFSETS, self.offset_type), BufferSpec(Role.SIZES, self.offset_type))
+        specs = (
+            VALIDITY,
+            BufferSpec(BufferRole.OFFSETS, self.offset_type),
+            BufferSpec(BufferRole.SIZES, self.offset_type),
+        )
         super().__init__(type, specs, (values,))
 
     def list_ranges(self, array: ArrayData) -> tuple[Indices, Indices]:
@@ -97,7 +101,7 @@ class ListViewLayout(Layout):
         elements = array.children[0].slice(first, last - first)
         values = elements.to_pylist()
         ranges = zip((starts - first).tolist(), sizes.tolist(), strict=True)
-        return set_nulls([values[start : start + size] for start, size in ranges], array.mask())
+        return set_nulls([values[start : start + size] for start, size in ranges], array.validity_mask())
 
     def compact(self, array: ArrayData) -> ArrayData:
         starts, sizes = self.list_ranges(array)
@@ -125,7 +129,7 @@ class ListViewLayout(Layout):
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         (starts, sizes), (other_starts, other_sizes) = self.list_ranges(left), self.list_ranges(right)
-        mask = left.mask()
+        mask = left.validity_mask()
         if mask is not None:
             sizes, other_sizes = sizes * mask, other_sizes * mask
         if not np.array_equal(sizes, other_sizes):

@@ -22,10 +22,10 @@ from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
+    BufferRole,
     BufferSpec,
     Indices,
     Layout,
-    Role,
     Values,
     pack_validity,
     set_nulls,
@@ -55,7 +55,7 @@ class PrimitiveLayout(Layout):
     __slots__ = ("codec", "dtype")
 
     def __init__(self, type: DataType, codec: ValueCodec) -> None:
-        super().__init__(type, (VALIDITY, BufferSpec(Role.DATA, codec.dtype, is_opaque=codec.IS_OPAQUE)))
+        super().__init__(type, (VALIDITY, BufferSpec(BufferRole.DATA, codec.dtype, is_opaque=codec.IS_OPAQUE)))
         self.codec = codec
         self.dtype = codec.dtype
 
@@ -116,7 +116,7 @@ class PrimitiveLayout(Layout):
         return self.codec.decode(data.view(self.dtype, array.offset + index, 1))[0]
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        slots, mask = array.values(1), array.mask()
+        slots, mask = array.values(1), array.validity_mask()
         if mask is not None and not self.codec.IS_NUMBER:  # null slots may contain invalid values
             slots = slots.copy()
             slots[~mask] = np.zeros((), self.dtype)
@@ -134,7 +134,7 @@ class PrimitiveLayout(Layout):
                 f"an array of {self.type} {reason}cannot be converted to NumPy without copying; "
                 "allow the copy with zero_copy_only=False"
             )
-        return self.codec.as_numpy_copy(slots, array.mask())
+        return self.codec.as_numpy_copy(slots, array.validity_mask())
 
     def compact(self, array: ArrayData) -> ArrayData:
         data = array.buffers[1]

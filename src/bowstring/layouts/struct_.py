@@ -110,8 +110,8 @@ class StructLayout(Layout):
     def to_pylist(self, array: ArrayData) -> list[Any]:
         columns = [column.to_pylist() for column in self.columns(array)]
         if len(set(self.names)) < len(self.names):
-            return set_nulls(list(zip(*columns, strict=True)), array.mask())
-        return set_nulls(columns_to_rows(self.names, columns, array.length), array.mask())
+            return set_nulls(list(zip(*columns, strict=True)), array.validity_mask())
+        return set_nulls(columns_to_rows(self.names, columns, array.length), array.validity_mask())
 
     def compact(self, array: ArrayData) -> ArrayData:
         columns = tuple(column.compact() for column in self.columns(array))

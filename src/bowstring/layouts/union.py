@@ -16,10 +16,10 @@ import numpy as np
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
+    BufferRole,
     BufferSpec,
     Indices,
     Layout,
-    Role,
     Values,
     error_context,
     first_true,
@@ -33,8 +33,8 @@ from bowstring.memory.bitmap import Mask
 if TYPE_CHECKING:
     from bowstring.datatypes.types import Union
 
-TYPE_IDS = BufferSpec(Role.TYPE_IDS, np.dtype("i1"))
-OFFSETS = BufferSpec(Role.OFFSETS, np.dtype("i4"))
+TYPE_IDS = BufferSpec(BufferRole.TYPE_IDS, np.dtype("i1"))
+OFFSETS = BufferSpec(BufferRole.OFFSETS, np.dtype("i4"))
 
 
 class UnionLayout(Layout):

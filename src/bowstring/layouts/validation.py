@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.base import Role
+from bowstring.layouts.base import BufferRole
 
 if TYPE_CHECKING:
     from bowstring.layouts.array_data import ArrayData
@@ -64,7 +64,7 @@ def _check_buffers(array: ArrayData) -> Iterator[InvalidDataError]:
     for spec, buffer in zip(layout.buffers, array.buffers, strict=False):
         needed = spec.size_bytes(slots)
         if buffer is None:
-            if spec.role is not Role.VALIDITY and slots and needed:
+            if spec.role is not BufferRole.VALIDITY and slots and needed:
                 yield InvalidDataError(f"the {spec.role.value} buffer is absent")
         elif buffer.size < needed and (slots or buffer.size):
             yield InvalidDataError(

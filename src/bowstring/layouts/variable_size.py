@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError, UsageError
-from bowstring.layouts.base import VALIDITY, BufferSpec, Indices, Layout, Role, Values, first_true
+from bowstring.layouts.base import VALIDITY, BufferRole, BufferSpec, Indices, Layout, Values, first_true
 from bowstring.layouts.concatenation import array_lengths, concat_values
 from bowstring.layouts.equality import all_blocks, bytes_equal
 from bowstring.memory.buffer import Buffer
@@ -29,7 +29,7 @@ class VariableSizeLayout(Layout):
         self, type: DataType, offset_bits: int, buffers: Sequence[BufferSpec] = (), children: Sequence[Layout] = ()
     ) -> None:
         self.offset_type = np.dtype(f"i{offset_bits // 8}")
-        offsets = BufferSpec(Role.OFFSETS, self.offset_type, extra=1)
+        offsets = BufferSpec(BufferRole.OFFSETS, self.offset_type, extra=1)
         super().__init__(type, (VALIDITY, offsets, *buffers), children)
 
     @abstractmethod

@@ -91,7 +91,7 @@ def _split_blocks(array: ArrayData, size: int) -> Iterator[tuple[int, Values, Va
 
     Views of null slots are empty.
     """
-    views, mask = array.values(1), array.mask()
+    views, mask = array.values(1), array.validity_mask()
     for first in range(0, array.length, size or 1):
         words = views[first : first + size].view(_WORD).reshape(-1, 2)
         if mask is not None:

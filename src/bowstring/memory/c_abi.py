@@ -2,7 +2,8 @@
 Standard»).
 
 A structure is read and written as an array of 64-bit fields, which is several times as fast as one field at a time.
-Everything that an exported structure points to is in one `Block`, which lives until the structure is released.
+Everything that an exported structure points to is in one `ExportedStructBlock`, which lives until the structure is
+released.
 """
 
 from __future__ import annotations
@@ -94,14 +95,14 @@ _destroyed_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p,
 
 private_data: dict[int, Any] = {}
 """The objects that each exported structure keeps alive until its release, by its `private_data` field."""
-_capsule_blocks: dict[int, tuple[Block, int]] = {}
+_capsule_blocks: dict[int, tuple[ExportedStructBlock, int]] = {}
 _keys = count(1)
 
 
 _Struct = TypeVar("_Struct", bound="ctypes.Array[ctypes.c_int64]")
 
 
-class Block:
+class ExportedStructBlock:
     """The memory of an exported structure and of everything it points to: 64-bit fields, then strings.
 
     Indices count fields from the start of the block. Fill the block within its context; when the context ends, the
@@ -244,7 +245,7 @@ def _destroy(
 _destructor = function_address(make_callback(ReleaseFunction, _destroy))
 
 
-def new_capsule(name: bytes, block: Block) -> object:
+def new_capsule(name: bytes, block: ExportedStructBlock) -> object:
     """Return a capsule of the structure at the start of a block. It releases the structure unless a consumer moved
     it.
 

@@ -48,7 +48,7 @@ class Request:
         return [Request(self.server, (uri,), Ticket((name,), self.ticket.packed)) for uri, name in pairs]
 
 
-def group(requests: Iterable[Request]) -> Iterator[Request]:
+def join_adjacent_requests(requests: Iterable[Request]) -> Iterator[Request]:
     """Join adjacent requests to one server, up to its limits."""
     joined: list[Request] = []
     server, size_bytes = None, 0
@@ -59,16 +59,16 @@ def group(requests: Iterable[Request]) -> Iterator[Request]:
             len(joined) >= max_tickets(request.uris[0]) or is_opaque or size_bytes + request_bytes > _REQUEST_BYTES
         )
         if joined and (is_full or request.server != server or request.ticket.packed != joined[0].ticket.packed):
-            yield _joined(joined)
+            yield _join(joined)
             joined, size_bytes = [], 0
         server = request.server
         size_bytes += request_bytes
         joined.append(request)
     if joined:
-        yield _joined(joined)
+        yield _join(joined)
 
 
-def _joined(requests: Sequence[Request]) -> Request:
+def _join(requests: Sequence[Request]) -> Request:
     uris = tuple(request.uris[0] for request in requests)
     return Request(
         requests[0].server,

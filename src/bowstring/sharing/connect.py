@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import BowstringError, UsageError
-from bowstring.sharing.client import Dataset, Request, group
+from bowstring.sharing.client import Dataset, Request, join_adjacent_requests
 from bowstring.sharing.flight import FLIGHT_SCHEMES, TLS_SCHEME
 from bowstring.sharing.flight_client import FlightDataset, FlightOptions, find_parts, scheme_of
 from bowstring.sharing.locations import (
@@ -112,7 +112,12 @@ def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _Opti
         uri, name = parse_dataset_uri(text, options.ticket)
         requests.append(Request(without_ticket(uri), (uri,), Ticket((name,), requests_packed(uri, options.copy))))
     return Dataset(
-        group(requests), schema, options.timeout_s, options.tls, copy=options.copy, recorder=options.recorder
+        join_adjacent_requests(requests),
+        schema,
+        options.timeout_s,
+        options.tls,
+        copy=options.copy,
+        recorder=options.recorder,
     )
 
 

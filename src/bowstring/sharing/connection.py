@@ -22,7 +22,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.client import ClientConnection
 from bowstring.dissociated.events import MessageReady, RequestRefused, StreamEnded
 from bowstring.dissociated.limits import DEFAULT_LIMITS
-from bowstring.dissociated.server import Role
+from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import StreamURI
 from bowstring.dissociated.wire import AddressBody, Message, PackedBody
 from bowstring.errors import (
@@ -46,7 +46,7 @@ from bowstring.sharing.uris import Ticket, decode_error, display_uri, error_tag,
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingSession, dial
 from bowstring.transports.registry import find_transport
-from bowstring.transports.session import Failed, Lease, MessageLocated, Session, SessionOptions
+from bowstring.transports.session import Lease, MessageLocated, Session, SessionFailed, SessionOptions
 from bowstring.transports.tls import TlsOptions
 
 _UINT8 = np.dtype(np.uint8)
@@ -80,7 +80,7 @@ class Connection:
         if recorder is not None:
             transports = {role: recorder.observe(each, servers[role]) for role, each in transports.items()}
         options = TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes)
-        channels: dict[Role, Channel] = {}
+        channels: dict[ConnectionRole, Channel] = {}
         with ExitStack() as on_error:
             for role, transport in transports.items():
                 own_options = replace(options, tls=tls if transport.supports_tls else None)
@@ -103,7 +103,7 @@ class Connection:
         tags = (error_tag(server) for server in self.servers.values())
         self.error_data = next((tag for tag in tags if tag is not None), None)
         self.want_data = {role: server.want_data for role, server in self.servers.items()}
-        self.is_ordered = session.channel(Role.METADATA).traits.is_ordered
+        self.is_ordered = session.channel(ConnectionRole.METADATA).traits.is_ordered
         self.decoder = Decoder()
         """Decodes one stream after the other."""
         self.driver = BlockingSession(session)
@@ -140,7 +140,7 @@ class Connection:
     def check_idle(self) -> None:
         """Raise `ConnectionLostError` if the server has disconnected or sent a message without a request."""
         for event in self.driver.pending_events():
-            if isinstance(event, Failed):
+            if isinstance(event, SessionFailed):
                 raise ConnectionLostError(f"{display_uri(self.uri)}: {event.error}") from event.error
 
     def lend(self, lease: Lease, memory: Any) -> Memory:
@@ -181,7 +181,7 @@ class Connection:
         self.driver.close()
 
 
-def _check_encryption(servers: Mapping[Role, StreamURI]) -> None:
+def _check_encryption(servers: Mapping[ConnectionRole, StreamURI]) -> None:
     """Raise `UsageError` if one of two servers has TLS and the connection to the other would be readable on the way."""
     if not any(find_transport(server.scheme, server).supports_tls for server in servers.values()):
         return
@@ -210,12 +210,12 @@ class Stream:
             error_data=connection.error_data,
             in_order=connection.is_ordered,
         )
-        self._tickets = {Role.BOTH: ticket}
-        if Role.BODIES in connection.servers:
+        self._tickets = {ConnectionRole.BOTH: ticket}
+        if ConnectionRole.BODIES in connection.servers:
             body_ticket = replace(ticket, names=(body_server.parameter("ticket") or "",))
-            self._tickets = {Role.METADATA: replace(ticket, packed=False), Role.BODIES: body_ticket}
+            self._tickets = {ConnectionRole.METADATA: replace(ticket, packed=False), ConnectionRole.BODIES: body_ticket}
 
-    def requests(self) -> dict[Role, Message]:
+    def requests(self) -> dict[ConnectionRole, Message]:
         """Return the request for the channel of each role."""
         return {role: self.protocol.request(ticket.encode(), role) for role, ticket in self._tickets.items()}
 
@@ -264,10 +264,10 @@ class Stream:
                 return None
             if isinstance(event, RequestRefused):
                 raise decode_error(event.error_data, str(self._ticket))
-            if isinstance(event, Failed):
-                raise self._translate(event.error) from event.error
+            if isinstance(event, SessionFailed):
+                raise self._add_ticket_to_error(event.error) from event.error
 
-    def _translate(self, error: BowstringError) -> BowstringError:
+    def _add_ticket_to_error(self, error: BowstringError) -> BowstringError:
         """Add the name of the data set to an error of the session."""
         if isinstance(error, DeadlineError):
             return DeadlineError(f"{self._ticket}: the server sends nothing: {error}")

@@ -32,10 +32,19 @@ from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import StoredDataset, pack, read_stored_dataset
 from bowstring.sharing.uris import ERROR_DATA, encode_error
-from bowstring.transports.base import SEND, Announced, Channel, Endpoint, Lost, Offered, Received, TransportOptions
-from bowstring.transports.regions import RegionTable
+from bowstring.transports.base import (
+    SEND,
+    Channel,
+    DirectionLost,
+    Listener,
+    MessageOffered,
+    MessageReceived,
+    RemoteMemoryUpdated,
+    TransportOptions,
+)
+from bowstring.transports.regions import RemoteRegionTable
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_listener import UnixEndpoint
+from bowstring.transports.unix_listener import UnixListener
 
 _FIRST_OWNER_S = 60.0
 _IDLE_S = 120.0
@@ -89,7 +98,7 @@ class _Connection:
     """The connection of a task or the driver."""
 
     channel: Channel
-    regions: RegionTable
+    regions: RemoteRegionTable
     descriptor: int
     closes_at: float
     has_sent_request: bool = False
@@ -113,15 +122,15 @@ class HostAgent(Closable):
         self._is_listening = False
         self._started_at = self._used_at = time.monotonic()
 
-    def run(self, listener: socket.socket) -> None:
+    def run(self, listening_socket: socket.socket) -> None:
         """Answer requests until the agent is no longer needed."""
-        endpoint = UnixEndpoint.inherit(listener, TRANSPORT_OPTIONS)
+        listener = UnixListener.inherit(listening_socket, TRANSPORT_OPTIONS)
         while not self._is_finished():
-            self.step(endpoint, _TICK_S)
+            self.step(listener, _TICK_S)
 
-    def step(self, endpoint: Endpoint, timeout_s: float) -> int:
+    def step(self, listener: Listener, timeout_s: float) -> int:
         """Wait for connections and requests, and answer them. Return the number of descriptors that were ready."""
-        self._update_listening(endpoint)
+        self._update_listening(listener)
         ready = self._selector.select(timeout_s)
         for key, _ in ready:
             key.data()
@@ -153,13 +162,13 @@ class HostAgent(Closable):
             or (not self._has_had_owner and now - self._started_at > _FIRST_OWNER_S)
         )
 
-    def _update_listening(self, endpoint: Endpoint) -> None:
+    def _update_listening(self, listener: Listener) -> None:
         """Accept connections only below the limit; others wait in the socket's queue."""
         has_room = self._has_room()
         if has_room != self._is_listening:
-            for descriptor, events in endpoint.interests():
+            for descriptor, events in listener.interests():
                 if has_room:
-                    self._selector.register(descriptor, events, partial(self._accept, endpoint))
+                    self._selector.register(descriptor, events, partial(self._accept, listener))
                 else:
                     self._selector.unregister(descriptor)
         self._is_listening = has_room
@@ -169,11 +178,11 @@ class HostAgent(Closable):
         is_full = len(self._connections) >= self._max_connections
         return not is_full or any(not connection.has_sent_request for connection in self._connections.values())
 
-    def _accept(self, endpoint: Endpoint) -> None:
+    def _accept(self, listener: Listener) -> None:
         if len(self._connections) >= self._max_connections:
             self._close(next(each for each in self._connections.values() if not each.has_sent_request))
         try:
-            channels = endpoint.accept(limit=1)
+            channels = listener.accept(limit=1)
         except (OSError, BowstringError):
             time.sleep(_PAUSE_S)  # no descriptors left
             return
@@ -194,14 +203,14 @@ class HostAgent(Closable):
         channel = connection.channel
         try:
             for event in channel.progress():
-                if isinstance(event, Received):
+                if isinstance(event, MessageReceived):
                     channel.grant(1, len(event.data))
                     self._reply(connection, event)
-                elif isinstance(event, Offered):
+                elif isinstance(event, MessageOffered):
                     channel.accept_message_into(event.token)
-                elif isinstance(event, Announced):
+                elif isinstance(event, RemoteMemoryUpdated):
                     connection.regions.update(event.update)
-                elif isinstance(event, Lost):
+                elif isinstance(event, DirectionLost):
                     raise event.error
             channel.progress(SEND)
             ((_, events),) = channel.interests()
@@ -209,7 +218,7 @@ class HostAgent(Closable):
         except (BowstringError, OSError):
             self._close(connection)
 
-    def _reply(self, connection: _Connection, request: Received) -> None:
+    def _reply(self, connection: _Connection, request: MessageReceived) -> None:
         self._used_at = time.monotonic()
         try:
             reply, tag = json.dumps(self._answer(request.data, connection.regions)).encode(), None
@@ -219,7 +228,7 @@ class HostAgent(Closable):
         # A client that does not receive the answer is closed then, too.
         connection.has_sent_request, connection.closes_at = True, time.monotonic() + _NEXT_REQUEST_S
 
-    def _answer(self, data: memoryview, regions: RegionTable) -> dict[str, Any]:
+    def _answer(self, data: memoryview, regions: RemoteRegionTable) -> dict[str, Any]:
         try:
             request = json.loads(bytes(data))
             operation = _OPERATIONS[request["op"]]
@@ -383,7 +392,7 @@ def main(descriptor: int) -> None:
     """Run the agent on an inherited listening socket."""
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
-    with socket.socket(fileno=descriptor) as listener:
+    with socket.socket(fileno=descriptor) as listening_socket:
         os.set_inheritable(descriptor, False)
-        HostAgent().run(listener)
+        HostAgent().run(listening_socket)
     os._exit(0)  # the server's thread has nothing to clean up

@@ -41,10 +41,10 @@ from bowstring.ipc.stream import Decoder
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.sharing.trace import ConnectionInfo, Step, describe, trace
-from bowstring.transports.base import Exported, TransportOptions
+from bowstring.transports.base import ExportedRegion, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener, ReceivedMessage
 from bowstring.transports.observation import Entry, EntryKind
-from bowstring.transports.regions import RegionTable
+from bowstring.transports.regions import RemoteRegionTable
 from bowstring.transports.registry import find_transport
 
 _ADDRESS_BODY = int(BodyType.ADDRESSES)
@@ -74,7 +74,7 @@ class _RecordedRegion:
     start: int
     size_bytes: int
     content: memoryview | None
-    exported: Exported | None = None
+    exported: ExportedRegion | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,7 +471,7 @@ def _first_line(data: memoryview) -> bytes:
 
 def _resolve(channel: BlockingChannel, message: ReceivedMessage) -> list[memoryview] | None:
     """Return the buffers of a body of addresses; None for other messages, and memory that has to be fetched."""
-    if message.tag is None or message.tag >> 56 != _ADDRESS_BODY or not isinstance(channel.memory, RegionTable):
+    if message.tag is None or message.tag >> 56 != _ADDRESS_BODY or not isinstance(channel.memory, RemoteRegionTable):
         return None
     body = decode_addresses(message.data)
     return channel.memory.resolve_all(body.addresses, body.lengths)

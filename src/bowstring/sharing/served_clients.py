@@ -13,7 +13,7 @@ from typing import Protocol
 from bowstring.dissociated.events import DataRequested
 from bowstring.dissociated.leases import Leases
 from bowstring.dissociated.limits import Limits
-from bowstring.dissociated.server import EncodedStream, Role, ServerConnection
+from bowstring.dissociated.server import ConnectionRole, EncodedStream, ServerConnection
 from bowstring.dissociated.states import State
 from bowstring.dissociated.wire import Body, Message, PackedBody
 from bowstring.errors import (
@@ -33,13 +33,13 @@ from bowstring.transports.base import (
     RECEIVE,
     SEND,
     Channel,
-    Exported,
+    ExportedRegion,
     Interest,
     Transport,
 )
 from bowstring.transports.event_loop import EventLoop
-from bowstring.transports.flow_control import Outstanding, TotalLimits
-from bowstring.transports.session import Failed, Session, SessionOptions
+from bowstring.transports.flow_control import OutstandingLeases, TotalLimits
+from bowstring.transports.session import Session, SessionFailed, SessionOptions
 
 LOG = logging.getLogger("bowstring.sharing.server")
 LOG.addHandler(logging.NullHandler())  # else Python prints warnings, and clients could block a server that way
@@ -59,7 +59,7 @@ class Datasets(Protocol):
     def is_served(self, region: Region) -> bool:
         """Whether a data set has this region."""
 
-    def is_small(self, parts: Sequence[StoredDataset]) -> bool:
+    def prefers_inline_bodies(self, parts: Sequence[StoredDataset]) -> bool:
         """Whether sending bytes takes less than mapping regions and freeing addresses."""
 
     def encoded_stream(self, parts: Sequence[StoredDataset]) -> EncodedStream | None:
@@ -73,7 +73,7 @@ class ServedClients:
         self.options = options
         self.server_name = server_name
         limits = options.max_total_leases, options.max_total_leased_bytes, options.max_total_queued_bytes
-        self.total_limits = TotalLimits(Outstanding(*limits), options.max_clients)
+        self.total_limits = TotalLimits(OutstandingLeases(*limits), options.max_clients)
         self.counters = Counters()
         self.is_draining = False
         self.is_drained = threading.Event()
@@ -218,7 +218,7 @@ class ClientHandler:
         self._connection = ServerConnection(ROLES, FREE_DATA, limits=LIMITS)
         self._exporter = transport.exporter(channel)
         self._session = Session(
-            {Role.BOTH: channel},
+            {ConnectionRole.BOTH: channel},
             transport.open_memory(channel, None),
             now=now,
             core=self._connection,
@@ -230,7 +230,7 @@ class ClientHandler:
             ),
         )
         self._session.wake = partial(clients.call, partial(clients.resume, channel))
-        self._exports: dict[Region, Exported] = {}
+        self._exports: dict[Region, ExportedRegion] = {}
         self._connected_at = now
         self._refused_at: float | None = None
 
@@ -284,7 +284,7 @@ class ClientHandler:
                 if isinstance(event, DataRequested):
                     self._clients.counters.num_requests += 1
                     self._begin(Ticket.decode(event.ticket))
-                elif isinstance(event, Failed):
+                elif isinstance(event, SessionFailed):
                     self._fail(event.error)
                     return
             if self._refused_at is not None and not self._session.is_sending:
@@ -318,7 +318,7 @@ class ClientHandler:
         LOG.warning("%s: refused: %s", self.name, reason or error)
         self._clients.remove(self)
         self._refused_at = time.monotonic()
-        self._session.refuse(Message(ERROR_DATA, (text := encode_error(error),), len(text)))
+        self._session.send_refusal(Message(ERROR_DATA, (text := encode_error(error),), len(text)))
         self._connection.connection_lost()
 
     def retire(self, regions: Iterable[Region]) -> None:
@@ -381,12 +381,12 @@ class ClientHandler:
             return
         if LOG.isEnabledFor(logging.DEBUG):  # formatting the names takes as long as the rest of this method
             LOG.debug("%s: requests %s", self.name, ticket.abbreviated)
-        encoded = self._datasets.encoded_stream(parts) if self._connection.role is Role.BOTH else None
+        encoded = self._datasets.encoded_stream(parts) if self._connection.role is ConnectionRole.BOTH else None
         if encoded is not None:
             self._session.stream(self._stream_encoded(encoded), time.monotonic())
             return
         is_packed = not is_on_device and (
-            ticket.packed or not self._can_export(parts) or self._datasets.is_small(parts)
+            ticket.packed or not self._can_export(parts) or self._datasets.prefers_inline_bodies(parts)
         )
         self._session.stream(self._stream(parts, is_packed), time.monotonic())
 
@@ -395,7 +395,7 @@ class ClientHandler:
         exporter, role = self._exporter, self._connection.role
         return (
             exporter is not None
-            and role is not Role.METADATA
+            and role is not ConnectionRole.METADATA
             and all(exporter.can_export(part.region) for part in parts)
         )
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import NoReturn
 
-from bowstring.dissociated.server import EncodedStream, Role
+from bowstring.dissociated.server import ConnectionRole, EncodedStream
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -39,8 +39,8 @@ from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
 from bowstring.sharing.stored_dataset import StoredDataset, read_stored_dataset
 from bowstring.sharing.uris import uri_for
 from bowstring.transports.base import (
-    Endpoint,
     Interest,
+    Listener,
     Transport,
     TransportOptions,
 )
@@ -104,7 +104,7 @@ class Server(Closable):
     @property
     def address(self) -> str:
         """The address of the server, or the first of several: "@" and an abstract name, or the path of a socket."""
-        return self._acceptors[0].endpoint.address
+        return self._acceptors[0].listener.address
 
     @property
     def _name(self) -> str:
@@ -137,7 +137,7 @@ class Server(Closable):
                 **self._clients.numbers(),
             )
 
-    def uri(self, name: str, *, role: Role = Role.BOTH, lifetime_s: float | None = None) -> str:
+    def uri(self, name: str, *, role: ConnectionRole = ConnectionRole.BOTH, lifetime_s: float | None = None) -> str:
         """The URI of a data set at the first address; with another role, that of its metadata or of its bodies.
 
         With `ServerOptions.ticket_key`, the URI is a secret that authorizes its holder to request the data set for
@@ -147,14 +147,16 @@ class Server(Closable):
         """
         return self.locations(name, role=role, lifetime_s=lifetime_s).uris[0]
 
-    def locations(self, name: str, *, role: Role = Role.BOTH, lifetime_s: float | None = None) -> Locations:
+    def locations(
+        self, name: str, *, role: ConnectionRole = ConnectionRole.BOTH, lifetime_s: float | None = None
+    ) -> Locations:
         """The URIs of a data set at all addresses, of which `bowstring.connect` uses the nearest. As `uri`."""
         self._refuse_closed()
         if name not in self.names:
             raise NotFoundError(f"the server has no data set {name!r}, only {self.names}")
         return self.locations_of(self._sign(name, lifetime_s), role)
 
-    def locations_of(self, ticket: str, role: Role = Role.BOTH) -> Locations:
+    def locations_of(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> Locations:
         """The URIs at all addresses for a ticket, whether it is valid or not."""
         return Locations(tuple(acceptor.uri_of(ticket, role) for acceptor in self._acceptors))
 
@@ -282,7 +284,7 @@ class Server(Closable):
         if previous:
             self._loop.call(self._clients.retire_removed)
 
-    def is_small(self, parts: Sequence[StoredDataset]) -> bool:
+    def prefers_inline_bodies(self, parts: Sequence[StoredDataset]) -> bool:
         """Whether sending bytes takes less than mapping regions and freeing addresses."""
         if any(part.region.is_on_device for part in parts):
             return False
@@ -292,7 +294,7 @@ class Server(Closable):
 
     def _encode_small(self, datasets: tuple[StoredDataset, ...]) -> None:
         """Encode the messages of a small data set once, instead of for each request. Files may change meanwhile."""
-        if not self.is_small(datasets) or not all(part.region.is_sealed for part in datasets):
+        if not self.prefers_inline_bodies(datasets) or not all(part.region.is_sealed for part in datasets):
             return
         batches = ((message, part.region) for part in datasets for message in part.messages)
         bodies = ((message.metadata, message.packed_body(region)) for message, region in batches)
@@ -310,7 +312,7 @@ class Server(Closable):
             return region in self._regions
 
     def _begin_drain(self) -> None:
-        """Close the endpoints, and disconnect clients that use nothing."""
+        """Close the listeners, and disconnect clients that use nothing."""
         if self._clients.is_draining:
             return
         LOG.info("%s: draining (%d clients)", self._name, self._clients.num_active)
@@ -359,28 +361,28 @@ def _transports(
 
 
 class _Acceptor(Closable):
-    """The handler of an endpoint."""
+    """The handler of a listener."""
 
-    def __init__(self, server: Server, transport: Transport, endpoint: Endpoint) -> None:
-        self.endpoint = endpoint
+    def __init__(self, server: Server, transport: Transport, listener: Listener) -> None:
+        self.listener = listener
         self._server = server
         self._transport = transport
         self.deadline = math.inf
 
-    def uri_of(self, ticket: str, role: Role = Role.BOTH) -> str:
-        endpoint = self.endpoint
-        return uri_for(endpoint.address, ticket, self._transport.scheme, endpoint.remote_handle, endpoint.scope, role)
+    def uri_of(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> str:
+        listener = self.listener
+        return uri_for(listener.address, ticket, self._transport.scheme, listener.remote_handle, listener.scope, role)
 
     def interests(self) -> list[Interest]:
-        return self.endpoint.interests() if self.deadline == math.inf else []
+        return self.listener.interests() if self.deadline == math.inf else []
 
     def descriptors(self) -> list[int]:
-        return self.endpoint.descriptors()
+        return self.listener.descriptors()
 
     def handle(self, _events: int) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             try:
-                channels = self.endpoint.accept(_CONNECTIONS_PER_ACCEPT)
+                channels = self.listener.accept(_CONNECTIONS_PER_ACCEPT)
             except ClosedError:
                 return
             except (BowstringError, OSError) as error:
@@ -392,14 +394,14 @@ class _Acceptor(Closable):
                 self._server._clients.connect(self._transport, channel)
             if len(channels) < _CONNECTIONS_PER_ACCEPT:
                 break
-        for channel in self.endpoint.progress():
+        for channel in self.listener.progress():
             self._server._clients.resume(channel)
 
     def expire(self) -> None:
         self.deadline = math.inf
 
     def close(self) -> None:
-        self.endpoint.close()
+        self.listener.close()
 
 
 def serve(

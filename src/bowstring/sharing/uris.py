@@ -22,7 +22,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
-from bowstring.dissociated.server import Role
+from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import StreamURI, parse_uri
 from bowstring.dissociated.wire import BODY_TYPE_SHIFT, SEQUENCE_MASK, UINT64_MODULUS, decode_tag
 from bowstring.errors import (
@@ -42,7 +42,7 @@ WANT_DATA = 1
 FREE_DATA = 2
 WANT_METADATA = 3
 WANT_BODIES = 4
-ROLES = {WANT_DATA: Role.BOTH, WANT_METADATA: Role.METADATA, WANT_BODIES: Role.BODIES}
+ROLES = {WANT_DATA: ConnectionRole.BOTH, WANT_METADATA: ConnectionRole.METADATA, WANT_BODIES: ConnectionRole.BODIES}
 """What a server sends, by the tag of the request."""
 MAX_TICKETS = 256
 """The maximum number of data sets in a request."""
@@ -108,7 +108,7 @@ def uri_for(
     scheme: str = "unix",
     remote_handle: bytes | None = None,
     scope: str | None = None,
-    role: Role = Role.BOTH,
+    role: ConnectionRole = ConnectionRole.BOTH,
 ) -> str:
     """Return the URI of the data set `name` of the server at an address. Raises `UsageError` for invalid names."""
     if not _is_text(name) or "\0" in name:
@@ -122,7 +122,7 @@ def server_uri(
     scheme: str = "unix",
     remote_handle: bytes | None = None,
     scope: str | None = None,
-    role: Role = Role.BOTH,
+    role: ConnectionRole = ConnectionRole.BOTH,
 ) -> StreamURI:
     """Return the URI of a server, without a ticket."""
     parameters = [("error_data", str(ERROR_DATA)), ("max_tickets", str(MAX_TICKETS))]
@@ -174,13 +174,17 @@ def decode_error(data: bytes | memoryview, where: str) -> BowstringError:
     return _KINDS.get(kind, ProtocolError)(f"{where}: {text or 'the server gives no reason'}")
 
 
-def servers_of(uri: StreamURI) -> dict[Role, StreamURI]:
+def servers_of(uri: StreamURI) -> dict[ConnectionRole, StreamURI]:
     """Return the URI of the server for each role: one for both, or with the parameter `bodies` one for each.
 
     Raises as `parse_dataset_uri`.
     """
     text = uri.parameter("bodies")
-    return {Role.BOTH: uri} if text is None else {Role.METADATA: uri, Role.BODIES: parse_dataset_uri(text)[0]}
+    return (
+        {ConnectionRole.BOTH: uri}
+        if text is None
+        else {ConnectionRole.METADATA: uri, ConnectionRole.BODIES: parse_dataset_uri(text)[0]}
+    )
 
 
 def requests_packed(uri: StreamURI, copy: bool) -> bool:

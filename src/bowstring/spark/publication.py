@@ -59,7 +59,7 @@ class Partition:
     nbytes: int
 
 
-class Published(Closable):
+class PublishedDataset(Closable):
     """A data set in the memory of the executors' hosts; created by `publish`. A context manager; can be pickled.
 
     `bowstring.connect` accepts it, or any of its `uris`, in any process of the same host and user. The memory is freed
@@ -110,15 +110,15 @@ class Published(Closable):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._is_closed:
             raise ClosedError(f"data set {self.name}: it was used after it was closed")
-        return Published, (self.name, self.schema, self.partitions, None)
+        return PublishedDataset, (self.name, self.schema, self.partitions, None)
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""
         size = f"{self.num_rows} rows, {self.nbytes} bytes in {len(self.partitions)} partitions"
-        return f"<bowstring.spark.Published {self.name}: {size}{state}>"
+        return f"<bowstring.spark.PublishedDataset {self.name}: {size}{state}>"
 
 
-def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TTL_S) -> Published:
+def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TTL_S) -> PublishedDataset:
     """Compute `df` and keep its partitions in the memory of the executors' hosts, for other processes.
 
     The data does not pass through the driver. Its memory counts against the executors' containers: see docs/spark.md.
@@ -168,7 +168,7 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
     except BaseException:
         _drop(dataset, key)
         raise
-    return Published(dataset, schema, partitions, key)
+    return PublishedDataset(dataset, schema, partitions, key)
 
 
 def _agent_key(ttl_s: float) -> AgentKey:

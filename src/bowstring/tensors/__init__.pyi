@@ -4,8 +4,8 @@ from bowstring.tensors.reader_writer import (
     TensorReader as TensorReader,
     TensorWriter as TensorWriter,
     get_tensor_size as get_tensor_size,
-    new_tensors as new_tensors,
-    open_tensors as open_tensors,
+    new_tensor_stream as new_tensor_stream,
+    open_tensor_stream as open_tensor_stream,
     read_tensor as read_tensor,
     write_tensor as write_tensor,
 )

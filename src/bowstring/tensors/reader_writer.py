@@ -25,7 +25,7 @@ TENSOR_ALIGNMENT = 64
 
 
 class TensorReader(SequentialReader[TensorHeader, AnyTensor]):
-    """Reads a stream of tensors: iterate over it. Made by `open_tensors`.
+    """Reads a stream of tensors: iterate over it. Made by `open_tensor_stream`.
 
     Raises `TruncatedError` if the source ends within a message, other `InvalidDataError`s for malformed ones; after
     an error it is closed. Of several threads that read, each gets whole tensors that no other one gets.
@@ -41,7 +41,7 @@ class TensorReader(SequentialReader[TensorHeader, AnyTensor]):
         """Return the next tensor. Raises `StopIteration` at the end."""
         return next(self)
 
-    def _read_item(self) -> AnyTensor | None:
+    def _read_next(self) -> AnyTensor | None:
         while isinstance(message := self._read_message(), EndOfStream):
             is_padding = message.size_bytes == LEGACY_PREFIX_BYTES and message.offset % TENSOR_ALIGNMENT
             if not is_padding:
@@ -53,7 +53,7 @@ class TensorReader(SequentialReader[TensorHeader, AnyTensor]):
 
 
 class TensorWriter(Transactional):
-    """Writes a stream of tensors; use it in a `with` block. Made by `new_tensors`.
+    """Writes a stream of tensors; use it in a `with` block. Made by `new_tensor_stream`.
 
     The stream ends with the end marker if the block ends without an error.
     """
@@ -111,7 +111,7 @@ class TensorWriter(Transactional):
             )
 
 
-def open_tensors(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> TensorReader:
+def open_tensor_stream(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> TensorReader:
     """Open a stream of dense and sparse tensors for iteration.
 
     `source` is a path (memory-mapped, not copied), bytes or another object with the buffer protocol (not copied), or a
@@ -120,7 +120,7 @@ def open_tensors(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> TensorRead
     return TensorReader(source, limits)
 
 
-def new_tensors(sink: Any, alignment: int = TENSOR_ALIGNMENT) -> TensorWriter:
+def new_tensor_stream(sink: Any, alignment: int = TENSOR_ALIGNMENT) -> TensorWriter:
     """Begin a stream of tensors; use it in a `with` block and `write` to it. `sink` and `alignment` as in
     `write_tensor`.
     """
@@ -130,8 +130,8 @@ def new_tensors(sink: Any, alignment: int = TENSOR_ALIGNMENT) -> TensorWriter:
 def read_tensor(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> AnyTensor:
     """Read the next dense or sparse tensor, without copying if the source is memory or a path.
 
-    `source` as in `open_tensors`; a file object, descriptor or socket stays open, positioned after the tensor. Raises
-    `TruncatedError` at the end of the source.
+    `source` as in `open_tensor_stream`; a file object, descriptor or socket stays open, positioned after the
+    tensor. Raises `TruncatedError` at the end of the source.
     """
     reader = TensorReader(source, limits)
     try:

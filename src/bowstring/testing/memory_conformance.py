@@ -15,14 +15,14 @@ from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.base import (
     RECEIVE,
-    Announced,
     Channel,
-    Exported,
-    Fetched,
+    ExportedRegion,
+    FetchCompleted,
     MemoryExporter,
+    MessageReceived,
     Offsets,
-    Received,
     RemoteMemory,
+    RemoteMemoryUpdated,
     Transport,
     TransportOptions,
 )
@@ -42,15 +42,15 @@ class MemoryPair:
     memory: RemoteMemory
 
     def __init__(self, transport: Transport) -> None:
-        with transport.listen(options=_OPTIONS) as endpoint:
-            self.client = transport.dial(endpoint.address, _OPTIONS)
+        with transport.listen(options=_OPTIONS) as listener:
+            self.client = transport.dial(listener.address, _OPTIONS)
             accepted: list[Channel] = []
             while not accepted:
                 self.client.progress()
-                accepted = endpoint.accept()
+                accepted = listener.accept()
             self.server = accepted[0]
             exporter = transport.exporter(self.server)
-            memory = transport.open_memory(self.client, endpoint.remote_handle)
+            memory = transport.open_memory(self.client, listener.remote_handle)
         assert exporter is not None
         assert memory is not None
         self.exporter, self.memory = exporter, memory
@@ -68,15 +68,15 @@ class MemoryPair:
         for _ in range(_ROUNDS):
             self.server.progress()
             for event in self.client.progress():
-                if isinstance(event, Announced):
+                if isinstance(event, RemoteMemoryUpdated):
                     self.memory.update(event.update)
-                elif isinstance(event, Received):
+                elif isinstance(event, MessageReceived):
                     self.client.grant(1, len(event.data))
                     return
             wait(self.client.interests(RECEIVE), min(0.01, self.client.wait_s))
         raise AssertionError("the message did not arrive")
 
-    def export(self, region: Region) -> Exported:
+    def export(self, region: Region) -> ExportedRegion:
         """Export a region, and let the client receive the announcement."""
         exported = self.exporter.export(region)
         self.synchronize()
@@ -89,7 +89,7 @@ class MemoryPair:
         for _ in range(_ROUNDS):
             fetched = self.memory.progress()
             if fetched:
-                assert fetched == [Fetched(token)]
+                assert fetched == [FetchCompleted(token)]
                 assert self.memory.progress() == []
                 return bytes(destination)
             self.server.progress()
@@ -177,12 +177,12 @@ class MemoryConformance:
     def test_only_exported_memory_can_be_retired(self, pair: MemoryPair) -> None:
         pair.exporter.check_capacity(1)
         with pytest.raises(UsageError, match=r"has (sent|exported) 0 regions"):
-            pair.exporter.retire(Exported(0))
+            pair.exporter.retire(ExportedRegion(0))
         with Region.copy_of([b"x"]) as region:
             exported = pair.export(region)
         for index in (-1, exported.index + 1):
             with pytest.raises(UsageError, match=r"has (sent|exported) 1 regions"):
-                pair.exporter.retire(Exported(exported.address, index))
+                pair.exporter.retire(ExportedRegion(exported.address, index))
         pair.exporter.retire(exported)
 
 

@@ -48,8 +48,8 @@ from bowstring.dissociated.wire import (
 )
 from bowstring.errors import MissingExtraError
 from bowstring.ipc.metadata.header import DICTIONARY_BATCH, BatchHeader
-from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.stream import Decoder, EncodedMessage, Encoder
+from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_BODIES, WANT_DATA, WANT_METADATA
 from bowstring.transports.observation import Direction, Entry, EntryKind
 

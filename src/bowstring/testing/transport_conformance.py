@@ -36,11 +36,11 @@ from bowstring.transports.base import (
     RECEIVE,
     SEND,
     Channel,
-    Exported,
-    Lost,
-    Offered,
-    Received,
-    Sent,
+    DirectionLost,
+    ExportedRegion,
+    MessageOffered,
+    MessageReceived,
+    MessageSent,
     TransportOptions,
 )
 from bowstring.transports.blocking import BlockingChannel, wait
@@ -269,9 +269,9 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
                 one.export(region)
         for index in (-1, 2):
             with pytest.raises(UsageError, match=f"region {index}: this end has sent 2 regions"):
-                one.retire(Exported(address_of(index % MAX_REGIONS, 0), index))
+                one.retire(ExportedRegion(address_of(index % MAX_REGIONS, 0), index))
         with pytest.raises(UsageError, match="this end has sent 0 regions"):
-            other.retire(Exported(0))
+            other.retire(ExportedRegion(0))
         one.send([b"go"])
         other.receive()
         assert list(other.memory) == indexes == [0, 1]
@@ -335,14 +335,14 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             length = other.options.eager_bytes + 1
             body = os.urandom(length)
             token = one.submit([body[:100], body[100:]], 5)
-            (offered,) = pump(one, other, Offered)
+            (offered,) = pump(one, other, MessageOffered)
             assert offered[1:] == (5, length)
-            assert pump(one, other, Received, rounds=2) == []
+            assert pump(one, other, MessageReceived, rounds=2) == []
             destination = bytearray(length)
             with pytest.raises(UsageError, match=f"expected {length} writable bytes"):
                 other.accept_message_into(offered.token, bytearray(1))
             other.accept_message_into(offered.token, destination)
-            (received,) = pump(one, other, Received)
+            (received,) = pump(one, other, MessageReceived)
             assert (received.tag, bytes(destination)) == (5, body)
             assert received.data.obj is destination
             with pytest.raises(UsageError, match="not offered"):
@@ -352,10 +352,10 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
     def test_an_offer_can_be_cancelled_and_the_next_message_arrives(self) -> None:
         with self._channels() as (one, other):
             one.submit([bytes(300_000)], 5)
-            (offered,) = pump(one, other, Offered)
+            (offered,) = pump(one, other, MessageOffered)
             one.submit([b"next"], 6)
             assert other.cancel(offered.token)
-            assert [(event.tag, bytes(event.data)) for event in pump(one, other, Received)] == [(6, b"next")]
+            assert [(event.tag, bytes(event.data)) for event in pump(one, other, MessageReceived)] == [(6, b"next")]
 
     def test_a_submitted_message_is_sent_once_and_reported(self) -> None:
         with self._channels() as (one, other):
@@ -363,41 +363,41 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             assert one.is_sending
             assert one.cancel(tokens[1])
             assert not one.cancel(tokens[1])
-            sent = [event.token for event in one.progress(SEND) if isinstance(event, Sent)]
+            sent = [event.token for event in one.progress(SEND) if isinstance(event, MessageSent)]
             assert [token for token in sent if token in tokens] == [tokens[0], *tokens[2:]]
             assert not one.is_sending
-            assert [event.tag for event in pump(one, other, Received, rounds=3)] == [0, 2, 3, 4]
+            assert [event.tag for event in pump(one, other, MessageReceived, rounds=3)] == [0, 2, 3, 4]
 
     def test_no_more_is_received_than_was_granted(self) -> None:
         options = TransportOptions(timeout_s=20, credit_messages=2, credit_bytes=1000)
         with self._channels(options) as (one, other):
             for number in range(6):
                 one.submit([bytes(100)], number)
-            assert [event.tag for event in pump(one, other, Received, rounds=3)] == [0, 1]
+            assert [event.tag for event in pump(one, other, MessageReceived, rounds=3)] == [0, 1]
             assert not other.interests(RECEIVE)
             other.grant(1, 100)
-            assert [event.tag for event in pump(one, other, Received, rounds=3)] == [2]
+            assert [event.tag for event in pump(one, other, MessageReceived, rounds=3)] == [2]
             other.grant(10, 0)
-            assert [event.tag for event in pump(one, other, Received, rounds=3)] == [3, 4, 5]
+            assert [event.tag for event in pump(one, other, MessageReceived, rounds=3)] == [3, 4, 5]
             for number in range(20):
                 one.submit([bytes(100)], number)
-            assert [event.tag for event in pump(one, other, Received, rounds=3)] == [0, 1, 2, 3, 4]
+            assert [event.tag for event in pump(one, other, MessageReceived, rounds=3)] == [0, 1, 2, 3, 4]
 
     def test_the_end_of_sending_follows_the_submitted_messages(self) -> None:
         with self._channels() as (one, other):
             one.submit([b"last"])
             one.half_close()
-            events = pump(one, other, (Received, Lost), count=2)
-            assert [type(event) for event in events] == [Received, Lost]
+            events = pump(one, other, (MessageReceived, DirectionLost), count=2)
+            assert [type(event) for event in events] == [MessageReceived, DirectionLost]
             assert isinstance(events[1].error, ConnectionLostError)
             assert events[1].directions == RECEIVE
             other.submit([b"answer"])
-            assert [bytes(event.data) for event in pump(other, one, Received)] == [b"answer"]
+            assert [bytes(event.data) for event in pump(other, one, MessageReceived)] == [b"answer"]
 
     def test_a_closed_peer_is_reported_once(self) -> None:
         with self._channels() as (one, other):
             one.close()
-            assert len(pump(other, other, Lost, rounds=5)) == 1
+            assert len(pump(other, other, DirectionLost, rounds=5)) == 1
             assert not other.interests(RECEIVE)
 
     @contextmanager

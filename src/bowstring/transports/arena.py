@@ -15,7 +15,15 @@ import numpy as np
 
 from bowstring.errors import BowstringError, ProtocolError, ResourceError, UsageError
 from bowstring.memory.region import Region
-from bowstring.transports.base import Exported, Extent, Fetched, Located, MemoryExporter, Offsets, RemoteMemory
+from bowstring.transports.base import (
+    BufferLocations,
+    ExportedRegion,
+    Extent,
+    FetchCompleted,
+    MemoryExporter,
+    Offsets,
+    RemoteMemory,
+)
 
 _ALIGNMENT_BYTES = 64
 
@@ -80,7 +88,7 @@ class Arena(ABC):
                     self.remove(region)
 
     def _allocate(self, size_bytes: int) -> int:
-        needed = _aligned(size_bytes)
+        needed = _align(size_bytes)
         for index, (offset, free_bytes) in enumerate(self._free):
             if free_bytes >= needed:
                 self._free[index] = (offset + needed, free_bytes - needed)
@@ -90,7 +98,7 @@ class Arena(ABC):
         raise ResourceError(f"{self._scheme}: {what}; {largest} are free")
 
     def _deallocate(self, block: list[int]) -> None:
-        self._free = _merge([*self._free, (block[0], _aligned(block[1]))])
+        self._free = _merge([*self._free, (block[0], _align(block[1]))])
 
 
 class HostArena(Arena):
@@ -118,7 +126,7 @@ def _may_be_alive(process_id: int | None) -> bool:
     return True
 
 
-def _aligned(size_bytes: int) -> int:
+def _align(size_bytes: int) -> int:
     return max(-(-size_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES, _ALIGNMENT_BYTES)
 
 
@@ -142,13 +150,13 @@ class ArenaExporter(MemoryExporter):
         self._arena = arena
         self._regions: list[Region] = []
 
-    def export(self, region: Region) -> Exported:
+    def export(self, region: Region) -> ExportedRegion:
         """As `MemoryExporter.export`: copies the region, unless another channel exports it. Raises `ResourceError`."""
         address = self._arena.add(region)
         self._regions.append(region)
-        return Exported(address, len(self._regions) - 1)
+        return ExportedRegion(address, len(self._regions) - 1)
 
-    def retire(self, exported: Exported) -> None:
+    def retire(self, exported: ExportedRegion) -> None:
         """As `MemoryExporter.retire`. The copy stays until the channel is closed: the peer may still read it."""
         if not 0 <= exported.index < len(self._regions):
             raise UsageError(f"region {exported.index}: this end has exported {len(self._regions)} regions")
@@ -205,7 +213,7 @@ class RemoteArena(RemoteMemory):
         """As `RemoteMemory.size_bytes`."""
         return self._extent.size_bytes
 
-    def fetch(self, located: Located, lengths: Offsets, destination: Any) -> int:
+    def fetch(self, located: BufferLocations, lengths: Offsets, destination: Any) -> int:
         """As `RemoteMemory.fetch`: one RMA operation for each buffer that is not empty."""
         fetches, end = [], 0
         addresses = (located.offsets + np.uint64(located.extent.start)).tolist()
@@ -223,11 +231,11 @@ class RemoteArena(RemoteMemory):
     def _fetch(self, address: int, buffer: memoryview) -> Fetch:
         """Start to copy the memory at an address into a buffer."""
 
-    def progress(self) -> list[Fetched]:
+    def progress(self) -> list[FetchCompleted]:
         """As `RemoteMemory.progress`."""
         fetched = []
         for token, fetches in list(self._fetches.items()):
             if all(fetch.is_complete for fetch in fetches):
                 del self._fetches[token]
-                fetched.append(Fetched(token, next((fetch.error for fetch in fetches if fetch.error), None)))
+                fetched.append(FetchCompleted(token, next((fetch.error for fetch in fetches if fetch.error), None)))
         return fetched

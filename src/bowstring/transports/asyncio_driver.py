@@ -10,7 +10,7 @@ from typing import Self
 
 from bowstring.errors import ClosedError
 from bowstring.transports.base import BOTH, RECEIVE, SEND
-from bowstring.transports.session import Failed, ProtocolCore, Request, Session, SessionEvent
+from bowstring.transports.session import ProtocolCore, Request, Session, SessionEvent, SessionFailed
 
 
 class AsyncSession:
@@ -29,7 +29,7 @@ class AsyncSession:
         self._writers: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
-        self._failure: Failed | None = None
+        self._failure: SessionFailed | None = None
         self._num_waiting = 0
         session.wake = self._wake
         self._update()
@@ -40,7 +40,7 @@ class AsyncSession:
         self._step()
 
     async def next_event(self) -> SessionEvent:
-        """Wait for the next event; after the end of the session, return `Failed` every time.
+        """Wait for the next event; after the end of the session, return `SessionFailed` every time.
 
         Deadlines count only the time in which a task waits.
         """
@@ -54,14 +54,14 @@ class AsyncSession:
         return event
 
     def close(self) -> None:
-        """Close the session; a task that waits gets `Failed`. Idempotent."""
+        """Close the session; a task that waits gets `SessionFailed`. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
         self._cancel_timer()
         self._watch(set(), set())
         self.session.close()
-        self._add([Failed(ClosedError("the session was closed"))])
+        self._add([SessionFailed(ClosedError("the session was closed"))])
 
     async def __aenter__(self) -> Self:
         return self
@@ -71,7 +71,7 @@ class AsyncSession:
 
     async def _wait(self) -> None:
         if not self._num_waiting:
-            self.session.resume(time.monotonic())
+            self.session.restart_deadlines(time.monotonic())
         self._num_waiting += 1
         self._has_events.clear()
         self._update()
@@ -95,7 +95,7 @@ class AsyncSession:
         if not self._is_closed:
             now = time.monotonic()
             if not self._num_waiting:
-                self.session.resume(now)
+                self.session.restart_deadlines(now)
             self._add(self.session.step(now, self._directions))
             self._update()
 
@@ -103,7 +103,7 @@ class AsyncSession:
         if events:
             self._events.extend(events)
             self._has_events.set()
-            if isinstance(events[-1], Failed) and (self.session.is_failed or self._is_closed):
+            if isinstance(events[-1], SessionFailed) and (self.session.is_failed or self._is_closed):
                 self._failure = events[-1]
 
     def _update(self) -> None:

@@ -1,6 +1,6 @@
 """The interface of a transport («Requirements»): channels for messages, and access to remote memory.
 
-A transport has a scheme (`Transport`). It listens (`Endpoint`) or dials, and both make channels (`Channel`): one end of
+A transport has a scheme (`Transport`). It listens (`Listener`) or dials, and both make channels (`Channel`): one end of
 a connection, for plain and tagged messages. Memory is separate: a server exports it (`MemoryExporter`), and a client
 locates or fetches what the addresses in a body refer to (`RemoteMemory`).
 
@@ -13,8 +13,8 @@ Every channel guarantees the following, which `bowstring.testing.transport_confo
 * messages arrive complete and once, and in the order in which they were sent if `traits.is_ordered`;
 * the sender does not join, copy or read bodies; it keeps their parts alive until they are sent;
 * a received message takes memory only as its bytes arrive, within the limits and the credit;
-* the end of a connection is one `Lost` event per direction, after everything that arrived before it;
-* bytes that violate the transport's own format are a `Lost` event with a `ProtocolError`;
+* the end of a connection is one `DirectionLost` event per direction, after everything that arrived before it;
+* bytes that violate the transport's own format are a `DirectionLost` event with a `ProtocolError`;
 * what a peer exports is announced before the messages that refer to it; descriptors never leak.
 
 Threads: one thread may call `progress(RECEIVE)` while another calls `submit` and `progress(SEND)`. All other calls take
@@ -57,7 +57,7 @@ class Interest(NamedTuple):
     events: int
 
 
-class Offered(NamedTuple):
+class MessageOffered(NamedTuple):
     """The peer sends a message longer than `TransportOptions.eager_bytes`.
 
     None of its bytes are received until `Channel.accept_message_into(token, …)`. An ordered channel delivers no later
@@ -69,20 +69,20 @@ class Offered(NamedTuple):
     length_bytes: int
 
 
-class Received(NamedTuple):
+class MessageReceived(NamedTuple):
     """A complete message: its tag (None for a plain message) and its bytes, or the destination that they are in."""
 
     tag: int | None
     data: Any
 
 
-class Sent(NamedTuple):
+class MessageSent(NamedTuple):
     """A submitted message left this process: its parts are not needed any more."""
 
     token: int
 
 
-class Announced(NamedTuple):
+class RemoteMemoryUpdated(NamedTuple):
     """The peer exported or retired memory; the argument of `RemoteMemory.update`, in order with the messages."""
 
     update: Any
@@ -90,17 +90,17 @@ class Announced(NamedTuple):
     """Whether no later message refers to the memory; earlier bodies may still wait for their metadata."""
 
 
-class Lost(NamedTuple):
+class DirectionLost(NamedTuple):
     """A direction ended, or both: a `ConnectionLostError`, or the reason for which this end gives up.
 
-    A peer that closes its end can still be received from until `Lost` for `RECEIVE`.
+    A peer that closes its end can still be received from until `DirectionLost` for `RECEIVE`.
     """
 
     error: BowstringError
     directions: int
 
 
-Event: TypeAlias = Offered | Received | Sent | Announced | Lost
+Event: TypeAlias = MessageOffered | MessageReceived | MessageSent | RemoteMemoryUpdated | DirectionLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class TransportOptions:
     allow_other_users: bool = False
     """Whether the peer may be a process of another user (other than root)."""
     allow_other_hosts: bool = False
-    """Plain TCP: whether an endpoint may listen where other hosts can connect; its user has to authorize requests."""
+    """Plain TCP: whether a listener may be where other hosts can connect; its user has to authorize requests."""
     tls: TlsOptions | None = None
     """The certificates, for transports with TLS."""
     queue_messages: int = 1024
@@ -198,7 +198,7 @@ class Deadline:
 class Channel(Closable, ABC):
     """One end of a connection. No method blocks. The module's docstring has its guarantees.
 
-    Errors of the connection are `Lost` events; the methods raise only `UsageError` for wrong arguments.
+    Errors of the connection are `DirectionLost` events; the methods raise only `UsageError` for wrong arguments.
     """
 
     traits: Traits
@@ -216,7 +216,7 @@ class Channel(Closable, ABC):
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
         """Queue a message, the bytes of `parts` in order, plain or tagged. Return its token.
 
-        Nothing is copied: the parts must not change until the event `Sent`. `progress` sends it.
+        Nothing is copied: the parts must not change until the event `MessageSent`. `progress` sends it.
         """
 
     @abstractmethod
@@ -287,7 +287,7 @@ class Channel(Closable, ABC):
 
     @abstractmethod
     def half_close(self) -> None:
-        """Send no more messages: after the submitted ones, the peer gets `Lost` for `RECEIVE`."""
+        """Send no more messages: after the submitted ones, the peer gets `DirectionLost` for `RECEIVE`."""
 
     @abstractmethod
     def descriptors(self) -> list[int]:
@@ -309,7 +309,7 @@ class Channel(Closable, ABC):
         """Close the connection; queued messages are discarded. Idempotent."""
 
 
-class Endpoint(Closable, ABC):
+class Listener(Closable, ABC):
     """A listener, with what its channels share: a socket, an event queue, registered memory."""
 
     address: str
@@ -357,14 +357,14 @@ class Extent(NamedTuple):
     memory: Any
 
 
-class Located(NamedTuple):
+class BufferLocations(NamedTuple):
     """The extent of some buffers, and their offsets in it."""
 
     extent: Extent
     offsets: Offsets
 
 
-class Fetched(NamedTuple):
+class FetchCompleted(NamedTuple):
     """A fetch is complete, or failed."""
 
     token: int
@@ -396,10 +396,10 @@ class RemoteMemory(Closable, ABC):
         """Return an extent's memory without a copy, None if it has to be fetched. Raises errors of `Region.check`."""
 
     @abstractmethod
-    def fetch(self, located: Located, lengths: Offsets, destination: Any) -> int:
+    def fetch(self, located: BufferLocations, lengths: Offsets, destination: Any) -> int:
         """Start to copy buffers, one after the other, to `destination`; return a token. `progress` reports the end."""
 
-    def progress(self) -> list[Fetched]:
+    def progress(self) -> list[FetchCompleted]:
         """Return the fetches that have ended."""
         return []
 
@@ -408,10 +408,10 @@ class RemoteMemory(Closable, ABC):
         return []
 
     def update(self, update: Any) -> None:
-        """Process an `Announced` event. Raises `ProtocolError`, `LimitError`."""
+        """Process an `RemoteMemoryUpdated` event. Raises `ProtocolError`, `LimitError`."""
         raise ProtocolError(f"this transport has no announcements of memory, found {update!r}")
 
-    def locate(self, addresses: Offsets, lengths: Offsets) -> Located:
+    def locate(self, addresses: Offsets, lengths: Offsets) -> BufferLocations:
         """Return the extent of these buffers and their offsets in it; `addresses` must not be empty.
 
         An empty buffer may have any address; its offset is 0. Raises `ProtocolError` if a buffer is not inside the
@@ -422,7 +422,7 @@ class RemoteMemory(Closable, ABC):
         # An address before the extent wraps to a huge offset.
         offsets, size = addresses - np.uint64(extent.start), np.uint64(extent.size_bytes)
         if offsets.max() <= size and lengths.max() <= size and (offsets + lengths).max() <= size:
-            return Located(extent, offsets)
+            return BufferLocations(extent, offsets)
         offsets = np.where(is_nonempty, offsets, np.uint64(0))
         is_outside = (offsets > size) | (lengths > size - np.minimum(offsets, size))
         if bool(is_outside.any()):
@@ -431,14 +431,14 @@ class RemoteMemory(Closable, ABC):
                 f"buffer {index}: address 0x{int(addresses[index]):016x} with {lengths[index]} bytes is not inside "
                 f"{extent.name}, which has {extent.size_bytes} bytes"
             )
-        return Located(extent, offsets)
+        return BufferLocations(extent, offsets)
 
-    def locate_all(self, addresses: Offsets, lengths: Offsets) -> list[tuple[npt.NDArray[np.intp], Located]]:
+    def locate_all(self, addresses: Offsets, lengths: Offsets) -> list[tuple[npt.NDArray[np.intp], BufferLocations]]:
         """Return the indices of the buffers in each extent, and their location. Empty buffers are left out.
 
         Raises `ProtocolError` if a buffer is not inside an extent.
         """
-        groups: list[tuple[npt.NDArray[np.intp], Located]] = []
+        groups: list[tuple[npt.NDArray[np.intp], BufferLocations]] = []
         remaining = np.flatnonzero(lengths)
         while remaining.size:
             extent = self.extent(int(addresses[remaining[0]]))
@@ -454,8 +454,8 @@ class RemoteMemory(Closable, ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
-    """Exported memory: the address of its first byte, for bodies of addresses, and its index on the channel, if any."""
+class ExportedRegion:
+    """An exported region: its address in bodies of addresses, and its index on the channel, if any."""
 
     address: int
     index: int = 0
@@ -471,14 +471,14 @@ class MemoryExporter(ABC):
         return not region.is_on_device
 
     @abstractmethod
-    def export(self, region: Region) -> Exported:
+    def export(self, region: Region) -> ExportedRegion:
         """Export a region; the caller keeps it open until it is sent. Bodies submitted later may have its addresses.
 
         Raises `UsageError` if the channel can't export more.
         """
 
     @abstractmethod
-    def retire(self, exported: Exported) -> None:
+    def retire(self, exported: ExportedRegion) -> None:
         """Tell the peer that no later message refers to the memory. Raises `UsageError` if it was not exported."""
 
     @abstractmethod
@@ -496,7 +496,7 @@ class Transport(ABC):
     """The `TransportOptions` that have to be false."""
 
     @abstractmethod
-    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Endpoint:
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Listener:
         """Listen at an address, by default a new one. Raises `UsageError` if it is in use, `ResourceError`."""
 
     @abstractmethod
@@ -504,7 +504,7 @@ class Transport(ABC):
         """Return a channel to a listener. Messages can be submitted at once; connecting may take some `progress`.
 
         Raises `ConnectionLostError` if there is no listener, `UsageError` for an address that is not valid,
-        `AccessDeniedError`, `ResourceError`; or the channel reports them as `Lost`.
+        `AccessDeniedError`, `ResourceError`; or the channel reports them as `DirectionLost`.
         """
 
     @abstractmethod
@@ -521,7 +521,7 @@ class Transport(ABC):
     def scope(self, address: str) -> str | None:  # noqa: ARG002 - for transports that need it
         """Return the scope of an address in this process (see `bowstring.transports.scope`).
 
-        It is compared with that of an endpoint that has one. None if there can't be a listener.
+        It is compared with that of a listener that has one. None if there can't be a listener.
         """
         return None
 

@@ -30,21 +30,21 @@ from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     RECEIVE,
     SEND,
-    Announced,
     Channel,
     Deadline,
-    Endpoint,
+    DirectionLost,
     Event,
-    Exported,
+    ExportedRegion,
     Interest,
-    Lost,
-    Offered,
-    Received,
+    Listener,
+    MessageOffered,
+    MessageReceived,
+    RemoteMemoryUpdated,
     Transport,
     TransportOptions,
     check_destination,
 )
-from bowstring.transports.session import Failed, ProtocolCore, Request, Session, SessionEvent
+from bowstring.transports.session import ProtocolCore, Request, Session, SessionEvent, SessionFailed
 
 Allocate: TypeAlias = Callable[[int | None, int], Any]
 """Called with the tag and length of a message, before the bytes of an offered one arrive. Returns a writable buffer of
@@ -86,7 +86,7 @@ def dial(
                 raise deadline.error(channel.wait_description)
             wait(channel.interests(), min(deadline.remaining_s(), channel.wait_s))
             for event in channel.progress(SEND):
-                if isinstance(event, Lost):
+                if isinstance(event, DirectionLost):
                     raise event.error
     return channel
 
@@ -103,7 +103,7 @@ class BlockingSession(Closable):
         self.lock = threading.Lock()
         self.is_closed = False
         self._events: deque[SessionEvent] = deque()
-        self._failure: Failed | None = None
+        self._failure: SessionFailed | None = None
         own = weakref.ref(self)  # no cycle: a connection that is dropped ends at once
         session.wake = lambda: None if (driver := own()) is None else driver.flush()
 
@@ -115,12 +115,12 @@ class BlockingSession(Closable):
             self._step(SEND)
 
     def next_event(self) -> SessionEvent:
-        """Wait for the next event; after the end of the session, return `Failed` every time.
+        """Wait for the next event; after the end of the session, return `SessionFailed` every time.
 
         Deadlines do not count the time between calls.
         """
         if not self._events:
-            self.session.resume(time.monotonic())
+            self.session.restart_deadlines(time.monotonic())
         while not self._events:
             if self._failure is not None:
                 return self._failure
@@ -156,14 +156,14 @@ class BlockingSession(Closable):
                 self.lock.release()
 
     def close(self) -> None:
-        """Close the session. May be called from any thread; another that waits gets `Failed`. Idempotent."""
+        """Close the session. May be called from any thread; another that waits gets `SessionFailed`. Idempotent."""
         if not self.is_closed:
             self.is_closed = True
             for channel in self.session.channels.values():
                 channel.shut_down()
             is_locked = self.lock.acquire(timeout=_CLOSING_S)
             self.session.close()
-            self._failure = Failed(ClosedError("the connection was closed"))
+            self._failure = SessionFailed(ClosedError("the connection was closed"))
             self._events.append(self._failure)
             if is_locked:
                 self.lock.release()
@@ -171,7 +171,7 @@ class BlockingSession(Closable):
     def _step(self, directions: int = BOTH) -> None:
         events = self.session.step(time.monotonic(), directions)
         self._events.extend(events)
-        if self.session.is_failed and events and isinstance(events[-1], Failed):
+        if self.session.is_failed and events and isinstance(events[-1], SessionFailed):
             self._failure = events[-1]
 
     def _wait(self) -> None:
@@ -262,7 +262,7 @@ class BlockingChannel(Closable):
         with _Exclusive(self, self._send_lock, deadline, "flush"):
             self._drain(deadline, None)
 
-    def export(self, region: Region, *, timeout_s: float | None = None) -> Exported:
+    def export(self, region: Region, *, timeout_s: float | None = None) -> ExportedRegion:
         """Export a region; it may be closed afterwards. Raises as `send`, and `UsageError` as `MemoryExporter`."""
         deadline = self.channel.options.deadline(timeout_s)
         with _Exclusive(self, self._send_lock, deadline, "export"):
@@ -272,7 +272,7 @@ class BlockingChannel(Closable):
             self._drain(deadline, 0)
             return exported
 
-    def retire(self, exported: Exported, *, timeout_s: float | None = None) -> None:
+    def retire(self, exported: ExportedRegion, *, timeout_s: float | None = None) -> None:
         """Tell the peer that no later message refers to exported memory. Raises as `export`."""
         deadline = self.channel.options.deadline(timeout_s)
         with _Exclusive(self, self._send_lock, deadline, "retire"):
@@ -317,7 +317,7 @@ class BlockingChannel(Closable):
 
     def _handle_event(self, event: Event, allocate: Allocate | None) -> ReceivedMessage | None:
         """Process an event of receiving; return the message if there is one."""
-        if isinstance(event, Received):
+        if isinstance(event, MessageReceived):
             self.channel.grant(1, len(event.data))
             destination, self._destination = self._destination, None
             if destination is None and allocate is not None:
@@ -325,11 +325,11 @@ class BlockingChannel(Closable):
                 if destination is not None:
                     check_destination(destination, len(event.data))[:] = event.data
             return ReceivedMessage(event.tag, event.data if destination is None else memoryview(destination).cast("B"))
-        if isinstance(event, Offered):
+        if isinstance(event, MessageOffered):
             destination = None if allocate is None else allocate(event.tag, event.length_bytes)
             self.channel.accept_message_into(event.token, destination)
             self._destination = destination
-        elif isinstance(event, Announced):
+        elif isinstance(event, RemoteMemoryUpdated):
             self.memory.update(event.update)
         else:
             self._check_events([event])
@@ -338,7 +338,7 @@ class BlockingChannel(Closable):
     def _check_events(self, events: Sequence[Event]) -> None:
         """Raise the error of a lost connection."""
         for event in events:
-            if isinstance(event, Lost):
+            if isinstance(event, DirectionLost):
                 self._check_open("the call was ended")
                 raise event.error
 
@@ -416,13 +416,13 @@ class _Exclusive:
 
 
 class BlockingListener(Closable):
-    """Accepts connections of an endpoint with blocking calls."""
+    """Accepts connections of a listener with blocking calls."""
 
-    def __init__(self, transport: Transport, endpoint: Endpoint, options: TransportOptions = DEFAULT_OPTIONS) -> None:
+    def __init__(self, transport: Transport, listener: Listener, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         self._transport = transport
         self._options = options
         self._accepted: deque[Channel] = deque()
-        self.endpoint = endpoint
+        self.listener = listener
 
     @classmethod
     def listen(
@@ -434,19 +434,19 @@ class BlockingListener(Closable):
     @property
     def address(self) -> str:
         """The address to dial."""
-        return self.endpoint.address
+        return self.listener.address
 
     def accept(self, *, timeout_s: float | None = None) -> BlockingChannel:
         """Wait for the next connection. Raises `DeadlineError`, `ClosedError`, `ResourceError`."""
         deadline = self._options.deadline(timeout_s)
         while not self._accepted:
-            self._accepted.extend(self.endpoint.accept())
-            if not self._accepted and not wait(self.endpoint.interests(), deadline.remaining_s()):
+            self._accepted.extend(self.listener.accept())
+            if not self._accepted and not wait(self.listener.interests(), deadline.remaining_s()):
                 raise deadline.error(f"{self._transport.scheme} {self.address!r}: waiting for a connection")
         return BlockingChannel(self._transport, self._accepted.popleft())
 
     def close(self) -> None:
         """Stop listening; accepted channels stay open. A blocked `accept` raises `ClosedError`. Idempotent."""
-        self.endpoint.close()
+        self.listener.close()
         while self._accepted:
             self._accepted.popleft().close()

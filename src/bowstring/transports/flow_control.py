@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 
-class Outstanding(NamedTuple):
+class OutstandingLeases(NamedTuple):
     """What a peer has not freed, and not received."""
 
     leases: int = 0
@@ -41,19 +41,19 @@ class _SharedLimit:
 class TotalLimits:
     """The limits for at most `max_sessions` sessions of one thread."""
 
-    def __init__(self, limits: Outstanding, max_sessions: int) -> None:
+    def __init__(self, limits: OutstandingLeases, max_sessions: int) -> None:
         self._limits = [
             _SharedLimit(0, limit - limit // 2, max(limit // 2 // max(max_sessions, 1), 1)) for limit in limits
         ]
-        self._outstanding: dict[Waiter, Outstanding] = {}
+        self._outstanding: dict[Waiter, OutstandingLeases] = {}
         self._waiting: dict[Waiter, None] = {}
 
     @property
-    def total(self) -> Outstanding:
+    def total(self) -> OutstandingLeases:
         """What all sessions have outstanding."""
-        return Outstanding(*(limit.total for limit in self._limits))
+        return OutstandingLeases(*(limit.total for limit in self._limits))
 
-    def allows(self, session: Waiter, outstanding: Outstanding) -> bool:
+    def allows(self, session: Waiter, outstanding: OutstandingLeases) -> bool:
         """Whether a session that has this much outstanding may send one more element."""
         previous = self._outstanding.get(session, _NOTHING)
         for limit, own, before in zip(self._limits, outstanding, previous, strict=True):
@@ -61,7 +61,7 @@ class TotalLimits:
                 return False
         return True
 
-    def update(self, session: Waiter, outstanding: Outstanding, *, has_more: bool) -> None:
+    def update(self, session: Waiter, outstanding: OutstandingLeases, *, has_more: bool) -> None:
         """Record what a session has outstanding, and whether it has more to send; wake one that can continue."""
         if not (has_more or self._waiting) and outstanding == self._outstanding.get(session, _NOTHING):
             return  # as most steps of a session
@@ -80,4 +80,4 @@ class TotalLimits:
             first.wake()
 
 
-_NOTHING = Outstanding()
+_NOTHING = OutstandingLeases()

@@ -26,9 +26,9 @@ from bowstring.memory.iovec import IOV_MAX
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
     Event,
-    Offered,
-    Received,
-    Sent,
+    MessageOffered,
+    MessageReceived,
+    MessageSent,
     TransportOptions,
     check_destination,
 )
@@ -127,7 +127,7 @@ class FrameQueue:
                 return
             count -= length_bytes
             if not entries or entries[0][2] != token:
-                events.append(Sent(token))
+                events.append(MessageSent(token))
 
     def cancel(self, token: int) -> bool:
         """Remove a frame of which nothing was sent; return False if there is none with this token."""
@@ -266,7 +266,7 @@ class FrameReader:
                     frame.token = next(self._tokens)
                     self.credit_messages -= 1
                     tag = frame.tag if frame.kind is TAGGED else None
-                    events.append(Offered(frame.token, tag, frame.length_bytes))
+                    events.append(MessageOffered(frame.token, tag, frame.length_bytes))
                     return False
                 content = self._buffer[self._offset : self._offset + frame.length_bytes]
                 frame.filled = len(content)
@@ -323,7 +323,7 @@ class FrameReader:
                 self.credit_messages -= 1
                 self.credit_bytes -= frame.length_bytes
             if not frame.is_discarded:
-                events.append(Received(frame.tag if kind is TAGGED else None, frame.body))
+                events.append(MessageReceived(frame.tag if kind is TAGGED else None, frame.body))
         elif kind is Kind.HELLO:
             self._receive_hello(frame)
         else:

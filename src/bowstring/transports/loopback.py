@@ -26,18 +26,18 @@ from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     RECEIVE,
     SEND,
-    Announced,
     Channel,
-    Endpoint,
+    DirectionLost,
     Event,
     Interest,
-    Lost,
+    Listener,
     MemoryExporter,
-    Offered,
+    MessageOffered,
+    MessageReceived,
+    MessageSent,
     PeerIdentity,
-    Received,
     RemoteMemory,
-    Sent,
+    RemoteMemoryUpdated,
     Traits,
     Transport,
     TransportOptions,
@@ -45,7 +45,7 @@ from bowstring.transports.base import (
     without_traceback,
 )
 from bowstring.transports.credit import Credit
-from bowstring.transports.regions import RegionExporter, RegionTable, RegionUpdate
+from bowstring.transports.regions import RegionExporter, RegionUpdate, RemoteRegionTable
 
 
 class _Signal:
@@ -153,13 +153,13 @@ class _Queue:
 
 
 class LoopbackChannel(Channel):
-    """One end of a connection; created by `dial`, `LoopbackEndpoint.accept` or `pair`."""
+    """One end of a connection; created by `dial`, `LoopbackListener.accept` or `pair`."""
 
     def __init__(self, outbound: _Queue, inbound: _Queue, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         self.options = options
         self.traits = Traits(peer=PeerIdentity(os.getuid(), os.getpid()))
-        self.memory = RegionTable(options.max_regions)
-        """The received regions, as the events `Announced` report them."""
+        self.memory = RemoteRegionTable(options.max_regions)
+        """The received regions, as the events `RemoteMemoryUpdated` report them."""
         self.num_regions_sent = 0
         self.bytes_received = self.bytes_sent = 0
         self.is_closed = False
@@ -242,7 +242,7 @@ class LoopbackChannel(Channel):
                 self._receive(events)
             except BowstringError as error:
                 self._lost_directions |= RECEIVE
-                events.append(Lost(without_traceback(error), RECEIVE))
+                events.append(DirectionLost(without_traceback(error), RECEIVE))
         return events
 
     def interests(self, directions: int = BOTH) -> list[Interest]:
@@ -293,7 +293,7 @@ class LoopbackChannel(Channel):
         while self._waiting:
             if self._outbound.is_broken or self._outbound.is_ended:
                 self._lost_directions |= SEND
-                events.append(Lost(self._end("sending"), SEND))
+                events.append(DirectionLost(self._end("sending"), SEND))
                 return
             message = self._waiting[0]
             copy = _Message(message.token, message.tag, (message.join(),), message.length_bytes, message.update)
@@ -301,7 +301,7 @@ class LoopbackChannel(Channel):
                 return
             self._waiting.popleft()
             self.bytes_sent += message.length_bytes
-            events.append(Sent(message.token))
+            events.append(MessageSent(message.token))
         if self._is_half_closed:
             self._outbound.end()
 
@@ -317,7 +317,7 @@ class LoopbackChannel(Channel):
                 return
             if message.update is not None:
                 queue.pop()
-                events.append(Announced(self._checked(message.update), message.update.region is None))
+                events.append(RemoteMemoryUpdated(self._check_region(message.update), message.update.region is None))
                 continue
             if self._offer is not None:
                 destination = self._offer[1]
@@ -331,7 +331,7 @@ class LoopbackChannel(Channel):
             elif self._credit.use(message.tag, message.length_bytes):
                 self._offer = self._next_token, None
                 self._next_token += 1
-                events.append(Offered(self._offer[0], message.tag, message.length_bytes))
+                events.append(MessageOffered(self._offer[0], message.tag, message.length_bytes))
                 return
             else:
                 self._deliver(message, memoryview(message.join()), events)
@@ -339,9 +339,9 @@ class LoopbackChannel(Channel):
     def _deliver(self, message: _Message, content: Any, events: list[Event]) -> None:
         self._inbound.pop()
         self.bytes_received += message.length_bytes
-        events.append(Received(message.tag, content))
+        events.append(MessageReceived(message.tag, content))
 
-    def _checked(self, update: RegionUpdate) -> RegionUpdate:
+    def _check_region(self, update: RegionUpdate) -> RegionUpdate:
         region = update.region
         if region is not None:
             with close_on_error(region):
@@ -360,7 +360,7 @@ class LoopbackChannel(Channel):
         return f"<LoopbackChannel {'closed' if self.is_closed else 'open'}, {len(self.memory)} regions received>"
 
 
-class LoopbackEndpoint(Endpoint):
+class LoopbackListener(Listener):
     """Listens at a name of this process."""
 
     def __init__(self, address: str, options: TransportOptions) -> None:
@@ -378,7 +378,7 @@ class LoopbackEndpoint(Endpoint):
             self._signal.set(True)
 
     def accept(self, limit: int = 16) -> list[Channel]:
-        """As `Endpoint.accept`."""
+        """As `Listener.accept`."""
         if self.is_closed:
             raise ClosedError(f"loopback {self.address!r}: the listener is closed")
         with self._lock:
@@ -387,23 +387,23 @@ class LoopbackEndpoint(Endpoint):
         return list(channels)
 
     def descriptors(self) -> list[int]:
-        """As `Endpoint.descriptors`."""
+        """As `Listener.descriptors`."""
         return [self._signal.descriptor] if self._signal.descriptor >= 0 else []
 
     def interests(self) -> list[Interest]:
-        """As `Endpoint.interests`."""
+        """As `Listener.interests`."""
         return [] if self.is_closed else [Interest(self._signal.descriptor, RECEIVE)]
 
     def shut_down(self) -> None:
-        """As `Endpoint.shut_down`."""
+        """As `Listener.shut_down`."""
         self.is_closed = True
-        if _ENDPOINTS.get(self.address) is self:
-            del _ENDPOINTS[self.address]
+        if _LISTENERS.get(self.address) is self:
+            del _LISTENERS[self.address]
         with self._lock:
             self._signal.set(True)
 
     def close(self) -> None:
-        """As `Endpoint.close`."""
+        """As `Listener.close`."""
         self.shut_down()
         with self._lock:
             self._signal.close()
@@ -416,22 +416,22 @@ class LoopbackTransport(Transport):
 
     scheme: ClassVar[str] = "loopback"
 
-    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackEndpoint:
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackListener:
         """As `Transport.listen`."""
         address = secrets.token_hex(8) if address is None else address
-        endpoint = LoopbackEndpoint(address, options)
-        if _ENDPOINTS.setdefault(address, endpoint) is not endpoint:
-            endpoint.close()
+        listener = LoopbackListener(address, options)
+        if _LISTENERS.setdefault(address, listener) is not listener:
+            listener.close()
             raise UsageError(f"loopback {address!r}: can't listen there: the name is in use")
-        return endpoint
+        return listener
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackChannel:
         """As `Transport.dial`."""
-        endpoint = _ENDPOINTS.get(address)
-        if endpoint is None:
+        listener = _LISTENERS.get(address)
+        if listener is None:
             raise ConnectionLostError(f"loopback {address!r}: nobody answers there")
-        own, other = self.pair(options, endpoint.options)
-        endpoint.connect(other)
+        own, other = self.pair(options, listener.options)
+        listener.connect(other)
         return own
 
     def exporter(self, channel: Channel) -> MemoryExporter:
@@ -455,5 +455,5 @@ class LoopbackTransport(Transport):
 
 
 LOOPBACK = LoopbackTransport()
-_ENDPOINTS: dict[str, LoopbackEndpoint] = {}
+_LISTENERS: dict[str, LoopbackListener] = {}
 """The listeners of this process, by address."""

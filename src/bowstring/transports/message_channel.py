@@ -27,11 +27,11 @@ from bowstring.transports.base import (
     RECEIVE,
     SEND,
     Channel,
+    DirectionLost,
     Event,
     Interest,
-    Lost,
-    Offered,
-    Sent,
+    MessageOffered,
+    MessageSent,
     Traits,
     TransportOptions,
     check_destination,
@@ -105,7 +105,7 @@ class MessageSender(ABC):
     def report_sent(self, message: SubmittedMessage, events: list[Event]) -> None:
         """Report a message that has left this process."""
         del self.started[message.token]
-        events.append(Sent(message.token))
+        events.append(MessageSent(message.token))
 
     def end(self) -> None:
         """Tell the peer that no more messages follow, once, if there is a connection."""
@@ -175,7 +175,7 @@ class MessageReceiver(ABC, Generic[M]):
         """Offer a message, or receive it if it is short. Raises `LimitError`."""
         if self.credit.use(message.tag, message.length_bytes):
             self.offers[self._next_token] = message
-            events.append(Offered(self._next_token, message.tag, message.length_bytes))
+            events.append(MessageOffered(self._next_token, message.tag, message.length_bytes))
             self._next_token -= 1  # negative: submitted messages have positive tokens
         else:
             self.receive_eagerly(message, events)
@@ -503,7 +503,7 @@ class MessageChannel(Channel):
         directions &= ~self._lost_directions
         if directions:
             self._lost_directions |= directions
-            events.append(Lost(without_traceback(error), directions))
+            events.append(DirectionLost(without_traceback(error), directions))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {'closed' if self.is_closed else 'open'}: {self._name}>"

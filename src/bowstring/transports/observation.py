@@ -34,18 +34,18 @@ from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     RECEIVE,
     SEND,
-    Announced,
     Channel,
-    Endpoint,
+    DirectionLost,
     Event,
-    Exported,
+    ExportedRegion,
     Interest,
-    Lost,
+    Listener,
     MemoryExporter,
-    Offered,
-    Received,
+    MessageOffered,
+    MessageReceived,
+    MessageSent,
     RemoteMemory,
-    Sent,
+    RemoteMemoryUpdated,
     Transport,
     TransportOptions,
 )
@@ -163,7 +163,7 @@ class ObservedTransport(Transport):
         """As `Transport.check_options`."""
         self._transport.check_options(options)
 
-    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Endpoint:
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Listener:
         """As `Transport.listen`."""
         return _ObservedEndpoint(self, self._transport.listen(address, options))
 
@@ -195,41 +195,41 @@ class ObservedTransport(Transport):
         return wrapper
 
 
-class _ObservedEndpoint(Endpoint):
+class _ObservedEndpoint(Listener):
     """A listener whose channels are observed."""
 
-    def __init__(self, transport: ObservedTransport, endpoint: Endpoint) -> None:
+    def __init__(self, transport: ObservedTransport, listener: Listener) -> None:
         self._transport = transport
-        self._endpoint = endpoint
+        self._listener = listener
         self._channels: dict[Channel, Channel] = {}
-        self.address = endpoint.address
-        self.remote_handle = endpoint.remote_handle
-        self.scope = endpoint.scope
+        self.address = listener.address
+        self.remote_handle = listener.remote_handle
+        self.scope = listener.scope
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._endpoint, name)
+        return getattr(self._listener, name)
 
     def accept(self, limit: int = 16) -> list[Channel]:
         self._channels = {own: other for own, other in self._channels.items() if not own.is_closed}
-        channels = self._endpoint.accept(limit)
+        channels = self._listener.accept(limit)
         for channel in channels:
             self._channels[channel] = self._transport.observe(channel, Direction.RECEIVED, self.address)
         return [self._channels[channel] for channel in channels]
 
     def interests(self) -> list[Interest]:
-        return self._endpoint.interests()
+        return self._listener.interests()
 
     def descriptors(self) -> list[int]:
-        return self._endpoint.descriptors()
+        return self._listener.descriptors()
 
     def progress(self) -> list[Channel]:
-        return [self._channels[channel] for channel in self._endpoint.progress() if channel in self._channels]
+        return [self._channels[channel] for channel in self._listener.progress() if channel in self._channels]
 
     def shut_down(self) -> None:
-        self._endpoint.shut_down()
+        self._listener.shut_down()
 
     def close(self) -> None:
-        self._endpoint.close()
+        self._listener.close()
 
 
 class _ObservedChannel(Channel):
@@ -356,19 +356,19 @@ class _ObservedChannel(Channel):
 
     def _observe(self, event: Event) -> None:
         direction = Direction.RECEIVED
-        if isinstance(event, Received):
+        if isinstance(event, MessageReceived):
             length_bytes = _length_bytes(event.data)
             self.report(direction, EntryKind.MESSAGE, tag=event.tag, length_bytes=length_bytes, parts=(event.data,))
-        elif isinstance(event, Offered):
+        elif isinstance(event, MessageOffered):
             self.report(direction, EntryKind.OFFER, tag=event.tag, length_bytes=event.length_bytes)
-        elif isinstance(event, Sent):
+        elif isinstance(event, MessageSent):
             message = self._unsent_messages.pop(event.token, None)
             if message is not None:
                 self.report(Direction.SENT, EntryKind.DEPARTURE, tag=message[0], length_bytes=message[1])
-        elif isinstance(event, Announced):
+        elif isinstance(event, RemoteMemoryUpdated):
             if isinstance(event.update, RegionUpdate):
                 self.report_region(direction, address_of(event.update.index, 0), event.update.region)
-        elif isinstance(event, Lost):
+        elif isinstance(event, DirectionLost):
             text = f"{type(event.error).__name__}: {event.error}"
             for end, flag in ((Direction.RECEIVED, RECEIVE), (Direction.SENT, SEND)):
                 if event.directions & flag:
@@ -395,12 +395,12 @@ class _ObservedExporter(MemoryExporter):
     def can_export(self, region: Region) -> bool:
         return self._exporter.can_export(region)
 
-    def export(self, region: Region) -> Exported:
+    def export(self, region: Region) -> ExportedRegion:
         exported = self._exporter.export(region)
         self._channel.report_region(Direction.SENT, exported.address, region)
         return exported
 
-    def retire(self, exported: Exported) -> None:
+    def retire(self, exported: ExportedRegion) -> None:
         self._exporter.retire(exported)
         self._channel.report_region(Direction.SENT, exported.address, None)
 

@@ -19,7 +19,15 @@ import numpy.typing as npt
 
 from bowstring.errors import LimitError, ProtocolError, UsageError
 from bowstring.memory.region import Region
-from bowstring.transports.base import Exported, Extent, Fetched, Located, MemoryExporter, Offsets, RemoteMemory
+from bowstring.transports.base import (
+    BufferLocations,
+    ExportedRegion,
+    Extent,
+    FetchCompleted,
+    MemoryExporter,
+    Offsets,
+    RemoteMemory,
+)
 
 OFFSET_BITS = 48
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
@@ -49,7 +57,7 @@ class RegionUpdate:
     region: Region | None
 
 
-class RegionTable(RemoteMemory):
+class RemoteRegionTable(RemoteMemory):
     """The regions received over a connection, by index."""
 
     __slots__ = ("_extents", "_fetched", "_limit", "_next_index", "_next_token")
@@ -57,7 +65,7 @@ class RegionTable(RemoteMemory):
     def __init__(self, limit: int) -> None:
         self._limit = min(limit, MAX_REGIONS)
         self._extents: dict[int, Extent] = {}
-        self._fetched: list[Fetched] = []
+        self._fetched: list[FetchCompleted] = []
         self._next_index = 0
         self._next_token = 0
 
@@ -125,17 +133,17 @@ class RegionTable(RemoteMemory):
         memory: memoryview = extent.memory.memory
         return memory
 
-    def fetch(self, located: Located, lengths: Offsets, destination: memoryview) -> int:
+    def fetch(self, located: BufferLocations, lengths: Offsets, destination: memoryview) -> int:
         """As `RemoteMemory.fetch`: copies at once."""
         memory, end = self.view(located.extent), 0
         for offset, length in zip(located.offsets.tolist(), lengths.tolist(), strict=True):
             destination[end : end + length] = memory[offset : offset + length]
             end += length
         self._next_token += 1
-        self._fetched.append(Fetched(self._next_token))
+        self._fetched.append(FetchCompleted(self._next_token))
         return self._next_token
 
-    def progress(self) -> list[Fetched]:
+    def progress(self) -> list[FetchCompleted]:
         """As `RemoteMemory.progress`."""
         fetched, self._fetched = self._fetched, []
         return fetched
@@ -156,7 +164,7 @@ class RegionTable(RemoteMemory):
         return views
 
     def __repr__(self) -> str:
-        return f"<RegionTable: {len(self._extents)} regions>"
+        return f"<RemoteRegionTable: {len(self._extents)} regions>"
 
 
 class RegionSender(Protocol):
@@ -180,15 +188,15 @@ class RegionExporter(MemoryExporter):
     def __init__(self, channel: RegionSender) -> None:
         self._channel = channel
 
-    def export(self, region: Region) -> Exported:
+    def export(self, region: Region) -> ExportedRegion:
         """As `MemoryExporter.export`."""
         self.check_capacity(1)
         index = self._channel.num_regions_sent
         self._channel.submit_region(index, region)
         self._channel.num_regions_sent += 1
-        return Exported(address_of(index, 0), index)
+        return ExportedRegion(address_of(index, 0), index)
 
-    def retire(self, exported: Exported) -> None:
+    def retire(self, exported: ExportedRegion) -> None:
         """As `MemoryExporter.retire`."""
         count = self._channel.num_regions_sent
         if not 0 <= exported.index < count:

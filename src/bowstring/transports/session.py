@@ -5,7 +5,7 @@ A `Session` does what every transport and every driver need: it passes messages 
 limits what is queued and leased, and measures deadlines from the last progress. It does not wait: a driver calls `step`
 when one of the `interests` is ready, when `wait_s` or the time of `next_deadline` has passed, and after `wake`.
 
-Metadata and bodies may use one channel (`Role.BOTH`) or two, from one server or two, in any order of arrival.
+Metadata and bodies may use one channel (`ConnectionRole.BOTH`) or two, from one server or two, in any order of arrival.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bowstring.dissociated.client import ClientConnection
 from bowstring.dissociated.events import ClientEvent, MessageReady, ServerEvent
 from bowstring.dissociated.leases import Leases
 from bowstring.dissociated.message_assembler import StreamMessage
-from bowstring.dissociated.server import Role
+from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.wire import AddressBody, Message
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
 from bowstring.memory.buffer import allocate
@@ -32,21 +32,21 @@ from bowstring.transports.base import (
     BOTH,
     RECEIVE,
     SEND,
-    Announced,
+    BufferLocations,
     Channel,
+    DirectionLost,
     Interest,
-    Located,
-    Lost,
-    Offered,
+    MessageOffered,
+    MessageReceived,
     Offsets,
-    Received,
     RemoteMemory,
+    RemoteMemoryUpdated,
     without_traceback,
 )
-from bowstring.transports.flow_control import Outstanding, TotalLimits
+from bowstring.transports.flow_control import OutstandingLeases, TotalLimits
 
 # Globals, as in bowstring.dissociated.client
-_METADATA, _BODIES, _METADATA_AND_BODIES = Role.METADATA, Role.BODIES, Role.BOTH
+_METADATA, _BODIES, _METADATA_AND_BODIES = ConnectionRole.METADATA, ConnectionRole.BODIES, ConnectionRole.BOTH
 _ALIGNMENT_BYTES = 64
 _ROUNDS_PER_STEP = 16
 _COALESCED_ADDRESSES = 1 << 12
@@ -116,19 +116,19 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class SessionFailed:
     """The session has ended: the last event. After a `DeadlineError`, it may be continued."""
 
     error: BowstringError
 
 
-Request: TypeAlias = Message | Mapping[Role, Message]
+Request: TypeAlias = Message | Mapping[ConnectionRole, Message]
 """The <want_data> message for all channels, or for each."""
 
-SessionEvent: TypeAlias = ClientEvent | ServerEvent | MessageLocated | Failed
+SessionEvent: TypeAlias = ClientEvent | ServerEvent | MessageLocated | SessionFailed
 
 
-class _Copy:
+class _PendingBodyCopy:
     """A message whose body is being copied from several extents, or fetched."""
 
     __slots__ = ("located", "num_fetches")
@@ -147,7 +147,7 @@ class Session(Closable):
 
     def __init__(
         self,
-        channels: Mapping[Role, Channel],
+        channels: Mapping[ConnectionRole, Channel],
         memory: RemoteMemory | None = None,
         *,
         now: float,
@@ -165,12 +165,12 @@ class Session(Closable):
         self._is_draining = False
         self._released: deque[Lease] = deque()
         self._retirements: deque[Any] = deque()
-        self._located: deque[SessionEvent | _Copy] = deque()
-        self._fetches: dict[int, _Copy] = {}
+        self._located: deque[SessionEvent | _PendingBodyCopy] = deque()
+        self._fetches: dict[int, _PendingBodyCopy] = {}
         self._bytes_received = self._bytes_sent = 0
         self._received_at = self._sent_at = now
         self._is_failed = False
-        self._lost: dict[Role, BowstringError] = {}
+        self._lost: dict[ConnectionRole, BowstringError] = {}
         """The channels from which nothing more can be received, and why."""
 
     @property
@@ -216,11 +216,11 @@ class Session(Closable):
         self._stream = messages
         self._sent_at = now
 
-    def stop(self) -> None:
+    def stop_stream(self) -> None:
         """Send no more messages of the stream."""
         self._stream = None
 
-    def refuse(self, message: Message) -> None:
+    def send_refusal(self, message: Message) -> None:
         """Send this message, and no more of the stream. The session can still send after it failed to receive."""
         self._stream = None
         self._is_failed = False
@@ -236,7 +236,7 @@ class Session(Closable):
         self._released.append(lease)
         self.wake()
 
-    def channel(self, role: Role) -> Channel:
+    def channel(self, role: ConnectionRole) -> Channel:
         """Return the channel for the messages of a role."""
         return self.channels[role if role in self.channels else _METADATA_AND_BODIES]
 
@@ -259,12 +259,12 @@ class Session(Closable):
             deadline = min(deadline, progress_at + options.stall_s)
         return deadline
 
-    def resume(self, now: float) -> None:
+    def restart_deadlines(self, now: float) -> None:
         """Count deadlines from now on, because the driver did not receive for some time."""
         self._received_at = self._sent_at = now
 
     def step(self, now: float, directions: int = BOTH) -> list[SessionEvent]:
-        """Receive and send without waiting. Return what happened, in order; `Failed` is the last event."""
+        """Receive and send without waiting. Return what happened, in order; `SessionFailed` is the last event."""
         events: list[SessionEvent] = []
         if self._is_failed:
             return events
@@ -280,7 +280,7 @@ class Session(Closable):
                 self._send()
         except BowstringError as error:
             self._is_failed = True
-            events.append(Failed(without_traceback(error)))
+            events.append(SessionFailed(without_traceback(error)))
         if self.options.total_limits is not None:
             self.options.total_limits.update(self, self._outstanding(), has_more=self._stream is not None)
         if self._is_failed:
@@ -288,7 +288,7 @@ class Session(Closable):
         if not self._has_progress(now) and not events and now >= self.next_deadline():
             channels = list(self.channels.values())
             waiting = next((channel for channel in channels if channel.is_sending), channels[0])
-            events.append(Failed(self._deadline_error(waiting.wait_description)))
+            events.append(SessionFailed(self._deadline_error(waiting.wait_description)))
         return events
 
     def _has_progress(self, now: float) -> bool:
@@ -313,15 +313,15 @@ class Session(Closable):
         for channel in self.channels.values():
             channel.close()
         if self.options.total_limits is not None:
-            self.options.total_limits.update(self, Outstanding(), has_more=False)
+            self.options.total_limits.update(self, OutstandingLeases(), has_more=False)
         if self.memory is not None:
             self.memory.close()
 
-    def _receive(self, role: Role, channel: Channel, events: list[SessionEvent]) -> None:
+    def _receive(self, role: ConnectionRole, channel: Channel, events: list[SessionEvent]) -> None:
         received = channel.progress(RECEIVE)
         for event in received:
             core = self.core
-            if isinstance(event, Received):
+            if isinstance(event, MessageReceived):
                 channel.grant(1, len(event.data))
                 if core is None:
                     raise ConnectionLostError(f"the server sent a message of {len(event.data)} bytes without a request")
@@ -329,7 +329,7 @@ class Session(Closable):
                     self._deliver(ready, events)
                 if self._retirements and not core.has_unpaired_messages:
                     self._retire()
-            elif isinstance(event, Offered):
+            elif isinstance(event, MessageOffered):
                 if core is None:
                     length = event.length_bytes
                     raise ConnectionLostError(f"the server sent a message of {length} bytes without a request")
@@ -337,14 +337,14 @@ class Session(Closable):
                 channel.accept_message_into(event.token)
                 if not events:  # else the caller processes what it has before more is received
                     received.extend(channel.progress(RECEIVE))
-            elif isinstance(event, Announced):
+            elif isinstance(event, RemoteMemoryUpdated):
                 if self.memory is None:
                     raise ProtocolError("the peer exported memory, which this end can't read")
                 if event.is_retirement and core is not None and core.has_unpaired_messages:
                     self._retirements.append(event.update)  # a body whose metadata is late may refer to this memory
                 else:
                     self.memory.update(event.update)
-            elif isinstance(event, Lost):
+            elif isinstance(event, DirectionLost):
                 self._record_loss(role, event)
 
     def _retire(self) -> None:
@@ -353,7 +353,7 @@ class Session(Closable):
             assert self.memory is not None
             self.memory.update(self._retirements.popleft())
 
-    def _record_loss(self, role: Role, event: Lost) -> None:
+    def _record_loss(self, role: ConnectionRole, event: DirectionLost) -> None:
         """Send no more, because a direction ended. A peer may have sent all before it ended: that arrives first."""
         if event.directions & RECEIVE:
             self._lost[role] = event.error
@@ -369,16 +369,16 @@ class Session(Closable):
 
     def _deliver(self, event: ClientEvent | ServerEvent, events: list[SessionEvent]) -> None:
         """Report an event of the protocol; a message with addresses once its buffers are located or copied."""
-        located: SessionEvent | _Copy = event
+        located: SessionEvent | _PendingBodyCopy = event
         if isinstance(event, MessageReady) and isinstance(event.message.body, AddressBody):
             located = self._locate(event.message, event.message.body)
-        if isinstance(located, _Copy) or self._located:
+        if isinstance(located, _PendingBodyCopy) or self._located:
             self._located.append(located)
             self._finish_fetches(events)
         else:
             events.append(located)
 
-    def _locate(self, message: StreamMessage, body: AddressBody) -> MessageLocated | _Copy:
+    def _locate(self, message: StreamMessage, body: AddressBody) -> MessageLocated | _PendingBodyCopy:
         """Check the addresses, once for all transports. Buffers of one extent stay there if it can be viewed."""
         core, memory = self.core, self.memory
         assert isinstance(core, ClientConnection)
@@ -397,7 +397,7 @@ class Session(Closable):
             return self._copy(message, lease, memory)
         return MessageLocated(message, view, located.offsets, lease)
 
-    def _copy(self, message: StreamMessage, lease: Lease, memory: RemoteMemory) -> _Copy:
+    def _copy(self, message: StreamMessage, lease: Lease, memory: RemoteMemory) -> _PendingBodyCopy:
         """Start to copy the buffers of a body, each aligned to 64 bytes."""
         body = lease.body
         if body.total_bytes > memory.size_bytes:
@@ -406,7 +406,7 @@ class Session(Closable):
         check_available(int(ends[-1]), f"message {message.sequence}")
         destination = allocate(int(ends[-1]))
         starts = np.concatenate(([0], ends[:-1]))
-        copy = _Copy(MessageLocated(message, destination, starts.astype(np.uint64), lease))
+        copy = _PendingBodyCopy(MessageLocated(message, destination, starts.astype(np.uint64), lease))
         for indices, located in memory.locate_all(body.addresses, body.lengths):
             for index, offset in zip(indices.tolist(), located.offsets.tolist(), strict=True):
                 start, length = int(starts[index]), int(body.lengths[index])
@@ -424,7 +424,7 @@ class Session(Closable):
             self._fetches.pop(fetched.token).num_fetches -= 1
         while self._located:
             first = self._located[0]
-            if isinstance(first, _Copy):
+            if isinstance(first, _PendingBodyCopy):
                 if first.num_fetches:
                     return
                 assert first.located.lease is not None
@@ -446,7 +446,7 @@ class Session(Closable):
             was_full = self._stream is not None
             for role, channel in self.channels.items():
                 for event in channel.progress(SEND):
-                    if isinstance(event, Lost):
+                    if isinstance(event, DirectionLost):
                         self._record_loss(role, event)
                         self._check_lost()
             if not was_full or not self._can_submit():
@@ -492,15 +492,15 @@ class Session(Closable):
             return False
         return options.total_limits is None or options.total_limits.allows(self, outstanding)
 
-    def _outstanding(self) -> Outstanding:
+    def _outstanding(self) -> OutstandingLeases:
         """What the peer has not freed, and not received."""
         queued_bytes = 0
         for channel in self.channels.values():
             queued_bytes += channel.queued_bytes
         if self.core is None:
-            return Outstanding(queued_bytes=queued_bytes)
+            return OutstandingLeases(queued_bytes=queued_bytes)
         leases = self.core.leases
-        return Outstanding(leases.outstanding, leases.outstanding_bytes, queued_bytes)
+        return OutstandingLeases(leases.outstanding, leases.outstanding_bytes, queued_bytes)
 
     def _deadline_error(self, wait_description: str) -> DeadlineError:
         timeout_s = min(self.options.input_timeout_s, self.options.stall_s)
@@ -510,7 +510,7 @@ class Session(Closable):
         return f"<Session over {list(self.channels.values())}>"
 
 
-def _locate_in_one_extent(memory: RemoteMemory, body: AddressBody) -> Located | None:
+def _locate_in_one_extent(memory: RemoteMemory, body: AddressBody) -> BufferLocations | None:
     """Return the location of a body's buffers; None if they are in several extents."""
     try:
         return memory.locate(body.addresses, body.lengths)

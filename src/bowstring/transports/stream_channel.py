@@ -1,4 +1,4 @@
-"""Channels and endpoints of stream sockets with Bowstring's frames; transports differ in how bytes are moved."""
+"""Channels and listeners of stream sockets with Bowstring's frames; transports differ in how bytes are moved."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from bowstring.transports.base import (
     RECEIVE,
     SEND,
     Channel,
-    Endpoint,
+    DirectionLost,
     Event,
     Interest,
-    Lost,
+    Listener,
     Traits,
     TransportOptions,
     without_traceback,
@@ -130,7 +130,7 @@ class StreamChannel(Channel):
                 self.is_connected = not self._lost_directions and self._connect()
             except BowstringError as error:
                 self._lost_directions = BOTH
-                events.append(Lost(without_traceback(error), BOTH))
+                events.append(DirectionLost(without_traceback(error), BOTH))
             if not self.is_connected:
                 return events
         directions &= ~self._lost_directions
@@ -147,7 +147,7 @@ class StreamChannel(Channel):
                 if not self._reader.has_common_version and not self._lost_directions & SEND:
                     self._answer_hello()
                     self._send(events)
-                events.append(Lost(without_traceback(error), RECEIVE))
+                events.append(DirectionLost(without_traceback(error), RECEIVE))
         return events
 
     def interests(self, directions: int = BOTH) -> list[Interest]:
@@ -224,7 +224,7 @@ class StreamChannel(Channel):
                 if isinstance(error, BowstringError):  # a file became shorter: the peer must not wait for its bytes
                     self._shut_down(socket.SHUT_RDWR)
                 lost = error if isinstance(error, BowstringError) else self._socket_error(error)
-                events.append(Lost(without_traceback(lost), SEND))
+                events.append(DirectionLost(without_traceback(lost), SEND))
                 return
             self.bytes_sent += count
             self._queue.advance(count, events)
@@ -285,22 +285,22 @@ class StreamChannel(Channel):
             self.close()
 
 
-class StreamEndpoint(Endpoint):
+class StreamListener(Listener):
     """A listening socket."""
 
-    def __init__(self, listener: socket.socket, address: str, options: TransportOptions, name: str) -> None:
+    def __init__(self, listening_socket: socket.socket, address: str, options: TransportOptions, name: str) -> None:
         self.address = address
         self.options = options
         self.is_closed = False
         self._name = name
-        self._socket = listener
+        self._socket = listening_socket
 
     def descriptors(self) -> list[int]:
-        """As `Endpoint.descriptors`."""
+        """As `Listener.descriptors`."""
         return [self._socket.fileno()] if self._socket.fileno() >= 0 else []
 
     def accept(self, limit: int = 16) -> list[Channel]:
-        """As `Endpoint.accept`."""
+        """As `Listener.accept`."""
         channels: list[Channel] = []
         while len(channels) < limit:
             try:
@@ -318,11 +318,11 @@ class StreamEndpoint(Endpoint):
         return channels
 
     def interests(self) -> list[Interest]:
-        """As `Endpoint.interests`."""
+        """As `Listener.interests`."""
         return [] if self.is_closed else [Interest(self._socket.fileno(), RECEIVE)]
 
     def shut_down(self) -> None:
-        """As `Endpoint.shut_down`."""
+        """As `Listener.shut_down`."""
         self.is_closed = True
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -330,7 +330,7 @@ class StreamEndpoint(Endpoint):
             pass
 
     def close(self) -> None:
-        """As `Endpoint.close`."""
+        """As `Listener.close`."""
         self.shut_down()
         self._socket.close()
 

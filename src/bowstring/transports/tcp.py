@@ -19,7 +19,7 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.scope import network_scope
-from bowstring.transports.stream_channel import StreamEndpoint
+from bowstring.transports.stream_channel import StreamListener
 from bowstring.transports.tcp_address import format_address, loopback_scope, parse_address, resolve
 from bowstring.transports.tcp_channel import TcpChannel, TlsChannel, accept_tcp
 from bowstring.transports.tcp_connector import TcpConnector
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _DEFAULT_ADDRESS = "//127.0.0.1:0"
 
 
-class TcpEndpoint(StreamEndpoint):
+class TcpListener(StreamListener):
     """Listens at an address of a host; port 0 chooses one. All addresses of the machine: `0.0.0.0` or `[::]`."""
 
     def __init__(self, address: str, options: TransportOptions, scheme: str, context: ssl.SSLContext | None) -> None:
@@ -65,10 +65,10 @@ class TcpTransport(Transport):
     scheme: ClassVar[str] = "tcp"
     unsupported_options: ClassVar[tuple[str, ...]] = ("keep_descriptors", "allow_other_users")
 
-    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpEndpoint:
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpListener:
         """As `Transport.listen`; the default is an unused port at 127.0.0.1."""
         self.check_options(options)
-        return TcpEndpoint(address or _DEFAULT_ADDRESS, options, self.scheme, None)
+        return TcpListener(address or _DEFAULT_ADDRESS, options, self.scheme, None)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> TcpChannel:
         """As `Transport.dial`. Blocks while the name of a remote host is resolved."""
@@ -103,14 +103,14 @@ class TlsTransport(TcpTransport):
     scheme: ClassVar[str] = "tcp+tls"
     supports_tls: ClassVar[bool] = True
 
-    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpEndpoint:
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpListener:
         """As `Transport.listen`. Raises `UsageError` without a certificate."""
         self.check_options(options)
         context = (options.tls or TlsOptions()).server_context()
-        return TcpEndpoint(address or _DEFAULT_ADDRESS, options, self.scheme, context)
+        return TcpListener(address or _DEFAULT_ADDRESS, options, self.scheme, context)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> TcpChannel:
-        """As `TcpTransport.dial`. An end without a valid certificate is a `Lost` event."""
+        """As `TcpTransport.dial`. An end without a valid certificate is a `DirectionLost` event."""
         self.check_options(options)
         tls = options.tls or TlsOptions()
         context = tls.client_context()

@@ -22,9 +22,9 @@ from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     RECEIVE,
     SEND,
+    DirectionLost,
     Event,
     Interest,
-    Lost,
     PeerIdentity,
     TransportOptions,
 )
@@ -53,7 +53,7 @@ _MORE = int(getattr(socket, "MSG_MORE", 0))
 
 
 class TcpChannel(StreamChannel):
-    """One end of a connection; created by `dial` or `TcpEndpoint.accept`."""
+    """One end of a connection; created by `dial` or `TcpListener.accept`."""
 
     def __init__(
         self, connection: socket.socket, address: str, options: TransportOptions = DEFAULT_OPTIONS, scheme: str = "tcp"
@@ -130,7 +130,7 @@ class TcpChannel(StreamChannel):
             number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if number:
                 self._lost_directions |= SEND
-                events.append(Lost(self._socket_error(OSError(number, os.strerror(number))), SEND))
+                events.append(DirectionLost(self._socket_error(OSError(number, os.strerror(number))), SEND))
 
     def _socket_error(self, error: OSError) -> BowstringError:
         if error.errno in UNREACHABLE and not self.is_closed:

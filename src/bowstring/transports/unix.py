@@ -17,10 +17,10 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
-from bowstring.transports.regions import RegionExporter, RegionTable
+from bowstring.transports.regions import RegionExporter, RemoteRegionTable
 from bowstring.transports.unix_address import address_scope
 from bowstring.transports.unix_channel import UnixChannel
-from bowstring.transports.unix_listener import UnixEndpoint
+from bowstring.transports.unix_listener import UnixListener
 
 
 class UnixTransport(Transport):
@@ -28,9 +28,9 @@ class UnixTransport(Transport):
 
     scheme: ClassVar[str] = "unix"
 
-    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> UnixEndpoint:
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> UnixListener:
         """As `Transport.listen`; the default is a new abstract address."""
-        return UnixEndpoint(address, options=options)
+        return UnixListener(address, options=options)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
         """As `Transport.dial`."""
@@ -41,7 +41,7 @@ class UnixTransport(Transport):
         assert isinstance(channel, UnixChannel)
         return RegionExporter(channel)
 
-    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RegionTable:  # noqa: ARG002 - not needed
+    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteRegionTable:  # noqa: ARG002 - not needed
         """As `Transport.open_memory`: the received regions."""
         assert isinstance(channel, UnixChannel)
         return channel.memory

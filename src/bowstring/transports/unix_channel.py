@@ -17,14 +17,14 @@ from bowstring.memory.closable import close_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
-    Announced,
     Event,
     PeerIdentity,
+    RemoteMemoryUpdated,
     Traits,
     TransportOptions,
 )
 from bowstring.transports.frames import HELLO, FrameReader, IncomingFrame, Kind
-from bowstring.transports.regions import RegionTable, RegionUpdate
+from bowstring.transports.regions import RegionUpdate, RemoteRegionTable
 from bowstring.transports.stream_channel import MEMORY_KINDS, StreamChannel
 from bowstring.transports.unix_address import RETRY_S, begin_connect, peer_credentials
 
@@ -84,7 +84,7 @@ class UnixFrameReader(FrameReader):
 
     def _control_event(self, frame: IncomingFrame) -> Event:
         region = self._receive_region(frame) if frame.kind is Kind.REGION else None
-        return Announced(RegionUpdate(frame.tag, region), is_retirement=region is None)
+        return RemoteMemoryUpdated(RegionUpdate(frame.tag, region), is_retirement=region is None)
 
     def _receive_region(self, frame: IncomingFrame) -> Region:
         size_bytes, flags = REGION.unpack(frame.body or b"")
@@ -101,15 +101,15 @@ class UnixFrameReader(FrameReader):
 
 
 class UnixChannel(StreamChannel):
-    """One end of a connection; created by `dial`, `UnixEndpoint.accept` or `pair`."""
+    """One end of a connection; created by `dial`, `UnixListener.accept` or `pair`."""
 
     reader_type = UnixFrameReader
     _reader: UnixFrameReader
 
     def __init__(self, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(connection, "unix socket", options)
-        self.memory = RegionTable(options.max_regions)
-        """The received regions, as the events `Announced` report them."""
+        self.memory = RemoteRegionTable(options.max_regions)
+        """The received regions, as the events `RemoteMemoryUpdated` report them."""
         self.num_regions_sent = 0
         self._pending_address: str | None = None
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from bowstring.errors import translate_os_error
 from bowstring.transports.base import DEFAULT_OPTIONS, Channel, TransportOptions
-from bowstring.transports.stream_channel import StreamEndpoint
+from bowstring.transports.stream_channel import StreamListener
 from bowstring.transports.unix_address import address_scope, new_abstract_address, socket_name
 from bowstring.transports.unix_channel import UnixChannel
 
 
-class UnixEndpoint(StreamEndpoint):
+class UnixListener(StreamListener):
     """Listens at an address, by default a new abstract one. Peers of other users are refused."""
 
     def __init__(self, address: str | None = None, *, options: TransportOptions = DEFAULT_OPTIONS) -> None:
@@ -23,25 +23,25 @@ class UnixEndpoint(StreamEndpoint):
         address = new_abstract_address() if address is None else address
         name = socket_name(address)
         try:
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listening_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         except OSError as error:
             raise translate_os_error(error, f"unix socket: {error.strerror}") from error
-        super().__init__(listener, address, options, f"unix socket {address!r}")
+        super().__init__(listening_socket, address, options, f"unix socket {address!r}")
         self._inode: tuple[int, int] | None = None
         self._listen(name)
         self.scope = address_scope(address)
 
     @classmethod
-    def inherit(cls, listener: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> UnixEndpoint:
-        """Return an endpoint of a socket that listens already; it owns the socket."""
-        endpoint = cls.__new__(cls)
-        StreamEndpoint.__init__(endpoint, listener, "", options, "unix socket ''")
-        endpoint._inode = None
-        listener.setblocking(False)
-        return endpoint
+    def inherit(cls, listening_socket: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> UnixListener:
+        """Return a listener for a socket that listens already; it owns the socket."""
+        listener = cls.__new__(cls)
+        StreamListener.__init__(listener, listening_socket, "", options, "unix socket ''")
+        listener._inode = None
+        listening_socket.setblocking(False)
+        return listener
 
     def close(self) -> None:
-        """As `Endpoint.close`."""
+        """As `Listener.close`."""
         self.shut_down()
         inode, self._inode = self._inode, None
         if inode is not None:

@@ -194,7 +194,7 @@ def test_a_thousand_deltas_take_linear_time_and_memory(kind: Any, open_: Any) ->
     batches = deltas(1000)
     start = time.process_time()
     data = (as_file if kind is bs.ipc.FileWriter else as_stream)(*batches)
-    assert bs.inspection.inspect(data).delta_batches == 999
+    assert bs.inspection.inspect(data).num_delta_batches == 999
     assert len(data) < 1_500_000
     read = list(open_(data))
     columns = [column(one) for one in read]
@@ -208,7 +208,7 @@ def test_a_thousand_deltas_take_linear_time_and_memory(kind: Any, open_: Any) ->
 def test_a_dictionary_with_a_thousand_deltas_is_written_with_them_again() -> None:
     read = list(bs.open_stream(as_stream(*deltas(1000))))
     again = as_stream(*read)
-    assert bs.inspection.inspect(again).delta_batches == 999
+    assert bs.inspection.inspect(again).num_delta_batches == 999
     assert [column(one) for one in bs.open_stream(again)] == [column(one) for one in read]
 
 

@@ -23,7 +23,7 @@ from bowstring import errors
 from bowstring.cli.main import main
 from bowstring.io import range_source, readahead
 from bowstring.io.range_source import RangeSource
-from bowstring.ipc.tools import copy, recover as recover_module, salvage
+from bowstring.ipc.tools import copy_byte_ranges, recover as recover_module, salvage
 from tests.ipc import samples
 from tests.ipc.remote_stores import SlowFileSystem, serve_files, span_bytes
 
@@ -140,7 +140,7 @@ def test_a_body_larger_than_the_prefetch_is_checked_by_column(
 ) -> None:
     for module, name, value in (
         (recover_module, "ROUND_BYTES", 10_000),
-        (copy, "ROUND_BYTES", 10_000),
+        (copy_byte_ranges, "ROUND_BYTES", 10_000),
         (readahead, "_FIRST_BYTES", 1000),
         (range_source, "_EDGE_BYTES", 16),
     ):

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 
 import bowstring as bs
-from bowstring.dissociated.server import Role
+from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import BowstringError, ConnectionLostError
 from bowstring.sharing.agent_client import AgentClient, AgentKey
@@ -107,31 +107,31 @@ def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
     count_faults("kills of a server", len(steps))
 
 
-@pytest.mark.parametrize("role", [Role.METADATA, Role.BODIES], ids=lambda role: role.value)
+@pytest.mark.parametrize("role", [ConnectionRole.METADATA, ConnectionRole.BODIES], ids=lambda role: role.value)
 def test_clients_of_two_servers_get_an_error_or_all_data_if_one_is_killed(
-    children: Children, role: Role, count_faults: CountFaults
+    children: Children, role: ConnectionRole, count_faults: CountFaults
 ) -> None:
     other = children.start("serve_all")
     other_uri = other.hear()["tcp"]
 
     def check(child: Child) -> bool:
         uris = {role: uri_of_role(child.hear(), role)}
-        (other_role,) = {Role.METADATA, Role.BODIES} - {role}
+        (other_role,) = {ConnectionRole.METADATA, ConnectionRole.BODIES} - {role}
         uris[other_role] = uri_of_role(other_uri, other_role)
-        return read(f"{uris[Role.METADATA]}&bodies={quote(uris[Role.BODIES], safe='')}", copy=False)
+        return read(f"{uris[ConnectionRole.METADATA]}&bodies={quote(uris[ConnectionRole.BODIES], safe='')}", copy=False)
 
     with nothing_left(other.pid):
         steps, num_errors = kill_at_each_step(
             lambda step: children.start("serve", name="t", scheme="unix", kill_at=step), check
         )
     other.kill()
-    num_sent = 2 + BATCHES if role is Role.METADATA else BATCHES
+    num_sent = 2 + BATCHES if role is ConnectionRole.METADATA else BATCHES
     assert Counter(steps)["sent", "message"] == num_sent
     assert num_errors >= num_sent
     count_faults("kills of a server", len(steps))
 
 
-def uri_of_role(uri: str, role: Role) -> str:
+def uri_of_role(uri: str, role: ConnectionRole) -> str:
     """The URI of a server that sends only metadata, or only bodies."""
     tags = {each: tag for tag, each in ROLES.items()}
     return str(replace(parse_uri(uri), want_data=tags[role]))

@@ -89,8 +89,8 @@ def test_the_handle_of_another_implementation_has_no_size_and_device() -> None:
 )
 def test_a_malformed_handle_is_rejected(handle: bytes, problem: str) -> None:
     with (
-        UNIX.listen() as endpoint,
-        ALLOWED.dial(endpoint.address) as channel,
+        UNIX.listen() as listener,
+        ALLOWED.dial(listener.address) as channel,
         pytest.raises(ProtocolError, match=problem),
     ):
         ALLOWED.open_memory(channel, handle)
@@ -150,8 +150,8 @@ def test_a_server_reports_that_there_is_no_usable_gpu() -> None:
 @pytest.mark.parametrize("handle", [CudaHandle(IPC_HANDLE), CudaHandle(IPC_HANDLE, 1 << 20, UUID)])
 def test_a_client_reports_that_there_is_no_usable_gpu(handle: CudaHandle) -> None:
     CUDA.configure(CudaOptions(shares_memory=True))
-    with UNIX.listen() as endpoint:
-        uri = str(StreamURI("cuda+unix", endpoint.address, 1, 2, handle.encode(), (("ticket", "x"),)))
+    with UNIX.listen() as listener:
+        uri = str(StreamURI("cuda+unix", listener.address, 1, 2, handle.encode(), (("ticket", "x"),)))
         with pytest.raises(EnvironmentProblemError, match=r"^no usable CUDA device: cuInit: "):
             bs.connect(uri)
 
@@ -165,8 +165,8 @@ def test_the_transport_has_to_be_allowed_at_both_ends() -> None:
     with pytest.raises(UsageError, match=problem):
         Server(scheme="cuda+unix")
     encoded = base64.b64encode(CudaHandle(IPC_HANDLE, 1 << 20, UUID).encode()).decode()
-    with UNIX.listen() as endpoint, pytest.raises(UsageError, match=problem):
-        bs.connect(f"cuda+unix:{endpoint.address}?want_data=1&free_data=2&remote_handle={encoded}&ticket=x")
+    with UNIX.listen() as listener, pytest.raises(UsageError, match=problem):
+        bs.connect(f"cuda+unix:{listener.address}?want_data=1&free_data=2&remote_handle={encoded}&ticket=x")
 
 
 @pytest.mark.parametrize("arena_bytes", [0, -1, (1 << 48) + 1])
@@ -189,7 +189,7 @@ def test_the_transport_is_registered_and_nearer_than_those_that_copy() -> None:
 
 
 def test_a_peer_can_t_send_descriptors() -> None:
-    with UNIX.listen() as endpoint, ALLOWED.dial(endpoint.address) as channel:
+    with UNIX.listen() as listener, ALLOWED.dial(listener.address) as channel:
         assert isinstance(channel, CudaChannel)
         assert channel.options.max_regions == 0
         assert ALLOWED.exporter(channel) is None

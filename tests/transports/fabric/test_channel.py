@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from bowstring.testing.transport_conformance import pump
-from bowstring.transports.base import RECEIVE, SEND, Channel, Offered, Received, TransportOptions
+from bowstring.transports.base import RECEIVE, SEND, Channel, MessageOffered, MessageReceived, TransportOptions
 from bowstring.transports.blocking import wait
 from bowstring.transports.fabric.transport import FabricTransport
 from tests.polling import wait_until
@@ -33,10 +33,10 @@ def test_a_long_message_of_many_large_buffers_arrives_whole(ends: tuple[Channel,
     one, other = ends
     parts = [os.urandom(5000 + number) for number in range(50)]
     one.submit([*parts, b"end"], 5)
-    (offered,) = pump(one, other, Offered)
+    (offered,) = pump(one, other, MessageOffered)
     destination = bytearray(offered.length_bytes)
     other.accept_message_into(offered.token, destination)
-    (received,) = pump(one, other, Received)
+    (received,) = pump(one, other, MessageReceived)
     assert received.tag == 5
     assert destination == b"".join([*parts, b"end"])
 
@@ -44,10 +44,10 @@ def test_a_long_message_of_many_large_buffers_arrives_whole(ends: tuple[Channel,
 def test_progress_of_a_long_message_is_visible(ends: tuple[Channel, Channel]) -> None:
     one, other = ends
     one.submit([bytes(40 << 20)], 5)
-    (offered,) = pump(one, other, Offered)
+    (offered,) = pump(one, other, MessageOffered)
     other.accept_message_into(offered.token)
     sizes_bytes = {other.bytes_received}
-    while not any(isinstance(event, Received) for event in other.progress(RECEIVE)):
+    while not any(isinstance(event, MessageReceived) for event in other.progress(RECEIVE)):
         one.progress(SEND)
         sizes_bytes.add(other.bytes_received)
     assert any(0 < size_bytes < 40 << 20 for size_bytes in sizes_bytes)
@@ -56,7 +56,7 @@ def test_progress_of_a_long_message_is_visible(ends: tuple[Channel, Channel]) ->
 def test_the_sender_of_a_message_that_is_discarded_is_done(ends: tuple[Channel, Channel]) -> None:
     one, other = ends
     one.submit([bytes(300_000)], 5)
-    (offered,) = pump(one, other, Offered)
+    (offered,) = pump(one, other, MessageOffered)
     assert one.is_sending
     assert other.cancel(offered.token)
 
@@ -73,12 +73,12 @@ def test_credit_makes_a_descriptor_ready_for_messages_that_have_arrived(ends: tu
     one, other = ends
     for number in range(2):
         one.submit([b"x"], number)
-    assert [event.tag for event in pump(one, other, Received)] == [0]
-    assert pump(one, other, Received, rounds=3) == []
+    assert [event.tag for event in pump(one, other, MessageReceived)] == [0]
+    assert pump(one, other, MessageReceived, rounds=3) == []
     assert not other.interests(RECEIVE)
     other.grant(1, 1)
     assert wait(other.interests(RECEIVE), 20)
-    assert [event.tag for event in other.progress(RECEIVE) if isinstance(event, Received)] == [1]
+    assert [event.tag for event in other.progress(RECEIVE) if isinstance(event, MessageReceived)] == [1]
 
 
 def test_what_one_direction_finds_makes_a_descriptor_of_the_other_ready(ends: tuple[Channel, Channel]) -> None:

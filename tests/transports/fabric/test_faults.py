@@ -14,14 +14,22 @@ import pytest
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError, UnsupportedError
 from bowstring.memory.buffer import Memory
 from bowstring.testing.descriptors import no_descriptor_left
-from bowstring.transports.base import RECEIVE, Channel, Endpoint, Event, Lost, Received, TransportOptions
+from bowstring.transports.base import (
+    RECEIVE,
+    Channel,
+    DirectionLost,
+    Event,
+    Listener,
+    MessageReceived,
+    TransportOptions,
+)
 from bowstring.transports.blocking import BlockingListener, wait
 from bowstring.transports.fabric import channel
 from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.control_socket import ControlSocket, Hello
 from bowstring.transports.fabric.endpoint import Domain, Endpoint as LibfabricEndpoint
 from bowstring.transports.fabric.link import FRAME_BYTES, NUM_FRAMES, Kind, Link
-from bowstring.transports.fabric.transport import FabricEndpoint, FabricTransport
+from bowstring.transports.fabric.transport import FabricListener, FabricTransport
 from bowstring.transports.tcp_address import parse_address, resolve
 from tests.polling import wait_until
 from tests.transports.fabric.pairs import require_libfabric, require_provider
@@ -43,20 +51,20 @@ signal.pause()
 
 
 @pytest.fixture
-def listener() -> Iterator[FabricEndpoint]:
+def listener() -> Iterator[FabricListener]:
     with no_descriptor_left(), FabricTransport().listen(options=OPTIONS) as endpoint:
         yield endpoint
 
 
 def lost(channel: Channel, events: list[Event]) -> BowstringError:
     """Progress a channel, and collect its events, until it is lost; return the error."""
-    while not any(isinstance(event, Lost) for event in events):
+    while not any(isinstance(event, DirectionLost) for event in events):
         wait(channel.interests(), 30)
         events += channel.progress()
-    return next(event.error for event in events if isinstance(event, Lost))
+    return next(event.error for event in events if isinstance(event, DirectionLost))
 
 
-def accept(listener: Endpoint) -> FabricChannel:
+def accept(listener: Listener) -> FabricChannel:
     channels: list[Channel] = []
     while not channels:
         wait(listener.interests(), 30)
@@ -68,7 +76,7 @@ def accept(listener: Endpoint) -> FabricChannel:
 class Peer:
     """A client that sends frames of its own choice."""
 
-    def __init__(self, listener: FabricEndpoint) -> None:
+    def __init__(self, listener: FabricListener) -> None:
         self.domain = Domain("tcp", "127.0.0.1")
         self.link = Link(LibfabricEndpoint(self.domain), "peer")
         host, port = parse_address(listener.address.removesuffix("/tcp"))
@@ -86,7 +94,7 @@ class Peer:
         """Send these bytes as a frame."""
         memory = Memory(frame)
         while self.link.endpoint.send(memory, memory.size, self.link._peer) is None:
-            self.link.progress()
+            self.link.receive_frames()
             self.events += self.server.progress()
 
     def close(self) -> None:
@@ -97,7 +105,7 @@ class Peer:
 
 
 @pytest.fixture
-def peer(listener: FabricEndpoint) -> Iterator[Peer]:
+def peer(listener: FabricListener) -> Iterator[Peer]:
     client = Peer(listener)
     yield client
     client.close()
@@ -137,7 +145,7 @@ def test_messages_that_are_later_than_the_end_of_the_tcp_connection_arrive(
     peer.send(header(Kind.PLAIN, 0, size_bytes=4) + b"late")
     peer.send(header(Kind.END, 1))
     assert isinstance(lost(peer.server, peer.events), ConnectionLostError)
-    assert [bytes(event.data) for event in peer.events if isinstance(event, Received)] == [b"late"]
+    assert [bytes(event.data) for event in peer.events if isinstance(event, MessageReceived)] == [b"late"]
 
 
 def with_address(family: int, host: str) -> bytes:
@@ -162,7 +170,7 @@ HELLO = Hello(NUM_FRAMES, FRAME_BYTES, bytes(16)).encode()
         (with_address(99, "127.0.0.1"), "the peer's address is not valid"),
     ],
 )
-def test_a_malformed_hello_is_a_protocol_error(listener: FabricEndpoint, hello: bytes, message: str) -> None:
+def test_a_malformed_hello_is_a_protocol_error(listener: FabricListener, hello: bytes, message: str) -> None:
     host, port = parse_address(listener.address.removesuffix("/tcp"))
     with socket.create_connection((host, port)) as client:
         client.sendall(hello)
@@ -172,7 +180,7 @@ def test_a_malformed_hello_is_a_protocol_error(listener: FabricEndpoint, hello: 
     assert message in str(error)
 
 
-def test_a_peer_that_leaves_before_its_hello_is_lost(listener: FabricEndpoint) -> None:
+def test_a_peer_that_leaves_before_its_hello_is_lost(listener: FabricListener) -> None:
     host, port = parse_address(listener.address.removesuffix("/tcp"))
     with socket.create_connection((host, port)) as client:
         client.sendall(HELLO[:10])
@@ -180,7 +188,7 @@ def test_a_peer_that_leaves_before_its_hello_is_lost(listener: FabricEndpoint) -
         assert isinstance(lost(server, []), ConnectionLostError)
 
 
-def test_dialing_where_nobody_listens_is_reported_as_lost(listener: FabricEndpoint) -> None:
+def test_dialing_where_nobody_listens_is_reported_as_lost(listener: FabricListener) -> None:
     listener.close()
     with FabricTransport().dial(listener.address) as client:
         assert isinstance(lost(client, []), ConnectionLostError)
@@ -215,7 +223,7 @@ def test_an_idle_channel_sleeps(provider: str) -> None:
     transport = FabricTransport()
     with BlockingListener.listen(transport, f"//127.0.0.1:0/{provider}", options=OPTIONS) as listener:
         client = transport.dial(listener.address)
-        server = accept(listener.endpoint)
+        server = accept(listener.listener)
         with client, server:
 
             def is_idle() -> bool:

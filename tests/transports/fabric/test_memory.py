@@ -14,7 +14,7 @@ from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.testing.memory_conformance import MemoryConformance
 from bowstring.transports.base import Channel, RemoteMemory
-from bowstring.transports.fabric.transport import FabricEndpoint, FabricOptions, FabricTransport
+from bowstring.transports.fabric.transport import FabricListener, FabricOptions, FabricTransport
 from tests.transports.fabric.pairs import require_libfabric, require_provider
 
 require_libfabric()
@@ -33,12 +33,12 @@ def new_transport(provider: str = "tcp") -> FabricTransport:
 
 
 @contextmanager
-def connected(transport: FabricTransport, endpoint: FabricEndpoint) -> Iterator[tuple[Channel, Channel]]:
-    with transport.dial(endpoint.address) as client:
+def connected(transport: FabricTransport, listener: FabricListener) -> Iterator[tuple[Channel, Channel]]:
+    with transport.dial(listener.address) as client:
         channels: list[Channel] = []
         while not channels:
             client.progress()
-            channels = endpoint.accept()
+            channels = listener.accept()
         with channels[0] as server:
             yield client, server
 
@@ -72,11 +72,11 @@ def test_buffers_of_an_arena_are_fetched(provider: str) -> None:
     with no_descriptor_left():
         transport = new_transport(provider)
         with (
-            transport.listen() as endpoint,
-            connected(transport, endpoint) as ends,
+            transport.listen() as listener,
+            connected(transport, listener) as ends,
             Region.copy_of([CONTENT]) as region,
         ):
-            memory = transport.open_memory(ends[0], endpoint.remote_handle)
+            memory = transport.open_memory(ends[0], listener.remote_handle)
             exporter = transport.exporter(ends[1])
             assert memory is not None
             assert exporter is not None
@@ -94,9 +94,9 @@ def test_buffers_of_an_arena_are_fetched(provider: str) -> None:
 @pytest.mark.parametrize(("offset", "key"), [(1, 0), (0, 1)])
 def test_the_provider_checks_the_bounds_and_the_key(offset: int, key: int) -> None:
     transport = new_transport()
-    with transport.listen() as endpoint, connected(transport, endpoint) as ends:
-        assert endpoint.remote_handle is not None
-        words = struct.unpack("<QQQ", endpoint.remote_handle)
+    with transport.listen() as listener, connected(transport, listener) as ends:
+        assert listener.remote_handle is not None
+        words = struct.unpack("<QQQ", listener.remote_handle)
         handle = struct.pack("<QQQ", words[0] + offset, words[1], words[2] ^ key)
         memory = transport.open_memory(ends[0], handle)
         assert memory is not None
@@ -108,8 +108,8 @@ def test_the_provider_checks_the_bounds_and_the_key(offset: int, key: int) -> No
 def test_a_malformed_handle_is_a_protocol_error(handle: bytes) -> None:
     transport = new_transport()
     with (
-        transport.listen() as endpoint,
-        transport.dial(endpoint.address) as client,
+        transport.listen() as listener,
+        transport.dial(listener.address) as client,
         pytest.raises(ProtocolError, match="fabric: remote_handle: "),
     ):
         transport.open_memory(client, handle)
@@ -117,8 +117,8 @@ def test_a_malformed_handle_is_a_protocol_error(handle: bytes) -> None:
 
 def test_memory_is_shared_only_if_an_option_says_so() -> None:
     transport = FabricTransport()
-    with transport.listen() as endpoint, connected(transport, endpoint) as (client, server):
-        assert endpoint.remote_handle is None
+    with transport.listen() as listener, connected(transport, listener) as (client, server):
+        assert listener.remote_handle is None
         assert transport.exporter(server) is None
         assert transport.open_memory(client, None) is None
         with pytest.raises(UsageError, match="while there are connections"):

@@ -19,12 +19,12 @@ import pytest
 import bowstring as bs
 from bowstring.dissociated.client import ClientConnection
 from bowstring.dissociated.events import DataRequested, MessageReady
-from bowstring.dissociated.server import Role, ServerConnection
+from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.uri import parse_uri
 from bowstring.dissociated.wire import PackedBody
-from bowstring.transports.base import Channel, Lost, Received
-from bowstring.transports.session import Failed, Session
-from bowstring.transports.ucx.transport import UcxEndpoint, UcxTransport
+from bowstring.transports.base import Channel, DirectionLost, MessageReceived
+from bowstring.transports.session import Session, SessionFailed
+from bowstring.transports.ucx.transport import UcxListener, UcxTransport
 from tests.transports.ucx.ucp_processes import TIMEOUT_S, require_libucp
 
 pa = pytest.importorskip("pyarrow")
@@ -55,15 +55,18 @@ def test_the_client_of_the_reference_reads_what_its_server_sends(uris: list[str]
 @pytest.mark.parametrize(("ticket", "num_rows"), TICKETS)
 def test_a_session_reads_what_the_server_of_the_reference_sends(uris: list[str], ticket: str, num_rows: int) -> None:
     metadata_uri, body_uri = map(parse_uri, uris)
-    channels = {Role.METADATA: UCX.dial(metadata_uri.address), Role.BODIES: UCX.dial(body_uri.address)}
-    tags = {Role.METADATA: metadata_uri.want_data, Role.BODIES: body_uri.want_data}
+    channels = {
+        ConnectionRole.METADATA: UCX.dial(metadata_uri.address),
+        ConnectionRole.BODIES: UCX.dial(body_uri.address),
+    }
+    tags = {ConnectionRole.METADATA: metadata_uri.want_data, ConnectionRole.BODIES: body_uri.want_data}
     core = ClientConnection(tags, has_body=lambda header: body_length(bytes(header)) > 0)
     with Session(channels, now=time.monotonic()) as session:
         session.request(core, {role: core.request(ticket.encode(), role) for role in tags}, time.monotonic())
         messages: list[tuple[bytes, bytes]] = []
         while not core.is_ended:
             for event in session.step(time.monotonic()):
-                assert not isinstance(event, Failed), event.error
+                assert not isinstance(event, SessionFailed), event.error
                 if isinstance(event, MessageReady):
                     body = event.message.body
                     assert body is None or isinstance(body, PackedBody)
@@ -85,7 +88,7 @@ def test_connect_reads_from_the_server_of_the_reference(uris: list[str]) -> None
 def test_the_client_of_the_reference_reads_from_serve() -> None:
     table = reference_peer.example_table()
     with bs.serve({"example": table}, scheme="ucx") as server:
-        uris = [server.uri("example", role=role) for role in (Role.METADATA, Role.BODIES)]
+        uris = [server.uri("example", role=role) for role in (ConnectionRole.METADATA, ConnectionRole.BODIES)]
         assert fetch(uris, "example").equals(table)
 
 
@@ -102,7 +105,7 @@ def test_the_client_of_the_reference_reads_what_we_send(ticket: str, num_rows: i
     assert pa.ipc.open_stream(stream).read_all().equals(reference_peer.example_table(num_rows))
 
 
-def serve(endpoint: UcxEndpoint, num_rows: dict[bytes, int], client: subprocess.Popen[bytes]) -> None:
+def serve(endpoint: UcxListener, num_rows: dict[bytes, int], client: subprocess.Popen[bytes]) -> None:
     """Serve tables to a client with one connection for metadata and one for bodies, until its output begins."""
     assert client.stdout is not None
     output = client.stdout.fileno()
@@ -111,8 +114,8 @@ def serve(endpoint: UcxEndpoint, num_rows: dict[bytes, int], client: subprocess.
         channels += endpoint.accept()
         for channel in channels:
             for event in channel.progress():
-                assert not isinstance(event, Lost), event.error
-                if isinstance(event, Received):
+                assert not isinstance(event, DirectionLost), event.error
+                if isinstance(event, MessageReceived):
                     send(channel, event, num_rows)
         interests = [*endpoint.interests(), *(interest for channel in channels for interest in channel.interests())]
         ready, _, _ = select.select([output, *(interest.descriptor for interest in interests)], [], [], TIMEOUT_S)
@@ -123,9 +126,9 @@ def serve(endpoint: UcxEndpoint, num_rows: dict[bytes, int], client: subprocess.
         channel.close()
 
 
-def send(channel: Channel, request: Received, num_rows: dict[bytes, int]) -> None:
+def send(channel: Channel, request: MessageReceived, num_rows: dict[bytes, int]) -> None:
     """Submit the messages of a table that the role of a connection carries: it follows from the tag."""
-    connection = ServerConnection({WANT_CTRL_TAG: Role.METADATA, WANT_DATA_TAG: Role.BODIES})
+    connection = ServerConnection({WANT_CTRL_TAG: ConnectionRole.METADATA, WANT_DATA_TAG: ConnectionRole.BODIES})
     (event,) = connection.receive(request.tag, request.data)
     assert isinstance(event, DataRequested)
     table = reference_peer.example_table(num_rows[event.ticket])

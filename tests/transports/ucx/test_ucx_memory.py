@@ -15,12 +15,12 @@ from bowstring.errors import ProtocolError, ResourceError, UsageError
 from bowstring.memory.region import Region
 from bowstring.testing.memory_conformance import MemoryConformance
 from bowstring.transports.arena import Arena, ArenaExporter
-from bowstring.transports.base import Event, Exported, Lost
+from bowstring.transports.base import DirectionLost, Event, ExportedRegion
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
 from bowstring.transports.ucx.libucp import Feature
 from bowstring.transports.ucx.memory import UcxArena, UcxMemory
-from bowstring.transports.ucx.transport import UCX, UcxEndpoint, UcxOptions, UcxTransport
+from bowstring.transports.ucx.transport import UCX, UcxListener, UcxOptions, UcxTransport
 from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
@@ -53,12 +53,12 @@ def arena() -> Iterator[Arena]:
         yield UcxArena(context, 1 << 16)
 
 
-def connect(transport: UcxTransport, endpoint: UcxEndpoint) -> tuple[UcxChannel, UcxChannel]:
-    client = transport.dial(endpoint.address)
+def connect(transport: UcxTransport, listener: UcxListener) -> tuple[UcxChannel, UcxChannel]:
+    client = transport.dial(listener.address)
     accepted: list[UcxChannel] = []
     while not accepted:
         client.progress()
-        accepted += [channel for channel in endpoint.accept() if isinstance(channel, UcxChannel)]
+        accepted += [channel for channel in listener.accept() if isinstance(channel, UcxChannel)]
     server = accepted[0]
     requests = [channel.endpoint.flush() for channel in (client, server)]
     while not all(request.is_complete for request in requests):
@@ -70,11 +70,11 @@ def connect(transport: UcxTransport, endpoint: UcxEndpoint) -> tuple[UcxChannel,
 @pytest.mark.parametrize("options", OPTIONS)
 def test_buffers_of_an_arena_are_mapped_or_fetched(options: dict[str, str]) -> None:
     transport = UcxTransport(UcxOptions(options=options, shares_memory=True, arena_bytes=1 << 20))
-    with transport.listen() as endpoint, Region.copy_of([CONTENT]) as region:
-        client, server = connect(transport, endpoint)
+    with transport.listen() as listener, Region.copy_of([CONTENT]) as region:
+        client, server = connect(transport, listener)
         with client, server:
             exporter = transport.exporter(server)
-            memory = transport.open_memory(client, endpoint.remote_handle)
+            memory = transport.open_memory(client, listener.remote_handle)
             assert exporter is not None
             assert memory is not None
             start = exporter.export(region).address
@@ -115,14 +115,14 @@ class TestFetched(MemoryConformance):
 
 def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:
     transport = UcxTransport(UcxOptions(shares_memory=True, arena_bytes=1 << 20))
-    with transport.listen() as endpoint, Region.copy_of([CONTENT]) as region:
-        client, server = connect(transport, endpoint)
+    with transport.listen() as listener, Region.copy_of([CONTENT]) as region:
+        client, server = connect(transport, listener)
         with client, server:
             exporter = transport.exporter(server)
             assert exporter is not None
-            assert endpoint.remote_handle is not None
+            assert listener.remote_handle is not None
             start = exporter.export(region).address
-            with UcxMemory(client, endpoint.remote_handle[:-24]) as memory:
+            with UcxMemory(client, listener.remote_handle[:-24]) as memory:
                 assert memory.size_bytes == 1 << 64
                 located = memory.locate(numbers(start), numbers(256))
                 assert memory.view(located.extent) is None
@@ -136,9 +136,9 @@ def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:
 
 def test_memory_is_shared_only_if_an_option_says_so() -> None:
     transport = UcxTransport()
-    with transport.listen() as endpoint:
-        assert endpoint.remote_handle is None
-        client, server = connect(transport, endpoint)
+    with transport.listen() as listener:
+        assert listener.remote_handle is None
+        client, server = connect(transport, listener)
         with client, server:
             assert transport.exporter(server) is None
             assert transport.open_memory(client, b"key") is None
@@ -160,7 +160,7 @@ def test_regions_share_a_copy_and_their_blocks_are_used_again(arena: Arena) -> N
         second.close()
         assert first.export(other).address == address
         with pytest.raises(UsageError, match="this end has exported 1 regions"):
-            first.retire(Exported(address, 1))
+            first.retire(ExportedRegion(address, 1))
         first.close()
     assert arena._free == [(0, 1 << 16)]
 
@@ -168,9 +168,9 @@ def test_regions_share_a_copy_and_their_blocks_are_used_again(arena: Arena) -> N
 @pytest.mark.parametrize("leaves_first", ["client", "server"])
 def test_memory_that_a_client_may_still_read_is_not_used_again(leaves_first: str) -> None:
     transport = UcxTransport(UcxOptions(shares_memory=True, arena_bytes=1 << 16))
-    with transport.listen() as endpoint, Region.copy_of([bytes(40_000)]) as region, Region.copy_of([CONTENT]) as other:
-        client, server = connect(transport, endpoint)
-        second_client, second_server = connect(transport, endpoint)
+    with transport.listen() as listener, Region.copy_of([bytes(40_000)]) as region, Region.copy_of([CONTENT]) as other:
+        client, server = connect(transport, listener)
+        second_client, second_server = connect(transport, listener)
         with client, server, second_client, second_server:
             exporter, second_exporter = transport.exporter(server), transport.exporter(second_server)
             assert exporter is not None
@@ -178,7 +178,7 @@ def test_memory_that_a_client_may_still_read_is_not_used_again(leaves_first: str
             address = exporter.export(region).address
             if leaves_first == "client":
                 client.close()
-                while not any(isinstance(event, Lost) for event in server.progress()):
+                while not any(isinstance(event, DirectionLost) for event in server.progress()):
                     pass
             server.close()
             assert (second_exporter.export(other).address == address) is (leaves_first == "client")
@@ -208,7 +208,7 @@ def test_arrays_of_a_closed_dataset_keep_their_values() -> None:
 
 def test_a_malformed_handle_is_a_protocol_error() -> None:
     transport = UcxTransport(UcxOptions(shares_memory=True))
-    with transport.listen() as endpoint, transport.dial(endpoint.address) as client:
+    with transport.listen() as listener, transport.dial(listener.address) as client:
         for handle in (b"", b"\xff" * 16 + b"bowstrin", b"key" + b"\xff" * 16 + b"bowstrin"):
             if handle.startswith(b"\xff"):
                 continue  # a key without a trailer, which only libucp can judge
@@ -227,11 +227,11 @@ def test_an_invalid_address_is_a_usage_error(address: str) -> None:
 
 def test_dialing_where_nobody_listens_is_reported_as_lost() -> None:
     transport = UcxTransport()
-    with transport.listen() as endpoint:
-        address = endpoint.address
+    with transport.listen() as listener:
+        address = listener.address
     with transport.dial(address) as client:
         client.submit([b"hello"], 1)
         events: list[Event] = []
         while not events:
             events = client.progress()
-        assert [type(event).__name__ for event in events] == ["Lost", "Lost"]
+        assert [type(event).__name__ for event in events] == ["DirectionLost", "DirectionLost"]

@@ -13,7 +13,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Table
 from bowstring.inspection.anatomy.buffer_roles import column_plan, dictionary_plan, tensor_plan
 from bowstring.inspection.anatomy.leaves import body_leaves, clip_buffers
-from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, Leaves, Part, PartKind, Plan
+from bowstring.inspection.anatomy.model import Anatomy, BodyBufferPlan, ByteRangeKind, Leaves, Part, PartKind
 from bowstring.inspection.anatomy.walker import Walker
 from bowstring.inspection.inspector import inspect_scan
 from bowstring.inspection.report import Inspection
@@ -102,7 +102,7 @@ class _BodySplitter:
     """Splits bodies into buffers, finds their plans, and excludes batches that contradict the schema."""
 
     def __init__(self, walk: Walker, limits: ReadLimits) -> None:
-        self.plans: list[Plan] = []
+        self.plans: list[BodyBufferPlan] = []
         self._walk = walk
         self._limits = limits
         self._intact_spans: list[BatchSpan] = []
@@ -226,7 +226,7 @@ def _tensor_roles(count: int) -> tuple[str, ...]:
     return ("values", *index)[:count]
 
 
-def _role_bytes(parts: tuple[Part, ...], plans: list[Plan]) -> dict[tuple[int, str], int]:
+def _role_bytes(parts: tuple[Part, ...], plans: list[BodyBufferPlan]) -> dict[tuple[int, str], int]:
     """Add up the buffers of record batches by column and role; variadic buffers count as data."""
     sums = [np.zeros(len(plan.slots), np.int64) for plan in plans]
     variadic_sums = [np.zeros(len(plan.slots), np.int64) for plan in plans]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bowstring.errors import MissingExtraError
 from bowstring.inspection.anatomy.glossary import to_json_data
-from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, Leaves, Part, PartKind, Plan
+from bowstring.inspection.anatomy.model import Anatomy, BodyBufferPlan, ByteRangeKind, Leaves, Part, PartKind
 from bowstring.inspection.text import printable
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import ROUND_BYTES, RangeSource
@@ -109,7 +109,7 @@ def _text(text: str) -> str:
     return printable(text, _NAME_CHARACTERS)
 
 
-def _plan(plan: Plan) -> dict[str, Any]:
+def _plan(plan: BodyBufferPlan) -> dict[str, Any]:
     is_small = len(plan.fields) <= _MAX_FIELDS
     return {
         "dictionary": None if plan.dictionary_id is None else str(plan.dictionary_id),
@@ -141,7 +141,7 @@ def _limit_leaves(parts: tuple[Part, ...], max_leaves: int) -> tuple[list[tuple[
 
 
 def _add_parts(
-    arrays: _Arrays, parts: list[tuple[Part, Leaves]], is_detailed: list[bool], plans: tuple[Plan, ...]
+    arrays: _Arrays, parts: list[tuple[Part, Leaves]], is_detailed: list[bool], plans: tuple[BodyBufferPlan, ...]
 ) -> dict[str, list[list[int]]]:
     """Add the arrays of the parts; return the spans of buffers of messages with overlapping buffers."""
     nodes, variadic = [], []

@@ -128,7 +128,7 @@ class PlanField:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class BufferDescription:
     """The description of one buffer of a body («Buffer Listing for Each Layout»).
 
     It has the index of its field (and field node) in the plan, its role, and its element: a short NumPy dtype, "bit",
@@ -143,13 +143,13 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BodyBufferPlan:
     """The fields and buffers of a kind of body in the format's order; `dictionary_id` is None for record batches."""
 
     dictionary_id: int | None
     version: int
     fields: tuple[PlanField, ...]
-    slots: tuple[Slot, ...]
+    slots: tuple[BufferDescription, ...]
 
     @property
     def is_variadic(self) -> bool:
@@ -188,7 +188,7 @@ class Anatomy:
     format: Literal["file", "stream"]
     total_bytes: int
     parts: tuple[Part, ...]
-    plans: tuple[Plan, ...]
+    plans: tuple[BodyBufferPlan, ...]
     faults: tuple[FaultAtOffset, ...]
     fault_count: int
     inspection: Inspection | None

@@ -173,7 +173,7 @@ class Walker:
         for start, stop, kind, number in footer.blocks:
             head_bytes = footer.head_bytes(kind, number)
             if fetched_bytes + head_bytes > ROUND_BYTES or len(group) == _MAX_PREFETCHED:
-                self.source.expect(spans)
+                self.source.prefetch(spans)
                 yield from group
                 group, spans, fetched_bytes = [], [], 0
             group.append((start, stop, kind, number))
@@ -182,7 +182,7 @@ class Walker:
                 spans.append((first, start + head_bytes - first))
                 fetched_bytes += spans[-1][1]
                 reach = stop
-        self.source.expect(spans)
+        self.source.prefetch(spans)
         yield from group
 
     def _block(self, start: int, stop: int, footer: _Footer, kind: PartKind, number: int) -> Part:

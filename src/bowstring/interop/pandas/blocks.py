@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bowstring.compute.chunked_data import ChunkedData
+from bowstring.compute.column_chunks import ColumnChunks
 from bowstring.interop.pandas.library import pandas
 from bowstring.layouts.base import Values
 from bowstring.layouts.primitive import PrimitiveLayout
@@ -61,7 +61,7 @@ def _is_native(values: Any) -> bool:
 
 def write_values(source: Source, row: Values) -> None:
     """Write a column's values to `row`, an array of its dtype. Nulls become NaN or NaT."""
-    if not isinstance(source, ChunkedData):
+    if not isinstance(source, ColumnChunks):
         row[...] = source
         return
     if not source.chunks:
@@ -74,7 +74,7 @@ def write_values(source: Source, row: Values) -> None:
         return
     start, null = 0, np.array("nan" if row.dtype.kind == "f" else "NaT", row.dtype)
     for chunk in source.chunks:
-        mask = chunk.mask()
+        mask = chunk.validity_mask()
         if mask is not None:
             np.putmask(row[start : start + chunk.length], ~mask, null)
         start += chunk.length

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.compute.chunked_data import ChunkedData, cast_chunks
+from bowstring.compute.column_chunks import ColumnChunks, cast_chunks
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.field import Field, Metadata
@@ -32,7 +32,7 @@ from bowstring.layouts.value_codecs.base import non_null_mask
 from bowstring.layouts.value_codecs.intervals import MonthDayNano
 
 
-def column_from_series(values: Any, type_: TypeLike | None = None) -> ChunkedData:
+def column_from_series(values: Any, type_: TypeLike | None = None) -> ColumnChunks:
     """Convert a series, an index or a pandas array to a column of one chunk, or of several if pandas has several.
 
     Raises `DataTypeError` if the values don't have one type or don't fit the requested type, and for periods, intervals
@@ -46,7 +46,7 @@ def column_from_series(values: Any, type_: TypeLike | None = None) -> ChunkedDat
 
 def frame_to_columns(
     frame: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None
-) -> tuple[Schema, list[ChunkedData]]:
+) -> tuple[Schema, list[ColumnChunks]]:
     """Convert a frame to a schema and its columns.
 
     The `pandas` entry of the schema's metadata describes the index, labels and dtypes.
@@ -128,7 +128,7 @@ def _find_columns(names: list[str], schema: Schema) -> list[int]:
 # Columns
 
 
-def _convert_column(series: Any, type_: t.DataType | None) -> ChunkedData:
+def _convert_column(series: Any, type_: t.DataType | None) -> ColumnChunks:
     pd = pandas()
     dtype = series.dtype
     if hasattr(dtype, "pyarrow_dtype") or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
@@ -137,9 +137,9 @@ def _convert_column(series: Any, type_: t.DataType | None) -> ChunkedData:
             return c_data.import_chunked(series)
         frame = series.reset_index(drop=True).to_frame("values")  # before pandas 2.3
         schema, batches = c_data.import_stream(frame)
-        return ChunkedData([batch.columns[0] for batch in batches], schema.field(0).type)
+        return ColumnChunks([batch.columns[0] for batch in batches], schema.field(0).type)
     array = _convert_array(series, type_)
-    return ChunkedData([array], array.type)
+    return ColumnChunks([array], array.type)
 
 
 def _convert_array(series: Any, type_: t.DataType | None) -> ArrayData:

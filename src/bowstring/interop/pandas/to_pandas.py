@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
-from bowstring.compute.chunked_data import ChunkedData, combine_widened
+from bowstring.compute.column_chunks import ColumnChunks, combine_widened
 from bowstring.compute.encode import dictionary_encode, run_end_decode
 from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
@@ -93,14 +93,14 @@ def parse_options(keywords: ToPandasOptions) -> Options:
     return options
 
 
-def to_series(column: ArrayData | ChunkedData, keywords: ToPandasOptions) -> Any:
+def to_series(column: ArrayData | ColumnChunks, keywords: ToPandasOptions) -> Any:
     """Convert a column to a series without a name."""
     options = parse_options(keywords)
     return _to_series(_convert_column(_as_chunked(column), options))
 
 
 def to_frame(
-    schema: Schema, columns: Sequence[ArrayData | ChunkedData], num_rows: int, keywords: ToPandasOptions
+    schema: Schema, columns: Sequence[ArrayData | ColumnChunks], num_rows: int, keywords: ToPandasOptions
 ) -> Any:
     """Convert a table to a frame, with the index and labels from the schema's `pandas` metadata, if any."""
     options = parse_options(keywords)
@@ -138,8 +138,8 @@ def _to_series(values: Any) -> Any:
     return pandas().Series(values, dtype=values.dtype, copy=False)
 
 
-def _as_chunked(column: ArrayData | ChunkedData) -> ChunkedData:
-    return column if isinstance(column, ChunkedData) else ChunkedData([column], column.type)
+def _as_chunked(column: ArrayData | ColumnChunks) -> ColumnChunks:
+    return column if isinstance(column, ColumnChunks) else ColumnChunks([column], column.type)
 
 
 # The index
@@ -193,7 +193,7 @@ _MASKED_DTYPES = {
 # Columns
 
 
-def _convert_column(column: ChunkedData, options: Options, stored: Any = None) -> Any:
+def _convert_column(column: ColumnChunks, options: Options, stored: Any = None) -> Any:
     """Convert a column to a NumPy array or a pandas array. `stored` is the dtype from the metadata, if any."""
     type_ = column.type
     for chunk in column.chunks:
@@ -222,7 +222,7 @@ _STRING_TYPES = (t.Utf8, t.LargeUtf8, t.Utf8View)
 _NUMPY_TYPES = (t.Int, t.FloatingPoint, t.Timestamp, t.Duration)
 
 
-def _numpy_dtype(column: ChunkedData, options: Options, stored: Any) -> np.dtype[Any] | None:
+def _numpy_dtype(column: ColumnChunks, options: Options, stored: Any) -> np.dtype[Any] | None:
     """Return the NumPy dtype of a column that converts to NumPy chunk by chunk: numbers, timestamps and durations; None
     for any other column. Warns about integers that the conversion to float64 rounds.
     """
@@ -240,7 +240,7 @@ def _numpy_dtype(column: ChunkedData, options: Options, stored: Any) -> np.dtype
     return layout_of(type_).build([]).to_numpy().dtype
 
 
-def _check_zero_copy(column: ChunkedData, options: Options, stored: Any) -> None:
+def _check_zero_copy(column: ColumnChunks, options: Options, stored: Any) -> None:
     is_default = options.types_mapper is None and options.dtype_backend == "numpy" and stored is None
     if not (is_default and isinstance(column.type, _NUMPY_TYPES)):
         raise WouldCopyError(f"{column.type} can't be converted to pandas without a copy")
@@ -255,10 +255,10 @@ def _convert_default(array: ArrayData, options: Options) -> Any:
     return object_array(array.to_pylist())
 
 
-def _convert_strings(column: ChunkedData, dtype: Any) -> Any:
+def _convert_strings(column: ColumnChunks, dtype: Any) -> Any:
     pd = pandas()
     if len(column) and getattr(dtype, "storage", "python") == "pyarrow" and hasattr(pd.Series, "from_arrow"):
-        non_empty = ChunkedData([chunk for chunk in column.chunks if chunk.length], column.type)
+        non_empty = ColumnChunks([chunk for chunk in column.chunks if chunk.length], column.type)
         non_empty.validate(full=True)  # pandas does not check offsets
         for chunk in non_empty.chunks:
             if isinstance(chunk.layout, BinaryViewLayout):
@@ -285,7 +285,7 @@ def _copy_if_shared(values: Values, options: Options) -> Values:
     return values.copy() if options.copy and not values.flags.writeable else values
 
 
-def _warn_of_rounding(column: ChunkedData) -> None:
+def _warn_of_rounding(column: ColumnChunks) -> None:
     inexact = next((value for chunk in column.chunks for value in _inexact_integers(chunk)), None)
     if inexact is not None:
         warnings.warn(
@@ -298,7 +298,7 @@ def _warn_of_rounding(column: ChunkedData) -> None:
 
 def _inexact_integers(array: ArrayData) -> list[int]:
     """Return the integers that are not exact in float64."""
-    values, mask = array.values(1), array.mask()
+    values, mask = array.values(1), array.validity_mask()
     if values.dtype.itemsize < 8:
         return []
     is_large = values > _MAX_EXACT_FLOAT
@@ -343,7 +343,7 @@ def _convert_dictionary(array: ArrayData, options: Options) -> Any:
         categories = _to_categories(array)
         if categories is None:
             return _convert_default(decoded, options)
-    indices, mask = array.layout.indices(array), array.mask()  # type: ignore[attr-defined]
+    indices, mask = array.layout.indices(array), array.validity_mask()  # type: ignore[attr-defined]
     codes = indices if mask is None else np.where(mask, indices, -1)
     return pandas().Categorical.from_codes(codes, categories=categories, ordered=array.type.ordered)  # type: ignore[attr-defined]
 
@@ -375,7 +375,7 @@ def _convert_lists(array: ArrayData, options: Options) -> Any:
         rows = list(flat.reshape(len(starts), size))
     else:
         rows = [flat[start:stop] for start, stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
-    return object_array(set_nulls(rows, compacted.mask()))
+    return object_array(set_nulls(rows, compacted.validity_mask()))
 
 
 def _convert_extension(array: ArrayData, options: Options) -> Any:
@@ -423,7 +423,7 @@ def _masked_dtype(type_: t.DataType) -> Any:
     return pandas().StringDtype() if isinstance(type_, _STRING_TYPES) else None
 
 
-def _convert_to_dtype(column: ChunkedData, dtype: Any, options: Options) -> Any:
+def _convert_to_dtype(column: ColumnChunks, dtype: Any, options: Options) -> Any:
     pd = pandas()
     if isinstance(dtype, pd.StringDtype) and isinstance(column.type, _STRING_TYPES):
         return _convert_strings(column, dtype)
@@ -440,7 +440,7 @@ def _convert_to_dtype(column: ChunkedData, dtype: Any, options: Options) -> Any:
 def _to_masked_array(array: ArrayData, options: Options) -> Any:
     """Convert to a masked pandas array, which shares the values' memory if the options allow it."""
     pd = pandas()
-    mask = array.mask()
+    mask = array.validity_mask()
     missing = np.zeros(array.length, np.bool_) if mask is None else ~mask
     if isinstance(array.layout, BooleanLayout):
         return pd.arrays.BooleanArray(array.layout.bits(array), missing)

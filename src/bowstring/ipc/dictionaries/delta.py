@@ -15,14 +15,14 @@ import numpy as np
 
 from bowstring.arrays.array import Array
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.base import BufferSpec, Layout, Role
+from bowstring.layouts.base import BufferRole, BufferSpec, Layout
 from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.gather import check_values, total_buffer_size
 from bowstring.layouts.variable_size import VariableSizeLayout
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, Memory, allocate
 
 _MIN_BYTES = 64
-_GROWABLE_ROLES = (Role.VALIDITY, Role.OFFSETS, Role.DATA)
+_GROWABLE_ROLES = (BufferRole.VALIDITY, BufferRole.OFFSETS, BufferRole.DATA)
 
 
 class DeltaDictionary:
@@ -90,7 +90,7 @@ class _GrowableArray:
         self.length = 0
         self._source_bytes = 0
         self._buffers: list[_GrowableBuffer | None] = [
-            None if s.role is Role.VALIDITY else _GrowableBuffer() for s in layout.buffers
+            None if s.role is BufferRole.VALIDITY else _GrowableBuffer() for s in layout.buffers
         ]
         self._children = [_GrowableArray(child) for child in layout.children]
         self._dictionary: Array | None = None
@@ -103,12 +103,12 @@ class _GrowableArray:
         for child, child_array in zip(self._children, array.children, strict=True):
             child.append(child_array.compact())
         for index, spec in enumerate(self._layout.buffers):
-            if spec.role is Role.VALIDITY:
+            if spec.role is BufferRole.VALIDITY:
                 self._append_validity(array)
                 continue
             buffer = self._buffers[index]
             assert buffer is not None
-            if spec.role is Role.OFFSETS:
+            if spec.role is BufferRole.OFFSETS:
                 assert offsets is not None
                 buffer.append((offsets[1:] if buffer.size else offsets).view(UINT8))
             elif spec.dtype is None:
@@ -123,7 +123,7 @@ class _GrowableArray:
     def _offsets(self, array: Array) -> Any:
         """Return the array's offsets, shifted to follow the existing ones."""
         for index, spec in enumerate(self._layout.buffers):
-            if spec.role is Role.OFFSETS:
+            if spec.role is BufferRole.OFFSETS:
                 layout = self._layout
                 while isinstance(layout, ExtensionLayout):
                     layout = layout.storage

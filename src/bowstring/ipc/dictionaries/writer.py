@@ -27,14 +27,14 @@ from bowstring.compute.unify_dictionaries import (
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.ipc.metadata.header import DictionaryHeader
 from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
-from bowstring.ipc.options import IpcWriteOptions
+from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices
 from bowstring.layouts.equality import has_prefix
 
 
 @dataclass(slots=True)
-class Plan:
+class BatchWritePlan:
     """How to write a batch: its columns, the dictionary batches due before it, and the readers' dictionaries
     afterwards.
     """
@@ -83,12 +83,12 @@ class DictionaryWriter:
         self._matching: dict[int, tuple[ArrayData, ...]] = {}
         self._index_map_cache: dict[int, tuple[ArrayData, ArrayData, list[Indices]]] = {}
 
-    def plan(self, columns: Sequence[ArrayData]) -> Plan:
+    def plan(self, columns: Sequence[ArrayData]) -> BatchWritePlan:
         """Return how to write a batch of these columns; nothing counts as written before `commit`.
 
         Raises `UsageError` with the column if a dictionary would have to be replaced but may not.
         """
-        plan = Plan(list(columns))
+        plan = BatchWritePlan(list(columns))
         uses: dict[int, list[_Use]] = {}
         for index, name, nodes in self._encoded_columns:
             column, first = columns[index], nodes[0].id
@@ -114,13 +114,13 @@ class DictionaryWriter:
         """Register dictionaries that readers already have, by id."""
         self._written.update(dictionaries)
 
-    def commit(self, plan: Plan) -> None:
+    def commit(self, plan: BatchWritePlan) -> None:
         """Register the messages of a plan as written."""
         self._written.update(plan.written)
         self._matching.update(plan.matching)
 
     def _plan_dictionary(
-        self, plan: Plan, node: DictionaryId, uses: Sequence[_Use]
+        self, plan: BatchWritePlan, node: DictionaryId, uses: Sequence[_Use]
     ) -> Iterator[tuple[_Use, ArrayData]]:
         """Plan the batches of a dictionary; yield the parts whose indices have to change."""
         written = self._reader_dictionary(plan, node)
@@ -175,7 +175,7 @@ class DictionaryWriter:
                     f"{error}: write with share_dictionaries=False"
                 ) from None
 
-    def _plan_batches(self, plan: Plan, node: DictionaryId, values: ArrayData, where: str) -> bool:
+    def _plan_batches(self, plan: BatchWritePlan, node: DictionaryId, values: ArrayData, where: str) -> bool:
         """Plan the batches that give readers a dictionary; return whether it is new or a replacement."""
         written = self._reader_dictionary(plan, node)
         can_extend = False
@@ -195,7 +195,7 @@ class DictionaryWriter:
         plan.written[node.id] = values
         return not is_delta
 
-    def _reader_dictionary(self, plan: Plan, node: DictionaryId) -> ArrayData | None:
+    def _reader_dictionary(self, plan: BatchWritePlan, node: DictionaryId) -> ArrayData | None:
         """Return the readers' dictionary after the plan; an id may occur several times in a batch."""
         return plan.written.get(node.id, self._written.get(node.id))
 

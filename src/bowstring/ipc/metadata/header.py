@@ -196,7 +196,7 @@ def header_kind(root: Table) -> str:
         raise InvalidDataError(f"{where}: unknown message header type {number}")
     kind = HEADERS[number]
     if kind not in (SCHEMA, DICTIONARY_BATCH, RECORD_BATCH):
-        hint = ": use open_tensors" if "Tensor" in kind else ""
+        hint = ": use open_tensor_stream" if "Tensor" in kind else ""
         raise UnsupportedError(f"{where}: a stream of batches has no {kind} messages{hint}")
     return kind
 

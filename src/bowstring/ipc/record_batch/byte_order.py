@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import BufferSpec, Role
+from bowstring.layouts.base import BufferRole, BufferSpec
 from bowstring.layouts.binary_view import VIEW
 from bowstring.layouts.view_validation import INLINE_BYTES
 from bowstring.memory.buffer import Buffer
@@ -40,7 +40,7 @@ def _swap_buffer(buffer: Buffer, spec: BufferSpec, is_native: bool) -> Buffer:
     if dtype is None or dtype.itemsize < 2 or spec.is_opaque or not buffer.size:
         return buffer
     values = buffer.view(dtype)
-    if spec.role is Role.VIEWS:
+    if spec.role is BufferRole.VIEWS:
         return _swap_views(buffer, is_native)
     if dtype.kind == "V" and dtype.names is None:  # a number wider than NumPy's
         digits = values.view(np.uint8).reshape(-1, dtype.itemsize)

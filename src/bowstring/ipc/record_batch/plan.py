@@ -12,7 +12,7 @@ import numpy as np
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.metadata.lazy_schema import LazySchema
 from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
-from bowstring.ipc.options import has_legacy_validity
+from bowstring.ipc.write_options import has_legacy_validity
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 

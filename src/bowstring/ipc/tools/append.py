@@ -32,12 +32,12 @@ from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, Block,
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import HeaderReader, check_version
 from bowstring.ipc.metadata.schema import V4, read_pairs
-from bowstring.ipc.options import IpcWriteOptions
 from bowstring.ipc.schema_cache import schema_difference
 from bowstring.ipc.statistics import StatisticsCollector, with_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
-from bowstring.ipc.tools.copy import copy_file_range
+from bowstring.ipc.tools.copy_byte_ranges import copy_file_range
 from bowstring.ipc.tools.message_writer import copy_schema_table
+from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.ipc.writers import FileWriter
 
 KEEP_COMPRESSION = "as before"

@@ -37,7 +37,7 @@ from bowstring.ipc.record_batch.remote import RemoteBody, fetch_body, open_colum
 from bowstring.ipc.schema_cache import CachedSchema, load_schema, schema_difference
 from bowstring.ipc.statistics import FileStatistics, concat_statistics, with_statistics
 from bowstring.ipc.tools.merge_dictionaries import DictionaryBatch, DictionaryMerger, flatten_inner_first
-from bowstring.ipc.tools.message_writer import DryRunWriter, MessageWriter, declared_features
+from bowstring.ipc.tools.message_writer import FeatureCollectingWriter, MessageWriter, declared_features
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchSpan, FileScan, StreamScan
 from bowstring.layouts.base import error_context
@@ -122,7 +122,7 @@ def _collect_features(
 
     Of a stream that can be read only once, the schema and the first message are examined; `pipes` closes it.
     """
-    concatenator, sources_again = _Concatenator(lambda _schema, _first: DryRunWriter(), as_stream), []
+    concatenator, sources_again = _Concatenator(lambda _schema, _first: FeatureCollectingWriter(), as_stream), []
     for source in sources:
         with ExitStack() as source_stack:
             opened_source = source_stack.enter_context(open_one(source))
@@ -141,7 +141,9 @@ class _Concatenator:
     """Adds one source after another to the writer that `create_writer` returns."""
 
     def __init__(
-        self, create_writer: Callable[[FlatbufferTable, _FirstSource], MessageWriter | DryRunWriter], as_stream: bool
+        self,
+        create_writer: Callable[[FlatbufferTable, _FirstSource], MessageWriter | FeatureCollectingWriter],
+        as_stream: bool,
     ) -> None:
         self._create_writer = create_writer
         self._as_stream = as_stream
@@ -217,7 +219,7 @@ class _Output:
     """The first source and the output begun with it."""
 
     first: _FirstSource
-    writer: MessageWriter | DryRunWriter
+    writer: MessageWriter | FeatureCollectingWriter
     merger: DictionaryMerger | None
 
 

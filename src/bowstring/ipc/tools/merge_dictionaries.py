@@ -26,9 +26,9 @@ from bowstring.errors import DataTypeError, UsageError
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.metadata.header import BatchHeader, DataHeader, DictionaryHeader, HeaderWriter
 from bowstring.ipc.metadata.schema import V4, DictionaryId, WireSchema
-from bowstring.ipc.options import IpcWriteOptions, MetadataVersion
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.scan import BatchSpan
+from bowstring.ipc.write_options import IpcWriteOptions, MetadataVersion
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices
 from bowstring.layouts.equality import has_prefix

@@ -22,12 +22,12 @@ from bowstring.ipc.message import END_OF_STREAM, FILE_START, PREFIX_BYTES, Block
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import DictionaryHeader, HeaderWriter
 from bowstring.ipc.metadata.schema import DictionaryId
-from bowstring.ipc.options import DEFAULT_WRITE_OPTIONS
 from bowstring.ipc.record_batch.remote import RemoteBody
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
-from bowstring.ipc.tools.copy import copy_memory, copy_remote_body
+from bowstring.ipc.tools.copy_byte_ranges import copy_memory, copy_remote_body
 from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES
 from bowstring.ipc.tools.scan import BatchSpan
+from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS
 from bowstring.ipc.writers import encode_footer
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer
@@ -80,7 +80,7 @@ class FeatureCollector:
             self.features.add(COMPRESSED_BODY)
 
 
-class DryRunWriter(FeatureCollector):
+class FeatureCollectingWriter(FeatureCollector):
     """Accepts messages like `MessageWriter` and writes none; it only collects the features that they use."""
 
     def write_message(  # the parameters of `MessageWriter.write_message`
@@ -198,7 +198,7 @@ class MessageWriter(FeatureCollector):
         start = sink.position
         size_bytes = last.body_offset + last.header.body_bytes - first.body_offset
         padding = bytes(-size_bytes % 8)
-        flatbuffer = _metadata_with_padding(first) if padding else first.flatbuffer()
+        flatbuffer = _metadata_with_padded_body_length(first) if padding else first.flatbuffer()
         head = frame_message(flatbuffer, start - skew, ALIGNMENT_BYTES)
         sink.write([head], len(head))
         shift = sink.position - first.body_offset
@@ -233,7 +233,7 @@ class MessageWriter(FeatureCollector):
             self._rewritable_sink.overwrite(self._schema_at, self._schema_message())
 
 
-def _metadata_with_padding(span: BatchSpan) -> bytes:
+def _metadata_with_padded_body_length(span: BatchSpan) -> bytes:
     """Return the message's metadata with the padding counted in the body length, as the next message of a stream begins
     there.
     """

@@ -11,10 +11,10 @@ from bowstring.errors import InvalidDataError
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.metadata.header import DataHeader
 from bowstring.ipc.metadata.schema import V4
-from bowstring.ipc.options import IpcWriteOptions
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import EncodedBody, arrange_buffers, encode_body
 from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES, read_data_header
+from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.layouts.array_data import ArrayData
 from bowstring.memory.iovec import Int64Array, PaddedBuffers
 

@@ -295,7 +295,7 @@ class MessageSalvager:
             if start >= 0 and 0 < size_bytes <= min(self.limits.max_metadata_bytes, self.source.size - start):
                 spans.append((start, size_bytes))
                 total_bytes += size_bytes
-        self.source.expect(spans)
+        self.source.prefetch(spans)
 
     def _find_body_damage(self, span: BatchSpan) -> DroppedRange | None:
         """Return the range to drop if bytes of a message's body were lost or added and no message follows it directly,

@@ -19,15 +19,15 @@ from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     RECEIVE,
     Channel,
+    DirectionLost,
     Event,
-    Lost,
     Transport,
     TransportOptions,
 )
 from bowstring.transports.cuda.memory import CudaArena, CudaExporter, CudaMemory
 from bowstring.transports.unix_address import address_scope
 from bowstring.transports.unix_channel import UnixChannel
-from bowstring.transports.unix_listener import UnixEndpoint
+from bowstring.transports.unix_listener import UnixListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class CudaChannel(UnixChannel):
         """As `Channel.progress`."""
         events = super().progress(directions)
         for event in events:
-            if isinstance(event, Lost) and event.directions & RECEIVE:
+            if isinstance(event, DirectionLost) and event.directions & RECEIVE:
                 self._has_peer_left = isinstance(event.error, ConnectionLostError)
         return events
 
@@ -68,7 +68,7 @@ class CudaChannel(UnixChannel):
             exporter.abandon(None if self.traits.peer is None else self.traits.peer.process_id)
 
 
-class CudaEndpoint(UnixEndpoint):
+class CudaListener(UnixListener):
     """Listens at an address, and allocates the memory for what its channels export."""
 
     def __init__(self, address: str | None, options: TransportOptions, settings: CudaOptions) -> None:
@@ -78,7 +78,7 @@ class CudaEndpoint(UnixEndpoint):
         self.remote_handle = arena.handle
 
     def close(self) -> None:
-        """As `Endpoint.close`; channels that were accepted keep the exported memory."""
+        """As `Listener.close`; channels that were accepted keep the exported memory."""
         super().close()
         self._arena = None
 
@@ -102,12 +102,12 @@ class CudaTransport(Transport):
         """Change the options of this process, for later connections and listeners."""
         self.settings = settings
 
-    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> CudaEndpoint:
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> CudaListener:
         """As `Transport.listen`; the default is a new abstract address.
 
         Raises `UsageError` unless `CudaOptions.shares_memory` is set, and errors of `bowstring.memory.cuda`.
         """
-        return CudaEndpoint(address, _without_regions(options), self._allowed())
+        return CudaListener(address, _without_regions(options), self._allowed())
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
         """As `Transport.dial`. Raises `UsageError` unless `CudaOptions.shares_memory` is set."""

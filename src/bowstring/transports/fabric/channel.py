@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from bowstring.dissociated.wire import BytesLike
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError
 from bowstring.memory.buffer import Memory
-from bowstring.transports.base import RECEIVE, Event, Interest, Received, Traits, TransportOptions
+from bowstring.transports.base import RECEIVE, Event, Interest, MessageReceived, Traits, TransportOptions
 from bowstring.transports.fabric.control_socket import ControlSocket
 from bowstring.transports.fabric.endpoint import Endpoint, Operation
 from bowstring.transports.fabric.link import MAX_NUMBER, Frame, Kind, Link
@@ -37,7 +37,7 @@ _GRACE_S = 0.5
 """How long messages may arrive after the end of the TCP connection."""
 
 
-class _Content:
+class _MultipartContent:
     """The content of a long message, which is being sent part by part."""
 
     __slots__ = ("_next_part", "_num_started", "_number", "_parts", "_started", "message")
@@ -78,7 +78,7 @@ class _Sender(MessageSender):
         self._next_number = 0
         self._announced: dict[int, SubmittedMessage] = {}
         """Long messages whose receiver is not ready, by number."""
-        self._contents: list[_Content] = []
+        self._contents: list[_MultipartContent] = []
 
     @property
     def is_connected(self) -> bool:
@@ -118,15 +118,15 @@ class _Sender(MessageSender):
             raise ProtocolError(f"{link.name}: the peer is ready for message {frame.number}, which was not announced")
         if frame.kind == Kind.REFUSED:
             message = self.started[message.token] = SubmittedMessage(message.token, message.tag, (), 0)
-        self._contents.append(_Content(message, frame.number, link.endpoint.domain.num_buffers))
+        self._contents.append(_MultipartContent(message, frame.number, link.endpoint.domain.num_buffers))
 
     def send_end(self) -> None:
         """As `MessageSender.send_end`."""
         assert self.link is not None
-        self.link.control(Kind.END, self._next_number)
+        self.link.send_control_frame(Kind.END, self._next_number)
 
 
-class _Arrival:
+class _IncomingMessage:
     """A long message whose content arrives in `destination`."""
 
     __slots__ = ("_index", "_number", "_offset", "_operation", "destination", "tag")
@@ -173,7 +173,7 @@ class _Receiver(MessageReceiver[Frame]):
         self._frames: dict[int, Frame] = {}
         self._next_number = 0
         self._total: int | None = None
-        self._arrival: _Arrival | None = None
+        self._arrival: _IncomingMessage | None = None
 
     @property
     def is_receiving(self) -> bool:
@@ -207,7 +207,7 @@ class _Receiver(MessageReceiver[Frame]):
                 self.bytes_received += self._arrival.progress(self.link)
                 if not self._arrival.is_complete:
                     return
-                events.append(Received(self._arrival.tag, self._arrival.destination))
+                events.append(MessageReceived(self._arrival.tag, self._arrival.destination))
                 self._arrival = None
             if not self.credit.is_available or self._next_number not in self._frames:
                 return
@@ -218,20 +218,20 @@ class _Receiver(MessageReceiver[Frame]):
     def receive_into(self, message: Frame, destination: memoryview) -> None:
         """As `MessageReceiver.receive_into`."""
         assert self.link is not None
-        self._arrival = _Arrival(message.number, message.tag, destination)
+        self._arrival = _IncomingMessage(message.number, message.tag, destination)
         if message.content is None:
-            self.link.control(Kind.READY, message.number)
+            self.link.send_control_frame(Kind.READY, message.number)
         else:
             self._arrival.copy(message.content)
             self.bytes_received += message.length_bytes
-        self.link.free(message)
+        self.link.recycle_frame(message)
 
     def discard(self, message: Frame) -> None:
         """As `MessageReceiver.discard`."""
         assert self.link is not None
         if message.content is None:
-            self.link.control(Kind.REFUSED, message.number)
-        self.link.free(message)
+            self.link.send_control_frame(Kind.REFUSED, message.number)
+        self.link.recycle_frame(message)
 
 
 class Fetch:
@@ -262,7 +262,7 @@ class Fetch:
 
 
 class FabricChannel(MessageChannel):
-    """One end of a connection; created by `FabricTransport.dial` and `FabricEndpoint.accept`. It owns its endpoint."""
+    """One end of a connection; created by `FabricTransport.dial` and `FabricListener.accept`. It owns its endpoint."""
 
     _sender: _Sender
     _receiver: _Receiver
@@ -304,7 +304,7 @@ class FabricChannel(MessageChannel):
         link = self._link
         if link is None:
             return
-        for frame in link.progress():
+        for frame in link.receive_frames():
             if frame.kind in (Kind.READY, Kind.REFUSED):
                 self._sender.answer(frame, link)
             elif frame.kind != Kind.FREED:
@@ -324,7 +324,7 @@ class FabricChannel(MessageChannel):
         if self._link is not None and control.peer_hello is not None and not self._link.is_connected:
             self._link.connect(control.peer_hello, control.peer_host)
             if self._is_dialer:
-                self._link.control(Kind.FREED, 0)  # connects the endpoints
+                self._link.send_control_frame(Kind.FREED, 0)  # connects the endpoints
             self._sender.end_if_sent()
         if self._grace_end == math.inf and self._connection_error is not None:
             self._grace_end = time.monotonic() + (_GRACE_S if self.is_connected else 0.0)
@@ -379,7 +379,7 @@ class FabricChannel(MessageChannel):
         end = time.monotonic() + LINGER_S
         try:
             while link is not None and link.is_flushing and link.error is None and time.monotonic() < end:
-                link.progress()
+                link.receive_frames()
                 time.sleep(RETRY_S)
         except BowstringError:
             pass

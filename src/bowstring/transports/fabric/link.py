@@ -48,7 +48,7 @@ class Kind(IntEnum):
 
 
 class Frame(NamedTuple):
-    """A received frame, whose content is in a buffer until `Link.free`."""
+    """A received frame, whose content is in a buffer until `Link.recycle_frame`."""
 
     kind: int
     number: int
@@ -104,38 +104,38 @@ class Link:
         return size_bytes <= self._peer_frame_bytes - _HEADER.size
 
     def send_message(self, number: int, tag: int | None, size_bytes: int, content: Sequence[Any]) -> bool:
-        """Send a copy of a short message, or the announcement of a long one. False: try again after `progress`."""
+        """Send a copy of a short message, or announce a long one. False: try again after `receive_frames`."""
         kind = Kind.PLAIN if tag is None else Kind.TAGGED
         is_started = self._send(kind, number, tag or 0, size_bytes, content)
         self._num_sent += is_started
         return is_started
 
     def send_part(self, parts: Sequence[Memory], number: int, index: int) -> Operation | None:
-        """Send a part of the content of a long message. None: try again after `progress`."""
+        """Send a part of the content of a long message. None: try again after `receive_frames`."""
         return self.endpoint.send_tagged(parts, self._peer, number << _PART_BITS | index)
 
     def receive_part(self, memory: Memory, number: int, index: int) -> Operation | None:
-        """Receive a part of the content of a long message. None: try again after `progress`."""
+        """Receive a part of the content of a long message. None: try again after `receive_frames`."""
         return self.endpoint.receive_tagged(memory, number << _PART_BITS | index)
 
     def fetch(self, memory: Memory, address: int, key: int) -> Operation | None:
-        """Copy the peer's registered memory into a buffer. None: try again after `progress`."""
+        """Copy the peer's registered memory into a buffer. None: try again after `receive_frames`."""
         return self.endpoint.fetch(memory, self._peer, address, key)
 
-    def control(self, kind: Kind, number: int) -> None:
-        """Send a frame without a message, at once or with the next `progress` that can send it."""
+    def send_control_frame(self, kind: Kind, number: int) -> None:
+        """Send a frame without a message, at once or with the next `receive_frames` that can send it."""
         self._controls.append((kind, number))
         self._flush()
 
-    def free(self, frame: Frame) -> None:
+    def recycle_frame(self, frame: Frame) -> None:
         """Use the buffer of a frame again. The content must not be used any more."""
         self._unposted.append(frame.buffer)
         self._num_freed += 1
         if self._num_freed - self._num_reported >= NUM_FRAMES // 2:
             self._num_reported = self._num_freed
-            self.control(Kind.FREED, 0)
+            self.send_control_frame(Kind.FREED, 0)
 
-    def progress(self) -> list[Frame]:
+    def receive_frames(self) -> list[Frame]:
         """Return the frames that have arrived. Raises `ProtocolError`, `ClosedError`, `ConnectionLostError`."""
         frames = []
         for operation in self.endpoint.progress():

@@ -31,7 +31,7 @@ from bowstring.transports.fabric.control_socket import ControlSocket
 from bowstring.transports.fabric.endpoint import Domain, DomainPool, Endpoint, check_provider
 from bowstring.transports.fabric.memory import FabricArena, FabricMemory
 from bowstring.transports.scope import network_scope
-from bowstring.transports.stream_channel import StreamEndpoint
+from bowstring.transports.stream_channel import StreamListener
 from bowstring.transports.tcp_address import SocketAddress, format_address, loopback_scope, parse_address, resolve
 
 _DEFAULT_ADDRESS = "//127.0.0.1:0"
@@ -52,7 +52,7 @@ class FabricOptions:
     """The size of the memory that a listener exports; pages are allocated when they are used."""
 
 
-class FabricEndpoint(StreamEndpoint):
+class FabricListener(StreamListener):
     """Listens at a TCP port. Each accepted channel has its own endpoint of libfabric."""
 
     def __init__(self, transport: FabricTransport, address: str, options: TransportOptions) -> None:
@@ -147,13 +147,13 @@ class FabricTransport(Transport):
 
         return FabricChannel(control, open_endpoint, close_endpoint, options)
 
-    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> FabricEndpoint:
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> FabricListener:
         """As `Transport.listen`, at `//host:port/provider`; by default at a free port of 127.0.0.1.
 
         Raises `EnvironmentProblemError` without libfabric, `UnsupportedError` if the provider is not available.
         """
         self.check_options(options)
-        return FabricEndpoint(self, address or _DEFAULT_ADDRESS, options)
+        return FabricListener(self, address or _DEFAULT_ADDRESS, options)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> FabricChannel:
         """As `Transport.dial`. Raises as `listen`; blocks while the name of a remote host is resolved."""

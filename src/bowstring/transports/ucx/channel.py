@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from bowstring.errors import BowstringError, ClosedError, LimitError, ProtocolError
-from bowstring.transports.base import RECEIVE, Event, Interest, Received, Traits, TransportOptions
+from bowstring.transports.base import RECEIVE, Event, Interest, MessageReceived, Traits, TransportOptions
 from bowstring.transports.message_channel import (
     LINGER_S,
     MessageChannel,
@@ -83,7 +83,7 @@ class _Sender(MessageSender):
         self._requests.append((message, request))
 
 
-class _Arrival(NamedTuple):
+class _IncomingMessage(NamedTuple):
     """A message whose bytes arrive in `destination`; complete if `request` is None."""
 
     tag: int | None
@@ -97,7 +97,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
     def __init__(self, name: str, options: TransportOptions, worker: Worker) -> None:
         super().__init__(name, options)
         self._worker = worker
-        self._arrivals: list[_Arrival] = []
+        self._arrivals: list[_IncomingMessage] = []
         self._counts = (0, 0)
         self._total: tuple[int, int] | None = None
 
@@ -172,7 +172,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
             destination[:] = message.payload
         else:
             request = message.receive_into(destination)
-        self._arrivals.append(_Arrival(message.tag, destination, request))
+        self._arrivals.append(_IncomingMessage(message.tag, destination, request))
 
     def discard(self, message: UcxMessage) -> None:
         """As `MessageReceiver.discard`."""
@@ -180,7 +180,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
 
     def _deliver(self, tag: int | None, content: memoryview, events: list[Event]) -> None:
         self.bytes_received += content.nbytes
-        events.append(Received(tag, content))
+        events.append(MessageReceived(tag, content))
 
     def _receive_end(self, message: ActiveMessage) -> None:
         if message.payload is None or len(message.payload) != _END.size:
@@ -190,7 +190,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
 
 
 class UcxChannel(MessageChannel):
-    """One end of a connection; created by `UcxTransport.dial` and `UcxEndpoint.accept`. It owns the worker."""
+    """One end of a connection; created by `UcxTransport.dial` and `UcxListener.accept`. It owns the worker."""
 
     def __init__(self, endpoint: Endpoint, options: TransportOptions, on_close: Callable[[], None]) -> None:
         self.endpoint = endpoint

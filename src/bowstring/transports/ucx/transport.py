@@ -21,8 +21,8 @@ from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     RECEIVE,
     Channel,
-    Endpoint,
     Interest,
+    Listener,
     MemoryExporter,
     RemoteMemory,
     Transport,
@@ -55,7 +55,7 @@ class UcxOptions:
     """The size of the memory that a listener exports; pages are allocated when they are used."""
 
 
-class UcxEndpoint(Endpoint):
+class UcxListener(Listener):
     """Listens at a port. Each accepted channel has its own worker."""
 
     def __init__(self, transport: UcxTransport, address: str, options: TransportOptions) -> None:
@@ -80,7 +80,7 @@ class UcxEndpoint(Endpoint):
         self._arm()
 
     def accept(self, limit: int = 16) -> list[Channel]:
-        """As `Endpoint.accept`."""
+        """As `Listener.accept`."""
         if self.is_closed:
             raise ClosedError(f"ucx {self.address}: the listener is closed")
         self._timer.clear()
@@ -102,20 +102,20 @@ class UcxEndpoint(Endpoint):
         return channels
 
     def interests(self) -> list[Interest]:
-        """As `Endpoint.interests`."""
+        """As `Listener.interests`."""
         return [Interest(descriptor, RECEIVE) for descriptor in self.descriptors()] if not self.is_closed else []
 
     def descriptors(self) -> list[int]:
-        """As `Endpoint.descriptors`: those that are known; libucp has more."""
+        """As `Listener.descriptors`: those that are known; libucp has more."""
         return [self._timer.descriptor, self._worker.event_descriptor] if not self._worker.is_closed else []
 
     def shut_down(self) -> None:
-        """As `Endpoint.shut_down`."""
+        """As `Listener.shut_down`."""
         self.is_closed = True
         self._timer.set()
 
     def close(self) -> None:
-        """As `Endpoint.close`; channels that were accepted keep the exported memory."""
+        """As `Listener.close`; channels that were accepted keep the exported memory."""
         self.is_closed = True
         self.arena = None
         if not self._worker.is_closed:
@@ -177,12 +177,12 @@ class UcxTransport(Transport):
             self.release()
             raise
 
-    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> UcxEndpoint:
+    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> UcxListener:
         """As `Transport.listen`, at `//host:port`; by default at a free port of 127.0.0.1."""
-        return UcxEndpoint(self, _DEFAULT_ADDRESS if address is None else address, options)
+        return UcxListener(self, _DEFAULT_ADDRESS if address is None else address, options)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UcxChannel:
-        """As `Transport.dial`: does not wait for the listener; the channel reports `Lost` if there is none."""
+        """As `Transport.dial`: does not wait for the listener; the channel reports `DirectionLost` if there is none."""
         host, port = parse_address(address, self.scheme)
         worker = self.create_worker()
         try:

@@ -213,7 +213,7 @@ class RemoteFileReader(FileReader):
         assert fetched_body is not None
         return BatchHeader(header.raw[:], header.template), fetched_body
 
-    def read_whole_batch(self, index: int) -> RecordBatch:
+    def get_batch_for_all_columns(self, index: int) -> RecordBatch:
         """Record batch `index`, fetched completely; errors as in `get_batch`."""
         return self._batch(index, *self.read_batch_message(index), BatchColumns)
 

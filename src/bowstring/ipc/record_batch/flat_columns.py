@@ -16,14 +16,14 @@ from bowstring.ipc.record_batch.plan import SchemaPlan
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import EncodedBody, arrange_buffers
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import BufferSpec, Layout, Role
+from bowstring.layouts.base import BufferRole, BufferSpec, Layout
 from bowstring.memory.iovec import Int64Array, PaddedBuffers
 
 _MIN_COLUMNS = 16
 _NO_VARIADIC_COUNTS = np.empty(0, np.int64)
 
 
-class PassthroughPlan:
+class FlatColumnsPlan:
     """Computes the sizes of the buffers of flat columns that contain exactly their slots.
 
     Only for schemas without nested, dictionary-encoded and variadic columns that are wide enough to benefit.
@@ -39,12 +39,12 @@ class PassthroughPlan:
         self._matching_plan: SchemaPlan | None = None
         self._specs = list(specs.values())
         self._spec_of = np.array([spec_indices[id(spec)] for spec in all_specs], np.intp)
-        is_validity = np.array([spec.role is Role.VALIDITY for spec in self._specs], bool)
+        is_validity = np.array([spec.role is BufferRole.VALIDITY for spec in self._specs], bool)
         self._has_free_size = np.array([not spec.per_slot for spec in self._specs], bool)[self._spec_of]
         self._validity_at = np.flatnonzero(is_validity[self._spec_of])
 
     @classmethod
-    def of(cls, layouts: Sequence[Layout]) -> PassthroughPlan | None:
+    def of(cls, layouts: Sequence[Layout]) -> FlatColumnsPlan | None:
         """Return the plan for a schema's layouts, or None if columns have to be walked."""
         return cls(layouts) if len(layouts) >= _MIN_COLUMNS and all(map(_is_flat, layouts)) else None
 

@@ -13,10 +13,10 @@ import pytest
 
 import bowstring
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.options import IpcWriteOptions
-from bowstring.ipc.record_batch.passthrough import PassthroughPlan
+from bowstring.ipc.record_batch.flat_columns import FlatColumnsPlan
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.stream import Encoder
+from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.memory.buffer import Memory
 from bowstring.memory.iovec import PaddedBuffers, remaining_iovecs, write_iovecs
 
@@ -58,7 +58,7 @@ def to_bytes(batch: bowstring.RecordBatch, alignment: int = 64) -> bytes:
 
 def passes(batch: bowstring.RecordBatch) -> bool:
     encoder = Encoder(batch.schema)
-    plan = PassthroughPlan.of(encoder._layouts)
+    plan = FlatColumnsPlan.of(encoder._layouts)
     return plan is not None and plan.body(batch.source, 64) is not None
 
 

@@ -17,7 +17,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.ipc.message import CONTINUATION
 from bowstring.ipc.metadata.header import CODECS
-from bowstring.ipc.options import ByteOrder, MetadataVersion
+from bowstring.ipc.write_options import ByteOrder, MetadataVersion
 from tests.ipc import samples
 
 MAKE: dict[str, Any] = {"file": samples.as_file, "stream": samples.as_stream}

@@ -21,7 +21,7 @@ from bowstring.layouts.numpy_conversion import convert_dtype
 from bowstring.layouts.registry import layout_of
 
 
-class ChunkedData:
+class ColumnChunks:
     """The chunks of a column and their type; immutable. The constructor checks nothing."""
 
     __slots__ = ("chunks", "type")
@@ -81,16 +81,16 @@ class ChunkedData:
         return sum(chunk.length for chunk in self.chunks)
 
 
-def cast_chunks(column: ChunkedData, target_type: DataType, safe: bool = True) -> ChunkedData:
+def cast_chunks(column: ColumnChunks, target_type: DataType, safe: bool = True) -> ColumnChunks:
     """Cast the chunks of a column. The error names the chunk."""
     chunks = []
     for index, chunk in enumerate(column.chunks):
         with error_context(f"chunk {index}"):
             chunks.append(cast(chunk, target_type, safe))
-    return ChunkedData(chunks, target_type)
+    return ColumnChunks(chunks, target_type)
 
 
-def combine_widened(column: ChunkedData) -> ArrayData:
+def combine_widened(column: ColumnChunks) -> ArrayData:
     """Combine the chunks of a column, with wider indices if the union of their dictionaries may be too large."""
     type_ = column.type
     if column.num_chunks > 1 and isinstance(type_, Dictionary):
