@@ -35,22 +35,22 @@ find out which.
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TicketRequest:
     """A request for data sets of one server."""
 
     server: StreamURI
     uris: tuple[StreamURI, ...]
     ticket: Ticket
 
-    def split(self) -> list[Request]:
+    def split(self) -> list[TicketRequest]:
         """Return a request for each of the data sets."""
         pairs = zip(self.uris, self.ticket.names, strict=True)
-        return [Request(self.server, (uri,), Ticket((name,), self.ticket.packed)) for uri, name in pairs]
+        return [TicketRequest(self.server, (uri,), Ticket((name,), self.ticket.packed)) for uri, name in pairs]
 
 
-def join_adjacent_requests(requests: Iterable[Request]) -> Iterator[Request]:
+def join_adjacent_requests(requests: Iterable[TicketRequest]) -> Iterator[TicketRequest]:
     """Join adjacent requests to one server, up to its limits."""
-    joined: list[Request] = []
+    joined: list[TicketRequest] = []
     server, size_bytes = None, 0
     for request in requests:
         request_bytes = len(request.ticket.encode())
@@ -68,9 +68,9 @@ def join_adjacent_requests(requests: Iterable[Request]) -> Iterator[Request]:
         yield _join(joined)
 
 
-def _join(requests: Sequence[Request]) -> Request:
+def _join(requests: Sequence[TicketRequest]) -> TicketRequest:
     uris = tuple(request.uris[0] for request in requests)
-    return Request(
+    return TicketRequest(
         requests[0].server,
         uris,
         Ticket(tuple(request.ticket.names[0] for request in requests), requests[0].ticket.packed),
@@ -87,7 +87,7 @@ class Dataset(Closable):
 
     def __init__(
         self,
-        requests: Iterable[Request],
+        requests: Iterable[TicketRequest],
         schema: Schema | None,
         timeout_s: float,
         tls: TlsOptions | None = None,
@@ -198,7 +198,7 @@ class Dataset(Closable):
             opened, self._opened = self._opened, None
         return opened if opened is not None and not opened[0].is_closed else None
 
-    def _open(self, request: Request) -> tuple[Connection, Stream]:
+    def _open(self, request: TicketRequest) -> tuple[Connection, Stream]:
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the data set is closed")
@@ -220,14 +220,14 @@ class Dataset(Closable):
             self._connections.add(connection)
         return connection, self._start_stream(connection, request)
 
-    def _start_stream(self, connection: Connection, request: Request) -> Stream:
+    def _start_stream(self, connection: Connection, request: TicketRequest) -> Stream:
         try:
             return connection.stream(request.ticket)
         except BaseException:
             self._end(connection, None)
             raise
 
-    def _end(self, connection: Connection, request: Request | None) -> None:
+    def _end(self, connection: Connection, request: TicketRequest | None) -> None:
         """Keep the connection for another stream if the last one was read to its end, else close it."""
         with self._lock:
             if request is not None and not self._is_closed:
@@ -268,7 +268,7 @@ class Dataset(Closable):
 
 
 def _reconnect(
-    requests: list[Request], schema: Schema, timeout_s: float, tls: TlsOptions | None, copy: bool
+    requests: list[TicketRequest], schema: Schema, timeout_s: float, tls: TlsOptions | None, copy: bool
 ) -> Dataset:
     """Return the data set that was pickled. Raises as `connect`."""
     return Dataset(requests, schema, timeout_s, tls, copy=copy)

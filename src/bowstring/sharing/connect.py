@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import BowstringError, UsageError
-from bowstring.sharing.client import Dataset, Request, join_adjacent_requests
+from bowstring.sharing.client import Dataset, TicketRequest, join_adjacent_requests
 from bowstring.sharing.flight import FLIGHT_SCHEMES, TLS_SCHEME
 from bowstring.sharing.flight_client import FlightDataset, FlightOptions, find_parts, scheme_of
 from bowstring.sharing.locations import (
@@ -110,7 +110,7 @@ def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _Opti
     requests = []
     for text in uris:
         uri, name = parse_dataset_uri(text, options.ticket)
-        requests.append(Request(without_ticket(uri), (uri,), Ticket((name,), requests_packed(uri, options.copy))))
+        requests.append(TicketRequest(without_ticket(uri), (uri,), Ticket((name,), requests_packed(uri, options.copy))))
     return Dataset(
         join_adjacent_requests(requests),
         schema,
@@ -165,5 +165,5 @@ def _connect_to_location(text: str, options: _Options) -> Dataset:
         if options.requires_encryption and not is_local_or_encrypted(server):
             raise UsageError(f"{server.scheme}: a connection to another host that is not encrypted")
     tls = options.tls if any(find_transport(server.scheme, server).supports_tls for server in servers) else None
-    request = Request(without_ticket(uri), (uri,), Ticket((name,), requests_packed(uri, options.copy)))
+    request = TicketRequest(without_ticket(uri), (uri,), Ticket((name,), requests_packed(uri, options.copy)))
     return Dataset([request], None, options.timeout_s, tls, copy=options.copy, recorder=options.recorder)

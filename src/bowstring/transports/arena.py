@@ -28,7 +28,7 @@ from bowstring.transports.base import (
 _ALIGNMENT_BYTES = 64
 
 
-class Arena(ABC):
+class ExportArena(ABC):
     """Memory for everything that a listener exports. Blocks are freed, and used again, when no channel exports them."""
 
     is_mapped_by_clients: ClassVar[bool] = False
@@ -101,7 +101,7 @@ class Arena(ABC):
         self._free = _merge([*self._free, (block[0], _align(block[1]))])
 
 
-class HostArena(Arena):
+class HostArena(ExportArena):
     """An arena in memory of the CPU."""
 
     def __init__(self, view: memoryview, address: int, scheme: str) -> None:
@@ -146,7 +146,7 @@ class ArenaExporter(MemoryExporter):
 
     __slots__ = ("_arena", "_regions")
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, arena: ExportArena) -> None:
         self._arena = arena
         self._regions: list[Region] = []
 

@@ -134,7 +134,7 @@ class EventLoop(Closable):
         if handler in self._handlers:
             self._update(handler)
 
-    def _continue(self, handler: Handler) -> None:
+    def _resume_handler(self, handler: Handler) -> None:
         """Let a handler do the rest of its work."""
         if handler in self._handlers:
             self._run_handler(handler, handler.expire)
@@ -161,7 +161,7 @@ class EventLoop(Closable):
             self._handlers[handler] = interests
         deadline = handler.deadline
         if not deadline:
-            self._calls.append(partial(self._continue, handler))
+            self._calls.append(partial(self._resume_handler, handler))
         else:
             self._next_expiry = min(self._next_expiry, deadline)
 

@@ -14,7 +14,7 @@ import bowstring
 from bowstring.errors import ProtocolError, ResourceError, UsageError
 from bowstring.memory.region import Region
 from bowstring.testing.memory_conformance import MemoryConformance
-from bowstring.transports.arena import Arena, ArenaExporter
+from bowstring.transports.arena import ArenaExporter, ExportArena
 from bowstring.transports.base import DirectionLost, Event, ExportedRegion
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
@@ -48,7 +48,7 @@ def numbers(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
 
 
 @pytest.fixture
-def arena() -> Iterator[Arena]:
+def arena() -> Iterator[ExportArena]:
     with Context(DEFAULT_FEATURES | Feature.RMA) as context:
         yield UcxArena(context, 1 << 16)
 
@@ -147,7 +147,7 @@ def test_memory_is_shared_only_if_an_option_says_so() -> None:
     transport.configure(UcxOptions(shares_memory=True))
 
 
-def test_regions_share_a_copy_and_their_blocks_are_used_again(arena: Arena) -> None:
+def test_regions_share_a_copy_and_their_blocks_are_used_again(arena: ExportArena) -> None:
     first, second = ArenaExporter(arena), ArenaExporter(arena)
     with Region.copy_of([bytes(40_000)]) as region, Region.copy_of([bytes(40_000)]) as other:
         address = first.export(region).address

@@ -110,7 +110,7 @@ class Walker:
                 self.faults.add(
                     offset, TruncatedError(f"{source.name}: the stream ends at byte {offset}, before a schema")
                 )
-            yield from self._remainder(
+            yield from self._single_part(
                 offset, source.size, PartKind.UNCLAIMED if self.has_end_marker else PartKind.UNREAD
             )
             return
@@ -141,7 +141,7 @@ class Walker:
         has_magic = source.read_at(source.size - 6, 6) == MAGIC if source.size >= start + 6 else False
         self.faults.add(max(start, source.size - (TRAILER.size if has_magic else 0)), error)
         offset = yield from self._messages(start, source.size)
-        yield from self._remainder(offset, source.size, PartKind.UNREAD)
+        yield from self._single_part(offset, source.size, PartKind.UNREAD)
 
     def _footer_parts(self, footer: _Footer, offset: int) -> Generator[Part, None, int]:
         """Yield the batches of the footer and the parts between them by offset; return the offset after them."""
@@ -197,7 +197,7 @@ class Walker:
         """Yield the parts between messages of the footer: the schema message, the end marker, unlisted messages."""
         if offset < stop:
             offset = yield from self._messages(offset, stop, is_listed=False)
-            yield from self._remainder(offset, stop, PartKind.UNCLAIMED)
+            yield from self._single_part(offset, stop, PartKind.UNCLAIMED)
         return stop
 
     # Consecutive messages
@@ -313,7 +313,7 @@ class Walker:
         self._counts[part_kind] += 1
         return Part(part_kind, offset, leaves, number, None, offsets, lengths)
 
-    def _remainder(self, offset: int, stop: int, kind: PartKind) -> Iterator[Part]:
+    def _single_part(self, offset: int, stop: int, kind: PartKind) -> Iterator[Part]:
         if offset < stop:
             kind = PartKind.OMITTED if self.is_shortened else kind
             leaf = _LEAF_BY_PART_KIND[kind]

@@ -22,7 +22,7 @@ from bowstring.errors import BowstringError, ClosedError, ProtocolError, Resourc
 from bowstring.memory import cuda
 from bowstring.memory.device import DeviceMemory, DeviceRegion, pointer_of
 from bowstring.memory.region import Region
-from bowstring.transports.arena import Arena, ArenaExporter, Fetch, RemoteArena
+from bowstring.transports.arena import ArenaExporter, ExportArena, Fetch, RemoteArena
 from bowstring.transports.base import Extent
 
 _TRAILER = struct.Struct("<Q16s8s")
@@ -65,7 +65,7 @@ class CudaHandle:
         return cls(handle[: cuda.HANDLE_BYTES], size_bytes, uuid)
 
 
-class CudaArena(Arena):
+class CudaArena(ExportArena):
     """The allocation of a listener. Freed with its last reference: a listener or channel that is not closed."""
 
     is_mapped_by_clients: ClassVar[bool] = True
