@@ -294,7 +294,9 @@ def test_tags_that_do_not_select_one_role_are_a_usage_error() -> None:
         with pytest.raises(UsageError, match="other than free_data = 102"):
             ServerConnection(tags, FREE)
     client = ClientConnection({ConnectionRole.METADATA: 201, ConnectionRole.BODIES: 202}, FREE, has_body=has_body)
-    with pytest.raises(UsageError, match=r"tags for Role.METADATA or Role.BODIES, not for Role.BOTH"):
+    with pytest.raises(
+        UsageError, match=r"tags for ConnectionRole.METADATA or ConnectionRole.BODIES, not for ConnectionRole.BOTH"
+    ):
         client.request(b"t")
     client.request(b"t", ConnectionRole.METADATA)
     with pytest.raises(UsageError, match="another ClientConnection"):

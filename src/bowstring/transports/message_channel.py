@@ -370,16 +370,16 @@ class MessageChannel(Channel):
             self.is_closed = True
             self._lost_directions = BOTH
             self._sender.queue.clear()
-            self._close_exporter()
+            has_peer_left = self._receiver.has_ended or self._connection_error is not None
             if not self._is_inherited:
                 self._end()
             self._close_connection()
             for timer in self._timers.values():
                 timer.close()
+            self._close_exporter(has_peer_left)
 
-    def _close_exporter(self) -> None:
-        """Free what was exported, unless the peer has mapped it, and has not disconnected."""
-        has_peer_left = self._receiver.has_ended or self._connection_error is not None
+    def _close_exporter(self, has_peer_left: bool) -> None:
+        """Free what was exported, unless the peer may still read a mapping of it."""
         if self._exporter is not None and self.arena.is_mapped_by_clients and not has_peer_left:
             self._exporter.abandon(None)
         elif self._exporter is not None:
