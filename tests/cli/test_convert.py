@@ -214,10 +214,17 @@ def test_invalid_values_are_rejected_with_their_location_and_the_target_is_kept(
     assert sorted(path.name for path in source.parent.iterdir()) == [target.name, "x.arrow"]
 
 
-def test_quick_copies_values_without_validation_but_not_to_pyarrow(invalid_source: tuple[Path, str]) -> None:
-    source, _ = invalid_source
-    convert(source, source.with_name("target.arrow"), "--quick")
-    assert main(["validate", str(source.with_name("target.arrow"))]) == 1
+def test_quick_copies_values_without_validation_but_not_to_pyarrow(
+    invalid_source: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, message = invalid_source
+    target = source.with_name("target.arrow")
+    if "the offsets run from" in message:  # the values can't be copied
+        assert main(["convert", str(source), str(target), "--quick"]) == 1
+        assert "column 'words': offsets[3] = 1073741824 exceeds the data buffer's size of 9" in capsys.readouterr().err
+    else:
+        convert(source, target, "--quick")
+        assert main(["validate", str(target)]) == 1
     assert main(["convert", "--quick", str(source), str(source.with_name("x.parquet"))]) == 1
     assert main(["convert", "--quick", str(source), str(source.with_name("x.csv"))]) == 1
 

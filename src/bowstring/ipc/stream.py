@@ -143,9 +143,20 @@ class Encoder:
     def _message(
         self, length: int, arrays: Sequence[ArrayData], pairs: Metadata, mark: DictionaryHeader | None
     ) -> EncodedMessage:
-        return self._encoded_message(
-            encode_body(length, arrays, self.alignment, self.options, self._compress), pairs, mark
-        )
+        try:
+            body = encode_body(length, arrays, self.alignment, self.options, self._compress)
+        except InvalidDataError as error:
+            raise error if mark is not None else self._add_column(error, arrays) from None
+        return self._encoded_message(body, pairs, mark)
+
+    def _add_column(self, error: InvalidDataError, columns: Sequence[ArrayData]) -> InvalidDataError:
+        """Add the name of the first malformed column to an error."""
+        for field, column in zip(self.schema.fields, columns, strict=True):
+            try:
+                column.layout.compact(column)
+            except InvalidDataError:
+                return type(error)(f"column {field.name!r}: {error}")
+        return error
 
     def _encoded_message(self, body: EncodedBody, pairs: Metadata, mark: DictionaryHeader | None) -> EncodedMessage:
         metadata = self._headers.write(body.data_header, body.size_bytes, pairs, mark)
