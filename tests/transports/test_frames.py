@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+from bowstring.memory.pool import POOL
 from bowstring.transports import frames
 
-SIZE_BYTES = 2 * frames._HUGE_BYTES
+SIZE_BYTES = 2 * frames._POOLED_BYTES
 
 
 @pytest.fixture(autouse=True)
-def free_mappings(monkeypatch: pytest.MonkeyPatch) -> frames._FreeMappings:
-    mappings = frames._FreeMappings(3 * SIZE_BYTES)
-    monkeypatch.setattr(frames, "_FREE_MAPPINGS", mappings)
-    return mappings
+def empty_pool() -> Iterator[None]:
+    gc.collect()
+    POOL.release()
+    yield
+    POOL.release()
 
 
 def address_of(view: memoryview) -> int:
@@ -40,15 +43,7 @@ def test_memory_is_used_again_after_the_last_view_is_gone() -> None:
     assert (address_of(again), len(again)) == (first, SIZE_BYTES - 200)
 
 
-def test_memory_of_another_size_is_not_used_again() -> None:
-    message = frames._allocate(SIZE_BYTES, "test")
-    del message
-    gc.collect()
-    assert len(frames._allocate(2 * SIZE_BYTES, "test")) == 2 * SIZE_BYTES
-
-
-def test_free_memory_is_limited(free_mappings: frames._FreeMappings) -> None:
-    messages = [frames._allocate(SIZE_BYTES, "test") for _ in range(5)]
-    del messages
-    gc.collect()
-    assert len(free_mappings._mappings) == 3
+def test_only_long_messages_use_the_pool() -> None:
+    for length_bytes in (0, frames._LAZY_BYTES, frames._POOLED_BYTES - 1):
+        assert len(frames._allocate(length_bytes, "test")) == length_bytes
+    assert POOL.unused_bytes == 0

@@ -146,7 +146,8 @@ POOL = Pool()
 def release_unused_memory() -> int:
     """Return unused memory of the pool, up to 256 MiB, to the system; returns its size in bytes.
 
-    The pool keeps memory after compressed batches are written or their columns deleted, and reuses it. The kernel
+    The pool keeps memory after compressed batches are written or their columns deleted, and that of long messages
+    received over a socket, and reuses it. The kernel
     reclaims it under memory pressure. Memory in use is not affected.
     """
     return POOL.release()

@@ -12,17 +12,15 @@ import errno
 import mmap
 import os
 import struct
-import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, ClassVar, TypeAlias
 
-import numpy as np
-
 from bowstring.errors import LimitError, ProtocolError, ResourceError, UsageError
 from bowstring.memory.descriptors import check_available
 from bowstring.memory.iovec import IOV_MAX
+from bowstring.memory.pool import POOL
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
     Event,
@@ -44,8 +42,8 @@ RECEIVE_BYTES = 1 << 16
 _JOINED_BYTES = 1 << 12
 """The length up to which the parts of a message are joined: copying them takes less time than a vector of parts."""
 _LAZY_BYTES = 1 << 16
-_HUGE_BYTES = 8 << 20
-_MAX_FREE_BYTES = 256 << 20
+_POOLED_BYTES = 8 << 20
+"""The length from which messages are received into the memory pool: reading 256 MB again takes 0.6 of the time."""
 
 
 class Kind(IntEnum):
@@ -375,63 +373,17 @@ class FrameReader:
         self.peer_version = min(highest, VERSION)
 
 
-class _FreeMappings:
-    """The memory of received messages without views, to receive others of the same size.
-
-    New pages take longer than the copy into them, in a virtual machine whose host reclaims free memory several times as
-    long: reading 256 MB again takes 0.6 of the time with this. If memory is short, the system takes the pages back.
-    """
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._mappings: list[mmap.mmap] = []
-
-    def take(self, size_bytes: int) -> mmap.mmap | None:
-        """Remove and return memory of this size, if any."""
-        for mapping in tuple(self._mappings):
-            if len(mapping) == size_bytes:
-                try:
-                    self._mappings.remove(mapping)
-                except ValueError:  # another thread took it
-                    continue
-                return mapping
-        return None
-
-    def put(self, mapping: mmap.mmap) -> None:
-        """Add memory without views, or free it. Called by the garbage collector, at any time in any thread."""
-        if hasattr(mmap, "MADV_FREE") and sum(map(len, self._mappings)) + len(mapping) <= self._limit_bytes:
-            mapping.madvise(mmap.MADV_FREE)
-            self._mappings.append(mapping)
-
-
-_FREE_MAPPINGS = _FreeMappings(_MAX_FREE_BYTES)
-
-
 def _allocate(length_bytes: int, name: str) -> memoryview:
     """Allocate the memory of a message."""
     if length_bytes < _LAZY_BYTES:
         return memoryview(bytearray(length_bytes))
-    if length_bytes < _HUGE_BYTES:
-        return memoryview(_map(length_bytes, name))
-    size_bytes = -(-length_bytes // _HUGE_BYTES) * _HUGE_BYTES
-    mapping = _FREE_MAPPINGS.take(size_bytes)
-    if mapping is None:
-        mapping = _map(size_bytes, name)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            try:
-                mapping.madvise(mmap.MADV_HUGEPAGE)
-            except OSError:
-                pass
-    owner: Any = np.frombuffer(mapping, np.uint8, length_bytes)
-    weakref.finalize(owner, _FREE_MAPPINGS.put, mapping).atexit = False
-    return memoryview(owner)
-
-
-def _map(size_bytes: int, name: str) -> mmap.mmap:
-    check_available(size_bytes, f"{name}: a message")
+    check_available(length_bytes, f"{name}: a message")
     try:
         # Pages are allocated as bytes arrive, whatever length the peer announced.
-        return mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (OSError, OverflowError, ValueError) as error:
+        if length_bytes >= _POOLED_BYTES:
+            pooled: Any = POOL.take(length_bytes)
+            return memoryview(pooled)
+        return memoryview(mmap.mmap(-1, length_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    except (MemoryError, OSError, OverflowError, ValueError) as error:
         cause = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-        raise ResourceError(f"no memory for a message of {size_bytes} bytes: {error}", cause) from error
+        raise ResourceError(f"no memory for a message of {length_bytes} bytes: {error}", cause) from error
