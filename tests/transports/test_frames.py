@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from bowstring.memory.pool import POOL
+from bowstring.memory.pool import POOL, POOLED_BYTES
 from bowstring.transports import frames
 
-SIZE_BYTES = 2 * frames._POOLED_BYTES
+SIZE_BYTES = 2 * POOLED_BYTES
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +44,6 @@ def test_memory_is_used_again_after_the_last_view_is_gone() -> None:
 
 
 def test_only_long_messages_use_the_pool() -> None:
-    for length_bytes in (0, frames._LAZY_BYTES, frames._POOLED_BYTES - 1):
+    for length_bytes in (0, frames._LAZY_BYTES, POOLED_BYTES - 1):
         assert len(frames._allocate(length_bytes, "test")) == length_bytes
     assert POOL.unused_bytes == 0

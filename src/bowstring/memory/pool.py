@@ -19,6 +19,8 @@ from bowstring.memory.buffer import UINT8, Bytes
 
 LARGE_PAGE_BYTES = 1 << 21
 """Alignment of mappings, which lets the kernel use huge pages."""
+POOLED_BYTES = 8 << 20
+"""The length from which received messages use the pool: reading 256 MB again takes 0.6 of the time."""
 MAX_UNUSED_BYTES = 256 << 20
 """Maximum unused memory of a process."""
 

@@ -9,6 +9,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -186,6 +187,14 @@ class Fetch(Protocol):
     @property
     def error(self) -> BowstringError | None:
         """The error with which it ended, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedFetch:
+    """A copy that was complete when it was started, as from a mapping."""
+
+    is_complete: bool = True
+    error: BowstringError | None = None
 
 
 class RemoteArena(RemoteMemory):

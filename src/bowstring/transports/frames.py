@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeAlias
 from bowstring.errors import LimitError, ProtocolError, ResourceError, UsageError
 from bowstring.memory.descriptors import check_available
 from bowstring.memory.iovec import IOV_MAX
-from bowstring.memory.pool import POOL
+from bowstring.memory.pool import POOL, POOLED_BYTES
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
     Event,
@@ -42,8 +42,6 @@ RECEIVE_BYTES = 1 << 16
 _JOINED_BYTES = 1 << 12
 """The length up to which the parts of a message are joined: copying them takes less time than a vector of parts."""
 _LAZY_BYTES = 1 << 16
-_POOLED_BYTES = 8 << 20
-"""The length from which messages are received into the memory pool: reading 256 MB again takes 0.6 of the time."""
 
 
 class Kind(IntEnum):
@@ -380,7 +378,7 @@ def _allocate(length_bytes: int, name: str) -> memoryview:
     check_available(length_bytes, f"{name}: a message")
     try:
         # Pages are allocated as bytes arrive, whatever length the peer announced.
-        if length_bytes >= _POOLED_BYTES:
+        if length_bytes >= POOLED_BYTES:
             pooled: Any = POOL.take(length_bytes)
             return memoryview(pooled)
         return memoryview(mmap.mmap(-1, length_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))

@@ -28,6 +28,7 @@ from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError,
 from bowstring.memory.buffer import allocate
 from bowstring.memory.closable import Closable
 from bowstring.memory.descriptors import check_available
+from bowstring.memory.pool import POOL, POOLED_BYTES
 from bowstring.transports.base import (
     BOTH,
     RECEIVE,
@@ -404,13 +405,14 @@ class Session(Closable):
             raise LimitError(f"{body.total_bytes} bytes at addresses, more than all regions have")
         ends = np.cumsum((body.lengths.astype(np.int64) + _ALIGNMENT_BYTES - 1) & -_ALIGNMENT_BYTES)
         check_available(int(ends[-1]), f"message {message.sequence}")
-        destination = allocate(int(ends[-1]))
+        destination = POOL.take(int(ends[-1])) if ends[-1] >= POOLED_BYTES else allocate(int(ends[-1]))
         starts = np.concatenate(([0], ends[:-1]))
         copy = _PendingBodyCopy(MessageLocated(message, destination, starts.astype(np.uint64), lease))
         for indices, located in memory.locate_all(body.addresses, body.lengths):
             for index, offset in zip(indices.tolist(), located.offsets.tolist(), strict=True):
                 start, length = int(starts[index]), int(body.lengths[index])
                 target = memoryview(destination.data)[start : start + length]
+                destination[start + length : int(ends[index])] = 0
                 one = located._replace(offsets=np.array([offset], np.uint64))
                 self._fetches[memory.fetch(one, body.lengths[index : index + 1], target)] = copy
                 copy.num_fetches += 1

@@ -18,11 +18,11 @@ import weakref
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from bowstring.errors import BowstringError, ClosedError, ProtocolError, ResourceError, UsageError
+from bowstring.errors import ClosedError, ProtocolError, ResourceError, UsageError
 from bowstring.memory import cuda
 from bowstring.memory.device import DeviceMemory, DeviceRegion, pointer_of
 from bowstring.memory.region import Region
-from bowstring.transports.arena import ArenaExporter, ExportArena, Fetch, RemoteArena
+from bowstring.transports.arena import ArenaExporter, CompletedFetch, ExportArena, Fetch, RemoteArena
 from bowstring.transports.base import Extent
 
 _TRAILER = struct.Struct("<Q16s8s")
@@ -135,19 +135,11 @@ class CudaMemory(RemoteArena):
     def _fetch(self, address: int, buffer: memoryview) -> Fetch:
         memory = self.view(self._extent)
         memory.owner.gpu.read(memory.pointer + address, buffer)
-        return _Copied()
+        return CompletedFetch()
 
     def close(self) -> None:
         """As `RemoteMemory.close`; the allocation is unmapped with the last view."""
         self._memory = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Copied:
-    """A fetch, which is complete when it starts."""
-
-    is_complete: bool = True
-    error: BowstringError | None = None
 
 
 def _open(handle: CudaHandle, device: int) -> cuda.Allocation:

@@ -15,11 +15,11 @@ import struct
 from typing import ClassVar
 
 from bowstring.errors import ProtocolError
-from bowstring.transports.arena import HostArena, RemoteArena
+from bowstring.transports.arena import CompletedFetch, Fetch, HostArena, RemoteArena
 from bowstring.transports.base import Extent
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import Context
-from bowstring.transports.ucx.ucp import RemoteKey, Request
+from bowstring.transports.ucx.ucp import RemoteKey
 
 _TRAILER = struct.Struct("<QQ8s")
 _MAGIC = b"bowstrin"
@@ -69,8 +69,14 @@ class UcxMemory(RemoteArena):
             self._view = self._unpacked_key().map(extent.start, extent.size_bytes)
         return self._view
 
-    def _fetch(self, address: int, buffer: memoryview) -> Request:
-        return self._unpacked_key().fetch(address, buffer)
+    def _fetch(self, address: int, buffer: memoryview) -> Fetch:
+        view = self.view(self._extent)
+        if view is None:
+            return self._unpacked_key().fetch(address, buffer)
+        # libucp may prefer TCP to shared memory for a long RMA operation.
+        start = address - self._extent.start
+        buffer[:] = view[start : start + buffer.nbytes]
+        return CompletedFetch()
 
     def close(self) -> None:
         """As `RemoteMemory.close`."""
