@@ -23,7 +23,7 @@ from tests.transports.certificates import Authority
 
 SERVER = """
 import bowstring as bs
-from bowstring.dissociated.server import Role
+from bowstring.dissociated.server import ConnectionRole
 from bowstring.sharing import ServerOptions
 
 cities = bs.array(["Oslo", None, "Lima"]).dictionary_encode()
@@ -31,7 +31,7 @@ batches = [bs.record_batch({"n": [i, None, i], "s": ["x" * i, "é", None], "c": 
 table = bs.Table.from_batches(batches)
 options = ServerOptions(inline_bytes=0)
 servers = [bs.serve({"t": table, name: table}, options=options, scheme=scheme) for scheme in ("unix", "tcp")]
-say({(s.uri("t").split(":")[0], role.value): s.uri("t", role=role) for s in servers for role in Role})
+say({(s.uri("t").split(":")[0], role.value): s.uri("t", role=role) for s in servers for role in ConnectionRole})
 while (request := hear()) != "end":
     say([s.num_clients for s in servers])
 """
