@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import pickle
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ _CHUNKS_PER_BATCH = (1, 4, 16)
 _SMALL_TICKET = flight.Ticket(SMALL)
 _IN_PLACE_BOUND, _COPY_BOUND, _ARENA_BOUND, _FILE_BOUND, _SMALL_BOUND = 0.01, 0.7, 0.2, 1.1, 0.7
 _UCX_MAPPED_BOUND, _UCX_COPY_BOUND = 0.01, 0.3
-_SMALL_READS, _SMALL_CONNECTIONS = 200, 20
+_SMALL_READS, _SMALL_CONNECTIONS, _SMALL_CLIENTS, _SMALL_CLIENTS_BOUND = 200, 20, 4, 1.0
 
 
 def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
@@ -71,6 +72,7 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
             yield from _ratios(size, None, [pa_sums], [sums])
             yield from _measure_ucx(size, server.ready["ucx"], over_tcp, settings)
             yield from _measure_small(server, tcp, settings)
+            yield _measure_small_clients(server.ready["small"], tcp, settings)
     finally:
         path.unlink()
 
@@ -110,6 +112,21 @@ def _measure_small(server: WorkerProcess, tcp: str, settings: Settings) -> Itera
         {"Flight, TCP": lambda: [_fetch_small(tcp) for _ in range(_SMALL_CONNECTIONS)]},
         settings,
     )
+
+
+def _measure_small_clients(uri: str, location: str, settings: Settings) -> Measurement:
+    """Measure how long processes take that read three rows again and again at once."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(WorkerProcess("small_clients", uri, location)) for _ in range(_SMALL_CLIENTS)]
+
+        def read(method: str) -> None:
+            for client in clients:
+                client.send(method, repeats=_SMALL_READS)
+            assert [client.receive()["rows"] for client in clients] == [3 * _SMALL_READS] * _SMALL_CLIENTS
+
+        line = f"three rows, {_SMALL_CLIENTS} clients at once on open connections"
+        peers = {"Flight, TCP": partial(read, "read_with_flight")}
+        return compare_calls(line, _SMALL_CLIENTS_BOUND, partial(read, "read"), peers, settings)
 
 
 def _fetch_small(location: str) -> Any:

@@ -20,7 +20,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.memory.buffer import Bytes, Memory
-from bowstring.memory.pool import LARGE_PAGE_BYTES, POOL, Pool
+from bowstring.memory.pool import LARGE_PAGE_BYTES, MAX_UNUSED_BYTES, POOL, Pool
 from tests.polling import wait_until
 
 PAGE = LARGE_PAGE_BYTES
@@ -274,7 +274,7 @@ def test_referenced_columns_are_not_overwritten_by_later_reads(codec: str) -> No
     for turn in range(24):
         table, data = sources[turn % 4]
         batches = [batch.columns for batch in bs.open_file(data)]
-        assert POOL.unused_bytes <= 256 << 20
+        assert POOL.unused_bytes <= MAX_UNUSED_BYTES
         column = turn % 3
         kind = turn % 5
         holder: Any = batches[0][column]

@@ -20,9 +20,9 @@ from bowstring.memory.buffer import UINT8, Bytes
 LARGE_PAGE_BYTES = 1 << 21
 """Alignment of mappings, which lets the kernel use huge pages."""
 POOLED_BYTES = 8 << 20
-"""The length from which received messages use the pool: reading 256 MB again takes 0.6 of the time."""
-MAX_UNUSED_BYTES = 256 << 20
-"""Maximum unused memory of a process."""
+"""The length from which received messages use the pool: reading 1 GB over TCP again takes less than half the time."""
+MAX_UNUSED_BYTES = 1 << 30
+"""Maximum unused memory of a process. The kernel takes it back when it is short of memory."""
 
 _FLAGS = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 _MADV_HUGEPAGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
@@ -146,7 +146,7 @@ POOL = Pool()
 
 
 def release_unused_memory() -> int:
-    """Return unused memory of the pool, up to 256 MiB, to the system; returns its size in bytes.
+    """Return unused memory of the pool, up to 1 GiB, to the system; returns its size in bytes.
 
     The pool keeps memory after compressed batches are written or their columns deleted, and that of long messages
     received over a socket, and reuses it. The kernel
