@@ -50,7 +50,7 @@ class RangeSource:
     """
 
     descriptor = -1
-    """There is no descriptor."""
+    """Ranges are fetched without a descriptor."""
 
     __slots__ = (
         "_edges",

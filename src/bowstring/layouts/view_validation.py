@@ -77,7 +77,7 @@ def check_views(array: ArrayData, is_text: bool) -> None:
 
 
 def locate_views(array: ArrayData) -> Values:
-    """Return the words of all views, shape (n, 2), empty for null slots, checked to be within their data buffers."""
+    """Return all views as 64-bit integers, shape (n, 2), empty for null slots, after checking their data buffers."""
     sizes = [0 if buffer is None else buffer.size for buffer in array.buffers[2:]]
     for first, words, lengths in _split_blocks(array, array.length):
         for _ in _check_locations(_select_long(words, lengths, first), sizes):

@@ -3,7 +3,7 @@
 Every call uses the primary context of a device, which the CUDA runtime, and so PyTorch, CuPy and cuDF, use as well. A
 thread's own current context is restored after each call.
 
-Errors: `MissingExtraError` if the package is not installed, `EnvironmentProblemError` if there is no usable GPU,
+Errors: `MissingExtraError` if the package is not installed, `EnvironmentProblemError` without a usable GPU,
 `ResourceError` for others, with CUDA's name of the error.
 """
 

@@ -73,8 +73,8 @@ def device_table(source: object) -> DeviceTable:
     lengths = {column.length for column in columns}
     devices = {device for column in columns if (device := device_of([column])) is not None}
     if len(lengths) != 1 or len(devices) != 1:
-        found = ", ".join(f"{column.length} rows on {device_of([column])}" for column in columns) or "none"
-        raise UsageError(f"device_table: expected columns of one length on one device, found {found}")
+        descriptions = ", ".join(f"{column.length} rows on {device_of([column])}" for column in columns) or "none"
+        raise UsageError(f"device_table: expected columns of one length on one device, found {descriptions}")
     return DeviceTable(schema, lengths.pop(), columns, devices.pop())
 
 

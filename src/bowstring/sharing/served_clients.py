@@ -330,7 +330,7 @@ class ClientHandler:
                     self._exporter.retire(exported)
 
     def retire_removed(self) -> None:
-        """Retire the regions that are no longer served, unless a stream may still refer to them."""
+        """Retire the regions that the server has stopped serving, unless a stream may still refer to them."""
         if not self._session.is_streaming:
             self.retire([region for region in self._exports if not self._datasets.is_served(region)])
 

@@ -35,8 +35,8 @@ class FileDescription:
 
 
 def write_file(path: Path, batches: Iterator[Any], *, fsync: bool) -> Entry | None:
-    """Write pyarrow batches to a path, as `write_batches`; return the entry of a manifest. Return None, and leave no
-    file, if there is no row.
+    """Write pyarrow batches to a path, as `write_batches`; return the entry of a manifest. Without rows, return None
+    and leave no file.
 
     Raises:
         BowstringError, also an OSError: the file can't be written. Whatever is raised, no file is left.
