@@ -1,8 +1,8 @@
 """Append batches to an existing file («IPC File Format»): its bytes up to the footer, the new batches, a new footer.
 
-The new file is written next to the old one and replaces it once complete. Readers of the old file keep it, and a process
-that dies in between leaves it unchanged. The old content is not decoded, and not even copied if the file system can
-share bytes between files.
+The new file is written next to the old one and replaces it once complete. Readers of the old file keep it, and a
+process that dies in between leaves it unchanged. The old content is not decoded, and not even copied if the file system
+can share bytes between files.
 """
 
 from __future__ import annotations
