@@ -6,7 +6,7 @@ import builtins
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack, overload
 
 import numpy as np
 
@@ -40,54 +40,41 @@ from bowstring.layouts.registry import layout_of
 class ChunkedArray(ColumnChunks):
     """Arrays of one data type that make up one column; immutable.
 
-    The chunks of a table's column are created on first use, which raises `InvalidDataError` if they are malformed.
+    A chunk of a table's column is created on first use, which raises `InvalidDataError` if it is malformed.
     """
 
-    __slots__ = ("_create_chunks", "_starts")
+    __slots__ = ("_starts",)
 
-    chunks: tuple[Array, ...]
-    _create_chunks: Callable[[], Sequence[ArrayData]] | None
+    _chunks: Sequence[Array]
 
     def __init__(self, chunks: Sequence[ArrayData], type: TypeLike) -> None:
         self.type = as_type(type, "a chunked array")
-        self._create_chunks = None
-        self._set_chunks(chunks)
+        arrays = tuple(as_arrays(chunks))
+        for chunk in arrays:
+            _check_type(chunk, self.type)
+        self._starts = chunk_starts([chunk.length for chunk in arrays])
+        self._chunks = arrays
 
     @classmethod
-    def deferred(
-        cls, create_chunks: Callable[[], Sequence[ArrayData]], starts: list[int], type: DataType
-    ) -> ChunkedArray:
-        """Return a column whose chunks are created on first use; `starts` are as `chunk_starts` returns them."""
+    def deferred(cls, create_chunk: Callable[[int], Array], starts: list[int], type: DataType) -> ChunkedArray:
+        """Return a column whose chunks are created on first use, from their index; `starts` are as `chunk_starts`
+        returns them.
+        """
         column = cls.__new__(cls)
         column.type = type
         column._starts = starts
-        column._create_chunks = create_chunks
+        column._chunks = _DeferredChunks(create_chunk, len(starts) - 1, type)
         return column
 
-    if not TYPE_CHECKING:  # otherwise type checkers accept every attribute
-
-        def __getattr__(self, name: str) -> Any:
-            """Create the chunks on first access."""
-            if name != "chunks":
-                raise AttributeError(f"a chunked array has no {name!r}")
-            create_chunks = self._create_chunks
-            if create_chunks is not None:  # else another thread has just created them
-                self._set_chunks(create_chunks())
-                self._create_chunks = None
-            return self.chunks
-
-    def _set_chunks(self, chunks: Sequence[ArrayData]) -> None:
-        data_type = self.type
-        arrays = tuple(as_arrays(chunks))
-        for chunk in arrays:
-            if chunk.type is not data_type and chunk.type != data_type:
-                raise DataTypeError(f"a chunk of {chunk.type} does not belong to a column of {data_type}")
-        self._starts = chunk_starts([chunk.length for chunk in arrays])
-        self.chunks = arrays
+    @property
+    def chunks(self) -> tuple[Array, ...]:
+        """All chunks."""
+        chunks = self._chunks = tuple(self._chunks)
+        return chunks
 
     def chunk(self, index: int) -> Array:
         """Return a chunk."""
-        return self.chunks[index]
+        return self._chunks[index]
 
     def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
         """Return the values as a pandas series, as `Array.to_pandas`; several chunks are concatenated."""
@@ -109,8 +96,8 @@ class ChunkedArray(ColumnChunks):
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """Return up to `length` values from value `offset` on, without copying."""
         spans = split_slice(self._starts, *clip_slice(offset, length, len(self)))
-        chunks = [self.chunks[number].slice(first, count) for number, first, count in spans]
-        return ChunkedArray(chunks or [chunk.slice(0, 0) for chunk in self.chunks[:1]], self.type)
+        chunks = [self._chunks[number].slice(first, count) for number, first, count in spans]
+        return ChunkedArray(chunks or [chunk.slice(0, 0) for chunk in self._chunks[:1]], self.type)
 
     def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
         """Return the values at `indices`, copied into one chunk, as `Array.take`."""
@@ -119,7 +106,7 @@ class ChunkedArray(ColumnChunks):
 
     def _interleave(self, used: Sequence[int], numbers: Indices, indices: Indices) -> ArrayData:
         """Return the slots that `resolve_chunks` located, in one array."""
-        chunks = [self.chunks[number] for number in used]
+        chunks = [self._chunks[number] for number in used]
         if len(chunks) <= 1:
             chunk = chunks[0] if chunks else self.slice(0, 0).combine_chunks()
             return chunk.layout.take(chunk, indices)
@@ -210,7 +197,7 @@ class ChunkedArray(ColumnChunks):
         return self._starts[-1]
 
     def __iter__(self) -> Iterator[Any]:
-        return chain.from_iterable(self.chunks)
+        return chain.from_iterable(self._chunks)
 
     def __getitem__(self, key: int | builtins.slice) -> Any:
         if isinstance(key, builtins.slice):
@@ -220,7 +207,7 @@ class ChunkedArray(ColumnChunks):
             return self.slice(start, max(stop - start, 0))
         key = normalize_index(key, len(self))
         number = bisect_right(self._starts, key) - 1
-        chunk = self.chunks[number]
+        chunk = self._chunks[number]
         return chunk.layout.value_at(chunk, key - self._starts[number])
 
     def equals(self, other: Any, nans_equal: bool = False) -> bool:
@@ -244,8 +231,8 @@ class ChunkedArray(ColumnChunks):
         )
 
     def _slice_chunk(self, start: int, stop: int) -> Array:
-        number = min(bisect_right(self._starts, start), len(self.chunks)) - 1
-        return self.chunks[number].slice(start - self._starts[number], stop - start)
+        number = min(bisect_right(self._starts, start), self.num_chunks) - 1
+        return self._chunks[number].slice(start - self._starts[number], stop - start)
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, ChunkedArray) else NotImplemented
@@ -266,8 +253,44 @@ class ChunkedArray(ColumnChunks):
 
     def __repr__(self) -> str:
         size = len(self)
-        cut = f"{len(self.chunks)} chunk{'' if len(self.chunks) == 1 else 's'}"
+        cut = f"{self.num_chunks} chunk{'' if self.num_chunks == 1 else 's'}"
         return f"<bowstring.ChunkedArray {self.type}[{size}] in {cut}>\n{format_array_values(self, size)}"
+
+
+class _DeferredChunks(Sequence[Array]):
+    """The chunks of a table's column, created on first access."""
+
+    __slots__ = ("_arrays", "_create", "_type")
+
+    def __init__(self, create: Callable[[int], Array], count: int, type: DataType) -> None:
+        self._create = create
+        self._type = type
+        self._arrays: list[Array | None] = [None] * count
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    @overload
+    def __getitem__(self, index: int) -> Array: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Array]: ...
+    def __getitem__(self, index: int | slice) -> Array | list[Array]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        array = self._arrays[index]
+        if array is None:
+            array = self._create(index)
+            _check_type(array, self._type)
+            self._arrays[index] = array
+        return array
+
+    def __iter__(self) -> Iterator[Array]:
+        return map(self.__getitem__, range(len(self)))
+
+
+def _check_type(chunk: ArrayData, type: DataType) -> None:
+    if chunk.type is not type and chunk.type != type:
+        raise DataTypeError(f"a chunk of {chunk.type} does not belong to a column of {type}")
 
 
 def combine_if_chunked(values: Any) -> Any:

@@ -119,7 +119,7 @@ class Table(ColumnContainer):
         column = self._columns.get(index)
         if column is None:
             batches, type_ = self._batches, self.schema.field(index).type
-            column = ChunkedArray.deferred(lambda: [batch.source[index] for batch in batches], self._starts, type_)
+            column = ChunkedArray.deferred(lambda number: batches[number].source[index], self._starts, type_)
             if batches and not getattr(batches[0].source, "is_local", True):
                 _ = column.chunks
             column = self._columns.setdefault(index, column)

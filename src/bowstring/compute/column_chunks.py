@@ -24,18 +24,23 @@ from bowstring.layouts.registry import layout_of
 class ColumnChunks:
     """The chunks of a column and their type; immutable. The constructor checks nothing."""
 
-    __slots__ = ("chunks", "type")
+    __slots__ = ("_chunks", "type")
 
-    chunks: Sequence[ArrayData]
+    _chunks: Sequence[ArrayData]
 
     def __init__(self, chunks: Sequence[ArrayData], type: DataType) -> None:
         self.type = type
-        self.chunks = tuple(chunks)
+        self._chunks = tuple(chunks)
+
+    @property
+    def chunks(self) -> Sequence[ArrayData]:
+        """All chunks."""
+        return self._chunks
 
     @property
     def num_chunks(self) -> int:
         """The number of chunks."""
-        return len(self.chunks)
+        return len(self._chunks)
 
     @property
     def null_count(self) -> int:
