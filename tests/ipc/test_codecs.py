@@ -54,17 +54,6 @@ def test_any_lz4_frame_is_decompressed(size: int, block_linked: bool, options: d
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("uncompressed_start", [0, 3 * BLOCK])
-def test_uncompressed_blocks_are_copied_in_runs(size: int, uncompressed_start: int) -> None:
-    data = (b"over and over " * BLOCK)[:uncompressed_start] + np.random.default_rng(7).bytes(size)
-    frame = lz4.frame.compress(data, block_size=lz4.frame.BLOCKSIZE_MAX64KB)
-    assert filled(codecs.decompress_lz4, frame, len(data)) == data
-    for wrong in (len(data) - 1, len(data) + 1, len(data) + BLOCK):
-        with pytest.raises(InvalidDataError, match="frame"):
-            filled(codecs.decompress_lz4, frame, wrong)
-
-
-@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("options", [{}, {"write_checksum": True}, {"write_content_size": False}], ids=str)
 def test_any_zstandard_frame_is_decompressed(size: int, options: dict[str, Any]) -> None:
     data = mixture(size)
