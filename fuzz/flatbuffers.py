@@ -13,7 +13,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.specs import Scalar, String, Struct, SubTable, TableVector, Union, Vector
 from bowstring.flatbuf.tables import SPECS, read_root
-from bowstring.flatbuf.writer import UnionValue, build
+from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 
 UNIONS = {
     (spec.name, name): (f"{name}_type", slot.type.members)
@@ -75,7 +75,7 @@ def _parse_table(table: Table) -> TableNode:
         elif isinstance(type_, TableVector):
             node.slots[name] = [_parse_table(child) for child in table[name]]
         elif isinstance(type_, String):
-            offset, count = table.span(name)
+            offset, count = table.locate_elements(name)
             node.slots[name] = bytes(table.flatbuffer.raw[offset : offset + count])
         elif isinstance(type_, Vector):
             node.slots[name] = table[name].copy()
@@ -88,7 +88,7 @@ def _parse_table(table: Table) -> TableNode:
 
 def encode_table(node: TableNode) -> bytes:
     """The tree as a flatbuffer; numbers are truncated to the width of their slots."""
-    return build(SPECS, node.spec, _record(node))
+    return build_flatbuffer(SPECS, node.spec, _record(node))
 
 
 def _record(node: TableNode) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from hypothesis import given, strategies as st
 from bowstring import errors
 from bowstring.flatbuf.reader import Flatbuffer, Table
 from bowstring.flatbuf.specs import Scalar, String, Struct, TableSpec, TableVector, Vector
-from bowstring.flatbuf.tables import BUFFER, SPECS, body_length
-from bowstring.flatbuf.writer import UnionValue, build
+from bowstring.flatbuf.tables import BUFFER, SPECS
+from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 
 PAIR = np.dtype([("a", "<i8"), ("b", "<i4"), ("pad", "<i4")])
 TREE = {
@@ -72,20 +72,20 @@ def equals(table: Table, record: dict[str, Any]) -> bool:
 
 @given(record=trees)
 def test_written_tables_are_read(record: dict[str, Any]) -> None:
-    data = build(TREE, "Tree", record)
+    data = build_flatbuffer(TREE, "Tree", record)
     assert len(data) % 8 == 0
     assert equals(root(data), record)
 
 
 def test_vectors_of_structs_are_one_view_and_aligned() -> None:
     pairs = np.array([(1, 2, 0), (3, 4, 0)], PAIR)
-    data = build(TREE, "Tree", {"text": "odd", "pairs": pairs, "inline": (5, 6), "flag": True})
+    data = build_flatbuffer(TREE, "Tree", {"text": "odd", "pairs": pairs, "inline": (5, 6), "flag": True})
     table = root(data)
     assert table["pairs"].tolist() == pairs.tolist()
     assert table["inline"]["length"] == 6
-    at, count = table.span("pairs")
+    at, count = table.locate_elements("pairs")
     assert (at % 8, count) == (0, 2)
-    assert table.span("large") == (0, 0)
+    assert table.locate_elements("large") == (0, 0)
 
 
 @given(data=st.binary(max_size=120))
@@ -96,21 +96,21 @@ def test_random_bytes_are_read_or_rejected(data: bytes) -> None:
 
 @given(record=trees, at=st.integers(0, 400), value=st.integers(0, 255))
 def test_a_changed_byte_is_read_or_rejected(record: dict[str, Any], at: int, value: int) -> None:
-    data = bytearray(build(TREE, "Tree", record))
+    data = bytearray(build_flatbuffer(TREE, "Tree", record))
     data[at % len(data)] = value
     with contextlib.suppress(errors.InvalidDataError):
         equals(root(bytes(data)), record)
 
 
 def test_an_offset_beyond_the_end_names_the_byte() -> None:
-    data = bytearray(build(TREE, "Tree", {"text": "abc"}))
+    data = bytearray(build_flatbuffer(TREE, "Tree", {"text": "abc"}))
     struct.pack_into("<I", data, 0, 1 << 20)
     with pytest.raises(errors.InvalidDataError, match=r"tree: byte 0 of .*1048576"):
         root(bytes(data))
 
 
 def test_text_that_is_not_utf8_names_the_byte() -> None:
-    data = build(TREE, "Tree", {"text": "abc"}).replace(b"abc", b"a\xffc")
+    data = build_flatbuffer(TREE, "Tree", {"text": "abc"}).replace(b"abc", b"a\xffc")
     with pytest.raises(errors.InvalidDataError, match=f"byte {data.index(255)} .*text is not valid UTF-8"):
         _ = root(data)["text"]
 
@@ -123,7 +123,7 @@ def test_shared_children_are_limited_by_the_size_of_the_message() -> None:
     record: dict[str, Any] = {}
     for _ in range(30):
         record = {"children": [record, {}]}
-    data = bytearray(build(TREE, "Tree", record))
+    data = bytearray(build_flatbuffer(TREE, "Tree", record))
     table = root(bytes(data))
     assert walk(table) == 61
     for _ in range(30):
@@ -137,7 +137,7 @@ def test_shared_children_are_limited_by_the_size_of_the_message() -> None:
 
 
 def test_an_option_limits_the_tables() -> None:
-    data = build(TREE, "Tree", {"children": [{}] * 10})
+    data = build_flatbuffer(TREE, "Tree", {"children": [{}] * 10})
     assert walk(root(data, max_tables=11)) == 11
     with pytest.raises(errors.LimitError, match="limit of 10 "):
         walk(root(data, max_tables=10))
@@ -145,22 +145,13 @@ def test_an_option_limits_the_tables() -> None:
 
 def test_shared_text_is_limited_by_the_size_of_the_message() -> None:
     children = [*({"text": "y"} for _ in range(40)), {"text": "x" * 5000}]
-    data = bytearray(build(TREE, "Tree", {"children": children}))
+    data = bytearray(build_flatbuffer(TREE, "Tree", {"children": children}))
     slots = [child.locate("text") for child in root(bytes(data))["children"]]
     target = slots[-1] + int.from_bytes(data[slots[-1] : slots[-1] + 4], "little")
     for slot in slots:
         struct.pack_into("<I", data, slot, target - slot)
     with pytest.raises(errors.LimitError, match="text of more than"):
         _ = [child["text"] for child in root(bytes(data))["children"]]
-
-
-def test_the_body_length_is_read_without_the_rest_of_the_message() -> None:
-    record = {"version": 4, "header_type": 3, "header": UnionValue("RecordBatch", {"length": 1}), "bodyLength": 4096}
-    assert body_length(build(SPECS, "Message", record)) == 4096
-    with pytest.raises(errors.InvalidDataError, match="-8"):
-        body_length(build(SPECS, "Message", {**record, "bodyLength": -8}))
-    with pytest.raises(errors.InvalidDataError):
-        body_length(b"no message")
 
 
 def test_the_verifier_of_another_library_accepts_written_tables() -> None:
@@ -174,7 +165,7 @@ def test_the_verifier_of_another_library_accepts_written_tables() -> None:
         for i in range(9)
     ]
     record = {"version": 4, "header_type": 1, "header": UnionValue("Schema", {"fields": fields})}
-    data = build(SPECS, "Message", record)
+    data = build_flatbuffer(SPECS, "Message", record)
     framed = b"\xff\xff\xff\xff" + struct.pack("<i", len(data)) + data
     schema = pa.ipc.read_schema(pa.py_buffer(framed))
     assert schema == pa.schema([pa.field(f"f{i}", pa.int16(), bool(i % 2)) for i in range(9)])
@@ -183,15 +174,17 @@ def test_the_verifier_of_another_library_accepts_written_tables() -> None:
 def test_vtables_are_shared_and_stored_after_the_offset_to_their_table() -> None:
     leaf = {"small": 1}
     twig = {"small": 2, "large": 3}
-    raw = build(TREE, "Tree", {"large": 1, "children": [twig | {"children": [leaf, leaf, twig]}, twig, twig]})
+    raw = build_flatbuffer(
+        TREE, "Tree", {"large": 1, "children": [twig | {"children": [leaf, leaf, twig]}, twig, twig]}
+    )
     vtables: list[int] = []
 
     def visit(table: Table, slot: int) -> None:
         assert slot <= table.vtable, "Polars does not read before the slot"
         vtables.append(table.vtable)
-        start, count = table.span("children")
+        start, count = table.locate_elements("children")
         for index in range(count):
-            visit(table.child("children", index), start + 4 * index)
+            visit(table.element_table("children", index), start + 4 * index)
 
     visit(root(raw), 0)
     assert len(set(vtables)) < len(vtables)

@@ -10,8 +10,8 @@ import pytest
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Flatbuffer, Table
 from bowstring.flatbuf.specs import Scalar, String, SubTable, TableSpec, TableVector, Union, Vector
-from bowstring.flatbuf.table_array import ByteReader, TableArray
-from bowstring.flatbuf.writer import UnionValue, build
+from bowstring.flatbuf.table_array import TableArray, VectorizedReader
+from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 
 SPECS = {
     spec.name: spec
@@ -55,7 +55,7 @@ def flatbuffer(raw: bytes) -> Flatbuffer:
 
 def offsets(raw: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The positions of the offsets of all rows."""
-    start, count = flatbuffer(raw).root("Root").span("rows")
+    start, count = flatbuffer(raw).root("Root").locate_elements("rows")
     return start + 4 * np.arange(count, dtype=np.int64)
 
 
@@ -65,7 +65,7 @@ def read_slot(table: Table, name: str) -> Any:
         value = table[name]
         type_ = table.spec.slots[name].type
         if isinstance(type_, String | Vector):
-            start, length = table.span(name)
+            start, length = table.locate_elements(name)
             return (start, length) if table.locate(name) else (4, 0)
         if isinstance(type_, SubTable | Union):
             return None if value is None else value.position
@@ -76,18 +76,18 @@ def read_slot(table: Table, name: str) -> Any:
 
 def check(raw: bytes) -> tuple[int, int]:
     """Compare both readers; return the number of slots that are valid and that are not."""
-    reader, positions = ByteReader(flatbuffer(raw)), offsets(raw)
-    tables = TableArray(reader, SPECS["Row"], *reader.follow(positions))
+    reader, positions = VectorizedReader(flatbuffer(raw)), offsets(raw)
+    tables = TableArray(reader, SPECS["Row"], *reader.follow_offsets(positions))
     counts = [0, 0]
     for name, slot in SPECS["Row"].slots.items():
         if isinstance(slot.type, Scalar):
-            numbers, is_valid = tables.numbers(name)
+            numbers, is_valid = tables.read_numbers(name)
             expected: list[Any] = numbers.tolist()
         elif isinstance(slot.type, String | Vector):
-            starts, lengths, is_valid = tables.elements(name)
+            starts, lengths, is_valid = tables.locate_elements(name)
             expected = list(zip(starts.tolist(), lengths.tolist(), strict=True))
         elif name == "leaf":
-            leaves = tables.tables(name)
+            leaves = tables.read_tables(name)
             is_valid, expected = leaves.is_valid, leaves.positions.tolist()
         else:
             continue
@@ -95,7 +95,7 @@ def check(raw: bytes) -> tuple[int, int]:
             value = None
             try:
                 buffer = flatbuffer(raw)
-                value = read_slot(Table(buffer, SPECS["Row"], buffer.follow(position, "Root.rows")), name)
+                value = read_slot(Table(buffer, SPECS["Row"], buffer.follow_offset(position, "Root.rows")), name)
             except InvalidDataError:
                 pass
             is_text_malformed = name == "text" and value is None and is_valid[index]  # the array does not decode text
@@ -108,14 +108,14 @@ def check(raw: bytes) -> tuple[int, int]:
 
 @pytest.mark.parametrize("is_uniform", [True, False])
 def test_tables_read_at_once_equal_tables_read_one_by_one(is_uniform: bool) -> None:
-    raw = build(SPECS, "Root", {"rows": [record(index, is_uniform) for index in range(40)]})
+    raw = build_flatbuffer(SPECS, "Root", {"rows": [record(index, is_uniform) for index in range(40)]})
     valid, invalid = check(raw)
     assert (valid + invalid, invalid) == (280, 0 if is_uniform else 8)  # an absent leaf counts as not valid
 
 
 @pytest.mark.parametrize("is_uniform", [True, False])
 def test_tables_with_changed_bytes_are_valid_at_once_if_they_are_one_by_one(is_uniform: bool) -> None:
-    raw = build(SPECS, "Root", {"rows": [record(index, is_uniform) for index in range(12)]})
+    raw = build_flatbuffer(SPECS, "Root", {"rows": [record(index, is_uniform) for index in range(12)]})
     random, first = np.random.default_rng(3), int(offsets(raw)[0])
     total = np.zeros(2, int)
     for _ in range(150):
@@ -127,15 +127,15 @@ def test_tables_with_changed_bytes_are_valid_at_once_if_they_are_one_by_one(is_u
 
 
 def test_taken_tables_of_a_union_are_read_as_their_member() -> None:
-    raw = build(SPECS, "Root", {"rows": [record(index, True) for index in range(9)]})
-    reader = ByteReader(flatbuffer(raw))
-    values = TableArray(reader, SPECS["Row"], *reader.follow(offsets(raw))).tables("value")
-    widths, is_valid = values.take(np.array([8, 2]), SPECS["Leaf"]).numbers("width")
+    raw = build_flatbuffer(SPECS, "Root", {"rows": [record(index, True) for index in range(9)]})
+    reader = VectorizedReader(flatbuffer(raw))
+    values = TableArray(reader, SPECS["Row"], *reader.follow_offsets(offsets(raw))).read_tables("value")
+    widths, is_valid = values.take(np.array([8, 2]), SPECS["Leaf"]).read_numbers("width")
     assert (widths.tolist(), is_valid.tolist()) == ([8, 2], [True, True])
 
 
 def test_a_union_of_an_unknown_member_names_table_slot_and_byte() -> None:
-    raw = build(SPECS, "Root", {"rows": [{"value_type": 9, "value": UnionValue("Leaf", {})}]})
+    raw = build_flatbuffer(SPECS, "Root", {"rows": [{"value_type": 9, "value": UnionValue("Leaf", {})}]})
     row = flatbuffer(raw).root("Root")["rows"][0]
     with pytest.raises(InvalidDataError, match=rf"test: byte {row.position} of .*Row.value_type below 3, found 9"):
         _ = row["value"]
@@ -143,6 +143,6 @@ def test_a_union_of_an_unknown_member_names_table_slot_and_byte() -> None:
 
 def test_a_required_slot_that_is_absent_names_table_slot_and_byte() -> None:
     specs = {"Root": TableSpec("Root", required=("text",), text=String(), number=Scalar("i"))}
-    root = Flatbuffer(build(specs, "Root", {"number": 1}), specs, "test").root("Root")
+    root = Flatbuffer(build_flatbuffer(specs, "Root", {"number": 1}), specs, "test").root("Root")
     with pytest.raises(InvalidDataError, match=rf"test: byte {root.position} of .*Root.text is required but absent"):
         _ = root["text"]

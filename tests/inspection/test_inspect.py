@@ -29,7 +29,7 @@ from bowstring.errors import (
     TruncatedError,
 )
 from bowstring.flatbuf.tables import SPECS
-from bowstring.flatbuf.writer import build
+from bowstring.flatbuf.writer import build_flatbuffer
 from bowstring.inspection import sizes as added_up
 from bowstring.inspection.report import Inspection
 from bowstring.ipc.message import END_OF_STREAM, PREFIX_BYTES, frame_message
@@ -427,7 +427,7 @@ def test_a_footer_that_lists_one_batch_a_million_times_is_rejected() -> None:
     with bowstring.open_file(raw) as reader:
         blocks = np.repeat(reader.blocks, 1_000_000)
         schema, _ = write_schema(reader.schema)
-    footer = build(SPECS, "Footer", {"version": 4, "schema": schema, "recordBatches": blocks})
+    footer = build_flatbuffer(SPECS, "Footer", {"version": 4, "schema": schema, "recordBatches": blocks})
     begun = time.process_time()
     with pytest.raises(InvalidDataError, match="they overlap"):
         bowstring.inspection.inspect(raw[:-10] + footer + len(footer).to_bytes(4, "little") + b"ARROW1")

@@ -35,14 +35,14 @@ class Flatbuffer:
     than valid data.
     """
 
-    __slots__ = ("limit", "raw", "size", "specs", "tables_left", "text_left", "where")
+    __slots__ = ("max_tables", "raw", "size", "specs", "tables_left", "text_left", "where")
 
     def __init__(self, raw: bytes, specs: Mapping[str, TableSpec], where: str, max_tables: int = 1_000_000) -> None:
         self.raw = raw
         self.size = len(raw)
         self.specs = specs
         self.where = where
-        self.limit = max_tables
+        self.max_tables = max_tables
         self.tables_left = min(max_tables, self.size // 4)
         self.text_left = 4 * self.size
 
@@ -50,22 +50,22 @@ class Flatbuffer:
         """Return the root table, as specification `name`."""
         if self.size < 8:
             raise TruncatedError(f"{self.where}: {self.size} bytes are too few for a flatbuffer")
-        return Table(self, self.specs[name], self.follow(0, name))
+        return Table(self, self.specs[name], self.follow_offset(0, name))
 
     def error(self, problem: str, position: int) -> InvalidDataError:
         """Return an error with the name of the flatbuffer and the byte."""
         return InvalidDataError(f"{self.where}: byte {position} of {self.size}: {problem}")
 
-    def expect_tables(self, count: int) -> None:
+    def check_table_limit(self, count: int) -> None:
         """Raise `LimitError` if `count` more tables exceed the limit, before any of them is visited."""
         if count > self.tables_left:
-            limit = min(self.limit, self.size // 4)
+            limit = min(self.max_tables, self.size // 4)
             raise LimitError(
                 f"{self.where}: {limit - self.tables_left + count} tables or more, beyond the limit of {limit} for its "
-                f"{self.size} bytes (max_tables is {self.limit})"
+                f"{self.size} bytes (max_tables is {self.max_tables})"
             )
 
-    def follow(self, position: int, path: str) -> int:
+    def follow_offset(self, position: int, path: str) -> int:
         """Return the target of the offset at `position`, at least 4 bytes before the end."""
         if position + 4 > self.size:
             raise self.error(f"the offset of {path} is beyond the end", position)
@@ -75,9 +75,9 @@ class Flatbuffer:
             raise self.error(f"the offset of {path} is {distance}, which is out of bounds", position)
         return target
 
-    def vector(self, position: int, item_bytes: int, path: str) -> tuple[int, int]:
+    def locate_vector(self, position: int, item_bytes: int, path: str) -> tuple[int, int]:
         """Return the start of the elements and the length of the vector that the offset at `position` points to."""
-        start = self.follow(position, path)
+        start = self.follow_offset(position, path)
         length: int = _U32.unpack_from(self.raw, start)[0]
         if not is_vector_valid(start + 4, length, item_bytes, self.size):
             raise self.error(f"{path} has {length} elements of {item_bytes} bytes, beyond the end", start)
@@ -94,7 +94,7 @@ class Table:
         self.spec = spec
         self.position = position
         if flatbuffer.tables_left < 1:
-            flatbuffer.expect_tables(1)
+            flatbuffer.check_table_limit(1)
         flatbuffer.tables_left -= 1
         self.vtable = vtable = position - _I32.unpack_from(flatbuffer.raw, position)[0]
         if not is_vtable_valid(vtable, flatbuffer.size):
@@ -107,7 +107,7 @@ class Table:
 
     def __getitem__(self, name: str) -> Any:
         slot = self.spec.slots[name]
-        type_, position, flatbuffer = slot.type, self._locate(slot), self.flatbuffer
+        type_, position, flatbuffer = slot.type, self._locate_slot(slot), self.flatbuffer
         if not position:
             return type_.default
         if isinstance(type_, Scalar):
@@ -119,36 +119,36 @@ class Table:
         if isinstance(type_, Struct):
             return np.frombuffer(flatbuffer.raw, type_.dtype, 1, position)[0]
         if isinstance(type_, Vector):
-            start, length = flatbuffer.vector(position, type_.item_bytes, slot.path)
+            start, length = flatbuffer.locate_vector(position, type_.item_bytes, slot.path)
             return np.frombuffer(flatbuffer.raw, type_.dtype, length, start) if length else type_.default
-        spec = self.member(name) if isinstance(type_, Union) else type_.spec
-        return self._follow(slot, position, spec) if spec else None
+        spec = self.union_member(name) if isinstance(type_, Union) else type_.spec
+        return self._read_table(slot, position, spec) if spec else None
 
     def locate(self, name: str) -> int:
         """Return the position of a slot in the flatbuffer, 0 if absent.
 
         Raises `InvalidDataError` if the slot is outside the table, or required but absent.
         """
-        return self._locate(self.spec.slots[name])
+        return self._locate_slot(self.spec.slots[name])
 
-    def span(self, name: str) -> tuple[int, int]:
+    def locate_elements(self, name: str) -> tuple[int, int]:
         """Return the position of the elements of a string or vector and its length; (0, 0) if absent.
 
         A number or a struct counts as one element.
         """
         slot = self.spec.slots[name]
-        position = self._locate(slot)
+        position = self._locate_slot(slot)
         if position and isinstance(slot.type, String | Vector | TableVector):
-            return self.flatbuffer.vector(position, slot.type.item_bytes, slot.path)
+            return self.flatbuffer.locate_vector(position, slot.type.item_bytes, slot.path)
         return position, int(position > 0)
 
-    def child(self, name: str, index: int) -> Table:
+    def element_table(self, name: str, index: int) -> Table:
         """Return one table of a vector of tables; `index` has to be less than its length."""
         slot = self.spec.slots[name]
         assert isinstance(slot.type, TableVector)
-        return self._follow(slot, self.span(name)[0] + 4 * index, slot.type.spec)
+        return self._read_table(slot, self.locate_elements(name)[0] + 4 * index, slot.type.spec)
 
-    def member(self, name: str) -> str:
+    def union_member(self, name: str) -> str:
         """Return the name of the specification of a union's table, empty for none.
 
         Raises `InvalidDataError` if the union has no such member.
@@ -162,10 +162,10 @@ class Table:
             )
         return slot.type.members[index] if index else ""
 
-    def _locate(self, slot: Slot) -> int:
+    def _locate_slot(self, slot: Slot) -> int:
         offset: int = 0
-        if slot.entry < self.vtable_size:
-            offset = _U16.unpack_from(self.flatbuffer.raw, self.vtable + slot.entry)[0]
+        if slot.vtable_offset < self.vtable_size:
+            offset = _U16.unpack_from(self.flatbuffer.raw, self.vtable + slot.vtable_offset)[0]
         if offset == 0:
             if slot.is_required:
                 raise self.flatbuffer.error(f"{slot.path} is required but absent", self.position)
@@ -174,14 +174,14 @@ class Table:
             raise self.flatbuffer.error(f"{slot.path} is at byte {offset} of a table of {self.size}", self.position)
         return self.position + offset
 
-    def _follow(self, slot: Slot, position: int, spec: str) -> Table:
+    def _read_table(self, slot: Slot, position: int, spec: str) -> Table:
         """Return the table that the offset at `position` points to."""
         flatbuffer = self.flatbuffer
-        return Table(flatbuffer, flatbuffer.specs[spec], flatbuffer.follow(position, slot.path))
+        return Table(flatbuffer, flatbuffer.specs[spec], flatbuffer.follow_offset(position, slot.path))
 
     def _read_string(self, slot: Slot, position: int, is_utf8: bool) -> str | bytes:
         flatbuffer = self.flatbuffer
-        start, length = flatbuffer.vector(position, 1, slot.path)
+        start, length = flatbuffer.locate_vector(position, 1, slot.path)
         flatbuffer.text_left -= length
         if flatbuffer.text_left < 0:
             size = flatbuffer.size
@@ -195,6 +195,6 @@ class Table:
             raise flatbuffer.error(f"{slot.path} is not valid UTF-8: {error.reason}", start + error.start) from None
 
     def _read_tables(self, slot: Slot, position: int, spec: str) -> list[Table]:
-        start, length = self.flatbuffer.vector(position, 4, slot.path)
-        self.flatbuffer.expect_tables(length)
-        return [self._follow(slot, start + 4 * index, spec) for index in range(length)]
+        start, length = self.flatbuffer.locate_vector(position, 4, slot.path)
+        self.flatbuffer.check_table_limit(length)
+        return [self._read_table(slot, start + 4 * index, spec) for index in range(length)]

@@ -114,10 +114,10 @@ class Slot:
     index: int
     type: SlotType
     is_required: bool
-    entry: int = field(init=False)
+    vtable_offset: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "entry", VTABLE_HEADER_BYTES + 2 * self.index)
+        object.__setattr__(self, "vtable_offset", VTABLE_HEADER_BYTES + 2 * self.index)
 
 
 class TableSpec:

@@ -25,16 +25,18 @@ _VTABLE = struct.Struct("<HH")
 _U8, _U16, _U32, _I32 = np.dtype("u1"), np.dtype("<u2"), np.dtype("<u4"), np.dtype("<i4")
 
 
-class Elements(NamedTuple):
-    """Strings or vectors: the position of the first element and the length of each, 0 if absent or not valid."""
+class ElementSpans(NamedTuple):
+    """The elements of strings or vectors: the position of the first and the length of each, 0 if absent or not
+    valid.
+    """
 
     starts: IntArray
     lengths: IntArray
     is_valid: BoolArray
 
 
-class ByteReader:
-    """The bytes of a flatbuffer as little-endian integers at many positions, which must be in bounds.
+class VectorizedReader:
+    """Reads values of a flatbuffer at many positions at once, which must be in bounds; integers are little-endian.
 
     Position 0 means an absent value.
     """
@@ -48,7 +50,7 @@ class ByteReader:
         self.bytes = np.frombuffer(self.raw, _U8)
         self._views = {1: self.bytes}
 
-    def integers(self, positions: IntArray, dtype: np.dtype[Any]) -> IntArray:
+    def read_integers(self, positions: IntArray, dtype: np.dtype[Any]) -> IntArray:
         """Read an integer of `dtype` at each position."""
         item_bytes = dtype.itemsize
         if int(np.bitwise_or.reduce(positions)) & (item_bytes - 1):
@@ -61,25 +63,25 @@ class ByteReader:
         aligned: IntArray = view.take(positions >> (item_bytes.bit_length() - 1)).view(dtype).astype(np.int64)
         return aligned
 
-    def follow(self, positions: IntArray) -> tuple[IntArray, BoolArray]:
+    def follow_offsets(self, positions: IntArray) -> tuple[IntArray, BoolArray]:
         """Return the targets of offsets, 0 if absent or not valid, and whether each is absent or valid."""
-        distances = self.integers(positions, _U32)
+        distances = self.read_integers(positions, _U32)
         targets = positions + distances
         is_valid: BoolArray = is_offset_valid(distances, targets, self.size)
         if positions.all() and is_valid.all():
             return targets, is_valid
         return np.where((positions > 0) & is_valid, targets, 0), is_valid | (positions == 0)
 
-    def elements(self, targets: IntArray, is_valid: BoolArray, item_bytes: int) -> Elements:
-        """Return the elements of the strings or vectors at `targets`, where `is_valid`; both are from `follow`."""
-        lengths = self.integers(targets, _U32)
+    def locate_elements(self, targets: IntArray, is_valid: BoolArray, item_bytes: int) -> ElementSpans:
+        """Return the elements of the strings or vectors at `targets`, where `is_valid`, both from `follow_offsets`."""
+        lengths = self.read_integers(targets, _U32)
         if not targets.all():
             lengths = np.where(targets > 0, lengths, 0)
         starts = targets + 4
         is_valid = is_valid & is_vector_valid(starts, lengths, item_bytes, self.size)
-        return Elements(starts, lengths if is_valid.all() else np.where(is_valid, lengths, 0), is_valid)
+        return ElementSpans(starts, lengths if is_valid.all() else np.where(is_valid, lengths, 0), is_valid)
 
-    def equal(self, starts: IntArray, lengths: IntArray, text: bytes) -> BoolArray:
+    def equals(self, starts: IntArray, lengths: IntArray, text: bytes) -> BoolArray:
         """Whether each string equals `text`; strings of its length must not exceed the flatbuffer in total."""
         is_equal: BoolArray = (lengths == len(text)) & (starts + len(text) <= self.size)
         if text:
@@ -89,7 +91,7 @@ class ByteReader:
         return is_equal
 
 
-def offset_positions(vectors: Elements) -> tuple[IntArray, IntArray]:
+def flatten_table_vectors(vectors: ElementSpans) -> tuple[IntArray, IntArray]:
     """Return for each offset in vectors of tables the index of its vector and its position."""
     owners = np.repeat(np.arange(len(vectors.lengths)), vectors.lengths)
     firsts = np.cumsum(vectors.lengths) - vectors.lengths
@@ -116,20 +118,20 @@ class TableArray:
     _vtable_sizes: IntArray
     _sizes: IntArray
 
-    def __init__(self, reader: ByteReader, spec: TableSpec, positions: IntArray, is_valid: BoolArray) -> None:
+    def __init__(self, reader: VectorizedReader, spec: TableSpec, positions: IntArray, is_valid: BoolArray) -> None:
         self._reader = reader
         self._spec = spec
         is_every_valid = bool(is_valid.all())
         self.positions = positions if is_every_valid else np.where(is_valid, positions, 0)
         self.is_valid = is_valid
-        vtables = self.positions - reader.integers(self.positions, _I32)
+        vtables = self.positions - reader.read_integers(self.positions, _I32)
         self._shared = _shared_vtable(reader, vtables, self.positions) if is_every_valid else None
         if self._shared is not None:
             return
         is_valid = is_valid & is_vtable_valid(vtables, reader.size)
         self._vtables = np.where(is_valid, vtables, 0)
-        self._vtable_sizes = reader.integers(self._vtables, _U16)
-        self._sizes = reader.integers(self._vtables + 2, _U16)
+        self._vtable_sizes = reader.read_integers(self._vtables, _U16)
+        self._sizes = reader.read_integers(self._vtables + 2, _U16)
         self.is_valid = is_valid & is_table_valid(
             self.positions, self._sizes, self._vtables, self._vtable_sizes, reader.size
         )
@@ -140,15 +142,19 @@ class TableArray:
     def locate(self, name: str) -> tuple[IntArray, BoolArray]:
         """Return the position of a slot in each table, 0 if absent or not valid, and whether it is absent or valid."""
         slot = self._spec.slots[name]
-        entry, inline_bytes = slot.entry, slot.type.inline_bytes
+        vtable_offset, inline_bytes = slot.vtable_offset, slot.type.inline_bytes
         if self._shared is not None:
             vtable_size, table_size, vtable = self._shared
-            offset = _U16_OFFSET.unpack_from(self._reader.raw, vtable + entry)[0] if entry < vtable_size else 0
+            offset = (
+                _U16_OFFSET.unpack_from(self._reader.raw, vtable + vtable_offset)[0]
+                if vtable_offset < vtable_size
+                else 0
+            )
             is_inside = is_slot_valid(offset, inline_bytes, table_size)
             positions = self.positions + offset if is_inside else np.zeros_like(self.positions)
             return positions, self.is_valid & (is_inside or offset == 0)
-        has_entry = self.is_valid & (entry < self._vtable_sizes)
-        offsets = self._reader.integers(np.where(has_entry, self._vtables + entry, 0), _U16)
+        has_entry = self.is_valid & (vtable_offset < self._vtable_sizes)
+        offsets = self._reader.read_integers(np.where(has_entry, self._vtables + vtable_offset, 0), _U16)
         is_inside = has_entry & is_slot_valid(offsets, inline_bytes, self._sizes)
         is_absent = ~has_entry | (offsets == 0)
         return np.where(is_inside, self.positions + offsets, 0), self.is_valid & (is_inside | is_absent)
@@ -159,30 +165,30 @@ class TableArray:
         is_absent: BoolArray = is_valid & (positions == 0)
         return is_absent
 
-    def numbers(self, name: str) -> tuple[IntArray, BoolArray]:
+    def read_numbers(self, name: str) -> tuple[IntArray, BoolArray]:
         """Return the numbers of a slot, 0 or 1 for booleans, and whether each is absent or valid."""
         type_ = self._spec.slots[name].type
         assert isinstance(type_, Scalar)
         positions, is_valid = self.locate(name)
         is_bool = type_.dtype.kind == "b"
-        numbers = self._reader.integers(positions, _U8 if is_bool else type_.dtype)
+        numbers = self._reader.read_integers(positions, _U8 if is_bool else type_.dtype)
         if is_bool:
             numbers = (numbers != 0).astype(np.int64)
         return (numbers if positions.all() else np.where(positions > 0, numbers, type_.default)), is_valid
 
-    def elements(self, name: str) -> Elements:
+    def locate_elements(self, name: str) -> ElementSpans:
         """Return the elements of the strings or vectors of a slot."""
         type_ = self._spec.slots[name].type
         assert isinstance(type_, String | Vector | TableVector)
-        return self._reader.elements(*self.follow(name), type_.item_bytes)
+        return self._reader.locate_elements(*self.follow_offsets(name), type_.item_bytes)
 
-    def follow(self, name: str) -> tuple[IntArray, BoolArray]:
+    def follow_offsets(self, name: str) -> tuple[IntArray, BoolArray]:
         """Return the targets of a slot's offsets, 0 if absent or not valid, and whether each is absent or valid."""
         positions, is_valid = self.locate(name)
-        targets, is_in_bounds = self._reader.follow(positions)
+        targets, is_in_bounds = self._reader.follow_offsets(positions)
         return targets, is_valid & is_in_bounds
 
-    def tables(self, name: str) -> TableArray:
+    def read_tables(self, name: str) -> TableArray:
         """Return the tables of a slot; absent ones are not valid.
 
         The tables of a union may differ in their members: `take` reads those of one member.
@@ -190,7 +196,7 @@ class TableArray:
         type_ = self._spec.slots[name].type
         assert isinstance(type_, SubTable | Union)
         spec = self._reader.specs[type_.spec] if isinstance(type_, SubTable) else TableSpec(name)
-        targets, is_valid = self.follow(name)
+        targets, is_valid = self.follow_offsets(name)
         return TableArray(self._reader, spec, targets, is_valid & (targets > 0))
 
     def take(self, indices: IntArray, spec: TableSpec | None = None) -> TableArray:
@@ -206,7 +212,7 @@ class TableArray:
         return selected
 
 
-def _shared_vtable(reader: ByteReader, vtables: IntArray, positions: IntArray) -> _SharedVtable | None:
+def _shared_vtable(reader: VectorizedReader, vtables: IntArray, positions: IntArray) -> _SharedVtable | None:
     """Return the vtable if all tables share a valid one, else None."""
     if not len(positions) or (vtables != vtables[0]).any():
         return None

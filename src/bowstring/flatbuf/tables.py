@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Flatbuffer, Table
 from bowstring.flatbuf.specs import Scalar, String, Struct, SubTable, TableSpec, TableVector, Union, Vector
 
@@ -62,7 +61,7 @@ _STRING, _BYTES = String(), String(is_utf8=False)
 _INTS, _LONGS, _BUFFERS = Vector(np.dtype("<i4")), Vector(np.dtype("<i8")), Vector(BUFFER)
 _BUFFER = Struct(BUFFER)
 _TYPE = Union(TYPES)
-_PAIRS = TableVector("KeyValue")
+_KEY_VALUES = TableVector("KeyValue")
 
 _SCHEMA_FBS = (
     TableSpec("Null"),
@@ -101,9 +100,9 @@ _SCHEMA_FBS = (
         type=_TYPE,
         dictionary=SubTable("DictionaryEncoding"),
         children=TableVector("Field"),
-        custom_metadata=_PAIRS,
+        custom_metadata=_KEY_VALUES,
     ),
-    TableSpec("Schema", endianness=_SHORT, fields=TableVector("Field"), custom_metadata=_PAIRS, features=_LONGS),
+    TableSpec("Schema", endianness=_SHORT, fields=TableVector("Field"), custom_metadata=_KEY_VALUES, features=_LONGS),
 )
 
 _MESSAGE_FBS = (
@@ -123,7 +122,7 @@ _MESSAGE_FBS = (
         header_type=_UBYTE,
         header=Union(HEADERS),
         bodyLength=_LONG,
-        custom_metadata=_PAIRS,
+        custom_metadata=_KEY_VALUES,
     ),
 )
 
@@ -187,7 +186,7 @@ _FILE_FBS = (
         schema=SubTable("Schema"),
         dictionaries=Vector(BLOCK),
         recordBatches=Vector(BLOCK),
-        custom_metadata=_PAIRS,
+        custom_metadata=_KEY_VALUES,
     ),
 )
 
@@ -202,14 +201,3 @@ def read_root(name: str, flatbuffer: bytes, where: str, max_tables: int = 1_000_
     `TruncatedError` or another `InvalidDataError` if the root is not a table.
     """
     return Flatbuffer(flatbuffer, SPECS, where, max_tables).root(name)
-
-
-def body_length(metadata: bytes) -> int:
-    """Return the length in bytes of the body of a message, given its flatbuffer: all that a transport needs from it.
-
-    Raises `InvalidDataError` if the bytes are not a message or the length is negative.
-    """
-    length_bytes: int = read_root("Message", metadata, "message header")["bodyLength"]
-    if length_bytes < 0:
-        raise InvalidDataError(f"message header: expected a body length of 0 or more, found {length_bytes}")
-    return length_bytes

@@ -55,13 +55,13 @@ class SerializedTable:
 
 
 def serialize_table(specs: Mapping[str, TableSpec], name: str, record: Record) -> SerializedTable:
-    """Serialize the table `record` of spec `name`, for the records of other tables; values as in `build`."""
+    """Serialize the table `record` of spec `name`, for the records of other tables; values as in `build_flatbuffer`."""
     builder = _Builder(specs)
-    root = builder.table(specs[name], record)
+    root = builder.write_table(specs[name], record)
     return SerializedTable(name, bytes(builder.out), root)
 
 
-def build(specs: Mapping[str, TableSpec], name: str, record: Record) -> bytes:
+def build_flatbuffer(specs: Mapping[str, TableSpec], name: str, record: Record) -> bytes:
     """The flatbuffer with the root table `record` of spec `name`; its length is a multiple of 8.
 
     Values: numbers, strings or bytes, records for tables (`UnionValue` for unions), lists of records, and NumPy arrays
@@ -69,7 +69,7 @@ def build(specs: Mapping[str, TableSpec], name: str, record: Record) -> bytes:
     """
     builder = _Builder(specs)
     builder.out += bytes(4)
-    builder.patch(0, builder.table(specs[name], record))
+    builder.patch_offset(0, builder.write_table(specs[name], record))
     builder.pad_to(8, 0)
     return bytes(builder.out)
 
@@ -83,12 +83,12 @@ class _TableLayout:
     size_bytes: int
 
 
-def _layout_table(spec: TableSpec, present: tuple[str, ...]) -> _TableLayout:
-    unknown = set(present) - spec.slots.keys()
+def _create_table_layout(spec: TableSpec, slot_names: tuple[str, ...]) -> _TableLayout:
+    unknown = set(slot_names) - spec.slots.keys()
     assert not unknown, f"{spec.name} has no slots {unknown}"
     # The table begins 4 bytes before a multiple of 8; the widest slots come first, so that each is aligned.
-    named_slots = [(name, spec.slots[name]) for name in present]
-    named_slots.sort(key=lambda item: (-item[1].type.inline_bytes, item[1].index))
+    named_slots = [(name, spec.slots[name]) for name in slot_names]
+    named_slots.sort(key=lambda named_slot: (-named_slot[1].type.inline_bytes, named_slot[1].index))
     offsets, slots, size = {}, [], 4
     for name, slot in named_slots:
         offsets[slot.index] = size
@@ -114,16 +114,17 @@ class _Builder:
         """Grow until the length is `rest` modulo `multiple`."""
         self.out += bytes((rest - len(self.out)) % multiple)
 
-    def patch(self, at: int, target: int) -> None:
+    def patch_offset(self, at: int, target: int) -> None:
         _U32.pack_into(self.out, at, target - at)
 
-    def table(self, spec: TableSpec, record: Record, slot: int = 0) -> int:
+    def write_table(self, spec: TableSpec, record: Record, slot: int = 0) -> int:
         """Write a table, the target of the offset at `slot`; return its position."""
-        present = (spec.name, *[name for name, value in record.items() if value is not None])
-        layout = self.layouts.get(present)
+        slot_names = tuple([name for name, value in record.items() if value is not None])
+        key = (spec.name, *slot_names)
+        layout = self.layouts.get(key)
         if layout is None:
-            layout = self.layouts[present] = _layout_table(spec, present[1:])
-        position = self._begin(layout.vtable, layout.size_bytes, slot)
+            layout = self.layouts[key] = _create_table_layout(spec, slot_names)
+        position = self._begin_table(layout.vtable, layout.size_bytes, slot)
         for name, type_, offset in layout.slots:
             at, value = position + offset, record[name]
             if isinstance(type_, Scalar):
@@ -131,10 +132,10 @@ class _Builder:
             elif isinstance(type_, Struct):
                 self.out[at : at + type_.inline_bytes] = np.array(value, type_.dtype).tobytes()
             else:
-                self.patch(at, self._write_target(type_, value, at))
+                self.patch_offset(at, self._write_target(type_, value, at))
         return position
 
-    def _begin(self, vtable: bytes, size: int, slot: int) -> int:
+    def _begin_table(self, vtable: bytes, size: int, slot: int) -> int:
         """Write the vtable, unless an equal one follows `slot`, and zeros for the table; return the table's position.
 
         Readers such as Polars' look at nothing before the slot once they have followed its offset.
@@ -151,38 +152,38 @@ class _Builder:
 
     def _write_target(self, type_: String | Vector | SubTable | TableVector | Union, value: Any, slot: int) -> int:
         if isinstance(type_, String):
-            return self._string(value.encode() if isinstance(value, str) else value)
+            return self._write_string(value.encode() if isinstance(value, str) else value)
         if isinstance(type_, Vector):
-            return self._vector(np.asarray(value, type_.dtype))
+            return self._write_vector(np.asarray(value, type_.dtype))
         if isinstance(type_, TableVector):
-            return self._tables(self.specs[type_.spec], value)
+            return self._write_tables(self.specs[type_.spec], value)
         if isinstance(value, UnionValue):
-            return self.table(self.specs[value.spec], value.record, slot)
+            return self.write_table(self.specs[value.spec], value.record, slot)
         if isinstance(value, SerializedTable):
             self.pad_to(8, 0)  # its alignment counts from its first byte
             position = len(self.out) + value.root
             self.out += value.raw
             return position
         assert isinstance(type_, SubTable), "a union's value is a UnionValue or a SerializedTable"
-        return self.table(self.specs[type_.spec], value, slot)
+        return self.write_table(self.specs[type_.spec], value, slot)
 
-    def _string(self, text_bytes: bytes) -> int:
+    def _write_string(self, text_bytes: bytes) -> int:
         self.pad_to(4, 0)
         position = len(self.out)
         self.out += _U32.pack(len(text_bytes)) + text_bytes + b"\0"
         return position
 
-    def _vector(self, items: npt.NDArray[Any]) -> int:
+    def _write_vector(self, items: npt.NDArray[Any]) -> int:
         self.pad_to(8, 4)
         position = len(self.out)
         self.out += _U32.pack(len(items)) + items.tobytes()
         return position
 
-    def _tables(self, spec: TableSpec, records: Sequence[Record]) -> int:
+    def _write_tables(self, spec: TableSpec, records: Sequence[Record]) -> int:
         self.pad_to(4, 0)
         position = len(self.out)
         self.out += _U32.pack(len(records)) + bytes(4 * len(records))
         for index, record in enumerate(records):
             at = position + 4 + 4 * index
-            self.patch(at, self.table(spec, record, at))
+            self.patch_offset(at, self.write_table(spec, record, at))
         return position

@@ -80,7 +80,13 @@ def read_footer(source: RandomAccess, limits: ReadLimits) -> Footer:
     """
     raw, at = _footer_bytes(source, limits)
     table = read_root("Footer", raw, f"{source.name}: footer", limits.max_tables)
-    footer = Footer(at, raw, table, BlockList(*table.span("recordBatches")), BlockList(*table.span("dictionaries")))
+    footer = Footer(
+        at,
+        raw,
+        table,
+        BlockList(*table.locate_elements("recordBatches")),
+        BlockList(*table.locate_elements("dictionaries")),
+    )
     if footer.batches.count + footer.dictionaries.count > 1:
         _check_blocks(footer, source.name)
     return footer

@@ -184,7 +184,7 @@ class RemoteFileMessages(FileMessages):
                 ("variadicBufferCounts", plan.variadic_count),
             ):
                 at = inner.locate(name)
-                vector = skip + root.flatbuffer.follow(at, name) if at else preview_bytes
+                vector = skip + root.flatbuffer.follow_offset(at, name) if at else preview_bytes
                 if vector + _COUNT.size > preview_bytes and at:
                     _COUNT.pack_into(draft, vector, count)
             self.headers.read(bytes(draft), skip, "header")

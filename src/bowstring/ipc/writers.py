@@ -16,7 +16,7 @@ from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, UsageError, format_count
 from bowstring.flatbuf.tables import BLOCK, SPECS
-from bowstring.flatbuf.writer import SerializedTable, build
+from bowstring.flatbuf.writer import SerializedTable, build_flatbuffer
 from bowstring.io.sinks import PathSink, Sink, StoreSink
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.message import END_OF_STREAM, FILE_START, LEGACY_END_OF_STREAM, MAGIC, Block, frame_message
@@ -34,7 +34,7 @@ def encode_footer(
 
     `schema` is the `Schema` table; `blocks` are those of dictionary batches and record batches by kind.
     """
-    footer = build(
+    footer = build_flatbuffer(
         SPECS,
         "Footer",
         {

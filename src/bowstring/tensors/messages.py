@@ -13,7 +13,7 @@ from bowstring.datatypes.types import Int
 from bowstring.errors import InvalidDataError, UnsupportedError, UnsupportedTypeError, UsageError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES, VERSIONS, read_root
-from bowstring.flatbuf.writer import Record, UnionValue, build
+from bowstring.flatbuf.writer import Record, UnionValue, build_flatbuffer
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import Where, join_words
 from bowstring.ipc.metadata.schema import V5
@@ -236,7 +236,7 @@ def encode(tensor: AnyTensor, alignment: int) -> EncodedTensor:
         "header": UnionValue(kind, record),
         "bodyLength": body.size,
     }
-    return EncodedTensor(build(SPECS, "Message", message), body.buffers, body.size)
+    return EncodedTensor(build_flatbuffer(SPECS, "Message", message), body.buffers, body.size)
 
 
 class _BodyBuilder:

@@ -74,8 +74,8 @@ def pyarrow_footer(schema: pa.Schema) -> bytes:
 
 def one_by_one(raw: bytes) -> list[tuple[Field, tuple[DictionaryId, ...]]]:
     table = schema_table(raw)
-    count = table.span("fields")[1]
-    return [read_field(table.child("fields", index), 64) for index in range(count)]
+    count = table.locate_elements("fields")[1]
+    return [read_field(table.element_table("fields", index), 64) for index in range(count)]
 
 
 def every(type_: bs.DataType) -> Iterator[bs.DataType]:
@@ -147,7 +147,7 @@ def test_flipped_bytes_give_the_same_fields_or_the_same_errors() -> None:
             if fields is None:
                 left += 1
                 continue
-            expected, dictionaries = read_field(table.child("fields", index), 64)
+            expected, dictionaries = read_field(table.element_table("fields", index), 64)
             assert fields.equals(expected, check_metadata=True)
             assert nodes.get(index, ()) == dictionaries
             same += 1

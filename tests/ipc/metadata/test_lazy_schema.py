@@ -71,7 +71,7 @@ def footer_offset(raw: bytes | bytearray) -> int:
 def broken(schema: bs.Schema, index: int) -> bytes:
     """Return a file whose field at this index is a timestamp with an invalid unit."""
     raw = bytearray(to_bytes(schema))
-    table = read_root("Footer", bytes(raw[footer_offset(raw) : -10]), "footer")["schema"].child("fields", index)
+    table = read_root("Footer", bytes(raw[footer_offset(raw) : -10]), "footer")["schema"].element_table("fields", index)
     raw[footer_offset(raw) + table["type"].locate("unit")] = 77
     return bytes(raw)
 
@@ -320,7 +320,7 @@ def test_a_malformed_field_affects_only_its_own_column_and_the_schema() -> None:
         writer.write(batch_of(schema))
     raw = bytearray(sink.getvalue())
     start = footer_offset(raw)
-    table = read_root("Footer", bytes(raw[start:-10]), "footer")["schema"].child("fields", 1)
+    table = read_root("Footer", bytes(raw[start:-10]), "footer")["schema"].element_table("fields", 1)
     unit = table["type"].locate("unit")
     raw[start + unit] = 77
     with bs.open_file(bytes(raw)) as reader:

@@ -13,7 +13,7 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS
-from bowstring.flatbuf.writer import UnionValue, build
+from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 from bowstring.ipc.codecs import compressor
 from bowstring.ipc.encoded_schema import encode_schema
 from bowstring.ipc.message import END_OF_STREAM, frame_message
@@ -48,7 +48,7 @@ def stream(codec: str, field: str | None, codec_name: bytes | None, version: int
         "custom_metadata": [{"key": key, "value": value} for key, value in pairs],
     }
     out = frame_message(schema_message(encode_schema(BATCH.schema, write_options).table, version), 0)
-    out += frame_message(build(SPECS, "Message", message), len(out), 64)
+    out += frame_message(build_flatbuffer(SPECS, "Message", message), len(out), 64)
     return out + b"".join(bytes(memoryview(part)) for part in body.parts) + END_OF_STREAM
 
 

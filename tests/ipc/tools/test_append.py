@@ -16,7 +16,7 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.flatbuf.tables import SPECS
-from bowstring.flatbuf.writer import SerializedTable, build
+from bowstring.flatbuf.writer import SerializedTable, build_flatbuffer
 from bowstring.ipc.metadata import header as headers
 from tests.ipc.samples import as_file, batch, dictionary_batch
 
@@ -266,7 +266,9 @@ def test_custom_metadata_of_the_schema_message_is_preserved(tmp_path: Path, monk
 
 def with_metadata(schema: SerializedTable, version: int = 4) -> bytes:
     """Return a schema message with custom metadata."""
-    return build(SPECS, "Message", headers._message(headers.SCHEMA, schema, version, ((b"is", b"of the message"),)))
+    return build_flatbuffer(
+        SPECS, "Message", headers._message(headers.SCHEMA, schema, version, ((b"is", b"of the message"),))
+    )
 
 
 def test_appended_batches_may_use_another_codec(path: Path) -> None:

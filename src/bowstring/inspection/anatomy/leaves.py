@@ -83,7 +83,7 @@ def _table_ends(root: Table) -> Iterator[int]:
                 child = table[name]
                 tables += [] if child is None else [child]
                 continue
-            start, length = table.span(name)
+            start, length = table.locate_elements(name)
             has_zero = isinstance(slot.type, String)
             yield start + length * slot.type.item_bytes + has_zero
             if isinstance(slot.type, TableVector):

@@ -22,7 +22,14 @@ from bowstring.datatypes.type_forms import FORMS_BY_NAME, TYPE_FORMS
 from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.specs import Scalar
-from bowstring.flatbuf.table_array import BoolArray, ByteReader, Elements, IntArray, TableArray, offset_positions
+from bowstring.flatbuf.table_array import (
+    BoolArray,
+    ElementSpans,
+    IntArray,
+    TableArray,
+    VectorizedReader,
+    flatten_table_vectors,
+)
 from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc.metadata.schema import DictionaryId
 from bowstring.ipc.metadata.types import read_type
@@ -67,7 +74,9 @@ class FieldTables:
     `offsets` are the positions of the offsets of the tables. `depth` limits the levels, `tables_left` the tables below.
     """
 
-    def __init__(self, schema: Table, reader: ByteReader, offsets: IntArray, depth: int, tables_left: int) -> None:
+    def __init__(
+        self, schema: Table, reader: VectorizedReader, offsets: IntArray, depth: int, tables_left: int
+    ) -> None:
         self.schema = schema
         self.flatbuffer = schema.flatbuffer
         self.reader = reader
@@ -79,10 +88,10 @@ class FieldTables:
     def of(cls, schema: Table, max_depth: int = 64) -> FieldTables:
         """Return the fields of a `Schema` table. Raises `LimitError` if there are too many."""
         flatbuffer = schema.flatbuffer
-        start, count = schema.span("fields")
-        flatbuffer.expect_tables(2 * count)  # a field and its type
+        start, count = schema.locate_elements("fields")
+        flatbuffer.check_table_limit(2 * count)  # a field and its type
         offsets = start + 4 * np.arange(count, dtype=np.int64)
-        return cls(schema, ByteReader(flatbuffer), offsets, max_depth, flatbuffer.tables_left - 2 * count)
+        return cls(schema, VectorizedReader(flatbuffer), offsets, max_depth, flatbuffer.tables_left - 2 * count)
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -90,25 +99,25 @@ class FieldTables:
     @cached_property
     def tables(self) -> TableArray:
         """The tables themselves."""
-        return TableArray(self.reader, SPECS["Field"], *self.reader.follow(self._offsets))
+        return TableArray(self.reader, SPECS["Field"], *self.reader.follow_offsets(self._offsets))
 
     @cached_property
     def _name_targets(self) -> tuple[IntArray, BoolArray]:
-        return self.tables.follow("name")
+        return self.tables.follow_offsets("name")
 
     @cached_property
-    def name_spans(self) -> Elements:
+    def name_spans(self) -> ElementSpans:
         """The bytes of each name."""
-        return self.reader.elements(*self._name_targets, item_bytes=1)
+        return self.reader.locate_elements(*self._name_targets, item_bytes=1)
 
     @cached_property
     def _children(self) -> tuple[IntArray, FieldTables | None]:
-        children = self.tables.elements("children")
+        children = self.tables.locate_elements("children")
         child_counts = np.where(children.is_valid, children.lengths, -1)
         total = int(children.lengths.sum())
         if not total or self._depth <= 1 or 2 * total > self._tables_left:
             return child_counts, None
-        _, offsets = offset_positions(children)
+        _, offsets = flatten_table_vectors(children)
         tables_left = self._tables_left - 2 * total
         return child_counts, FieldTables(self.schema, self.reader, offsets, self._depth - 1, tables_left)
 
@@ -125,7 +134,7 @@ class FieldTables:
     @cached_property
     def type_numbers(self) -> IntArray:
         """The position of each field's type in the union Type, 0 if unknown."""
-        numbers, is_valid = self.tables.numbers("type_type")
+        numbers, is_valid = self.tables.read_numbers("type_type")
         return np.where(is_valid & (numbers < len(TYPES)), numbers, 0)
 
     @cached_property
@@ -173,7 +182,7 @@ class FieldTables:
             return np.concatenate(matches) if matches else np.empty(0, np.int64)
         if not self._has_all_names():
             return None
-        return np.flatnonzero(self.reader.equal(self.name_spans.starts, self.name_spans.lengths, name))
+        return np.flatnonzero(self.reader.equals(self.name_spans.starts, self.name_spans.lengths, name))
 
     def _has_all_names(self) -> bool:
         """Whether all names are valid and, in total, not longer than the flatbuffer, as they do not share bytes."""
@@ -205,7 +214,7 @@ class _FieldReader:
         """Return what `FieldTables.read` does."""
         all_fields: list[Field | None] = [None] * len(self._fields)
         names, flatbuffer = self._fields.name_spans, self._flatbuffer
-        nullable, is_valid = self._fields.tables.numbers("nullable")
+        nullable, is_valid = self._fields.tables.read_numbers("nullable")
         is_valid = is_valid & names.is_valid
         pairs = self._read_metadata(is_valid)
         self._resolve_types(is_valid)
@@ -235,7 +244,7 @@ class _FieldReader:
     def _read_metadata(self, is_valid: BoolArray) -> dict[int, Metadata]:
         """Return the custom metadata of fields with any; clears `is_valid` for fields to be read individually."""
         reader = self._reader
-        vectors = self._fields.tables.elements("custom_metadata")
+        vectors = self._fields.tables.locate_elements("custom_metadata")
         is_valid &= vectors.is_valid
         counts = np.where(is_valid, vectors.lengths, 0)
         total = int(counts.sum())
@@ -244,10 +253,10 @@ class _FieldReader:
             return {}
         if not total:
             return {}
-        owners, offsets = offset_positions(Elements(vectors.starts, counts, is_valid))
-        tables = TableArray(reader, SPECS["KeyValue"], *reader.follow(offsets))
-        keys, values = tables.elements("key"), tables.elements("value")
-        is_pair_valid = keys.is_valid & values.is_valid & ~reader.equal(keys.starts, keys.lengths, NAME_KEY)
+        owners, offsets = flatten_table_vectors(ElementSpans(vectors.starts, counts, is_valid))
+        tables = TableArray(reader, SPECS["KeyValue"], *reader.follow_offsets(offsets))
+        keys, values = tables.locate_elements("key"), tables.locate_elements("value")
+        is_pair_valid = keys.is_valid & values.is_valid & ~reader.equals(keys.starts, keys.lengths, NAME_KEY)
         is_valid &= np.bincount(owners[~is_pair_valid], minlength=len(self._fields)) == 0
         selected = is_valid[owners]
         if int((keys.lengths + values.lengths)[selected].sum()) > self._flatbuffer.text_left:
@@ -266,7 +275,7 @@ class _FieldReader:
         dictionaries inside them.
         """
         fields = self._fields
-        tables = fields.tables.tables("type")
+        tables = fields.tables.read_tables("type")
         numbers = np.where(tables.is_valid, fields.type_numbers, 0)
         rows = np.flatnonzero(is_valid & (numbers > 0) & (fields.counts[:, 0] > 0))
         flat = rows[fields.child_counts[rows] == 0]
@@ -280,16 +289,16 @@ class _FieldReader:
         """Resolve the types of the fields at `rows`, whose type has this number, by reading one of each group of equal
         type tables.
         """
-        columns: list[IntArray | Elements] = []
+        columns: list[IntArray | ElementSpans] = []
         spec = SPECS[TYPES[number]]
         if spec.slots:
             tables, is_valid = tables.take(rows, spec), np.ones(len(rows), bool)
             for name, slot in spec.slots.items():
                 if isinstance(slot.type, Scalar):
-                    numbers, is_slot_valid = tables.numbers(name)
+                    numbers, is_slot_valid = tables.read_numbers(name)
                     columns.append(numbers)
                 else:
-                    texts = tables.elements(name)
+                    texts = tables.locate_elements(name)
                     is_slot_valid = texts.is_valid
                     columns.append(texts)
                     if int(texts.lengths.sum()) > self._reader.size:
@@ -343,13 +352,13 @@ class _FieldReader:
         rows = np.flatnonzero(self._is_resolved & ((positions > 0) | ~is_valid))
         if not len(rows):
             return 0
-        encodings = self._fields.tables.take(rows).tables("dictionary")
-        ids, are_ids_valid = encodings.numbers("id")
-        ordered, are_ordered_valid = encodings.numbers("isOrdered")
-        kinds, are_kinds_valid = encodings.numbers("dictionaryKind")
-        is_default, index_types = encodings.is_absent("indexType"), encodings.tables("indexType")
-        bit_widths, are_widths_valid = index_types.numbers("bitWidth")
-        signs, are_signs_valid = index_types.numbers("is_signed")
+        encodings = self._fields.tables.take(rows).read_tables("dictionary")
+        ids, are_ids_valid = encodings.read_numbers("id")
+        ordered, are_ordered_valid = encodings.read_numbers("isOrdered")
+        kinds, are_kinds_valid = encodings.read_numbers("dictionaryKind")
+        is_default, index_types = encodings.is_absent("indexType"), encodings.read_tables("indexType")
+        bit_widths, are_widths_valid = index_types.read_numbers("bitWidth")
+        signs, are_signs_valid = index_types.read_numbers("is_signed")
         is_valid = are_ids_valid & are_ordered_valid & are_kinds_valid & (kinds == 0)
         is_valid &= is_default | (are_widths_valid & are_signs_valid)
         parts = (
@@ -373,7 +382,9 @@ class _FieldReader:
         return len(rows)
 
 
-def _group_equal(reader: ByteReader, indices: IntArray, columns: Sequence[IntArray | Elements]) -> Iterator[IntArray]:
+def _group_equal(
+    reader: VectorizedReader, indices: IntArray, columns: Sequence[IntArray | ElementSpans]
+) -> Iterator[IntArray]:
     """Yield groups of indices at which all columns are equal, at most `_MAX_TYPES`."""
     for _ in range(_MAX_TYPES):
         if not len(indices):
@@ -381,17 +392,17 @@ def _group_equal(reader: ByteReader, indices: IntArray, columns: Sequence[IntArr
         first = int(indices[0])
         is_equal = np.ones(len(indices), bool)
         for column in columns:
-            if isinstance(column, Elements):
+            if isinstance(column, ElementSpans):
                 start, length = int(column.starts[first]), int(column.lengths[first])
                 text_bytes = reader.raw[start : start + length]
-                is_equal &= reader.equal(column.starts[indices], column.lengths[indices], text_bytes)
+                is_equal &= reader.equals(column.starts[indices], column.lengths[indices], text_bytes)
             else:
                 is_equal &= column[indices] == column[first]
         yield indices[is_equal]
         indices = indices[~is_equal]
 
 
-def _read_names(reader: ByteReader, starts: IntArray, lengths: IntArray) -> list[str]:
+def _read_names(reader: VectorizedReader, starts: IntArray, lengths: IntArray) -> list[str]:
     """Return the strings at these positions of a flatbuffer; raises `InvalidDataError` if one is not valid UTF-8."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])

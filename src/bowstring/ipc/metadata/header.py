@@ -20,7 +20,7 @@ from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS, read_root
-from bowstring.flatbuf.writer import Record, SerializedTable, UnionValue, build
+from bowstring.flatbuf.writer import Record, SerializedTable, UnionValue, build_flatbuffer
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import join_words
 from bowstring.ipc.metadata import schema as schema_tables
@@ -206,8 +206,12 @@ def _read_template(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> He
     batch = inner["data"] if kind == DICTIONARY_BATCH else inner
     if batch is None:
         raise InvalidDataError(f"{root.flatbuffer.where}: a dictionary batch without data")
-    spans = [batch.span("nodes"), batch.span("buffers"), batch.span("variadicBufferCounts")]
-    numbers = [root.span("bodyLength"), batch.span("length")]
+    spans = [
+        batch.locate_elements("nodes"),
+        batch.locate_elements("buffers"),
+        batch.locate_elements("variadicBufferCounts"),
+    ]
+    numbers = [root.locate_elements("bodyLength"), batch.locate_elements("length")]
     sizes = (8, 8, 16, 16, 8)
     number_ranges = sorted(
         (at + skip, at + skip + n * size) for (at, n), size in zip(numbers + spans, sizes, strict=True) if n
@@ -272,7 +276,7 @@ def _codec(compression: Table | None) -> str | None:
 
 def schema_message(schema: SerializedTable, version: int = V5) -> bytes:
     """Return the flatbuffer of a schema message."""
-    return build(SPECS, "Message", _message(SCHEMA, schema, version, ()))
+    return build_flatbuffer(SPECS, "Message", _message(SCHEMA, schema, version, ()))
 
 
 def _message(kind: str, header: UnionValue | SerializedTable, version: int, pairs: Metadata) -> Record:
@@ -348,7 +352,7 @@ class HeaderWriter:
             pairs = _remove_codec(pairs)
             if self._codec is not None:
                 pairs = (*pairs, (V4_COMPRESSION_KEY, self._codec.upper().encode()))
-        raw = build(SPECS, "Message", _message(kind, UnionValue(kind, record), self._version, pairs))
+        raw = build_flatbuffer(SPECS, "Message", _message(kind, UnionValue(kind, record), self._version, pairs))
         root = read_root("Message", raw, "header")
         return bytearray(raw), _read_template(root, root["header"], raw, 0)
 

@@ -44,7 +44,7 @@ class LazySchema:
             field = fields[index]
             entry = None if field is None else (field, nodes.get(index, ()))
         if entry is None:
-            table = self._table.child("fields", index)
+            table = self._table.element_table("fields", index)
             entry = self._entries.setdefault(index, read_field(table, self.limits.max_nesting))
         return entry
 
