@@ -59,6 +59,7 @@ def map_in_threads(
     for helper in helpers:
         if not helper.cancel():
             helper.result()
+    groups.clear()  # a thread refers to them for another moment, and so to the memory of the items
     if errors:
         try:
             raise errors[min(errors)]

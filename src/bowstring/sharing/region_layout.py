@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from bowstring.memory.buffer import UINT8, Bytes
-from bowstring.memory.thread_pool import map_in_threads
+from bowstring.memory.parallel_copy import copy_all
 
-_PIECE_BYTES = 1 << 22
 _MAX_GATHERED_BYTES = 1 << 15
 
 
@@ -69,16 +68,5 @@ class RegionLayout:
 
     def copy_into(self, memory: memoryview) -> None:
         """Copy all parts into memory of at least `position` bytes."""
-        destinations = [np.frombuffer(memory, UINT8)]
-        pieces = [
-            (offset + start, part[start : start + _PIECE_BYTES])
-            for offset, part in self.parts
-            for start in range(0, part.size, _PIECE_BYTES)
-        ]
-
-        def copy(piece: tuple[int, Bytes]) -> None:
-            offset, source = piece
-            destinations[0][offset : offset + source.size] = source
-
-        map_in_threads(copy, pieces, [source.size for _, source in pieces])
-        destinations.clear()  # a thread may refer to `copy` for another moment
+        whole = np.frombuffer(memory, UINT8)
+        copy_all([(part, whole[offset : offset + part.size]) for offset, part in self.parts])

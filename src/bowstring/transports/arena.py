@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from bowstring.errors import BowstringError, ProtocolError, ResourceError, UsageError
+from bowstring.memory.parallel_copy import copy_bytes
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     BufferLocations,
@@ -111,7 +112,7 @@ class HostArena(ExportArena):
         self._view = view
 
     def _write(self, offset_bytes: int, region: Region) -> None:
-        self._view[offset_bytes : offset_bytes + region.size_bytes] = region.view(0, region.size_bytes)
+        copy_bytes(region.view(0, region.size_bytes), self._view[offset_bytes : offset_bytes + region.size_bytes])
 
 
 def _may_be_alive(process_id: int | None) -> bool:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import LimitError, ProtocolError, UsageError
+from bowstring.memory.parallel_copy import copy_bytes
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     BufferLocations,
@@ -133,11 +134,11 @@ class RemoteRegionTable(RemoteMemory):
         memory: memoryview = extent.memory.memory
         return memory
 
-    def fetch(self, located: BufferLocations, lengths: Offsets, destination: memoryview) -> int:
+    def fetch(self, located: BufferLocations, lengths: Offsets, destination: Any) -> int:
         """As `RemoteMemory.fetch`: copies at once."""
-        memory, end = self.view(located.extent), 0
+        memory, whole, end = self.view(located.extent), memoryview(destination), 0
         for offset, length in zip(located.offsets.tolist(), lengths.tolist(), strict=True):
-            destination[end : end + length] = memory[offset : offset + length]
+            copy_bytes(memory[offset : offset + length], whole[end : end + length])
             end += length
         self._next_token += 1
         self._fetched.append(FetchCompleted(self._next_token))

@@ -15,6 +15,7 @@ import struct
 from typing import ClassVar
 
 from bowstring.errors import ProtocolError
+from bowstring.memory.parallel_copy import copy_bytes
 from bowstring.transports.arena import CompletedFetch, Fetch, HostArena, RemoteArena
 from bowstring.transports.base import Extent
 from bowstring.transports.ucx.channel import UcxChannel
@@ -75,7 +76,7 @@ class UcxMemory(RemoteArena):
             return self._unpacked_key().fetch(address, buffer)
         # libucp may prefer TCP to shared memory for a long RMA operation.
         start = address - self._extent.start
-        buffer[:] = view[start : start + buffer.nbytes]
+        copy_bytes(view[start : start + buffer.nbytes], buffer)
         return CompletedFetch()
 
     def close(self) -> None:
