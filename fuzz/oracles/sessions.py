@@ -30,7 +30,7 @@ from bowstring.transports.frames import HELLO, VERSION, Kind
 from bowstring.transports.registry import find_transport
 from bowstring.transports.session import Session, SessionOptions
 from bowstring.transports.tcp_address import parse_address
-from bowstring.transports.unix_address import new_abstract_address, socket_name
+from bowstring.transports.unix_socket import new_abstract_address, socket_name
 from fuzz.expectations import ExpectationError, expect
 from fuzz.frames import EditableFrame, frame, parse_frames
 from fuzz.oracles.frames import TABLE, TCP, passed_region, segments, send_segment

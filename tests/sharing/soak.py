@@ -23,7 +23,7 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import NotFoundError
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.transports.tcp_address import parse_address
-from bowstring.transports.unix_address import socket_name
+from bowstring.transports.unix_socket import socket_name
 from tests.polling import wait_until
 from tests.sharing.faults.children import NUM_CHANGING, PLAIN_SCHEMES, numbers
 from tests.sharing.faults.processes import Child, Children, Usage

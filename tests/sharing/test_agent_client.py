@@ -57,7 +57,7 @@ hear()
 QUICK = """
 import socket
 from bowstring.sharing import host_agent
-from bowstring.transports.unix_address import socket_name
+from bowstring.transports.unix_socket import socket_name
 setattr(host_agent, setting, 0.2)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 listener.bind(socket_name(address))

@@ -21,7 +21,7 @@ from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signals import wait_for_signal
 from bowstring.testing.descriptors import no_descriptor_left
-from bowstring.transports.unix_address import socket_name
+from bowstring.transports.unix_socket import socket_name
 from tests.polling import wait_until
 from tests.sharing.other_process import Other
 

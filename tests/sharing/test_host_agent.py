@@ -17,14 +17,14 @@ import bowstring as bs
 from bowstring.errors import NotFoundError
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.stored_dataset import store
-from bowstring.transports.unix_address import socket_name
+from bowstring.transports.unix_socket import socket_name
 from tests.polling import wait_until
 from tests.sharing.other_process import Other, run
 
 AGENT = """
 import resource, socket
 from bowstring.sharing import host_agent
-from bowstring.transports.unix_address import socket_name
+from bowstring.transports.unix_socket import socket_name
 for name, limit in limits.items():
     resource.setrlimit(getattr(resource, name), (limit, limit))
 for name, value in settings.items():

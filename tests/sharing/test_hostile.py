@@ -31,9 +31,9 @@ from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import StoredDataset, read_stored_dataset, store
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, uri_for
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.regions import addresses_of
+from bowstring.transports.region_addresses import region_addresses
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_address import socket_name
+from bowstring.transports.unix_socket import socket_name
 from tests.polling import wait_until
 
 TABLE = bs.table({"a": np.arange(100), "s": [str(i) for i in range(100)]})
@@ -152,7 +152,7 @@ def test_gathering_a_body_without_enough_memory_is_a_resource_error(tmp_path: Pa
         path.touch()
         os.truncate(path, 1 << 43)
         indexes = [transport.export(region).index for region in (Region.from_file(path), dataset.region)]
-        addresses = addresses_of(indexes[1], message.buffers.addresses)
+        addresses = region_addresses(indexes[1], message.buffers.addresses)
         addresses[-1] = 0
         lengths = message.buffers.lengths.copy()
         lengths[-1] = 1 << 42

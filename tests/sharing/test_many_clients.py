@@ -23,7 +23,7 @@ from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, uri_for
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.frames import FRAME, MAGIC
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_address import socket_name
+from bowstring.transports.unix_socket import socket_name
 from tests.polling import wait_until
 from tests.sharing.other_process import Other
 

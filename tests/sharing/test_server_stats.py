@@ -19,7 +19,7 @@ from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
 from bowstring.transports.frames import FRAME, MAGIC
 from bowstring.transports.tcp_address import parse_address
-from bowstring.transports.unix_address import socket_name
+from bowstring.transports.unix_socket import socket_name
 from tests.polling import wait_until
 from tests.sharing.other_process import run
 

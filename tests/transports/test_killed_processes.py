@@ -20,7 +20,7 @@ from bowstring.memory.region import Region
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.regions import address_of, addresses_of
+from bowstring.transports.region_addresses import region_address, region_addresses
 from bowstring.transports.unix import UNIX
 from tests.polling import wait_until
 
@@ -34,7 +34,7 @@ from bowstring.memory.region import Region
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.unix import UNIX
-from bowstring.transports.regions import address_of
+from bowstring.transports.region_addresses import region_address
 from bowstring.dissociated.client import ClientConnection
 transport = BlockingChannel.dial(UNIX, sys.argv[1])
 """
@@ -118,7 +118,7 @@ def test_memory_of_a_killed_publisher_is_freed_after_its_reader_ends(listener: B
         child.wait(10)
         with pytest.raises(ConnectionLostError):
             transport.receive()
-        view = transport.memory.resolve(address_of(0, SIZE_BYTES - 3), 3)
+        view = transport.memory.resolve(region_address(0, SIZE_BYTES - 3), 3)
         transport.close()
         assert bytes(view) == b"xxx"
         assert holders(PUBLISHED) == [str(os.getpid())]
@@ -143,7 +143,7 @@ def test_leases_of_a_killed_client_end(listener: BlockingListener) -> None:
         server.receive(*transport.receive())
         with Region.copy_of([b"abcdef"], f"leased by {os.getpid()}") as region:
             index = transport.export(region).index
-            body = AddressBody.of(addresses_of(index, [0, 3]), [3, 3])
+            body = AddressBody.of(region_addresses(index, [0, 3]), [3, 3])
             for message in [*server.send(b"Schema"), *server.send(b"B", body, owner=region), *server.end()]:
                 transport.send_message(message)
         assert bytes(transport.receive().data) == b"ad"

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from bowstring.errors import LimitError, ProtocolError
 from bowstring.memory.region import Region
-from bowstring.transports.regions import RemoteRegionTable, address_of, addresses_of, split_address
+from bowstring.transports.region_addresses import region_address, region_addresses, split_region_address
+from bowstring.transports.regions import RemoteRegionTable
 
 SIZES = (100, 0, 50)
 
@@ -28,20 +29,14 @@ def uint64(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     return np.array(values, np.uint64)
 
 
-def test_an_address_is_an_index_and_an_offset() -> None:
-    assert address_of(65535, 2**48 - 1) == 2**64 - 1
-    assert split_address(address_of(7, 9)) == (7, 9)
-    assert addresses_of(2, [0, 5]).tolist() == [2 << 48, (2 << 48) + 5]
-
-
 def test_buffers_of_one_region_are_located_at_once(table: RemoteRegionTable) -> None:
-    extent, offsets = table.locate(addresses_of(2, [0, 10, 50]), uint64(10, 40, 0))
+    extent, offsets = table.locate(region_addresses(2, [0, 10, 50]), uint64(10, 40, 0))
     assert extent.memory is table[2]
     assert offsets.tolist() == [0, 10, 50]
 
 
 def test_buffers_of_several_regions_are_resolved_one_by_one(table: RemoteRegionTable) -> None:
-    views = table.resolve_all(uint64(address_of(2, 48), 98, address_of(9, 9)), uint64(2, 2, 0))
+    views = table.resolve_all(uint64(region_address(2, 48), 98, region_address(9, 9)), uint64(2, 2, 0))
     assert [bytes(view) for view in views] == [b"\3\3", b"\1\1", b""]
     assert all(view.readonly for view in views)
 
@@ -49,13 +44,13 @@ def test_buffers_of_several_regions_are_resolved_one_by_one(table: RemoteRegionT
 @pytest.mark.parametrize(
     ("addresses", "lengths"),
     [
-        ((address_of(2, 0), address_of(2, 0) - 1), (1, 2)),
-        ((address_of(2, 0), address_of(1, 0)), (1, 1)),
+        ((region_address(2, 0), region_address(2, 0) - 1), (1, 2)),
+        ((region_address(2, 0), region_address(1, 0)), (1, 1)),
         ((0, 2**64 - 1), (1, 1)),
         ((0,), (2**64 - 1,)),
         ((1,), (100,)),
-        ((address_of(1, 0),), (1,)),
-        ((address_of(3, 0),), (1,)),
+        ((region_address(1, 0),), (1,)),
+        ((region_address(3, 0),), (1,)),
     ],
 )
 def test_a_buffer_outside_its_region_is_an_error(
@@ -66,14 +61,14 @@ def test_a_buffer_outside_its_region_is_an_error(
 
 
 near = st.sampled_from([0, 1, 49, 50, 51, 99, 100, 101, 2**48 - 1, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)
-addresses_near = st.builds(lambda index, offset: (address_of(index, 0) + offset) % 2**64, st.integers(0, 4), near)
+addresses_near = st.builds(lambda index, offset: (region_address(index, 0) + offset) % 2**64, st.integers(0, 4), near)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs=st.lists(st.tuples(addresses_near, near), min_size=1, max_size=4))
 def test_resolving_agrees_with_plain_arithmetic(table: RemoteRegionTable, pairs: list[tuple[int, int]]) -> None:
     def is_inside(address: int, length: int) -> bool:
-        index, offset = split_address(address)
+        index, offset = split_region_address(address)
         return length == 0 or (index < len(SIZES) and offset + length <= SIZES[index])
 
     addresses, lengths = uint64(*[a for a, _ in pairs]), uint64(*[n for _, n in pairs])

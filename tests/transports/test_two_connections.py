@@ -17,7 +17,7 @@ from bowstring.memory.buffer import Buffer
 from bowstring.sharing.stored_dataset import StoredDataset, read_stored_dataset, store
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.regions import address_of
+from bowstring.transports.region_addresses import region_address
 from bowstring.transports.unix import UNIX
 
 WANT, FREE = 1, 2
@@ -36,7 +36,7 @@ class Server:
         index = self.transport.export(dataset.region).index if self.connection.role is ConnectionRole.BODIES else 0
         messages = self.connection.send(dataset.schema)
         for number, message in enumerate(dataset.messages):
-            body: Body = message.address_body(address_of(index, 0))
+            body: Body = message.address_body(region_address(index, 0))
             if number % 2:
                 body = PackedBody.of(dataset.region.view(message.body_offset, message.body_bytes))
             messages += self.connection.send(message.metadata, body)

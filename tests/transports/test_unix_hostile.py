@@ -31,7 +31,7 @@ from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_address import new_abstract_address, socket_name
+from bowstring.transports.unix_socket import new_abstract_address, socket_name
 from bowstring.transports.unix_channel import UnixChannel
 from tests.peak_memory import peak_bytes, reset_peak
 

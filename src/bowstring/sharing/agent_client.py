@@ -27,7 +27,7 @@ from bowstring.sharing.uris import decode_error
 from bowstring.transports.base import Deadline, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_address import socket_name
+from bowstring.transports.unix_socket import socket_name
 
 DEFAULT_TTL_S = 86_400.0
 

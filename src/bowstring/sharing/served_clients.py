@@ -38,7 +38,7 @@ from bowstring.transports.base import (
     Transport,
 )
 from bowstring.transports.event_loop import EventLoop
-from bowstring.transports.flow_control import OutstandingLeases, TotalLimits
+from bowstring.transports.total_limits import OutstandingLeases, TotalLimits
 from bowstring.transports.session import Session, SessionFailed, SessionOptions
 
 LOG = logging.getLogger("bowstring.sharing.server")

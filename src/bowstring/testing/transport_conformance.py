@@ -44,7 +44,7 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.blocking import BlockingChannel, wait
-from bowstring.transports.regions import MAX_REGIONS, address_of
+from bowstring.transports.region_addresses import MAX_REGIONS, region_address
 
 
 class TransportConformance(MemoryConformance, ProtocolConformance):
@@ -236,8 +236,8 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
         one.send([b"go"])
         other.receive()
         assert indexes == [0, 1]
-        assert bytes(other.memory.resolve(address_of(0, 1), 4)) == b"irst"
-        view = other.memory.resolve(address_of(1, 0), 6)
+        assert bytes(other.memory.resolve(region_address(0, 1), 4)) == b"irst"
+        view = other.memory.resolve(region_address(1, 0), 6)
         assert view.readonly
         other.close()
         assert bytes(view) == b"second"
@@ -269,7 +269,7 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
                 one.export(region)
         for index in (-1, 2):
             with pytest.raises(UsageError, match=f"region {index}: this end has sent 2 regions"):
-                one.retire(ExportedRegion(address_of(index % MAX_REGIONS, 0), index))
+                one.retire(ExportedRegion(region_address(index % MAX_REGIONS, 0), index))
         with pytest.raises(UsageError, match="this end has sent 0 regions"):
             other.retire(ExportedRegion(0))
         one.send([b"go"])
@@ -283,7 +283,7 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             one.export(region)
         one.send([b"go"])
         other.receive()
-        for address, length in [(1, 100), (101, 0), (address_of(1, 0), 1), (2**64 - 1, 1), (0, 2**63), (50, 2**64 - 1)]:
+        for address, length in [(1, 100), (101, 0), (region_address(1, 0), 1), (2**64 - 1, 1), (0, 2**63), (50, 2**64 - 1)]:
             if length == 0:
                 assert bytes(other.memory.resolve(address, length)) == b""
                 continue
@@ -303,7 +303,7 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
                 one.send([b"go"])
                 if accepts:
                     other.receive()
-                    assert bytes(other.memory.resolve(address_of(0, 5), 6)) == b"a file"
+                    assert bytes(other.memory.resolve(region_address(0, 5), 6)) == b"a file"
                 else:
                     with pytest.raises(BowstringError, match="file"):
                         other.receive()

@@ -519,7 +519,7 @@ class Transport(ABC):
         """
 
     def scope(self, address: str) -> str | None:  # noqa: ARG002 - for transports that need it
-        """Return the scope of an address in this process (see `bowstring.transports.scope`).
+        """Return the scope of an address in this process (see `bowstring.transports.address_scope`).
 
         It is compared with that of a listener that has one. None if there can't be a listener.
         """

@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from bowstring.dissociated.wire import BytesLike
 from bowstring.errors import BowstringError, ConnectionLostError, UsageError
 from bowstring.memory.buffer import allocate
-from bowstring.transports.arena import ArenaExporter
+from bowstring.transports.export_arena import ArenaExporter
 from bowstring.transports.base import (
     BOTH,
     RECEIVE,

@@ -49,7 +49,8 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
-from bowstring.transports.regions import RegionUpdate, address_of
+from bowstring.transports.region_addresses import region_address
+from bowstring.transports.regions import RegionUpdate
 
 
 class Direction(StrEnum):
@@ -367,7 +368,7 @@ class _ObservedChannel(Channel):
                 self.report(Direction.SENT, EntryKind.DEPARTURE, tag=message[0], length_bytes=message[1])
         elif isinstance(event, RemoteMemoryUpdated):
             if isinstance(event.update, RegionUpdate):
-                self.report_region(direction, address_of(event.update.index, 0), event.update.region)
+                self.report_region(direction, region_address(event.update.index, 0), event.update.region)
         elif isinstance(event, DirectionLost):
             text = f"{type(event.error).__name__}: {event.error}"
             for end, flag in ((Direction.RECEIVED, RECEIVE), (Direction.SENT, SEND)):

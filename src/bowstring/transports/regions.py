@@ -1,12 +1,4 @@
-"""Memory in regions: a region's index in bits 48 to 63 of an address, an offset in bits 0 to 47.
-
-Each side numbers the regions that it sends over a connection from 0, and uses no number twice.
-
->>> address_of(2, 64)
-562949953421376
->>> split_address(562949953421376)
-(2, 64)
-"""
+"""Regions that are sent over a connection, numbered from 0 by each side; no index is used twice."""
 
 from __future__ import annotations
 
@@ -15,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from bowstring.errors import LimitError, ProtocolError, UsageError
 from bowstring.memory.parallel_copy import copy_bytes
@@ -29,25 +20,7 @@ from bowstring.transports.base import (
     Offsets,
     RemoteMemory,
 )
-
-OFFSET_BITS = 48
-OFFSET_MASK = (1 << OFFSET_BITS) - 1
-MAX_REGIONS = 1 << (64 - OFFSET_BITS)
-
-
-def address_of(index: int, offset_bytes: int) -> int:
-    """Return the address of a byte of the region with this index."""
-    return index << OFFSET_BITS | offset_bytes
-
-
-def addresses_of(index: int, offsets_bytes: npt.ArrayLike) -> Offsets:
-    """Return the addresses of these offsets in one region as uint64."""
-    return np.asarray(offsets_bytes, np.uint64) | np.uint64(index << OFFSET_BITS)
-
-
-def split_address(address: int) -> tuple[int, int]:
-    """Return the region's index and the offset in it."""
-    return address >> OFFSET_BITS, address & OFFSET_MASK
+from bowstring.transports.region_addresses import MAX_REGIONS, region_address, split_region_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +49,7 @@ class RemoteRegionTable(RemoteMemory):
             raise ProtocolError(f"region: expected index {self._next_index}, found {index}")
         if len(self._extents) >= self._limit:
             raise LimitError(f"region {index}: the connection has {len(self._extents)} regions already, the limit")
-        self._extents[index] = Extent(address_of(index, 0), region.size_bytes, f"region {index}", region)
+        self._extents[index] = Extent(region_address(index, 0), region.size_bytes, f"region {index}", region)
         self._next_index += 1
 
     def remove(self, index: int) -> None:
@@ -106,7 +79,7 @@ class RemoteRegionTable(RemoteMemory):
             self._extents.popitem()[1].memory.close()
 
     def __getitem__(self, index: int) -> Region:
-        region: Region = self.extent(address_of(index, 0)).memory
+        region: Region = self.extent(region_address(index, 0)).memory
         return region
 
     def __iter__(self) -> Iterator[int]:
@@ -117,7 +90,7 @@ class RemoteRegionTable(RemoteMemory):
 
     def extent(self, address: int) -> Extent:
         """As `RemoteMemory.extent`."""
-        index = address >> OFFSET_BITS
+        index, _ = split_region_address(address)
         try:
             return self._extents[index]
         except KeyError:
@@ -195,7 +168,7 @@ class RegionExporter(MemoryExporter):
         index = self._channel.num_regions_sent
         self._channel.submit_region(index, region)
         self._channel.num_regions_sent += 1
-        return ExportedRegion(address_of(index, 0), index)
+        return ExportedRegion(region_address(index, 0), index)
 
     def retire(self, exported: ExportedRegion) -> None:
         """As `MemoryExporter.retire`."""

@@ -44,7 +44,7 @@ from bowstring.transports.base import (
     RemoteMemoryUpdated,
     without_traceback,
 )
-from bowstring.transports.flow_control import OutstandingLeases, TotalLimits
+from bowstring.transports.total_limits import OutstandingLeases, TotalLimits
 
 # Globals, as in bowstring.dissociated.client
 _METADATA, _BODIES, _METADATA_AND_BODIES = ConnectionRole.METADATA, ConnectionRole.BODIES, ConnectionRole.BOTH

@@ -18,7 +18,7 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
-from bowstring.transports.scope import network_scope
+from bowstring.transports.address_scope import network_scope
 from bowstring.transports.stream_channel import StreamListener
 from bowstring.transports.tcp_address import format_address, loopback_scope, parse_address, resolve
 from bowstring.transports.tcp_channel import TcpChannel, TlsChannel, accept_tcp

@@ -14,7 +14,7 @@ import socket
 from typing import Any, NamedTuple
 
 from bowstring.errors import ConnectionLostError, UsageError, translate_os_error
-from bowstring.transports.scope import network_scope
+from bowstring.transports.address_scope import network_scope
 
 _ADDRESS = re.compile(r"(?://)?(?:\[([^\[\]]*)\]|([^:/\[\]@\s]*)):([0-9]{1,5})/?")
 _MAX_PORT = 65535

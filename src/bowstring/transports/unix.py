@@ -18,7 +18,7 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.regions import RegionExporter, RemoteRegionTable
-from bowstring.transports.unix_address import address_scope
+from bowstring.transports.unix_socket import address_scope
 from bowstring.transports.unix_channel import UnixChannel
 from bowstring.transports.unix_listener import UnixListener
 

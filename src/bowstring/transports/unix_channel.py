@@ -26,7 +26,7 @@ from bowstring.transports.base import (
 from bowstring.transports.frames import HELLO, FrameReader, IncomingFrame, Kind
 from bowstring.transports.regions import RegionUpdate, RemoteRegionTable
 from bowstring.transports.stream_channel import MEMORY_KINDS, StreamChannel
-from bowstring.transports.unix_address import RETRY_S, begin_connect, peer_credentials
+from bowstring.transports.unix_socket import RETRY_S, begin_connect, peer_credentials
 
 REGION = struct.Struct("<QQ")
 """The size of a region in bytes; 1 for sealed memory, 0 for an ordinary file."""

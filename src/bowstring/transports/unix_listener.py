@@ -11,7 +11,7 @@ from pathlib import Path
 from bowstring.errors import translate_os_error
 from bowstring.transports.base import DEFAULT_OPTIONS, Channel, TransportOptions
 from bowstring.transports.stream_channel import StreamListener
-from bowstring.transports.unix_address import address_scope, new_abstract_address, socket_name
+from bowstring.transports.unix_socket import address_scope, new_abstract_address, socket_name
 from bowstring.transports.unix_channel import UnixChannel
 
 

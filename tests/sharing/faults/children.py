@@ -40,7 +40,7 @@ from bowstring.transports.tls import TlsOptions
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.transport import UCX
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_address import socket_name
+from bowstring.transports.unix_socket import socket_name
 
 CHILD_S = 60.0
 """The time after which a child that has not ended is killed, and reported."""

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from bowstring.transports.frames import FRAME, MAGIC
 from bowstring.transports.tcp_address import format_address, parse_address
 from bowstring.transports.tls import TlsOptions
-from bowstring.transports.unix_address import new_abstract_address, socket_name
+from bowstring.transports.unix_socket import new_abstract_address, socket_name
 
 RECORD = struct.Struct(">BHH")
 """The header of a TLS record: its type, version and length."""

@@ -14,7 +14,7 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import BowstringError, ResourceError
 from bowstring.transports.tcp_address import parse_address
 from bowstring.transports.tls import TlsOptions
-from bowstring.transports.unix_address import socket_name
+from bowstring.transports.unix_socket import socket_name
 from tests.polling import wait_until
 from tests.sharing.faults.children import SCHEMES, limit_descriptors, numbers
 from tests.sharing.faults.conftest import MODES, CountFaults

@@ -28,7 +28,7 @@ from bowstring.transports.fabric import channel
 from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.control_socket import ControlSocket, Hello
 from bowstring.transports.fabric.endpoint import Domain, Endpoint as LibfabricEndpoint
-from bowstring.transports.fabric.link import FRAME_BYTES, NUM_FRAMES, Kind, Link
+from bowstring.transports.fabric.frame_link import FRAME_BYTES, NUM_FRAMES, Kind, Link
 from bowstring.transports.fabric.transport import FabricListener, FabricTransport
 from bowstring.transports.tcp_address import parse_address, resolve
 from tests.polling import wait_until

@@ -14,7 +14,7 @@ import bowstring
 from bowstring.errors import ProtocolError, ResourceError, UsageError
 from bowstring.memory.region import Region
 from bowstring.testing.memory_conformance import MemoryConformance
-from bowstring.transports.arena import ArenaExporter, ExportArena
+from bowstring.transports.export_arena import ArenaExporter, ExportArena
 from bowstring.transports.base import DirectionLost, Event, ExportedRegion
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context

@@ -22,7 +22,7 @@ from bowstring.errors import ClosedError, ProtocolError, ResourceError, UsageErr
 from bowstring.memory import cuda
 from bowstring.memory.device import DeviceMemory, DeviceRegion, pointer_of
 from bowstring.memory.region import Region
-from bowstring.transports.arena import ArenaExporter, CompletedFetch, ExportArena, Fetch, RemoteArena
+from bowstring.transports.export_arena import ArenaExporter, CompletedFetch, ExportArena, Fetch, RemoteArena
 from bowstring.transports.base import Extent
 
 _TRAILER = struct.Struct("<Q16s8s")

@@ -25,7 +25,7 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.cuda.memory import CudaArena, CudaExporter, CudaMemory
-from bowstring.transports.unix_address import address_scope
+from bowstring.transports.unix_socket import address_scope
 from bowstring.transports.unix_channel import UnixChannel
 from bowstring.transports.unix_listener import UnixListener
 

@@ -1,7 +1,7 @@
 """Channels over libfabric («Requirements»): ordered messages between two endpoints.
 
 A channel has an endpoint of its own, whose address both ends tell each other over a TCP connection (`control_socket`).
-Short messages are frames (`link`), long ones are announced by a frame. Their content is received directly into its
+Short messages are frames (`frame_link`), long ones are announced by a frame. Their content is received directly into its
 destination, in parts of at most 4 MiB: tagged messages, which are sent when the receiver is ready for them.
 """
 
@@ -18,7 +18,7 @@ from bowstring.memory.buffer import Memory
 from bowstring.transports.base import RECEIVE, Event, Interest, MessageReceived, Traits, TransportOptions
 from bowstring.transports.fabric.control_socket import ControlSocket
 from bowstring.transports.fabric.endpoint import Endpoint, Operation
-from bowstring.transports.fabric.link import MAX_NUMBER, Frame, Kind, Link
+from bowstring.transports.fabric.frame_link import MAX_NUMBER, Frame, Kind, Link
 from bowstring.transports.message_channel import (
     LINGER_S,
     RETRY_S,

@@ -15,7 +15,7 @@ import threading
 
 from bowstring.errors import ProtocolError, UsageError
 from bowstring.memory.buffer import Memory
-from bowstring.transports.arena import HostArena, RemoteArena
+from bowstring.transports.export_arena import HostArena, RemoteArena
 from bowstring.transports.base import Extent
 from bowstring.transports.fabric.channel import FabricChannel, Fetch
 from bowstring.transports.fabric.endpoint import Domain, RegisteredMemory

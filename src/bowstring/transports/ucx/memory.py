@@ -16,8 +16,8 @@ from typing import ClassVar
 
 from bowstring.errors import ProtocolError
 from bowstring.memory.parallel_copy import copy_bytes
-from bowstring.transports.arena import CompletedFetch, Fetch, HostArena, RemoteArena
 from bowstring.transports.base import Extent
+from bowstring.transports.export_arena import CompletedFetch, Fetch, HostArena, RemoteArena
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.ucp import RemoteKey

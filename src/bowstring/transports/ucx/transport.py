@@ -29,7 +29,7 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.message_channel import RETRY_S, advance_until_armed
-from bowstring.transports.scope import network_scope
+from bowstring.transports.address_scope import network_scope
 from bowstring.transports.tcp_address import format_address, is_loopback, loopback_scope, parse_address
 from bowstring.transports.timer import Timer
 from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel

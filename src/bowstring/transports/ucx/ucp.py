@@ -45,7 +45,7 @@ from bowstring.transports.ucx.arguments import (
 )
 from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.libucp import ErrorMode, Feature, StatusCode
-from bowstring.transports.ucx.shared_mapping import map_again
+from bowstring.transports.ucx.read_only_mapping import map_again
 
 _REPORTING_CLIENT = int.from_bytes(b"bowstrin")
 """The client id of clients with `ErrorMode.PEER`."""

@@ -19,7 +19,7 @@ from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_address import new_abstract_address
+from bowstring.transports.unix_socket import new_abstract_address
 
 OPTIONS = TransportOptions(timeout_s=10)
 

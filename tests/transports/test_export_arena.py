@@ -10,7 +10,7 @@ import pytest
 
 from bowstring.errors import ResourceError
 from bowstring.memory.region import Region
-from bowstring.transports.arena import ArenaExporter, HostArena
+from bowstring.transports.export_arena import ArenaExporter, HostArena
 
 BLOCK = b"x" * 64
 

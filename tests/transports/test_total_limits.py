@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bowstring.transports.flow_control import OutstandingLeases, TotalLimits
+from bowstring.transports.total_limits import OutstandingLeases, TotalLimits
 
 
 class Sender:

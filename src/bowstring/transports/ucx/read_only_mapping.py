@@ -1,4 +1,4 @@
-"""A second mapping of memory that another library has mapped, read-only."""
+"""A second, read-only mapping of memory that another library has mapped."""
 
 from __future__ import annotations
 

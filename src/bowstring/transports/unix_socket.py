@@ -9,7 +9,7 @@ import struct
 
 from bowstring.errors import ConnectionLostError, ResourceError, UsageError, translate_os_error
 from bowstring.memory.closable import close_on_error
-from bowstring.transports.scope import directory_scope, network_scope
+from bowstring.transports.address_scope import directory_scope, network_scope
 
 MAX_ADDRESS_BYTES = 107
 RETRY_S = 0.01
