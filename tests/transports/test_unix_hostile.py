@@ -372,12 +372,10 @@ def test_a_transfer_that_stalls_ends_at_the_deadline(peer: Peer) -> None:
     assert transport.is_closed
 
 
-def test_messages_posted_to_a_peer_that_does_not_read_are_sent_later(peer: Peer) -> None:
+def test_messages_submitted_to_a_peer_that_does_not_read_are_sent_later(peer: Peer) -> None:
     hostile, transport = peer
     hostile.settimeout(20)
-    body = bytearray(b"x" * (8 << 20))
-    transport.post([body], tag=7)
-    body[:] = bytes(len(body))
+    transport.channel.submit([b"x" * (8 << 20)], 7)
     with pytest.raises(DeadlineError):
         transport.flush(timeout_s=0.05)
     with pytest.raises(DeadlineError):

@@ -147,12 +147,6 @@ class ServedClients:
         self._loop.handle(client, SEND)
         return True
 
-    def resume(self, channel: Channel) -> None:
-        """Let a client continue although its own descriptor is not ready, unless it is disconnected."""
-        client = self._connections.get(channel)
-        if client is not None:
-            self._loop.handle(client, 0)
-
     def admit(self, client: ClientHandler) -> None:
         """Count a connection with a request as a client. Raises `ConnectionLostError` at the limit."""
         if self.is_draining:

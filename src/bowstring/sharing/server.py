@@ -394,8 +394,6 @@ class _Acceptor(Closable):
                 self._server._clients.connect(self._transport, channel)
             if len(channels) < _CONNECTIONS_PER_ACCEPT:
                 break
-        for channel in self.listener.progress():
-            self._server._clients.resume(channel)
 
     def expire(self) -> None:
         self.deadline = math.inf

@@ -329,15 +329,11 @@ class Listener(Closable, ABC):
 
     @abstractmethod
     def interests(self) -> list[Interest]:
-        """Return the descriptors to wait for before the next `accept` or `progress`."""
+        """Return the descriptors to wait for before the next `accept`."""
 
     @abstractmethod
     def descriptors(self) -> list[int]:
         """Return all open descriptors, which a forked child has to close."""
-
-    def progress(self) -> list[Channel]:
-        """Advance all channels that share this endpoint's descriptor; return those with events, to be progressed."""
-        return []
 
     @abstractmethod
     def shut_down(self) -> None:

@@ -247,15 +247,6 @@ class BlockingChannel(Closable):
         """Send a message of a `ServerConnection` or `ClientConnection`."""
         self.send(message.parts, tag=message.tag, timeout_s=timeout_s)
 
-    def post(self, parts: Sequence[BytesLike], *, tag: int | None = None) -> None:
-        """Queue one message and send without blocking; later calls of `flush` and `send` send the rest.
-
-        The bytes are copied. Raises `ConnectionLostError`, `ClosedError`.
-        """
-        with _Exclusive(self, self._send_lock, self.channel.options.deadline(None), "post"):
-            self.channel.submit((b"".join(parts),), tag)
-            self._check_events(self.channel.progress(SEND))
-
     def flush(self, *, timeout_s: float | None = None) -> None:
         """Send queued messages. Raises as `send`; after a `DeadlineError` the rest is still queued."""
         deadline = self.channel.options.deadline(timeout_s)

@@ -175,7 +175,6 @@ class FrameReader:
         self.credit_bytes = options.credit_bytes
         self.is_dialer = self.must_answer_hello = False
         self.has_common_version = True
-        self.peer_version = VERSION
         self.last_kind: Kind | None = None
         """The kind of the last frame whose header was read by `parse_frames`, unless another header is incomplete."""
         self._tokens = tokens
@@ -360,7 +359,7 @@ class FrameReader:
         raise NotImplementedError(frame.kind)
 
     def _receive_hello(self, frame: IncomingFrame) -> None:
-        """Learn the versions of the peer. If it dialed, the answer precedes the next submitted message."""
+        """Compare the versions. If the peer dialed, the answer precedes the next submitted message."""
         lowest, highest = HELLO.unpack(frame.body or b"")
         self.must_answer_hello = not self.is_dialer
         self.has_common_version = lowest <= VERSION <= highest
@@ -368,7 +367,6 @@ class FrameReader:
             raise ProtocolError(
                 f"{self.name}: the peer receives frames of version {lowest} to {highest}, this end sends {VERSION}"
             )
-        self.peer_version = min(highest, VERSION)
 
 
 def _allocate(length_bytes: int, name: str) -> memoryview:

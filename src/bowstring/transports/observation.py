@@ -202,7 +202,6 @@ class _ObservedEndpoint(Listener):
     def __init__(self, transport: ObservedTransport, listener: Listener) -> None:
         self._transport = transport
         self._listener = listener
-        self._channels: dict[Channel, Channel] = {}
         self.address = listener.address
         self.remote_handle = listener.remote_handle
         self.scope = listener.scope
@@ -211,20 +210,14 @@ class _ObservedEndpoint(Listener):
         return getattr(self._listener, name)
 
     def accept(self, limit: int = 16) -> list[Channel]:
-        self._channels = {own: other for own, other in self._channels.items() if not own.is_closed}
         channels = self._listener.accept(limit)
-        for channel in channels:
-            self._channels[channel] = self._transport.observe(channel, Direction.RECEIVED, self.address)
-        return [self._channels[channel] for channel in channels]
+        return [self._transport.observe(channel, Direction.RECEIVED, self.address) for channel in channels]
 
     def interests(self) -> list[Interest]:
         return self._listener.interests()
 
     def descriptors(self) -> list[int]:
         return self._listener.descriptors()
-
-    def progress(self) -> list[Channel]:
-        return [self._channels[channel] for channel in self._listener.progress() if channel in self._channels]
 
     def shut_down(self) -> None:
         self._listener.shut_down()

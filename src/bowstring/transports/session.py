@@ -217,10 +217,6 @@ class Session(Closable):
         self._stream = messages
         self._sent_at = now
 
-    def stop_stream(self) -> None:
-        """Send no more messages of the stream."""
-        self._stream = None
-
     def send_refusal(self, message: Message) -> None:
         """Send this message, and no more of the stream. The session can still send after it failed to receive."""
         self._stream = None
