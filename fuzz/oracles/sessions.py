@@ -30,7 +30,7 @@ from bowstring.transports.frames import HELLO, VERSION, Kind
 from bowstring.transports.registry import find_transport
 from bowstring.transports.session import Session, SessionOptions
 from bowstring.transports.tcp_address import parse_address
-from bowstring.transports.unix_socket import new_abstract_address, socket_name
+from bowstring.transports.unix_socket import encode_unix_address, random_abstract_address
 from fuzz.expectations import ExpectationError, expect
 from fuzz.frames import EditableFrame, frame, parse_frames
 from fuzz.oracles.frames import TABLE, TCP, passed_region, segments, send_segment
@@ -193,8 +193,10 @@ def _server(scheme: str) -> Server:
 @contextmanager
 def listen(scheme: str) -> Iterator[tuple[socket.socket, str]]:
     """A listening socket, and its address."""
-    address = new_abstract_address()
-    family, name = (socket.AF_UNIX, socket_name(address)) if scheme == "unix" else (socket.AF_INET, ("127.0.0.1", 0))
+    address = random_abstract_address()
+    family, name = (
+        (socket.AF_UNIX, encode_unix_address(address)) if scheme == "unix" else (socket.AF_INET, ("127.0.0.1", 0))
+    )
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.bind(name)
         listener.listen()
@@ -207,7 +209,7 @@ def _connect(server: Server) -> Iterator[socket.socket]:
     is_unix = server.address.startswith("@")
     with socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET, socket.SOCK_STREAM) as client:
         client.settimeout(_TIMEOUT_S)
-        client.connect(socket_name(server.address) if is_unix else parse_address(server.address))
+        client.connect(encode_unix_address(server.address) if is_unix else parse_address(server.address))
         yield client
 
 

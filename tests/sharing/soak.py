@@ -23,7 +23,7 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import NotFoundError
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.transports.tcp_address import parse_address
-from bowstring.transports.unix_socket import socket_name
+from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.faults.children import NUM_CHANGING, PLAIN_SCHEMES, numbers
 from tests.sharing.faults.processes import Child, Children, Usage
@@ -117,7 +117,7 @@ class Soak:
         is_unix = uri.scheme == "unix"
         connection = socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET)
         connection.settimeout(_TIMEOUT_S)
-        connection.connect(socket_name(uri.address) if is_unix else parse_address(uri.address))
+        connection.connect(encode_unix_address(uri.address) if is_unix else parse_address(uri.address))
         return connection
 
     def _connect_silently(self) -> None:

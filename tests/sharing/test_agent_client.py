@@ -57,10 +57,10 @@ hear()
 QUICK = """
 import socket
 from bowstring.sharing import host_agent
-from bowstring.transports.unix_socket import socket_name
+from bowstring.transports.unix_socket import encode_unix_address
 setattr(host_agent, setting, 0.2)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-listener.bind(socket_name(address))
+listener.bind(encode_unix_address(address))
 listener.listen()
 say("ready")
 host_agent.main(listener.detach())

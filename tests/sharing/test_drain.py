@@ -21,7 +21,7 @@ from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signals import wait_for_signal
 from bowstring.testing.descriptors import no_descriptor_left
-from bowstring.transports.unix_socket import socket_name
+from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.other_process import Other
 
@@ -136,7 +136,7 @@ def test_a_client_that_has_finished_does_not_delay_the_end(server: Server) -> No
 def test_a_connection_without_a_request_is_refused(server: Server) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
         silent.settimeout(20)
-        silent.connect(socket_name(parse_uri(server.uri("t")).address))
+        silent.connect(encode_unix_address(parse_uri(server.uri("t")).address))
         assert wait_until(lambda: server.num_clients == 1)
         assert server.drain(60.0) is True
         assert b"shutting down" in silent.recv(1000)

@@ -132,7 +132,7 @@ def foreign() -> Iterator[str]:
 def flight_server() -> Iterator[FlightServer]:
     """A server in this process, whose locations are those of another host."""
     with bs.serve({"t": TABLE}) as server, FlightServer(server) as served:
-        server._acceptors[0].listener.scope = "another host"
+        server._acceptors[0].listener.address_scope = "another host"
         yield served
 
 
@@ -218,7 +218,7 @@ def test_a_server_with_a_key_describes_data_sets_only_for_signed_tickets() -> No
         with bs.connect(uri) as dataset:
             assert str(dataset.location).startswith("unix:")
             assert dataset.read_all() == TABLE
-        server._acceptors[0].listener.scope = "another host"
+        server._acceptors[0].listener.address_scope = "another host"
         with bs.connect(uri) as dataset:
             assert dataset.location == served.location
             assert dataset.read_all() == TABLE
@@ -407,7 +407,7 @@ def test_tls_with_certificates_of_both_ends(tmp_path: Path) -> None:
         tls = authority.client("alice")
         with bs.connect(uri, tls=tls) as dataset:
             assert str(dataset.location).startswith("tcp://127.0.0.1:"), "not encrypted, but of this host"
-        server._acceptors[0].listener.scope = None
+        server._acceptors[0].listener.address_scope = None
         with bs.connect(uri, tls=tls) as dataset:
             assert dataset.location == served.location
             assert list(dataset.unusable_locations.values()) == [
@@ -460,7 +460,9 @@ def test_pyarrow_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_process_ends_without_closing_the_server_and_the_data_set() -> None:
     code = OURS.replace("hear()", "dataset = bs.connect(flight.uri('t/1')); batch = next(iter(dataset))")
-    code = code.replace("say(", 'server._acceptors[0].listener.scope = server._acceptors[1].listener.scope = "0"; say(')
+    code = code.replace(
+        "say(", 'server._acceptors[0].listener.address_scope = server._acceptors[1].listener.scope = "0"; say('
+    )
     with Other(code) as other:
         other.hear()
         assert other.process.wait(30) == 0

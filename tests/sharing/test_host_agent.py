@@ -17,20 +17,20 @@ import bowstring as bs
 from bowstring.errors import NotFoundError
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.stored_dataset import store
-from bowstring.transports.unix_socket import socket_name
+from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.other_process import Other, run
 
 AGENT = """
 import resource, socket
 from bowstring.sharing import host_agent
-from bowstring.transports.unix_socket import socket_name
+from bowstring.transports.unix_socket import encode_unix_address
 for name, limit in limits.items():
     resource.setrlimit(getattr(resource, name), (limit, limit))
 for name, value in settings.items():
     setattr(host_agent, name, value)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-listener.bind(socket_name(address))
+listener.bind(encode_unix_address(address))
 listener.listen()
 say("ready")
 host_agent.main(listener.detach())
@@ -199,7 +199,7 @@ def test_connections_without_a_request_are_closed_for_those_with_one(key: AgentK
         silent = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(300)]
         for number, one in enumerate(silent):
             one.settimeout(20)
-            one.connect(socket_name(key.address))
+            one.connect(encode_unix_address(key.address))
             if number % 50 == 0:
                 with AgentClient.open(key, start=False) as agent:
                     assert agent.status()["pid"] == pid
@@ -214,7 +214,7 @@ def test_connections_with_a_request_stay_open_while_others_connect(key: AgentKey
     with running(key, {"RLIMIT_NOFILE": 256}), ExitStack() as stack:
         first = [stack.enter_context(AgentClient.open(key, start=False)) for _ in range(32)]  # all that are allowed
         late = stack.enter_context(socket.socket(socket.AF_UNIX))
-        late.connect(socket_name(key.address))  # waits in the queue
+        late.connect(encode_unix_address(key.address))  # waits in the queue
         assert len({agent.status()["pid"] for agent in first}) == 1
         first[0].close()
         with AgentClient.open(key, start=False) as agent:
@@ -227,7 +227,7 @@ def test_a_silent_connection_is_closed(key: AgentKey, setting: str, beginning: b
     with running(key, {}, **{setting: 0.05}), ExitStack() as stack:
         if setting == "_FIRST_REQUEST_S":
             connection = stack.enter_context(socket.socket(socket.AF_UNIX))
-            connection.connect(socket_name(key.address))
+            connection.connect(encode_unix_address(key.address))
         else:
             agent = stack.enter_context(AgentClient.open(key, start=False))
             connection = agent._channel.channel._socket  # type: ignore[attr-defined]

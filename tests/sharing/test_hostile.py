@@ -33,7 +33,7 @@ from bowstring.sharing.uris import FREE_DATA, WANT_DATA, uri_for
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.region_addresses import region_addresses
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_socket import socket_name
+from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
 
 TABLE = bs.table({"a": np.arange(100), "s": [str(i) for i in range(100)]})
@@ -249,7 +249,7 @@ def test_a_file_truncated_while_it_is_served_is_an_error(tmp_path: Path, copy: b
 
 def raw(address: str) -> socket.socket:
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connected.connect(socket_name(address))
+    connected.connect(encode_unix_address(address))
     return connected
 
 

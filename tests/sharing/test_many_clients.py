@@ -23,7 +23,7 @@ from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, uri_for
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.frames import FRAME, MAGIC
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_socket import socket_name
+from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.other_process import Other
 
@@ -57,7 +57,7 @@ def head(kind: int, tag: int, length_bytes: int) -> bytes:
 
 def raw(uri: str) -> socket.socket:
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connected.connect(socket_name(parse_uri(uri).address))
+    connected.connect(encode_unix_address(parse_uri(uri).address))
     return connected
 
 
@@ -117,7 +117,7 @@ def test_a_message_of_gigabytes_takes_no_memory_of_the_host_agent() -> None:
     with AgentClient.open(key) as agent, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
         pid = agent.status()["pid"]
         before = status(pid, "RssAnon")
-        connected.connect(socket_name(key.address))
+        connected.connect(encode_unix_address(key.address))
         connected.settimeout(20)
         with suppress(ConnectionError):
             connected.sendall(head(1, 3, GIGABYTES))

@@ -426,10 +426,10 @@ def test_a_connection_with_an_unrequested_message_is_not_reused(server: bs.shari
     with bs.connect(server.uri("t")) as data:
         data.read_all()
         (session,) = server._clients
-        server._loop.call(lambda: setattr(session, "_unasked", session.channel.submit((b"unasked",))))
-        server._loop.call(lambda: server._loop.handle(session, 0))
+        server._loop.call_soon_threadsafe(lambda: setattr(session, "_unasked", session.channel.submit((b"unasked",))))
+        server._loop.call_soon_threadsafe(lambda: server._loop.dispatch(session, 0))
         is_sent = threading.Event()
-        server._loop.call(is_sent.set)
+        server._loop.call_soon_threadsafe(is_sent.set)
         assert is_sent.wait(15)
         (connection,) = data._connections
         assert data.read_all() == example()
@@ -720,7 +720,7 @@ def test_regions_stay_mapped_between_reads_until_their_data_set_is_removed(serve
     def received_regions() -> list[int]:
         (connection,) = data._connections
         memory: Any = connection.driver.session.memory
-        connection.driver.pending_events()
+        connection.driver.poll_events()
         return list(memory)
 
     with bs.connect(server.uri("t")) as data:
@@ -741,7 +741,7 @@ def test_a_client_keeps_a_limited_number_of_regions() -> None:
                 assert data.read_all()["a"].to_pylist() == list(range(10))
             (connection,) = data._connections
             memory: Any = connection.driver.session.memory
-            connection.driver.pending_events()
+            connection.driver.poll_events()
             assert len(memory) == 3
 
 

@@ -19,7 +19,7 @@ from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
 from bowstring.transports.frames import FRAME, MAGIC
 from bowstring.transports.tcp_address import parse_address
-from bowstring.transports.unix_socket import socket_name
+from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.other_process import run
 
@@ -42,7 +42,7 @@ def raw(server: Server) -> socket.socket:
         return socket.create_connection(parse_address(server.address), timeout=20)
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connected.settimeout(20)
-    connected.connect(socket_name(server.address))
+    connected.connect(encode_unix_address(server.address))
     return connected
 
 

@@ -7,7 +7,7 @@ import pytest
 import bowstring as bs
 from bowstring.sharing import ServerOptions
 from bowstring.transports import registry
-from bowstring.transports.base import BOTH, DEFAULT_OPTIONS, Event, MessageReceived, Traits, TransportOptions
+from bowstring.transports.base import BOTH, DEFAULT_OPTIONS, ChannelTraits, Event, MessageReceived, TransportOptions
 from bowstring.transports.loopback import LoopbackChannel, LoopbackTransport
 
 
@@ -29,7 +29,7 @@ class ReversingTransport(LoopbackTransport):
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackChannel:
         channel = super().dial(address, options)
         reversing = ReversingChannel(channel._outbound, channel._inbound, options)
-        reversing.traits = Traits(is_ordered=False)
+        reversing.traits = ChannelTraits(is_ordered=False)
         return reversing
 
 

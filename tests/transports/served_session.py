@@ -69,7 +69,7 @@ class Served:
                 yield self.core.send(b"batch", body)
             yield self.core.end()
 
-        self.session.stream(messages(), time.monotonic())
+        self.session.start_stream(messages(), time.monotonic())
         self.step()
 
 

@@ -66,7 +66,7 @@ def test_ready_handlers_are_called_and_closed_at_the_end(loop: EventLoop) -> Non
     one, other = Echo(loop), Echo(loop)
     loop.add(one)
     loop.start()
-    loop.call(lambda: loop.add(other))
+    loop.call_soon_threadsafe(lambda: loop.add(other))
     assert (ask(one, b"a"), ask(other, b"b"), ask(one, b"c")) == (b"A", b"B", b"C")
     assert ask(other, b"leave") == b"LEAVE"
     loop.close()

@@ -96,6 +96,6 @@ def test_retired_regions_do_not_count_towards_the_limit(table: RemoteRegionTable
         small.add(1, region)
     small.remove(0)
     small.add(1, Region.copy_of([b"z"]))
-    with small.take(1) as small_region:
+    with small.pop(1) as small_region:
         assert bytes(small_region.memory) == b"z"
     assert len(small) == 0

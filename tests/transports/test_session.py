@@ -108,7 +108,7 @@ def test_metadata_and_bodies_are_two_channels_of_one_session(transport: Transpor
         bodies.exporter.retire(ExportedRegion(0))  # the region that all bodies refer to
         bodies.step()
         for _ in range(5):
-            assert driver.pending_events() == []  # bodies wait for their metadata
+            assert driver.poll_events() == []  # bodies wait for their metadata
         metadata.stream(None, content)
         located = receive_all(driver)[1:]
         assert [bytes(each.memory[each.offsets[0] :][:2]) for each in located] == [b"01", b"12", b"23", b"34", b"45"]
@@ -136,8 +136,8 @@ def test_a_server_of_one_part_may_disconnect_once_it_has_sent_all(
         events: list[Any] = []
 
         def has_lost_the_first() -> bool:
-            events.extend(driver.pending_events())
-            return closes_first in driver.session._lost
+            events.extend(driver.poll_events())
+            return closes_first in driver.session._lost_channels
 
         assert wait_until(has_lost_the_first)
         (last,) = servers.values()
@@ -179,7 +179,7 @@ def test_a_loss_that_pending_events_reported_is_reported_to_every_later_wait(tra
         events: list[Any] = []
 
         def has_events() -> bool:
-            events.extend(driver.pending_events())
+            events.extend(driver.poll_events())
             return bool(events)
 
         assert wait_until(has_events)
@@ -204,7 +204,7 @@ def test_a_stream_pauses_at_the_leased_bytes_until_some_are_freed(transport: Tra
                 located += [event] if isinstance(event, MessageLocated) else []
             for _ in range(3):
                 server.step()
-                located += [event for event in driver.pending_events() if isinstance(event, MessageLocated)]
+                located += [event for event in driver.poll_events() if isinstance(event, MessageLocated)]
             assert len(located) == expected
             for each in located[-2:]:
                 assert each.lease is not None
@@ -325,7 +325,7 @@ def test_a_silent_server_is_a_deadline_error_and_a_closed_one_a_lost_connection(
 def test_leases_released_after_the_server_has_disconnected_wait_for_nothing(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bowstring.transports.blocking._FREE_S", 10_000.0)
+    monkeypatch.setattr("bowstring.transports.blocking._FREE_TIMEOUT_S", 10_000.0)
     with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()

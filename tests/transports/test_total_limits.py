@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bowstring.transports.total_limits import OutstandingLeases, TotalLimits
+from bowstring.transports.total_limits import OutstandingAmounts, TotalLimits
 
 
 class Sender:
@@ -12,7 +12,7 @@ class Sender:
 
     def __init__(self, limits: TotalLimits, num_elements: int = 1000) -> None:
         self.limits = limits
-        self.outstanding = OutstandingLeases()
+        self.outstanding = OutstandingAmounts()
         self.remaining = num_elements
         self.num_wakes = 0
         self.wake: Callable[[], None] = self._wake
@@ -22,33 +22,33 @@ class Sender:
 
     def step(self, free: int = 0) -> None:
         self._add(-free)
-        while self.remaining and self.limits.allows(self, self.outstanding):
+        while self.remaining and self.limits.allows_more(self, self.outstanding):
             self.remaining -= 1
             self._add(1)
-        self.limits.update(self, self.outstanding, has_more=self.remaining > 0)
+        self.limits.update_and_wake_next(self, self.outstanding, has_more=self.remaining > 0)
 
     def _add(self, count: int) -> None:
         leases, leased_bytes, queued_bytes = self.outstanding
-        self.outstanding = OutstandingLeases(leases + 10 * count, leased_bytes + 100 * count, queued_bytes)
+        self.outstanding = OutstandingAmounts(leases + 10 * count, leased_bytes + 100 * count, queued_bytes)
 
 
 @pytest.mark.parametrize(
-    "limits", [OutstandingLeases(80, 1 << 62, 1), OutstandingLeases(1 << 62, 800, 1)], ids=["leases", "bytes"]
+    "limits", [OutstandingAmounts(80, 1 << 62, 1), OutstandingAmounts(1 << 62, 800, 1)], ids=["leases", "bytes"]
 )
-def test_a_session_uses_the_common_half_and_others_their_part_of_the_rest(limits: OutstandingLeases) -> None:
+def test_a_session_uses_the_common_half_and_others_their_part_of_the_rest(limits: OutstandingAmounts) -> None:
     total = TotalLimits(limits, 4)
     greedy, second, third = (Sender(total) for _ in range(3))
     for sender, leases in ((greedy, 40), (second, 10), (third, 10)):
         sender.step()
         assert sender.outstanding.leases == leases
-    assert total.total == OutstandingLeases(60, 600, 0)
+    assert total.total == OutstandingAmounts(60, 600, 0)
     for count in range(1, 5):
         second.step(free=1)
         assert (second.remaining, second.outstanding.leases) == (999 - count, 10)
 
 
 def test_a_session_may_send_one_element_however_small_its_part_is() -> None:
-    total = TotalLimits(OutstandingLeases(2, 2, 2), 1000)
+    total = TotalLimits(OutstandingAmounts(2, 2, 2), 1000)
     senders = [Sender(total) for _ in range(5)]
     for sender in senders:
         sender.step()
@@ -56,7 +56,7 @@ def test_a_session_may_send_one_element_however_small_its_part_is() -> None:
 
 
 def test_those_that_wait_continue_in_order_when_others_free_something_or_end() -> None:
-    total = TotalLimits(OutstandingLeases(80, 1 << 62, 1), 1000)
+    total = TotalLimits(OutstandingAmounts(80, 1 << 62, 1), 1000)
     first, second, third = (Sender(total) for _ in range(3))
     for sender in (first, second, third):
         sender.step()
@@ -68,18 +68,18 @@ def test_those_that_wait_continue_in_order_when_others_free_something_or_end() -
     assert [second.num_wakes, third.num_wakes] == [1, 0]
     second.step()
     assert [sender.outstanding.leases for sender in (first, second, third)] == [0, 30, 10]
-    total.update(second, OutstandingLeases(), has_more=False)
+    total.update_and_wake_next(second, OutstandingAmounts(), has_more=False)
     assert [second.num_wakes, third.num_wakes] == [1, 1]
-    assert total.total == OutstandingLeases(10, 100, 0)
+    assert total.total == OutstandingAmounts(10, 100, 0)
 
 
 def test_queued_bytes_of_some_do_not_limit_the_leases_of_others() -> None:
-    total = TotalLimits(OutstandingLeases(80, 800, 1000), 1000)
+    total = TotalLimits(OutstandingAmounts(80, 800, 1000), 1000)
     slow = Sender(total)
-    total.update(slow, OutstandingLeases(queued_bytes=5000), has_more=True)
+    total.update_and_wake_next(slow, OutstandingAmounts(queued_bytes=5000), has_more=True)
     quick = Sender(total)
     quick.step()
     assert quick.outstanding.leases == 40
     quick.step(free=1)
     assert (quick.outstanding.leases, quick.remaining) == (40, 995)
-    assert not total.allows(slow, OutstandingLeases(queued_bytes=5000))
+    assert not total.allows_more(slow, OutstandingAmounts(queued_bytes=5000))

@@ -31,8 +31,8 @@ from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_socket import new_abstract_address, socket_name
 from bowstring.transports.unix_channel import UnixChannel
+from bowstring.transports.unix_socket import encode_unix_address, random_abstract_address
 from tests.peak_memory import peak_bytes, reset_peak
 
 OPTIONS = TransportOptions(timeout_s=10)
@@ -401,9 +401,9 @@ def test_a_hello_is_answered_before_the_next_message(peer: Peer) -> None:
 
 
 def test_a_dialed_channel_says_hello_first_and_needs_no_answer() -> None:
-    address = new_abstract_address()
+    address = random_abstract_address()
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(socket_name(address))
+        listener.bind(encode_unix_address(address))
         listener.listen()
         with BlockingChannel.dial(UNIX, address, options=OPTIONS) as transport:
             transport.send([b"request"], tag=7)

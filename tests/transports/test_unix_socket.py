@@ -19,7 +19,7 @@ from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_socket import new_abstract_address
+from bowstring.transports.unix_socket import random_abstract_address
 
 OPTIONS = TransportOptions(timeout_s=10)
 
@@ -94,7 +94,7 @@ def test_addresses_that_are_too_long_are_an_error(address: str) -> None:
 
 
 def test_connecting_without_a_listener_fails_at_once(tmp_path: Path) -> None:
-    for address in (new_abstract_address(), str(tmp_path / "none")):
+    for address in (random_abstract_address(), str(tmp_path / "none")):
         with pytest.raises(ConnectionLostError, match="nobody answers there"):
             BlockingChannel.dial(UNIX, address)
 
@@ -108,7 +108,7 @@ def test_accepting_has_a_deadline() -> None:
 
 
 def test_connecting_to_a_full_queue_has_a_deadline() -> None:
-    address = new_abstract_address()
+    address = random_abstract_address()
     with socket.socket(socket.AF_UNIX) as lazy:
         lazy.bind("\0" + address[1:])
         lazy.listen(0)

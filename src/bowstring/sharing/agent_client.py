@@ -27,7 +27,7 @@ from bowstring.sharing.uris import decode_error
 from bowstring.transports.base import Deadline, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_socket import socket_name
+from bowstring.transports.unix_socket import encode_unix_address
 
 DEFAULT_TTL_S = 86_400.0
 
@@ -168,7 +168,7 @@ def launch(address: str) -> bool:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             try:
-                listener.bind(socket_name(address))
+                listener.bind(encode_unix_address(address))
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     return False

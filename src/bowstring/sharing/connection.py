@@ -139,7 +139,7 @@ class Connection:
 
     def check_idle(self) -> None:
         """Raise `ConnectionLostError` if the server has disconnected or sent a message without a request."""
-        for event in self.driver.pending_events():
+        for event in self.driver.poll_events():
             if isinstance(event, SessionFailed):
                 raise ConnectionLostError(f"{display_uri(self.uri)}: {event.error}") from event.error
 

@@ -236,7 +236,7 @@ class HostAgent(Closable):
             raise ProtocolError(f"expected a request, found {bytes(data[:80])!r}") from None
         try:
             if "region" in request:
-                request["region"] = regions.take(int(request["region"]))
+                request["region"] = regions.pop(int(request["region"]))
             return operation(self, request)
         except BowstringError:
             raise

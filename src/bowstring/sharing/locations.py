@@ -69,7 +69,7 @@ def nearest_first(uris: Iterable[str]) -> list[str]:
 def check_scope(uri: StreamURI) -> None:
     """Raise `ConnectionLostError` if the address of a URI is that of another listener in this process."""
     scope = uri.parameter("scope")
-    if scope is not None and scope != find_transport(uri.scheme, uri).scope(uri.address):
+    if scope is not None and scope != find_transport(uri.scheme, uri).address_scope(uri.address):
         raise ConnectionLostError(f"{uri.scheme}:{uri.address} is an address of another host, network or directory")
 
 
@@ -79,7 +79,7 @@ def is_local_or_encrypted(uri: StreamURI) -> bool:
     if uri.scheme in _LOCAL_SCHEMES or transport.supports_tls:
         return True
     scope = uri.parameter("scope")
-    return scope is not None and scope == transport.scope(uri.address)
+    return scope is not None and scope == transport.address_scope(uri.address)
 
 
 def no_location_error(errors: Mapping[str, BowstringError]) -> BowstringError:

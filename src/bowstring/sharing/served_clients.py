@@ -38,8 +38,8 @@ from bowstring.transports.base import (
     Transport,
 )
 from bowstring.transports.event_loop import EventLoop
-from bowstring.transports.total_limits import OutstandingLeases, TotalLimits
 from bowstring.transports.session import Session, SessionFailed, SessionOptions
+from bowstring.transports.total_limits import OutstandingAmounts, TotalLimits
 
 LOG = logging.getLogger("bowstring.sharing.server")
 LOG.addHandler(logging.NullHandler())  # else Python prints warnings, and clients could block a server that way
@@ -73,7 +73,7 @@ class ServedClients:
         self.options = options
         self.server_name = server_name
         limits = options.max_total_leases, options.max_total_leased_bytes, options.max_total_queued_bytes
-        self.total_limits = TotalLimits(OutstandingLeases(*limits), options.max_clients)
+        self.total_limits = TotalLimits(OutstandingAmounts(*limits), options.max_clients)
         self.counters = Counters()
         self.is_draining = False
         self.is_drained = threading.Event()
@@ -122,7 +122,7 @@ class ServedClients:
 
     def call(self, action: Callable[[], None]) -> None:
         """Call `action` in the thread of the event loop. Thread-safe."""
-        self._loop.call(action)
+        self._loop.call_soon_threadsafe(action)
 
     def connect(self, transport: Transport, channel: Channel) -> None:
         """Add a connection. If there are too many without a request, refuse the oldest of them."""
@@ -134,7 +134,7 @@ class ServedClients:
         self._silent[client] = None
         self._connections[channel] = client
         self._loop.add(client)
-        self._loop.handle(client, RECEIVE)  # its request has mostly arrived already
+        self._loop.dispatch(client, RECEIVE)  # its request has mostly arrived already
 
     def evict(self) -> bool:
         """Refuse the oldest connection without a request; return False if there is none."""
@@ -144,8 +144,14 @@ class ServedClients:
         limit = self.options.max_silent
         self.counters.num_refused_connections += 1
         client.refuse(ConnectionLostError(f"the server has {limit} connections without a request, its limit"))
-        self._loop.handle(client, SEND)
+        self._loop.dispatch(client, SEND)
         return True
+
+    def resume(self, channel: Channel) -> None:
+        """Let a client continue although its own descriptor is not ready, unless it is disconnected."""
+        client = self._connections.get(channel)
+        if client is not None:
+            self._loop.dispatch(client, 0)
 
     def admit(self, client: ClientHandler) -> None:
         """Count a connection with a request as a client. Raises `ConnectionLostError` at the limit."""
@@ -164,7 +170,7 @@ class ServedClients:
         """Let clients close the regions of data sets that were removed."""
         for client in list(self._active):
             client.retire_removed()
-            self._loop.handle(client, 0)
+            self._loop.dispatch(client, 0)
 
     def drain(self) -> None:
         """Disconnect the clients that use nothing, and the others when they have finished."""
@@ -172,9 +178,9 @@ class ServedClients:
         for client in list(self._silent):
             self.counters.num_refused_connections += 1
             client.refuse(ConnectionLostError("the server is shutting down"))
-            self._loop.handle(client, SEND)
+            self._loop.dispatch(client, SEND)
         for client in list(self._active):
-            self._loop.handle(client, 0)
+            self._loop.dispatch(client, 0)
         if not self._active:
             self.is_drained.set()
 
@@ -377,12 +383,12 @@ class ClientHandler:
             LOG.debug("%s: requests %s", self.name, ticket.abbreviated)
         encoded = self._datasets.encoded_stream(parts) if self._connection.role is ConnectionRole.BOTH else None
         if encoded is not None:
-            self._session.stream(self._stream_encoded(encoded), time.monotonic())
+            self._session.start_stream(self._stream_encoded(encoded), time.monotonic())
             return
         is_packed = not is_on_device and (
             ticket.packed or not self._can_export(parts) or self._datasets.prefers_inline_bodies(parts)
         )
-        self._session.stream(self._stream(parts, is_packed), time.monotonic())
+        self._session.start_stream(self._stream(parts, is_packed), time.monotonic())
 
     def _can_export(self, parts: Sequence[StoredDataset]) -> bool:
         """Whether bodies can be sent as addresses."""

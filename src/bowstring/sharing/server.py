@@ -228,7 +228,7 @@ class Server(Closable):
         """
         try:
             if not self._is_closed:
-                self._loop.call(self._begin_drain)
+                self._loop.call_soon_threadsafe(self._begin_drain)
                 return self._clients.is_drained.wait(timeout_s)
             return True
         finally:
@@ -282,7 +282,7 @@ class Server(Closable):
                 del self._regions[part.region]
                 self._region_bytes -= part.region.size_bytes
         if previous:
-            self._loop.call(self._clients.retire_removed)
+            self._loop.call_soon_threadsafe(self._clients.retire_removed)
 
     def prefers_inline_bodies(self, parts: Sequence[StoredDataset]) -> bool:
         """Whether sending bytes takes less than mapping regions and freeing addresses."""
@@ -371,7 +371,9 @@ class _Acceptor(Closable):
 
     def uri_of(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> str:
         listener = self.listener
-        return uri_for(listener.address, ticket, self._transport.scheme, listener.remote_handle, listener.scope, role)
+        return uri_for(
+            listener.address, ticket, self._transport.scheme, listener.remote_handle, listener.address_scope, role
+        )
 
     def interests(self) -> list[Interest]:
         return self.listener.interests() if self.deadline == math.inf else []

@@ -20,11 +20,11 @@ from bowstring.transports.base import (
     FetchCompleted,
     MemoryExporter,
     MessageReceived,
-    Offsets,
     RemoteMemory,
     RemoteMemoryUpdated,
     Transport,
     TransportOptions,
+    Uint64Array,
 )
 from bowstring.transports.blocking import wait
 
@@ -82,7 +82,7 @@ class MemoryPair:
         self.synchronize()
         return exported
 
-    def fetch(self, addresses: Offsets, lengths: Offsets) -> bytes:
+    def fetch(self, addresses: Uint64Array, lengths: Uint64Array) -> bytes:
         """Fetch buffers of one extent, and wait for the end."""
         destination = bytearray(int(lengths.sum()))
         token = self.memory.fetch(self.memory.locate(addresses, lengths), lengths, destination)
@@ -137,7 +137,7 @@ class MemoryConformance:
             starts = [pair.export(region).address for region in (first, second, first)]
         addresses, lengths = _numbers(*starts, 0), _numbers(6, 6, 6, 0)
         buffers: dict[int, bytes] = {}
-        for indices, located in pair.memory.locate_all(addresses, lengths):
+        for indices, located in pair.memory.locate_by_extent(addresses, lengths):
             assert (located.offsets + np.uint64(located.extent.start)).tolist() == addresses[indices].tolist()
             for index in indices.tolist():
                 buffers[index] = pair.fetch(addresses[index : index + 1], lengths[index : index + 1])
@@ -153,7 +153,7 @@ class MemoryConformance:
             with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
                 pair.memory.locate(_numbers(start, address), _numbers(1, length))
             with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
-                pair.memory.locate_all(_numbers(start, address), _numbers(1, length))
+                pair.memory.locate_by_extent(_numbers(start, address), _numbers(1, length))
         assert pair.fetch(_numbers(end - 1), _numbers(1)) is not None
 
     def test_views_stay_valid_after_retirement_and_the_end_of_the_connection(self, pair: MemoryPair) -> None:
@@ -186,5 +186,5 @@ class MemoryConformance:
         pair.exporter.retire(exported)
 
 
-def _numbers(*values: int) -> Offsets:
+def _numbers(*values: int) -> Uint64Array:
     return np.array(values, np.uint64)

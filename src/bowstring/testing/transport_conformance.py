@@ -283,7 +283,14 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             one.export(region)
         one.send([b"go"])
         other.receive()
-        for address, length in [(1, 100), (101, 0), (region_address(1, 0), 1), (2**64 - 1, 1), (0, 2**63), (50, 2**64 - 1)]:
+        for address, length in [
+            (1, 100),
+            (101, 0),
+            (region_address(1, 0), 1),
+            (2**64 - 1, 1),
+            (0, 2**63),
+            (50, 2**64 - 1),
+        ]:
             if length == 0:
                 assert bytes(other.memory.resolve(address, length)) == b""
                 continue

@@ -10,7 +10,7 @@ from typing import Self
 
 from bowstring.errors import ClosedError
 from bowstring.transports.base import BOTH, RECEIVE, SEND
-from bowstring.transports.session import ProtocolCore, Request, Session, SessionEvent, SessionFailed
+from bowstring.transports.session import ProtocolCore, RequestMessages, Session, SessionEvent, SessionFailed
 
 
 class AsyncSession:
@@ -24,7 +24,7 @@ class AsyncSession:
         self.session = session
         self._loop = asyncio.get_running_loop()
         self._events: deque[SessionEvent] = deque()
-        self._has_events = asyncio.Event()
+        self._new_events = asyncio.Event()
         self._readers: set[int] = set()
         self._writers: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -32,9 +32,9 @@ class AsyncSession:
         self._failure: SessionFailed | None = None
         self._num_waiting = 0
         session.wake = self._wake
-        self._update()
+        self._update_watches()
 
-    def request(self, core: ProtocolCore, request: Request) -> None:
+    def request(self, core: ProtocolCore, request: RequestMessages) -> None:
         """As `Session.request`."""
         self.session.request(core, request, time.monotonic())
         self._step()
@@ -47,10 +47,10 @@ class AsyncSession:
         while not self._events:
             if self._failure is not None:
                 return self._failure
-            await self._wait()
+            await self._wait_for_events()
         event = self._events.popleft()
         if not self._events and not self._is_closed:
-            self._update()
+            self._update_watches()
         return event
 
     def close(self) -> None:
@@ -59,9 +59,9 @@ class AsyncSession:
             return
         self._is_closed = True
         self._cancel_timer()
-        self._watch(set(), set())
+        self._watch_descriptors(set(), set())
         self.session.close()
-        self._add([SessionFailed(ClosedError("the session was closed"))])
+        self._add_events([SessionFailed(ClosedError("the session was closed"))])
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,14 +69,14 @@ class AsyncSession:
     async def __aexit__(self, *_: object) -> None:
         self.close()
 
-    async def _wait(self) -> None:
+    async def _wait_for_events(self) -> None:
         if not self._num_waiting:
             self.session.restart_deadlines(time.monotonic())
         self._num_waiting += 1
-        self._has_events.clear()
-        self._update()
+        self._new_events.clear()
+        self._update_watches()
         try:
-            await self._has_events.wait()
+            await self._new_events.wait()
         finally:
             self._num_waiting -= 1
 
@@ -96,20 +96,20 @@ class AsyncSession:
             now = time.monotonic()
             if not self._num_waiting:
                 self.session.restart_deadlines(now)
-            self._add(self.session.step(now, self._directions))
-            self._update()
+            self._add_events(self.session.step(now, self._directions))
+            self._update_watches()
 
-    def _add(self, events: list[SessionEvent]) -> None:
+    def _add_events(self, events: list[SessionEvent]) -> None:
         if events:
             self._events.extend(events)
-            self._has_events.set()
+            self._new_events.set()
             if isinstance(events[-1], SessionFailed) and (self.session.is_failed or self._is_closed):
                 self._failure = events[-1]
 
-    def _update(self) -> None:
+    def _update_watches(self) -> None:
         """Watch the descriptors of the session's interests, and set the timer."""
         interests = self.session.interests(self._directions)
-        self._watch(
+        self._watch_descriptors(
             {descriptor for descriptor, events in interests if events & RECEIVE},
             {descriptor for descriptor, events in interests if events & SEND},
         )
@@ -123,7 +123,7 @@ class AsyncSession:
             self._timer.cancel()
             self._timer = None
 
-    def _watch(self, readers: set[int], writers: set[int]) -> None:
+    def _watch_descriptors(self, readers: set[int], writers: set[int]) -> None:
         for descriptor in self._readers - readers:
             self._loop.remove_reader(descriptor)
         for descriptor in self._writers - writers:

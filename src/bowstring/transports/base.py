@@ -44,7 +44,7 @@ RECEIVE, SEND = selectors.EVENT_READ, selectors.EVENT_WRITE
 BOTH = RECEIVE | SEND
 """The directions of a channel; also what to wait for."""
 
-Offsets: TypeAlias = npt.NDArray[np.uint64]
+Uint64Array: TypeAlias = npt.NDArray[np.uint64]
 """Addresses, offsets or lengths in bytes."""
 
 _MAX_WAIT_S = 1e6
@@ -118,7 +118,7 @@ class PeerIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class ChannelTraits:
     """Properties of a channel that its users take into account."""
 
     is_ordered: bool = True
@@ -190,9 +190,9 @@ class Deadline:
         """The remaining seconds, from 0 to the maximum of system calls."""
         return min(max(self._end - time.monotonic(), 0.0), _MAX_WAIT_S)
 
-    def error(self, what: str) -> DeadlineError:
-        """Create the error for a call that waited for `what`."""
-        return DeadlineError(f"{what}: nothing within {self.timeout_s:g} s")
+    def error(self, wait_description: str) -> DeadlineError:
+        """Create the error for a call that waited in vain."""
+        return DeadlineError(f"{wait_description}: nothing within {self.timeout_s:g} s")
 
 
 class Channel(Closable, ABC):
@@ -201,7 +201,7 @@ class Channel(Closable, ABC):
     Errors of the connection are `DirectionLost` events; the methods raise only `UsageError` for wrong arguments.
     """
 
-    traits: Traits
+    traits: ChannelTraits
     options: TransportOptions
     bytes_received: int
     """The number of bytes that have arrived: if it has changed, there was progress."""
@@ -317,8 +317,8 @@ class Listener(Closable, ABC):
     is_closed: bool
     remote_handle: bytes | None = None
     """The parameter `remote_handle` of URIs, if clients need it for access to exported memory."""
-    scope: str | None = None
-    """The `Transport.scope` of an address that may be another listener's elsewhere; None for other addresses."""
+    address_scope: str | None = None
+    """The `Transport.address_scope` of an address that may be another listener's elsewhere; None for others."""
 
     @abstractmethod
     def accept(self, limit: int = 16) -> list[Channel]:
@@ -357,7 +357,7 @@ class BufferLocations(NamedTuple):
     """The extent of some buffers, and their offsets in it."""
 
     extent: Extent
-    offsets: Offsets
+    offsets: Uint64Array
 
 
 class FetchCompleted(NamedTuple):
@@ -392,7 +392,7 @@ class RemoteMemory(Closable, ABC):
         """Return an extent's memory without a copy, None if it has to be fetched. Raises errors of `Region.check`."""
 
     @abstractmethod
-    def fetch(self, located: BufferLocations, lengths: Offsets, destination: Any) -> int:
+    def fetch(self, located: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
         """Start to copy buffers, one after the other, to `destination`; return a token. `progress` reports the end."""
 
     def progress(self) -> list[FetchCompleted]:
@@ -407,7 +407,7 @@ class RemoteMemory(Closable, ABC):
         """Process an `RemoteMemoryUpdated` event. Raises `ProtocolError`, `LimitError`."""
         raise ProtocolError(f"this transport has no announcements of memory, found {update!r}")
 
-    def locate(self, addresses: Offsets, lengths: Offsets) -> BufferLocations:
+    def locate(self, addresses: Uint64Array, lengths: Uint64Array) -> BufferLocations:
         """Return the extent of these buffers and their offsets in it; `addresses` must not be empty.
 
         An empty buffer may have any address; its offset is 0. Raises `ProtocolError` if a buffer is not inside the
@@ -429,7 +429,9 @@ class RemoteMemory(Closable, ABC):
             )
         return BufferLocations(extent, offsets)
 
-    def locate_all(self, addresses: Offsets, lengths: Offsets) -> list[tuple[npt.NDArray[np.intp], BufferLocations]]:
+    def locate_by_extent(
+        self, addresses: Uint64Array, lengths: Uint64Array
+    ) -> list[tuple[npt.NDArray[np.intp], BufferLocations]]:
         """Return the indices of the buffers in each extent, and their location. Empty buffers are left out.
 
         Raises `ProtocolError` if a buffer is not inside an extent.
@@ -478,7 +480,7 @@ class MemoryExporter(ABC):
         """Tell the peer that no later message refers to the memory. Raises `UsageError` if it was not exported."""
 
     @abstractmethod
-    def check_capacity(self, count: int) -> None:
+    def check_capacity(self, num_regions: int) -> None:
         """Raise `UsageError` unless this number of regions can be exported."""
 
 
@@ -514,7 +516,7 @@ class Transport(ABC):
         `remote_handle` is that of the URI. Raises `ProtocolError` if it is malformed or missing.
         """
 
-    def scope(self, address: str) -> str | None:  # noqa: ARG002 - for transports that need it
+    def address_scope(self, address: str) -> str | None:  # noqa: ARG002 - for transports that need it
         """Return the scope of an address in this process (see `bowstring.transports.address_scope`).
 
         It is compared with that of a listener that has one. None if there can't be a listener.
@@ -537,10 +539,10 @@ def without_traceback(error: BowstringError) -> BowstringError:
     return error
 
 
-def check_destination(destination: Any, length_bytes: int) -> memoryview:
+def as_writable_bytes(destination: Any, length_bytes: int) -> memoryview:
     """Return the bytes of a host buffer for `Channel.accept_message_into`. Raises `UsageError` if it is unsuitable."""
     view = memoryview(destination).cast("B")
     if view.readonly or view.nbytes != length_bytes:
-        what = "read-only" if view.readonly else "writable"
-        raise UsageError(f"destination: expected {length_bytes} writable bytes, found {view.nbytes} {what} bytes")
+        access = "read-only" if view.readonly else "writable"
+        raise UsageError(f"destination: expected {length_bytes} writable bytes, found {view.nbytes} {access} bytes")
     return view

@@ -42,18 +42,18 @@ from bowstring.transports.base import (
     RemoteMemoryUpdated,
     Transport,
     TransportOptions,
-    check_destination,
+    as_writable_bytes,
 )
-from bowstring.transports.session import ProtocolCore, Request, Session, SessionEvent, SessionFailed
+from bowstring.transports.session import ProtocolCore, RequestMessages, Session, SessionEvent, SessionFailed
 
-Allocate: TypeAlias = Callable[[int | None, int], Any]
+MessageAllocator: TypeAlias = Callable[[int | None, int], Any]
 """Called with the tag and length of a message, before the bytes of an offered one arrive. Returns a writable buffer of
 that length or None for a new one. Raises an error of `bowstring.errors` to refuse the message, which ends the
 connection.
 """
 
-_CLOSING_S = 5.0
-_FREE_S = 1.0
+_CLOSE_TIMEOUT_S = 5.0
+_FREE_TIMEOUT_S = 1.0
 _MAX_WAIT_S = 1.0
 """How long a session waits before it looks for output of other threads that the transport did not take at once."""
 
@@ -107,7 +107,7 @@ class BlockingSession(Closable):
         own = weakref.ref(self)  # no cycle: a connection that is dropped ends at once
         session.wake = lambda: None if (driver := own()) is None else driver.flush()
 
-    def request(self, core: ProtocolCore, request: Request) -> None:
+    def request(self, core: ProtocolCore, request: RequestMessages) -> None:
         """As `Session.request`; sends what the transport takes at once."""
         with self.lock:
             now = time.monotonic()
@@ -131,7 +131,7 @@ class BlockingSession(Closable):
                 self._wait()
         return self._events.popleft()
 
-    def pending_events(self) -> list[SessionEvent]:
+    def poll_events(self) -> list[SessionEvent]:
         """Return what happened so far, without waiting."""
         with self.lock:
             self._step()
@@ -141,13 +141,13 @@ class BlockingSession(Closable):
     def flush(self) -> None:
         """Send what was released, unless another thread has the lock, which does it then."""
         session = self.session
-        while session.has_released and not self.is_closed and self.lock.acquire(blocking=False):
+        while session.has_released_leases and not self.is_closed and self.lock.acquire(blocking=False):
             try:
                 self._step(SEND)
                 # During a stream the server may wait for this end to receive, so nothing blocks. After a connection
                 # was lost, there is nothing to wait for.
                 while session.core is None and session.is_sending and (interests := session.interests(SEND)):
-                    if not wait(interests, _FREE_S):
+                    if not wait(interests, _FREE_TIMEOUT_S):
                         break
                     self._step(SEND)
                 for channel in session.channels.values():
@@ -161,7 +161,7 @@ class BlockingSession(Closable):
             self.is_closed = True
             for channel in self.session.channels.values():
                 channel.shut_down()
-            is_locked = self.lock.acquire(timeout=_CLOSING_S)
+            is_locked = self.lock.acquire(timeout=_CLOSE_TIMEOUT_S)
             self.session.close()
             self._failure = SessionFailed(ClosedError("the connection was closed"))
             self._events.append(self._failure)
@@ -240,7 +240,7 @@ class BlockingChannel(Closable):
         Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`.
         """
         deadline = self.channel.options.deadline(timeout_s)
-        with _Exclusive(self, self._send_lock, deadline, "send"):
+        with _ExclusiveUse(self, self._send_lock, deadline, "send"):
             self._drain(deadline, self.channel.submit(parts, tag))
 
     def send_message(self, message: Message, *, timeout_s: float | None = None) -> None:
@@ -250,13 +250,13 @@ class BlockingChannel(Closable):
     def flush(self, *, timeout_s: float | None = None) -> None:
         """Send queued messages. Raises as `send`; after a `DeadlineError` the rest is still queued."""
         deadline = self.channel.options.deadline(timeout_s)
-        with _Exclusive(self, self._send_lock, deadline, "flush"):
+        with _ExclusiveUse(self, self._send_lock, deadline, "flush"):
             self._drain(deadline, None)
 
     def export(self, region: Region, *, timeout_s: float | None = None) -> ExportedRegion:
         """Export a region; it may be closed afterwards. Raises as `send`, and `UsageError` as `MemoryExporter`."""
         deadline = self.channel.options.deadline(timeout_s)
-        with _Exclusive(self, self._send_lock, deadline, "export"):
+        with _ExclusiveUse(self, self._send_lock, deadline, "export"):
             if self.exporter is None:
                 raise UsageError("this transport can't export memory")
             exported = self.exporter.export(region)
@@ -266,19 +266,19 @@ class BlockingChannel(Closable):
     def retire(self, exported: ExportedRegion, *, timeout_s: float | None = None) -> None:
         """Tell the peer that no later message refers to exported memory. Raises as `export`."""
         deadline = self.channel.options.deadline(timeout_s)
-        with _Exclusive(self, self._send_lock, deadline, "retire"):
+        with _ExclusiveUse(self, self._send_lock, deadline, "retire"):
             if self.exporter is None:
                 raise UsageError("this transport can't export memory")
             self.exporter.retire(exported)
             self._drain(deadline, 0)
 
-    def receive(self, *, timeout_s: float | None = None, allocate: Allocate | None = None) -> ReceivedMessage:
+    def receive(self, *, timeout_s: float | None = None, allocate: MessageAllocator | None = None) -> ReceivedMessage:
         """Receive the next message. `memory` has what the peer exported before it.
 
         Raises `ConnectionLostError`, `DeadlineError`, `ProtocolError`, `LimitError`, `ResourceError`, `ClosedError`.
         """
         deadline, channel = self.channel.options.deadline(timeout_s), self.channel
-        with _Exclusive(self, self._receive_lock, deadline, "receive"):
+        with _ExclusiveUse(self, self._receive_lock, deadline, "receive"):
             while True:
                 while self._inbox:
                     received = self._handle_event(self._inbox.popleft(), allocate)
@@ -298,7 +298,7 @@ class BlockingChannel(Closable):
             return
         self._is_closed = True
         self.channel.shut_down()
-        locks = [lock for lock in (self._send_lock, self._receive_lock) if lock.acquire(timeout=_CLOSING_S)]
+        locks = [lock for lock in (self._send_lock, self._receive_lock) if lock.acquire(timeout=_CLOSE_TIMEOUT_S)]
         self.channel.close()
         self._inbox.clear()
         if self.memory is not None:
@@ -306,7 +306,7 @@ class BlockingChannel(Closable):
         for lock in locks:
             lock.release()
 
-    def _handle_event(self, event: Event, allocate: Allocate | None) -> ReceivedMessage | None:
+    def _handle_event(self, event: Event, allocate: MessageAllocator | None) -> ReceivedMessage | None:
         """Process an event of receiving; return the message if there is one."""
         if isinstance(event, MessageReceived):
             self.channel.grant(1, len(event.data))
@@ -314,7 +314,7 @@ class BlockingChannel(Closable):
             if destination is None and allocate is not None:
                 destination = allocate(event.tag, len(event.data))
                 if destination is not None:
-                    check_destination(destination, len(event.data))[:] = event.data
+                    as_writable_bytes(destination, len(event.data))[:] = event.data
             return ReceivedMessage(event.tag, event.data if destination is None else memoryview(destination).cast("B"))
         if isinstance(event, MessageOffered):
             destination = None if allocate is None else allocate(event.tag, event.length_bytes)
@@ -323,10 +323,10 @@ class BlockingChannel(Closable):
         elif isinstance(event, RemoteMemoryUpdated):
             self.memory.update(event.update)
         else:
-            self._check_events([event])
+            self._check_not_lost([event])
         return None
 
-    def _check_events(self, events: Sequence[Event]) -> None:
+    def _check_not_lost(self, events: Sequence[Event]) -> None:
         """Raise the error of a lost connection."""
         for event in events:
             if isinstance(event, DirectionLost):
@@ -341,7 +341,7 @@ class BlockingChannel(Closable):
         try:
             while True:
                 before = channel.bytes_sent
-                self._check_events(channel.progress(SEND))
+                self._check_not_lost(channel.progress(SEND))
                 if not channel.is_sending:
                     return
                 if channel.bytes_sent != before:
@@ -379,7 +379,7 @@ class BlockingChannel(Closable):
         return f"<BlockingChannel {state}: {self.channel!r}>"
 
 
-class _Exclusive:
+class _ExclusiveUse:
     """Holds a lock of a channel. An error ends the connection, except for `DeadlineError` and `UsageError`."""
 
     __slots__ = ("_channel", "_lock")

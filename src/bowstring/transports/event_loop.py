@@ -17,7 +17,7 @@ from bowstring.errors import translate_os_error
 from bowstring.memory.closable import Closable
 from bowstring.transports.base import Interest
 
-_JOIN_S = 5.0
+_JOIN_TIMEOUT_S = 5.0
 _RESOLUTION_S = 0.05
 
 
@@ -47,7 +47,7 @@ class Handler(Protocol):
 class EventLoop(Closable):
     """A thread that waits for the descriptors of its handlers. Raises `ResourceError` if no descriptors are left.
 
-    Handlers are added and removed in the thread itself, or before `start`; other threads use `call`.
+    Handlers are added and removed in the thread itself, or before `start`; other threads use `call_soon_threadsafe`.
     """
 
     def __init__(self, name: str) -> None:
@@ -77,7 +77,7 @@ class EventLoop(Closable):
         """Start the thread."""
         self._thread.start()
 
-    def call(self, action: Callable[[], None]) -> None:
+    def call_soon_threadsafe(self, action: Callable[[], None]) -> None:
         """Call `action` in the loop's thread. Thread-safe."""
         self._calls.append(action)
         self._wake()
@@ -85,11 +85,11 @@ class EventLoop(Closable):
     def add(self, handler: Handler) -> None:
         """Add a handler."""
         self._handlers[handler] = {}
-        self._update(handler)
+        self._update_registration(handler)
 
-    def handle(self, handler: Handler, events: int) -> None:
+    def dispatch(self, handler: Handler, events: int) -> None:
         """Call a handler as if its descriptor were ready."""
-        self._run_handler(handler, partial(handler.handle, events))
+        self._call_handler(handler, partial(handler.handle, events))
 
     def remove(self, handler: Handler) -> None:
         """Remove a handler without closing it."""
@@ -103,7 +103,7 @@ class EventLoop(Closable):
         self._is_closed = True
         self._wake()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(_JOIN_S)
+            self._thread.join(_JOIN_TIMEOUT_S)
         for handler in list(self._handlers):
             handler.close()
         self._handlers.clear()
@@ -117,13 +117,13 @@ class EventLoop(Closable):
                 if key.data is None:
                     self._reader.recv(1 << 12)
                 elif key.data in self._handlers:  # not removed by one that was called before
-                    self.handle(key.data, events)
+                    self.dispatch(key.data, events)
             for _ in range(len(self._calls)):
                 self._calls.popleft()()
             if time.monotonic() >= self._next_expiry:
-                self._expire()
+                self._run_expired()
 
-    def _run_handler(self, handler: Handler, action: Callable[[], None]) -> None:
+    def _call_handler(self, handler: Handler, action: Callable[[], None]) -> None:
         """Call a handler's method. After an unexpected error the handler is closed and the others continue."""
         try:
             action()
@@ -132,23 +132,23 @@ class EventLoop(Closable):
             self.remove(handler)
             handler.close()
         if handler in self._handlers:
-            self._update(handler)
+            self._update_registration(handler)
 
     def _resume_handler(self, handler: Handler) -> None:
         """Let a handler do the rest of its work."""
         if handler in self._handlers:
-            self._run_handler(handler, handler.expire)
+            self._call_handler(handler, handler.expire)
 
-    def _expire(self) -> None:
+    def _run_expired(self) -> None:
         """Call the handlers whose deadline has passed, and compute the next deadline."""
         now = time.monotonic()
         for handler in [handler for handler in self._handlers if 0 < handler.deadline <= now]:
             if handler in self._handlers:
-                self._run_handler(handler, handler.expire)
+                self._call_handler(handler, handler.expire)
         earliest = min((handler.deadline or math.inf for handler in self._handlers), default=math.inf)
         self._next_expiry = max(earliest, now + _RESOLUTION_S)
 
-    def _update(self, handler: Handler) -> None:
+    def _update_registration(self, handler: Handler) -> None:
         interests, previous = dict(handler.interests()), self._handlers[handler]
         if interests != previous:
             for descriptor in previous.keys() - interests.keys():

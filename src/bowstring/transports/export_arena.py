@@ -23,11 +23,21 @@ from bowstring.transports.base import (
     Extent,
     FetchCompleted,
     MemoryExporter,
-    Offsets,
     RemoteMemory,
+    Uint64Array,
 )
 
 _ALIGNMENT_BYTES = 64
+
+
+@dataclass(slots=True)
+class _RegionCopy:
+    """The copy of a region in an arena."""
+
+    offset_bytes: int
+    size_bytes: int
+    num_exports: int = 0
+    """The number of channels that export it."""
 
 
 class ExportArena(ABC):
@@ -41,56 +51,55 @@ class ExportArena(ABC):
         self.address = address
         self._scheme = scheme
         self._free: list[tuple[int, int]] = [(0, size_bytes)]
-        self._blocks: dict[Region, list[int]] = {}
-        """The offset and size of the copy of each region, and the number of channels that export it."""
-        self._quarantine: list[tuple[int | None, tuple[Region, ...]]] = []
+        self._copies: dict[Region, _RegionCopy] = {}
+        self._deferred_releases: list[tuple[int | None, tuple[Region, ...]]] = []
         self._lock = threading.Lock()
 
     @abstractmethod
-    def _write(self, offset_bytes: int, region: Region) -> None:
+    def _write_region(self, offset_bytes: int, region: Region) -> None:
         """Copy a region to an offset."""
 
-    def add(self, region: Region) -> int:
+    def acquire_copy(self, region: Region) -> int:
         """Return the address of a copy of a region, which is made once. Raises `ResourceError` if it does not fit."""
-        self._release_quarantine()
+        self._release_deferred()
         with self._lock:
-            block = self._blocks.get(region)
-            if block is None:
-                block = [self._allocate(region.size_bytes), region.size_bytes, 0]
+            copy = self._copies.get(region)
+            if copy is None:
+                copy = _RegionCopy(self._allocate(region.size_bytes), region.size_bytes)
                 try:
-                    self._write(block[0], region)
+                    self._write_region(copy.offset_bytes, region)
                 except BaseException:
-                    self._deallocate(block)
+                    self._deallocate(copy)
                     raise
-                self._blocks[region] = block
-            block[2] += 1
-            return self.address + block[0]
+                self._copies[region] = copy
+            copy.num_exports += 1
+            return self.address + copy.offset_bytes
 
-    def remove(self, region: Region) -> None:
-        """Undo one `add`."""
+    def release_copy(self, region: Region) -> None:
+        """Undo one `acquire_copy`."""
         with self._lock:
-            block = self._blocks[region]
-            block[2] -= 1
-            if not block[2]:
-                del self._blocks[region]
-                self._deallocate(block)
+            copy = self._copies[region]
+            copy.num_exports -= 1
+            if not copy.num_exports:
+                del self._copies[region]
+                self._deallocate(copy)
 
-    def quarantine(self, regions: Iterable[Region], process_id: int | None) -> None:
-        """Undo one `add` of each region, but only after this process has ended: it may still read the memory."""
+    def release_after_exit(self, regions: Iterable[Region], process_id: int | None) -> None:
+        """Undo one `acquire_copy` of each region after this process has ended: it may still read the memory."""
         with self._lock:
-            self._quarantine.append((process_id, tuple(regions)))
+            self._deferred_releases.append((process_id, tuple(regions)))
 
-    def _release_quarantine(self) -> None:
+    def _release_deferred(self) -> None:
         with self._lock:
-            entries = self._quarantine
-            self._quarantine = [entry for entry in entries if _may_be_alive(entry[0])]
+            entries = self._deferred_releases
+            self._deferred_releases = [entry for entry in entries if _is_process_alive(entry[0])]
         for entry in entries:
-            if entry not in self._quarantine:
+            if entry not in self._deferred_releases:
                 for region in entry[1]:
-                    self.remove(region)
+                    self.release_copy(region)
 
     def _allocate(self, size_bytes: int) -> int:
-        needed = _align(size_bytes)
+        needed = _round_up(size_bytes)
         for index, (offset, free_bytes) in enumerate(self._free):
             if free_bytes >= needed:
                 self._free[index] = (offset + needed, free_bytes - needed)
@@ -99,8 +108,8 @@ class ExportArena(ABC):
         what = f"a region of {size_bytes} bytes does not fit into the arena"
         raise ResourceError(f"{self._scheme}: {what}; {largest} are free")
 
-    def _deallocate(self, block: list[int]) -> None:
-        self._free = _merge([*self._free, (block[0], _align(block[1]))])
+    def _deallocate(self, copy: _RegionCopy) -> None:
+        self._free = _merge_adjacent([*self._free, (copy.offset_bytes, _round_up(copy.size_bytes))])
 
 
 class HostArena(ExportArena):
@@ -111,11 +120,11 @@ class HostArena(ExportArena):
         super().__init__(view.nbytes, address, scheme)
         self._view = view
 
-    def _write(self, offset_bytes: int, region: Region) -> None:
+    def _write_region(self, offset_bytes: int, region: Region) -> None:
         copy_bytes(region.view(0, region.size_bytes), self._view[offset_bytes : offset_bytes + region.size_bytes])
 
 
-def _may_be_alive(process_id: int | None) -> bool:
+def _is_process_alive(process_id: int | None) -> bool:
     """Return whether a process may exist; True if its number is not known, as in another namespace."""
     if not process_id:
         return True
@@ -128,11 +137,11 @@ def _may_be_alive(process_id: int | None) -> bool:
     return True
 
 
-def _align(size_bytes: int) -> int:
+def _round_up(size_bytes: int) -> int:
     return max(-(-size_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES, _ALIGNMENT_BYTES)
 
 
-def _merge(blocks: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_adjacent(blocks: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Merge adjacent free blocks."""
     merged: list[tuple[int, int]] = []
     for offset, size_bytes in sorted(blocks):
@@ -154,7 +163,7 @@ class ArenaExporter(MemoryExporter):
 
     def export(self, region: Region) -> ExportedRegion:
         """As `MemoryExporter.export`: copies the region, unless another channel exports it. Raises `ResourceError`."""
-        address = self._arena.add(region)
+        address = self._arena.acquire_copy(region)
         self._regions.append(region)
         return ExportedRegion(address, len(self._regions) - 1)
 
@@ -163,18 +172,18 @@ class ArenaExporter(MemoryExporter):
         if not 0 <= exported.index < len(self._regions):
             raise UsageError(f"region {exported.index}: this end has exported {len(self._regions)} regions")
 
-    def check_capacity(self, count: int) -> None:
+    def check_capacity(self, num_regions: int) -> None:
         """As `MemoryExporter.check_capacity`: any number."""
 
     def close(self) -> None:
         """Free what was exported: the channel is closed."""
         for region in self._regions:
-            self._arena.remove(region)
+            self._arena.release_copy(region)
         self._regions.clear()
 
-    def abandon(self, process_id: int | None) -> None:
+    def close_after_exit(self, process_id: int | None) -> None:
         """As `close`, for a peer that may still read the memory until its process ends."""
-        self._arena.quarantine(self._regions, process_id)
+        self._arena.release_after_exit(self._regions, process_id)
         self._regions.clear()
 
 
@@ -223,14 +232,14 @@ class RemoteArena(RemoteMemory):
         """As `RemoteMemory.size_bytes`."""
         return self._extent.size_bytes
 
-    def fetch(self, located: BufferLocations, lengths: Offsets, destination: Any) -> int:
+    def fetch(self, located: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
         """As `RemoteMemory.fetch`: one RMA operation for each buffer that is not empty."""
         fetches, end = [], 0
         addresses = (located.offsets + np.uint64(located.extent.start)).tolist()
         whole = memoryview(destination).cast("B")
         for address, length in zip(addresses, lengths.tolist(), strict=True):
             if length:
-                fetches.append(self._fetch(address, whole[end : end + length]))
+                fetches.append(self._start_fetch(address, whole[end : end + length]))
             end += length
         token = self._next_token
         self._next_token += 1
@@ -238,7 +247,7 @@ class RemoteArena(RemoteMemory):
         return token
 
     @abstractmethod
-    def _fetch(self, address: int, buffer: memoryview) -> Fetch:
+    def _start_fetch(self, address: int, buffer: memoryview) -> Fetch:
         """Start to copy the memory at an address into a buffer."""
 
     def progress(self) -> list[FetchCompleted]:

@@ -28,7 +28,7 @@ from bowstring.transports.base import (
     MessageReceived,
     MessageSent,
     TransportOptions,
-    check_destination,
+    as_writable_bytes,
 )
 
 FRAME = struct.Struct("<4sBBHQQ")
@@ -287,7 +287,7 @@ class FrameReader:
         if destination is None:
             frame.body = _allocate(frame.length_bytes, self.name)
         else:
-            frame.body = check_destination(destination, frame.length_bytes)
+            frame.body = as_writable_bytes(destination, frame.length_bytes)
 
     def discard(self, token: int) -> bool | None:
         """Discard an offered message; return False if a part of it was received, None if it was not offered."""

@@ -27,6 +27,7 @@ from bowstring.transports.base import (
     RECEIVE,
     SEND,
     Channel,
+    ChannelTraits,
     DirectionLost,
     Event,
     Interest,
@@ -38,10 +39,9 @@ from bowstring.transports.base import (
     PeerIdentity,
     RemoteMemory,
     RemoteMemoryUpdated,
-    Traits,
     Transport,
     TransportOptions,
-    check_destination,
+    as_writable_bytes,
     without_traceback,
 )
 from bowstring.transports.credit import Credit
@@ -157,7 +157,7 @@ class LoopbackChannel(Channel):
 
     def __init__(self, outbound: _Queue, inbound: _Queue, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         self.options = options
-        self.traits = Traits(peer=PeerIdentity(os.getuid(), os.getpid()))
+        self.traits = ChannelTraits(peer=PeerIdentity(os.getuid(), os.getpid()))
         self.memory = RemoteRegionTable(options.max_regions)
         """The received regions, as the events `RemoteMemoryUpdated` report them."""
         self.num_regions_sent = 0
@@ -212,7 +212,7 @@ class LoopbackChannel(Channel):
         if self._offer is None or self._offer[0] != token or message is None:
             raise UsageError(f"loopback: message {token} is not offered")
         buffer = bytearray(message.length_bytes) if destination is None else destination
-        self._offer = token, check_destination(buffer, message.length_bytes)
+        self._offer = token, as_writable_bytes(buffer, message.length_bytes)
 
     def cancel(self, token: int) -> bool:
         """As `Channel.cancel`."""

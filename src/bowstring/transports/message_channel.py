@@ -21,23 +21,23 @@ from typing import Any, Generic, Protocol, TypeVar
 from bowstring.dissociated.wire import BytesLike
 from bowstring.errors import BowstringError, ConnectionLostError, UsageError
 from bowstring.memory.buffer import allocate
-from bowstring.transports.export_arena import ArenaExporter
 from bowstring.transports.base import (
     BOTH,
     RECEIVE,
     SEND,
     Channel,
+    ChannelTraits,
     DirectionLost,
     Event,
     Interest,
     MessageOffered,
     MessageSent,
-    Traits,
     TransportOptions,
-    check_destination,
+    as_writable_bytes,
     without_traceback,
 )
 from bowstring.transports.credit import Credit
+from bowstring.transports.export_arena import ArenaExporter
 from bowstring.transports.timer import Timer
 
 RETRY_S = 0.001
@@ -198,7 +198,7 @@ class MessageReceiver(ABC, Generic[M]):
         if message is None:
             raise UsageError(f"{self._name}: message {token} is not offered")
         length_bytes = message.length_bytes
-        view = check_destination(allocate(length_bytes) if destination is None else destination, length_bytes)
+        view = as_writable_bytes(allocate(length_bytes) if destination is None else destination, length_bytes)
         del self.offers[token]
         self.receive_into(message, view)
 
@@ -217,7 +217,7 @@ class MessageChannel(Channel):
         self,
         name: str,
         options: TransportOptions,
-        traits: Traits,
+        traits: ChannelTraits,
         sender: MessageSender,
         receiver: MessageReceiver[Any],
     ) -> None:
@@ -381,7 +381,7 @@ class MessageChannel(Channel):
     def _close_exporter(self, has_peer_left: bool) -> None:
         """Free what was exported, unless the peer may still read a mapping of it."""
         if self._exporter is not None and self.arena.is_mapped_by_clients and not has_peer_left:
-            self._exporter.abandon(None)
+            self._exporter.close_after_exit(None)
         elif self._exporter is not None:
             self._exporter.close()
         self.arena = self._exporter = None

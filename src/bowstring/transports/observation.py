@@ -172,9 +172,9 @@ class ObservedTransport(Transport):
         """As `Transport.dial`."""
         return self.observe(self._transport.dial(address, options), Direction.SENT, address)
 
-    def scope(self, address: str) -> str | None:
-        """As `Transport.scope`."""
-        return self._transport.scope(address)
+    def address_scope(self, address: str) -> str | None:
+        """As `Transport.address_scope`."""
+        return self._transport.address_scope(address)
 
     def exporter(self, channel: Channel) -> MemoryExporter | None:
         """As `Transport.exporter`."""
@@ -204,7 +204,7 @@ class _ObservedEndpoint(Listener):
         self._listener = listener
         self.address = listener.address
         self.remote_handle = listener.remote_handle
-        self.scope = listener.scope
+        self.address_scope = listener.address_scope
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._listener, name)
@@ -398,8 +398,8 @@ class _ObservedExporter(MemoryExporter):
         self._exporter.retire(exported)
         self._channel.report_region(Direction.SENT, exported.address, None)
 
-    def check_capacity(self, count: int) -> None:
-        self._exporter.check_capacity(count)
+    def check_capacity(self, num_regions: int) -> None:
+        self._exporter.check_capacity(num_regions)
 
 
 def _view(part: Any) -> memoryview:

@@ -17,8 +17,8 @@ from bowstring.transports.base import (
     Extent,
     FetchCompleted,
     MemoryExporter,
-    Offsets,
     RemoteMemory,
+    Uint64Array,
 )
 from bowstring.transports.region_addresses import MAX_REGIONS, region_address, split_region_address
 
@@ -54,9 +54,9 @@ class RemoteRegionTable(RemoteMemory):
 
     def remove(self, index: int) -> None:
         """Remove a region; views of it stay valid. Raises `ProtocolError` if there is none with this index."""
-        self.take(index).close()
+        self.pop(index).close()
 
-    def take(self, index: int) -> Region:
+    def pop(self, index: int) -> Region:
         """Remove and return a region; the caller has to close it."""
         region = self[index]
         del self._extents[index]
@@ -107,7 +107,7 @@ class RemoteRegionTable(RemoteMemory):
         memory: memoryview = extent.memory.memory
         return memory
 
-    def fetch(self, located: BufferLocations, lengths: Offsets, destination: Any) -> int:
+    def fetch(self, located: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
         """As `RemoteMemory.fetch`: copies at once."""
         memory, whole, end = self.view(located.extent), memoryview(destination), 0
         for offset, length in zip(located.offsets.tolist(), lengths.tolist(), strict=True):
@@ -127,10 +127,10 @@ class RemoteRegionTable(RemoteMemory):
         (view,) = self.resolve_all(np.array([address], np.uint64), np.array([length_bytes], np.uint64))
         return view
 
-    def resolve_all(self, addresses: Offsets, lengths: Offsets) -> list[memoryview]:
+    def resolve_all(self, addresses: Uint64Array, lengths: Uint64Array) -> list[memoryview]:
         """Return the bytes of each buffer of any region, read-only, without copies. Raises `ProtocolError`."""
         views: list[memoryview] = [memoryview(b"")] * addresses.size
-        for indices, located in self.locate_all(addresses, lengths):
+        for indices, located in self.locate_by_extent(addresses, lengths):
             memory = self.view(located.extent)
             spans = zip(indices.tolist(), located.offsets.tolist(), lengths[indices].tolist(), strict=True)
             for index, start, length in spans:
@@ -177,8 +177,8 @@ class RegionExporter(MemoryExporter):
             raise UsageError(f"region {exported.index}: this end has sent {count} regions")
         self._channel.submit_retirement(exported.index)
 
-    def check_capacity(self, count: int) -> None:
+    def check_capacity(self, num_regions: int) -> None:
         """As `MemoryExporter.check_capacity`."""
         num_sent = self._channel.num_regions_sent
-        if num_sent + count > MAX_REGIONS:
+        if num_sent + num_regions > MAX_REGIONS:
             raise UsageError(f"this connection has sent {num_sent} regions: open another one")

@@ -39,18 +39,18 @@ from bowstring.transports.base import (
     Interest,
     MessageOffered,
     MessageReceived,
-    Offsets,
     RemoteMemory,
     RemoteMemoryUpdated,
+    Uint64Array,
     without_traceback,
 )
-from bowstring.transports.total_limits import OutstandingLeases, TotalLimits
+from bowstring.transports.total_limits import OutstandingAmounts, TotalLimits
 
 # Globals, as in bowstring.dissociated.client
 _METADATA, _BODIES, _METADATA_AND_BODIES = ConnectionRole.METADATA, ConnectionRole.BODIES, ConnectionRole.BOTH
 _ALIGNMENT_BYTES = 64
 _ROUNDS_PER_STEP = 16
-_COALESCED_ADDRESSES = 1 << 12
+_MAX_COALESCED_ADDRESSES = 1 << 12
 """The number of addresses from which on a message frees no further body."""
 
 
@@ -104,7 +104,7 @@ class MessageLocated:
 
     message: StreamMessage
     memory: Any
-    offsets: Offsets
+    offsets: Uint64Array
     lease: Lease | None
 
 
@@ -123,7 +123,7 @@ class SessionFailed:
     error: BowstringError
 
 
-Request: TypeAlias = Message | Mapping[ConnectionRole, Message]
+RequestMessages: TypeAlias = Message | Mapping[ConnectionRole, Message]
 """The <want_data> message for all channels, or for each."""
 
 SessionEvent: TypeAlias = ClientEvent | ServerEvent | MessageLocated | SessionFailed
@@ -164,14 +164,14 @@ class Session(Closable):
         """The number of messages that were submitted, other than requests."""
         self._stream: Iterator[Sequence[Message] | None] | None = None
         self._is_draining = False
-        self._released: deque[Lease] = deque()
+        self._released_leases: deque[Lease] = deque()
         self._retirements: deque[Any] = deque()
-        self._located: deque[SessionEvent | _PendingBodyCopy] = deque()
+        self._undelivered: deque[SessionEvent | _PendingBodyCopy] = deque()
         self._fetches: dict[int, _PendingBodyCopy] = {}
         self._bytes_received = self._bytes_sent = 0
         self._received_at = self._sent_at = now
         self._is_failed = False
-        self._lost: dict[ConnectionRole, BowstringError] = {}
+        self._lost_channels: dict[ConnectionRole, BowstringError] = {}
         """The channels from which nothing more can be received, and why."""
 
     @property
@@ -190,18 +190,18 @@ class Session(Closable):
         return self._is_failed
 
     @property
-    def has_released(self) -> bool:
+    def has_released_leases(self) -> bool:
         """Whether leases were released that `step` has not freed."""
-        return bool(self._released) and not self._is_failed
+        return bool(self._released_leases) and not self._is_failed
 
     @property
     def wait_s(self) -> float:
         """How long to wait for the interests at most: 0 if `step` can continue at once."""
-        if self.has_released or self._can_submit():
+        if self.has_released_leases or self._can_submit():
             return 0.0
         return min([channel.wait_s for channel in self.channels.values()], default=math.inf)
 
-    def request(self, core: ProtocolCore, request: Request, now: float) -> None:
+    def request(self, core: ProtocolCore, request: RequestMessages, now: float) -> None:
         """Begin a stream as a client: `core` receives from now on, and every channel sends its <want_data> message."""
         self.core = core
         self._received_at = self._sent_at = now
@@ -209,7 +209,7 @@ class Session(Closable):
             message = request if isinstance(request, Message) else request[role]
             channel.submit(message.parts, message.tag)
 
-    def stream(self, messages: Iterator[Sequence[Message] | None], now: float) -> None:
+    def start_stream(self, messages: Iterator[Sequence[Message] | None], now: float) -> None:
         """Send these messages as the channels take them; None waits until all before it are sent.
 
         The messages of one element, such as the metadata and body of a batch, are never held apart by a limit.
@@ -230,7 +230,7 @@ class Session(Closable):
 
     def release(self, lease: Lease) -> None:
         """Free the addresses of a lease at the next `step`, and wake the driver. Thread-safe."""
-        self._released.append(lease)
+        self._released_leases.append(lease)
         self.wake()
 
     def channel(self, role: ConnectionRole) -> Channel:
@@ -271,25 +271,27 @@ class Session(Closable):
                     self._receive(role, channel, events)
                 if self._fetches:
                     self._finish_fetches(events)
-                if self._lost:
+                if self._lost_channels:
                     self._check_lost()
-            if self._released or self._stream is not None or self.is_sending:
-                self._send()
+            if self._released_leases or self._stream is not None or self.is_sending:
+                self._submit_and_send()
         except BowstringError as error:
             self._is_failed = True
             events.append(SessionFailed(without_traceback(error)))
         if self.options.total_limits is not None:
-            self.options.total_limits.update(self, self._outstanding(), has_more=self._stream is not None)
+            self.options.total_limits.update_and_wake_next(
+                self, self._outstanding_amounts(), has_more=self._stream is not None
+            )
         if self._is_failed:
             return events
-        if not self._has_progress(now) and not events and now >= self.next_deadline():
+        if not self._record_progress(now) and not events and now >= self.next_deadline():
             channels = list(self.channels.values())
-            waiting = next((channel for channel in channels if channel.is_sending), channels[0])
-            events.append(SessionFailed(self._deadline_error(waiting.wait_description)))
+            channel = next((channel for channel in channels if channel.is_sending), channels[0])
+            events.append(SessionFailed(self._deadline_error(channel.wait_description)))
         return events
 
-    def _has_progress(self, now: float) -> bool:
-        """Whether bytes were received or sent since the last step."""
+    def _record_progress(self, now: float) -> bool:
+        """Restart the deadlines if bytes were received or sent since the last step; return whether there were any."""
         received = sent = 0
         for channel in self.channels.values():
             received += channel.bytes_received
@@ -306,11 +308,11 @@ class Session(Closable):
         """Close the channels and the memory, which ends all leases. Views of the memory stay valid. Idempotent."""
         self._is_failed = True
         self._stream = None
-        self._released.clear()
+        self._released_leases.clear()
         for channel in self.channels.values():
             channel.close()
         if self.options.total_limits is not None:
-            self.options.total_limits.update(self, OutstandingLeases(), has_more=False)
+            self.options.total_limits.update_and_wake_next(self, OutstandingAmounts(), has_more=False)
         if self.memory is not None:
             self.memory.close()
 
@@ -325,7 +327,7 @@ class Session(Closable):
                 for ready in core.receive(event.tag, event.data):
                     self._deliver(ready, events)
                 if self._retirements and not core.has_unpaired_messages:
-                    self._retire()
+                    self._apply_retirements()
             elif isinstance(event, MessageOffered):
                 if core is None:
                     length = event.length_bytes
@@ -344,7 +346,7 @@ class Session(Closable):
             elif isinstance(event, DirectionLost):
                 self._record_loss(role, event)
 
-    def _retire(self) -> None:
+    def _apply_retirements(self) -> None:
         """Retire memory that waiting bodies referred to."""
         while self._retirements:
             assert self.memory is not None
@@ -353,13 +355,13 @@ class Session(Closable):
     def _record_loss(self, role: ConnectionRole, event: DirectionLost) -> None:
         """Send no more, because a direction ended. A peer may have sent all before it ended: that arrives first."""
         if event.directions & RECEIVE:
-            self._lost[role] = event.error
+            self._lost_channels[role] = event.error
         else:
             self._stream = None
 
     def _check_lost(self) -> None:
         """Raise the error of a lost channel, unless the rest of the stream arrives over the other one."""
-        for role, error in self._lost.items():
+        for role, error in self._lost_channels.items():
             core = self.core
             if not isinstance(core, ClientConnection) or not core.expects_input or core.expects(role):
                 raise error
@@ -369,8 +371,8 @@ class Session(Closable):
         located: SessionEvent | _PendingBodyCopy = event
         if isinstance(event, MessageReady) and isinstance(event.message.body, AddressBody):
             located = self._locate(event.message, event.message.body)
-        if isinstance(located, _PendingBodyCopy) or self._located:
-            self._located.append(located)
+        if isinstance(located, _PendingBodyCopy) or self._undelivered:
+            self._undelivered.append(located)
             self._finish_fetches(events)
         else:
             events.append(located)
@@ -381,7 +383,7 @@ class Session(Closable):
         assert isinstance(core, ClientConnection)
         lease = Lease(core, body)
         if not body.lengths.any():
-            self._released.append(lease)
+            self._released_leases.append(lease)
             return MessageLocated(message, b"", np.zeros(body.lengths.size, np.uint64), None)
         if memory is None:
             raise ProtocolError(f"message {message.sequence}: found addresses, but the peer exports no memory")
@@ -391,10 +393,10 @@ class Session(Closable):
             raise ProtocolError(f"message {message.sequence}: {error}") from error
         view = None if located is None or self.options.copies_memory else memory.view(located.extent)
         if located is None or view is None:
-            return self._copy(message, lease, memory)
+            return self._start_copy(message, lease, memory)
         return MessageLocated(message, view, located.offsets, lease)
 
-    def _copy(self, message: StreamMessage, lease: Lease, memory: RemoteMemory) -> _PendingBodyCopy:
+    def _start_copy(self, message: StreamMessage, lease: Lease, memory: RemoteMemory) -> _PendingBodyCopy:
         """Start to copy the buffers of a body, each aligned to 64 bytes."""
         body = lease.body
         if body.total_bytes > memory.size_bytes:
@@ -404,7 +406,7 @@ class Session(Closable):
         destination = POOL.take(int(ends[-1])) if ends[-1] >= POOLED_BYTES else allocate(int(ends[-1]))
         starts = np.concatenate(([0], ends[:-1]))
         copy = _PendingBodyCopy(MessageLocated(message, destination, starts.astype(np.uint64), lease))
-        for indices, located in memory.locate_all(body.addresses, body.lengths):
+        for indices, located in memory.locate_by_extent(body.addresses, body.lengths):
             for index, offset in zip(indices.tolist(), located.offsets.tolist(), strict=True):
                 start, length = int(starts[index]), int(body.lengths[index])
                 target = memoryview(destination.data)[start : start + length]
@@ -420,42 +422,44 @@ class Session(Closable):
             if fetched.error is not None:
                 raise fetched.error
             self._fetches.pop(fetched.token).num_fetches -= 1
-        while self._located:
-            first = self._located[0]
+        while self._undelivered:
+            first = self._undelivered[0]
             if isinstance(first, _PendingBodyCopy):
                 if first.num_fetches:
                     return
                 assert first.located.lease is not None
-                self._released.append(first.located.lease)
+                self._released_leases.append(first.located.lease)
                 events.append(replace(first.located, lease=None))
             else:
                 events.append(first)
-            self._located.popleft()
+            self._undelivered.popleft()
 
-    def _send(self) -> None:
+    def _submit_and_send(self) -> None:
         """Submit what was released, and messages of the stream, and send as long as the transport takes them."""
-        while self._released:
-            core, *bodies = self._next_released()
+        while self._released_leases:
+            core, *bodies = self._pop_releases()
             message = core.free(*bodies)
             if message is not None:
                 self.submit(message)
         for _ in range(_ROUNDS_PER_STEP):
             self._submit_stream()
-            was_full = self._stream is not None
+            had_stream = self._stream is not None
             for role, channel in self.channels.items():
                 for event in channel.progress(SEND):
                     if isinstance(event, DirectionLost):
                         self._record_loss(role, event)
                         self._check_lost()
-            if not was_full or not self._can_submit():
+            if not had_stream or not self._can_submit():
                 break
 
-    def _next_released(self) -> tuple[Any, ...]:
+    def _pop_releases(self) -> tuple[Any, ...]:
         """Return a protocol core, and bodies that it can free in one message."""
-        lease = self._released.popleft()
+        lease = self._released_leases.popleft()
         bodies, count = [lease.body], lease.body.addresses.size
-        while self._released and self._released[0].core is lease.core and count < _COALESCED_ADDRESSES:
-            bodies.append(self._released.popleft().body)
+        while (
+            self._released_leases and self._released_leases[0].core is lease.core and count < _MAX_COALESCED_ADDRESSES
+        ):
+            bodies.append(self._released_leases.popleft().body)
             count += bodies[-1].addresses.size
         return lease.core, *bodies
 
@@ -480,7 +484,7 @@ class Session(Closable):
         if self._is_draining:
             self._is_draining = self.is_sending
             return not self._is_draining
-        outstanding, options = self._outstanding(), self.options
+        outstanding, options = self._outstanding_amounts(), self.options
         leases, leased_bytes, queued_bytes = outstanding
         if (
             queued_bytes >= options.max_queued_bytes
@@ -488,17 +492,17 @@ class Session(Closable):
             or leased_bytes >= options.max_leased_bytes
         ):
             return False
-        return options.total_limits is None or options.total_limits.allows(self, outstanding)
+        return options.total_limits is None or options.total_limits.allows_more(self, outstanding)
 
-    def _outstanding(self) -> OutstandingLeases:
+    def _outstanding_amounts(self) -> OutstandingAmounts:
         """What the peer has not freed, and not received."""
         queued_bytes = 0
         for channel in self.channels.values():
             queued_bytes += channel.queued_bytes
         if self.core is None:
-            return OutstandingLeases(queued_bytes=queued_bytes)
+            return OutstandingAmounts(queued_bytes=queued_bytes)
         leases = self.core.leases
-        return OutstandingLeases(leases.outstanding, leases.outstanding_bytes, queued_bytes)
+        return OutstandingAmounts(leases.outstanding, leases.outstanding_bytes, queued_bytes)
 
     def _deadline_error(self, wait_description: str) -> DeadlineError:
         timeout_s = min(self.options.input_timeout_s, self.options.stall_s)
@@ -514,7 +518,7 @@ def _locate_in_one_extent(memory: RemoteMemory, body: AddressBody) -> BufferLoca
         return memory.locate(body.addresses, body.lengths)
     except ProtocolError:
         # Only other implementations send bodies of several extents.
-        if len(memory.locate_all(body.addresses, body.lengths)) == 1:
+        if len(memory.locate_by_extent(body.addresses, body.lengths)) == 1:
             raise
     return None
 

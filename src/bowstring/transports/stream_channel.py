@@ -27,11 +27,11 @@ from bowstring.transports.base import (
     RECEIVE,
     SEND,
     Channel,
+    ChannelTraits,
     DirectionLost,
     Event,
     Interest,
     Listener,
-    Traits,
     TransportOptions,
     without_traceback,
 )
@@ -54,7 +54,7 @@ class StreamChannel(Channel):
     def __init__(self, connection: socket.socket, name: str, options: TransportOptions) -> None:
         tokens = itertools.count(1)
         self.options = options
-        self.traits = Traits(memory_kinds=MEMORY_KINDS)
+        self.traits = ChannelTraits(memory_kinds=MEMORY_KINDS)
         self.bytes_received = 0
         self.bytes_sent = 0
         self.is_closed = False

@@ -10,6 +10,7 @@ import socket
 from typing import TYPE_CHECKING, ClassVar
 
 from bowstring.errors import UsageError
+from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     Channel,
@@ -18,7 +19,6 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
-from bowstring.transports.address_scope import network_scope
 from bowstring.transports.stream_channel import StreamListener
 from bowstring.transports.tcp_address import format_address, loopback_scope, parse_address, resolve
 from bowstring.transports.tcp_channel import TcpChannel, TlsChannel, accept_tcp
@@ -50,7 +50,7 @@ class TcpListener(StreamListener):
         self._listen(where.name)
         host = socket.gethostname() if where.is_unspecified else host
         self.address = format_address(host, self._socket.getsockname()[1])
-        self.scope = network_scope() if where.is_loopback else None
+        self.address_scope = network_scope() if where.is_loopback else None
 
     def _wrap(self, connection: socket.socket) -> Channel:
         return accept_tcp(connection, self.options, self._scheme, self._context)
@@ -86,8 +86,8 @@ class TcpTransport(Transport):
         """As `Transport.open_memory`: there is none."""
         return None
 
-    def scope(self, address: str) -> str | None:
-        """As `Transport.scope`: the network namespace of a loopback address. Blocks as `dial`."""
+    def address_scope(self, address: str) -> str | None:
+        """As `Transport.address_scope`: the network namespace of a loopback address. Blocks as `dial`."""
         return loopback_scope(*parse_address(address))
 
     def check_options(self, options: TransportOptions) -> None:

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 
-class OutstandingLeases(NamedTuple):
-    """What a peer has not freed, and not received."""
+class OutstandingAmounts(NamedTuple):
+    """How much a peer has not freed, and not received."""
 
     leases: int = 0
     leased_bytes: int = 0
     queued_bytes: int = 0
 
 
-class Waiter(Protocol):
+class WakeableSession(Protocol):
     """A session, as far as it is needed here."""
 
     wake: Callable[[], None]
@@ -41,43 +41,45 @@ class _SharedLimit:
 class TotalLimits:
     """The limits for at most `max_sessions` sessions of one thread."""
 
-    def __init__(self, limits: OutstandingLeases, max_sessions: int) -> None:
+    def __init__(self, limits: OutstandingAmounts, max_sessions: int) -> None:
         self._limits = [
             _SharedLimit(0, limit - limit // 2, max(limit // 2 // max(max_sessions, 1), 1)) for limit in limits
         ]
-        self._outstanding: dict[Waiter, OutstandingLeases] = {}
-        self._waiting: dict[Waiter, None] = {}
+        self._outstanding: dict[WakeableSession, OutstandingAmounts] = {}
+        self._waiting: dict[WakeableSession, None] = {}
 
     @property
-    def total(self) -> OutstandingLeases:
+    def total(self) -> OutstandingAmounts:
         """What all sessions have outstanding."""
-        return OutstandingLeases(*(limit.total for limit in self._limits))
+        return OutstandingAmounts(*(limit.total for limit in self._limits))
 
-    def allows(self, session: Waiter, outstanding: OutstandingLeases) -> bool:
+    def allows_more(self, session: WakeableSession, outstanding: OutstandingAmounts) -> bool:
         """Whether a session that has this much outstanding may send one more element."""
-        previous = self._outstanding.get(session, _NOTHING)
+        previous = self._outstanding.get(session, _NONE_OUTSTANDING)
         for limit, own, before in zip(self._limits, outstanding, previous, strict=True):
             if own >= limit.reserved and limit.total - before + own >= limit.common:
                 return False
         return True
 
-    def update(self, session: Waiter, outstanding: OutstandingLeases, *, has_more: bool) -> None:
-        """Record what a session has outstanding, and whether it has more to send; wake one that can continue."""
-        if not (has_more or self._waiting) and outstanding == self._outstanding.get(session, _NOTHING):
+    def update_and_wake_next(
+        self, session: WakeableSession, outstanding: OutstandingAmounts, *, has_more: bool
+    ) -> None:
+        """Record what a session has outstanding, and whether it has more to send; wake the next that can continue."""
+        if not (has_more or self._waiting) and outstanding == self._outstanding.get(session, _NONE_OUTSTANDING):
             return  # as most steps of a session
-        previous = self._outstanding.pop(session, _NOTHING)
+        previous = self._outstanding.pop(session, _NONE_OUTSTANDING)
         for limit, own, before in zip(self._limits, outstanding, previous, strict=True):
             limit.total += own - before
         if any(outstanding):
             self._outstanding[session] = outstanding
-        if has_more and not self.allows(session, outstanding):
+        if has_more and not self.allows_more(session, outstanding):
             self._waiting.setdefault(session)
         else:
             self._waiting.pop(session, None)
-        first = next((each for each in self._waiting if self.allows(each, self._outstanding[each])), None)
+        first = next((each for each in self._waiting if self.allows_more(each, self._outstanding[each])), None)
         if first is not None:
             del self._waiting[first]
             first.wake()
 
 
-_NOTHING = OutstandingLeases()
+_NONE_OUTSTANDING = OutstandingAmounts()

@@ -18,9 +18,9 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.regions import RegionExporter, RemoteRegionTable
-from bowstring.transports.unix_socket import address_scope
 from bowstring.transports.unix_channel import UnixChannel
 from bowstring.transports.unix_listener import UnixListener
+from bowstring.transports.unix_socket import unix_address_scope
 
 
 class UnixTransport(Transport):
@@ -46,9 +46,9 @@ class UnixTransport(Transport):
         assert isinstance(channel, UnixChannel)
         return channel.memory
 
-    def scope(self, address: str) -> str | None:
-        """As `Transport.scope`: the network namespace of an abstract address, the directory of a path."""
-        return address_scope(address)
+    def address_scope(self, address: str) -> str | None:
+        """As `Transport.address_scope`: the network namespace of an abstract address, the directory of a path."""
+        return unix_address_scope(address)
 
 
 UNIX = UnixTransport()

@@ -17,16 +17,16 @@ from bowstring.memory.closable import close_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
+    ChannelTraits,
     Event,
     PeerIdentity,
     RemoteMemoryUpdated,
-    Traits,
     TransportOptions,
 )
 from bowstring.transports.frames import HELLO, FrameReader, IncomingFrame, Kind
 from bowstring.transports.regions import RegionUpdate, RemoteRegionTable
 from bowstring.transports.stream_channel import MEMORY_KINDS, StreamChannel
-from bowstring.transports.unix_socket import RETRY_S, begin_connect, peer_credentials
+from bowstring.transports.unix_socket import CONNECT_RETRY_S, peer_credentials, try_connect
 
 REGION = struct.Struct("<QQ")
 """The size of a region in bytes; 1 for sealed memory, 0 for an ordinary file."""
@@ -118,19 +118,19 @@ class UnixChannel(StreamChannel):
         """Wrap a connected socket. If its peer is another user, close it and raise `ConnectionLostError`."""
         channel = cls(connection, options)
         with close_on_error(channel):
-            channel._begin()
+            channel._check_peer()
         return channel
 
     @classmethod
     def dial(cls, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
         """As `Transport.dial`. The first frame is a HELLO."""
-        connection, is_connected = begin_connect(address)
+        connection, is_connected = try_connect(address)
         channel = cls(connection, options)
         channel._reader.is_dialer = True
         channel._submit_hello()
         with close_on_error(channel):
             if is_connected:
-                channel._begin()
+                channel._check_peer()
             else:
                 channel._pending_address, channel.is_connected = address, False
         return channel
@@ -138,7 +138,7 @@ class UnixChannel(StreamChannel):
     @property
     def wait_s(self) -> float:
         """As `Channel.wait_s`."""
-        return super().wait_s if self.is_connected else RETRY_S
+        return super().wait_s if self.is_connected else CONNECT_RETRY_S
 
     @property
     def wait_description(self) -> str:
@@ -160,21 +160,21 @@ class UnixChannel(StreamChannel):
         super().close()
         self.memory.close()
 
-    def _begin(self) -> None:
+    def _check_peer(self) -> None:
         """Check the peer of the connected socket."""
         process_id, user_id, _ = peer_credentials(self._socket)
         if user_id not in (os.getuid(), 0) and not self.options.allow_other_users:
             raise ConnectionLostError(f"unix socket: refused a peer of user {user_id}; we are {os.getuid()}")
-        self.traits = Traits(memory_kinds=MEMORY_KINDS, peer=PeerIdentity(user_id, process_id))
+        self.traits = ChannelTraits(memory_kinds=MEMORY_KINDS, peer=PeerIdentity(user_id, process_id))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
 
     def _connect(self) -> bool:
         """Try to connect again, because the listener's queue was full, for which poll can't wait."""
         assert self._pending_address is not None
-        connection, is_connected = begin_connect(self._pending_address, self._socket)
+        connection, is_connected = try_connect(self._pending_address, self._socket)
         if is_connected:
             self._socket, self._pending_address = connection, None
-            self._begin()
+            self._check_peer()
         return is_connected
 
     def _read(self, size_bytes: int) -> bytes:

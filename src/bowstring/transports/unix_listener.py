@@ -11,8 +11,8 @@ from pathlib import Path
 from bowstring.errors import translate_os_error
 from bowstring.transports.base import DEFAULT_OPTIONS, Channel, TransportOptions
 from bowstring.transports.stream_channel import StreamListener
-from bowstring.transports.unix_socket import address_scope, new_abstract_address, socket_name
 from bowstring.transports.unix_channel import UnixChannel
+from bowstring.transports.unix_socket import encode_unix_address, random_abstract_address, unix_address_scope
 
 
 class UnixListener(StreamListener):
@@ -20,8 +20,8 @@ class UnixListener(StreamListener):
 
     def __init__(self, address: str | None = None, *, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         """Listen. Raises `UsageError` if the address is in use, `ResourceError` if no descriptors are left."""
-        address = new_abstract_address() if address is None else address
-        name = socket_name(address)
+        address = random_abstract_address() if address is None else address
+        name = encode_unix_address(address)
         try:
             listening_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         except OSError as error:
@@ -29,7 +29,7 @@ class UnixListener(StreamListener):
         super().__init__(listening_socket, address, options, f"unix socket {address!r}")
         self._inode: tuple[int, int] | None = None
         self._listen(name)
-        self.scope = address_scope(address)
+        self.address_scope = unix_address_scope(address)
 
     @classmethod
     def inherit(cls, listening_socket: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> UnixListener:

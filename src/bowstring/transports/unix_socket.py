@@ -12,16 +12,16 @@ from bowstring.memory.closable import close_on_error
 from bowstring.transports.address_scope import directory_scope, network_scope
 
 MAX_ADDRESS_BYTES = 107
-RETRY_S = 0.01
+CONNECT_RETRY_S = 0.01
 _CREDENTIALS = struct.Struct("iII")
 
 
-def new_abstract_address() -> str:
+def random_abstract_address() -> str:
     """Return a random abstract address."""
     return f"@bowstring-{secrets.token_hex(16)}"
 
 
-def socket_name(address: object) -> bytes:
+def encode_unix_address(address: object) -> bytes:
     """Return the kernel's name for an address. Raises `UsageError` if it is not a path or name, empty or too long."""
     try:
         encoded = os.fsencode(address) if isinstance(address, str) else b""
@@ -34,18 +34,18 @@ def socket_name(address: object) -> bytes:
     return b"\0" + encoded[1:] if encoded.startswith(b"@") else encoded
 
 
-def address_scope(address: str) -> str | None:
+def unix_address_scope(address: str) -> str | None:
     """Return the scope of an address: the network namespace of an abstract one, the directory of a path."""
     return network_scope() if address.startswith("@") else directory_scope(address)
 
 
-def begin_connect(address: str, connection: socket.socket | None = None) -> tuple[socket.socket, bool]:
+def try_connect(address: str, connection: socket.socket | None = None) -> tuple[socket.socket, bool]:
     """Return a non-blocking socket, and whether it is connected; if not, because the listener's queue is full, call it
-    again with the socket after `RETRY_S`.
+    again with the socket after `CONNECT_RETRY_S`.
 
     Raises `ConnectionLostError` if there is no listener, `AccessDeniedError`, `UsageError`; the socket is then closed.
     """
-    name = socket_name(address)
+    name = encode_unix_address(address)
     if connection is None:
         try:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -40,7 +40,7 @@ from bowstring.transports.tls import TlsOptions
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.transport import UCX
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_socket import socket_name
+from bowstring.transports.unix_socket import encode_unix_address
 
 CHILD_S = 60.0
 """The time after which a child that has not ended is killed, and reported."""
@@ -309,7 +309,7 @@ def _error_of(call: Callable[[], object]) -> type[BowstringError] | None:
 def run_agent(address: str) -> None:
     """Run a host agent, as `bowstring.sharing.agent_client.launch` does in a new interpreter."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(socket_name(address))
+        listener.bind(encode_unix_address(address))
         listener.listen()
         report(None)
         HostAgent().run(listener)

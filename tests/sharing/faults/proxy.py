@@ -17,7 +17,7 @@ from typing import TypeAlias
 from bowstring.transports.frames import FRAME, MAGIC
 from bowstring.transports.tcp_address import format_address, parse_address
 from bowstring.transports.tls import TlsOptions
-from bowstring.transports.unix_socket import new_abstract_address, socket_name
+from bowstring.transports.unix_socket import encode_unix_address, random_abstract_address
 
 RECORD = struct.Struct(">BHH")
 """The header of a TLS record: its type, version and length."""
@@ -112,7 +112,7 @@ class Proxy:
         self._change = change
         self.frames: dict[Sender, list[Frame]] = {sender: [] for sender in Sender}
         self._listener = self._socket()
-        address = new_abstract_address() if self._is_unix else f"{_HOST}:0"
+        address = random_abstract_address() if self._is_unix else f"{_HOST}:0"
         self._listener.bind(self._name(address))
         self._listener.listen()
         self.address = address if self._is_unix else format_address(*self._listener.getsockname())
@@ -149,7 +149,7 @@ class Proxy:
         return socket.socket(socket.AF_UNIX if self._is_unix else socket.AF_INET, socket.SOCK_STREAM)
 
     def _name(self, address: str) -> bytes | tuple[str, int]:
-        return socket_name(address) if self._is_unix else parse_address(address)
+        return encode_unix_address(address) if self._is_unix else parse_address(address)
 
     def _pass_on(self, source: Connected, target: Connected, sender: Sender) -> None:
         change = self._change if self._change is not None and self._change.sender == sender else None

@@ -14,7 +14,7 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import BowstringError, ResourceError
 from bowstring.transports.tcp_address import parse_address
 from bowstring.transports.tls import TlsOptions
-from bowstring.transports.unix_socket import socket_name
+from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.faults.children import SCHEMES, limit_descriptors, numbers
 from tests.sharing.faults.conftest import MODES, CountFaults
@@ -120,7 +120,7 @@ def test_a_server_survives_many_connects(
     server = children.start("serve_all", tls=tls)
     uri = server.hear()[scheme]
     address = parse_uri(uri).address
-    name = socket_name(address) if scheme == "unix" else parse_address(address)
+    name = encode_unix_address(address) if scheme == "unix" else parse_address(address)
     schema = numbers().schema
 
     def connect(count: int) -> None:

@@ -27,7 +27,7 @@ from bowstring.memory.device import CUDA as CUDA_TYPE, Device, DeviceRegion
 from bowstring.sharing import Server, device_table
 from bowstring.sharing.device_tables import DeviceTable
 from bowstring.sharing.locations import nearest_first
-from bowstring.transports.cuda.memory import CudaHandle
+from bowstring.transports.cuda.memory import CudaRemoteHandle
 from bowstring.transports.cuda.transport import CUDA, CudaChannel, CudaOptions, CudaTransport
 from bowstring.transports.registry import find_transport
 from bowstring.transports.tls import TlsOptions
@@ -62,15 +62,15 @@ def default_options() -> Iterator[None]:
 
 
 def test_a_handle_is_the_ipc_handle_then_size_and_device() -> None:
-    handle = CudaHandle(IPC_HANDLE, 1 << 20, UUID)
+    handle = CudaRemoteHandle(IPC_HANDLE, 1 << 20, UUID)
     encoded = handle.encode()
     assert encoded == IPC_HANDLE + (1 << 20).to_bytes(8, "little") + UUID + b"bowstrin"
-    assert CudaHandle.decode(encoded) == handle
+    assert CudaRemoteHandle.decode(encoded) == handle
 
 
 def test_the_handle_of_another_implementation_has_no_size_and_device() -> None:
-    assert CudaHandle.decode(IPC_HANDLE) == CudaHandle(IPC_HANDLE, None, None)
-    assert CudaHandle(IPC_HANDLE).encode() == IPC_HANDLE
+    assert CudaRemoteHandle.decode(IPC_HANDLE) == CudaRemoteHandle(IPC_HANDLE, None, None)
+    assert CudaRemoteHandle(IPC_HANDLE).encode() == IPC_HANDLE
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_the_handle_of_another_implementation_has_no_size_and_device() -> None:
         (b"", "expected 64 bytes, or 96 that end with bowstrin, found 0"),
         (IPC_HANDLE[:-1], "found 63"),
         (IPC_HANDLE + b"\0", "found 65"),
-        (CudaHandle(IPC_HANDLE, 1, UUID).encode()[:-1], "found 95"),
-        (CudaHandle(IPC_HANDLE, 1, UUID).encode()[:-1] + b"!", "found 96"),
-        (CudaHandle(IPC_HANDLE, 1, UUID).encode() + b"bowstrin", "found 104"),
-        (CudaHandle(IPC_HANDLE, 0, UUID).encode(), "expected a size from 1 to 281474976710656, found 0"),
-        (CudaHandle(IPC_HANDLE, (1 << 48) + 1, UUID).encode(), "found 281474976710657"),
-        (CudaHandle(IPC_HANDLE, (1 << 64) - 1, UUID).encode(), "found 18446744073709551615"),
+        (CudaRemoteHandle(IPC_HANDLE, 1, UUID).encode()[:-1], "found 95"),
+        (CudaRemoteHandle(IPC_HANDLE, 1, UUID).encode()[:-1] + b"!", "found 96"),
+        (CudaRemoteHandle(IPC_HANDLE, 1, UUID).encode() + b"bowstrin", "found 104"),
+        (CudaRemoteHandle(IPC_HANDLE, 0, UUID).encode(), "expected a size from 1 to 281474976710656, found 0"),
+        (CudaRemoteHandle(IPC_HANDLE, (1 << 48) + 1, UUID).encode(), "found 281474976710657"),
+        (CudaRemoteHandle(IPC_HANDLE, (1 << 64) - 1, UUID).encode(), "found 18446744073709551615"),
     ],
 )
 def test_a_malformed_handle_is_rejected(handle: bytes, problem: str) -> None:
@@ -147,8 +147,8 @@ def test_a_server_reports_that_there_is_no_usable_gpu() -> None:
 
 @needs_package
 @needs_no_gpu
-@pytest.mark.parametrize("handle", [CudaHandle(IPC_HANDLE), CudaHandle(IPC_HANDLE, 1 << 20, UUID)])
-def test_a_client_reports_that_there_is_no_usable_gpu(handle: CudaHandle) -> None:
+@pytest.mark.parametrize("handle", [CudaRemoteHandle(IPC_HANDLE), CudaRemoteHandle(IPC_HANDLE, 1 << 20, UUID)])
+def test_a_client_reports_that_there_is_no_usable_gpu(handle: CudaRemoteHandle) -> None:
     CUDA.configure(CudaOptions(shares_memory=True))
     with UNIX.listen() as listener:
         uri = str(StreamURI("cuda+unix", listener.address, 1, 2, handle.encode(), (("ticket", "x"),)))
@@ -164,7 +164,7 @@ def test_the_transport_has_to_be_allowed_at_both_ends() -> None:
     problem = r"CUDA maps memory writable, so peers have to be trusted: allow it with CUDA.configure\("
     with pytest.raises(UsageError, match=problem):
         Server(scheme="cuda+unix")
-    encoded = base64.b64encode(CudaHandle(IPC_HANDLE, 1 << 20, UUID).encode()).decode()
+    encoded = base64.b64encode(CudaRemoteHandle(IPC_HANDLE, 1 << 20, UUID).encode()).decode()
     with UNIX.listen() as listener, pytest.raises(UsageError, match=problem):
         bs.connect(f"cuda+unix:{listener.address}?want_data=1&free_data=2&remote_handle={encoded}&ticket=x")
 
@@ -185,7 +185,7 @@ def test_the_transport_is_registered_and_nearer_than_those_that_copy() -> None:
     assert find_transport("cuda+unix", "cuda+unix:@x") is CUDA
     uris = ["tcp://127.0.0.1:1?want_data=1", "cuda+unix:@a?want_data=1", "ucx://x:1?want_data=1", "unix:@a?want_data=1"]
     assert nearest_first(uris) == [uris[3], uris[1], uris[2], uris[0]]
-    assert CUDA.scope("@bowstring") == UNIX.scope("@bowstring")
+    assert CUDA.address_scope("@bowstring") == UNIX.address_scope("@bowstring")
 
 
 def test_a_peer_can_t_send_descriptors() -> None:

@@ -21,7 +21,7 @@ from bowstring.sharing import Server, device_table
 from bowstring.sharing.device_tables import DeviceTable
 from bowstring.testing.memory_conformance import CONTENT, MemoryConformance
 from bowstring.testing.transport_conformance import TransportConformance
-from bowstring.transports.cuda.memory import CudaArena, CudaExporter, CudaHandle, CudaMemory
+from bowstring.transports.cuda.memory import CudaArena, CudaExporter, CudaRemoteHandle, RemoteCudaMemory
 from bowstring.transports.cuda.transport import CUDA, CudaOptions, CudaTransport
 from tests.polling import wait_until
 from tests.transports.cuda.cuda_arrays import CudaArray, needs_gpu, upload
@@ -196,23 +196,23 @@ def test_a_table_that_does_not_fit_is_refused(server: Server) -> None:
 
 def test_a_handle_can_t_claim_more_than_its_allocation() -> None:
     arena = CudaArena(0, 1 << 20)
-    handle = CudaHandle.decode(arena.handle)
+    handle = CudaRemoteHandle.decode(arena.handle)
     assert handle.size_bytes == arena.allocation.size_bytes == cuda.ALLOCATION_BYTES
     assert handle.uuid is not None
-    claimed = CudaHandle(handle.ipc_handle, handle.size_bytes + 1, handle.uuid)
+    claimed = CudaRemoteHandle(handle.ipc_handle, handle.size_bytes + 1, handle.uuid)
     with pytest.raises(ProtocolError, match=f"{handle.size_bytes + 1} bytes of an allocation that has"):
-        CudaMemory(claimed.encode(), 0)
+        RemoteCudaMemory(claimed.encode(), 0)
     with pytest.raises(ResourceError, match="can't use the device with the UUID 00"):
-        CudaMemory(CudaHandle(bytes(64), 1, bytes(16)).encode(), 0)
-    assert CudaMemory(handle.ipc_handle, 0).size_bytes == arena.allocation.size_bytes
-    assert CudaMemory(arena.handle, 0).view(CudaMemory(arena.handle, 0).extent(0)).owner is arena.allocation
+        RemoteCudaMemory(CudaRemoteHandle(bytes(64), 1, bytes(16)).encode(), 0)
+    assert RemoteCudaMemory(handle.ipc_handle, 0).size_bytes == arena.allocation.size_bytes
+    assert RemoteCudaMemory(arena.handle, 0).view(RemoteCudaMemory(arena.handle, 0).extent(0)).owner is arena.allocation
 
 
 def test_a_handle_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ResourceError, match="cuda: cuIpcOpenMemHandle: CUDA_ERROR"):
-        CudaMemory(bytes(range(64)), 0)
+        RemoteCudaMemory(bytes(range(64)), 0)
     with pytest.raises(UsageError, match="device 99: this process has"):
-        CudaMemory(bytes(64), 99)
+        RemoteCudaMemory(bytes(64), 99)
 
 
 def test_an_arena_contains_zeros_until_it_is_filled() -> None:

@@ -36,7 +36,7 @@ def require_provider(name: str) -> None:
 def is_ready(channel: Channel) -> bool:
     """Whether the endpoints are connected, too: until then libfabric takes no messages."""
     assert isinstance(channel, FabricChannel)
-    return channel.is_connected and channel._link is not None and not channel._link.is_flushing
+    return channel.is_connected and channel._link is not None and not channel._link.has_unsent_frames
 
 
 class FabricPairs:

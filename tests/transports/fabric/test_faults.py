@@ -28,7 +28,7 @@ from bowstring.transports.fabric import channel
 from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.control_socket import ControlSocket, Hello
 from bowstring.transports.fabric.endpoint import Domain, Endpoint as LibfabricEndpoint
-from bowstring.transports.fabric.frame_link import FRAME_BYTES, NUM_FRAMES, Kind, Link
+from bowstring.transports.fabric.frame_link import FRAME_BYTES, NUM_FRAMES, FrameLink, Kind
 from bowstring.transports.fabric.transport import FabricListener, FabricTransport
 from bowstring.transports.tcp_address import parse_address, resolve
 from tests.polling import wait_until
@@ -78,7 +78,7 @@ class Peer:
 
     def __init__(self, listener: FabricListener) -> None:
         self.domain = Domain("tcp", "127.0.0.1")
-        self.link = Link(LibfabricEndpoint(self.domain), "peer")
+        self.link = FrameLink(LibfabricEndpoint(self.domain), "peer")
         host, port = parse_address(listener.address.removesuffix("/tcp"))
         self.control = ControlSocket(None, resolve(host, port), "peer")
         self.control.send(self.link.hello)
@@ -94,7 +94,7 @@ class Peer:
         """Send these bytes as a frame."""
         memory = Memory(frame)
         while self.link.endpoint.send(memory, memory.size, self.link._peer) is None:
-            self.link.receive_frames()
+            self.link.progress()
             self.events += self.server.progress()
 
     def close(self) -> None:

@@ -14,12 +14,12 @@ import bowstring
 from bowstring.errors import ProtocolError, ResourceError, UsageError
 from bowstring.memory.region import Region
 from bowstring.testing.memory_conformance import MemoryConformance
-from bowstring.transports.export_arena import ArenaExporter, ExportArena
 from bowstring.transports.base import DirectionLost, Event, ExportedRegion
+from bowstring.transports.export_arena import ArenaExporter, ExportArena
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
 from bowstring.transports.ucx.libucp import Feature
-from bowstring.transports.ucx.memory import UcxArena, UcxMemory
+from bowstring.transports.ucx.memory import RemoteUcxMemory, UcxArena
 from bowstring.transports.ucx.transport import UCX, UcxListener, UcxOptions, UcxTransport
 from tests.transports.ucx.ucp_processes import require_libucp
 
@@ -122,7 +122,7 @@ def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:
             assert exporter is not None
             assert listener.remote_handle is not None
             start = exporter.export(region).address
-            with UcxMemory(client, listener.remote_handle[:-24]) as memory:
+            with RemoteUcxMemory(client, listener.remote_handle[:-24]) as memory:
                 assert memory.size_bytes == 1 << 64
                 located = memory.locate(numbers(start), numbers(256))
                 assert memory.view(located.extent) is None

@@ -22,20 +22,20 @@ from bowstring.errors import ClosedError, ProtocolError, ResourceError, UsageErr
 from bowstring.memory import cuda
 from bowstring.memory.device import DeviceMemory, DeviceRegion, pointer_of
 from bowstring.memory.region import Region
-from bowstring.transports.export_arena import ArenaExporter, CompletedFetch, ExportArena, Fetch, RemoteArena
 from bowstring.transports.base import Extent
+from bowstring.transports.export_arena import ArenaExporter, CompletedFetch, ExportArena, Fetch, RemoteArena
 
 _TRAILER = struct.Struct("<Q16s8s")
 _MAGIC = b"bowstrin"
 _MAX_BYTES = 1 << 48
 
-_lock = threading.Lock()
+_allocations_lock = threading.Lock()
 _allocations: weakref.WeakValueDictionary[bytes, cuda.Allocation] = weakref.WeakValueDictionary()
 """What this process has exported or mapped, by IPC handle: a process can't open its own, and maps others once."""
 
 
 @dataclass(frozen=True, slots=True)
-class CudaHandle:
+class CudaRemoteHandle:
     """The parameter `remote_handle`: an IPC handle, and the size and device of its allocation if they are known."""
 
     ipc_handle: bytes
@@ -78,12 +78,12 @@ class CudaArena(ExportArena):
         self.allocation = gpu.allocate(size_bytes)
         super().__init__(self.allocation.size_bytes, 0, "cuda")
         ipc_handle = gpu.export(self.allocation)
-        self.handle = CudaHandle(ipc_handle, self.allocation.size_bytes, gpu.uuid).encode()
+        self.handle = CudaRemoteHandle(ipc_handle, self.allocation.size_bytes, gpu.uuid).encode()
         """The parameter `remote_handle`."""
-        with _lock:
+        with _allocations_lock:
             _allocations[ipc_handle] = self.allocation
 
-    def _write(self, offset_bytes: int, region: Region) -> None:
+    def _write_region(self, offset_bytes: int, region: Region) -> None:
         gpu, target = self.allocation.gpu, self.allocation.pointer + offset_bytes
         if not isinstance(region, DeviceRegion):
             gpu.write(target, region.view(0, region.size_bytes))
@@ -107,7 +107,7 @@ class CudaExporter(ArenaExporter):
         return region.is_on_device
 
 
-class CudaMemory(RemoteArena):
+class RemoteCudaMemory(RemoteArena):
     """The allocation of a server, as a client reads it."""
 
     __slots__ = ("_memory",)
@@ -116,8 +116,8 @@ class CudaMemory(RemoteArena):
 
     def __init__(self, handle: bytes, device: int) -> None:
         """Map the allocation. Raises `ProtocolError` for a malformed handle, and errors of `bowstring.memory.cuda`."""
-        decoded = CudaHandle.decode(handle)
-        allocation = _open(decoded, device)
+        decoded = CudaRemoteHandle.decode(handle)
+        allocation = _open_allocation(decoded, device)
         size_bytes = allocation.size_bytes if decoded.size_bytes is None else decoded.size_bytes
         if size_bytes > allocation.size_bytes:
             raise ProtocolError(
@@ -132,7 +132,7 @@ class CudaMemory(RemoteArena):
             raise ClosedError("cuda: the server's memory was closed")
         return self._memory
 
-    def _fetch(self, address: int, buffer: memoryview) -> Fetch:
+    def _start_fetch(self, address: int, buffer: memoryview) -> Fetch:
         memory = self.view(self._extent)
         memory.owner.gpu.read(memory.pointer + address, buffer)
         return CompletedFetch()
@@ -142,8 +142,8 @@ class CudaMemory(RemoteArena):
         self._memory = None
 
 
-def _open(handle: CudaHandle, device: int) -> cuda.Allocation:
-    with _lock:
+def _open_allocation(handle: CudaRemoteHandle, device: int) -> cuda.Allocation:
+    with _allocations_lock:
         allocation = _allocations.get(handle.ipc_handle)
         if allocation is None:
             gpu = cuda.gpu(device) if handle.uuid is None else cuda.gpu_with_uuid(handle.uuid)

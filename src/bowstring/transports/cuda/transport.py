@@ -24,10 +24,10 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
-from bowstring.transports.cuda.memory import CudaArena, CudaExporter, CudaMemory
-from bowstring.transports.unix_socket import address_scope
+from bowstring.transports.cuda.memory import CudaArena, CudaExporter, RemoteCudaMemory
 from bowstring.transports.unix_channel import UnixChannel
 from bowstring.transports.unix_listener import UnixListener
+from bowstring.transports.unix_socket import unix_address_scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class CudaChannel(UnixChannel):
         if exporter is not None and self._has_peer_left:
             exporter.close()
         elif exporter is not None:
-            exporter.abandon(None if self.traits.peer is None else self.traits.peer.process_id)
+            exporter.close_after_exit(None if self.traits.peer is None else self.traits.peer.process_id)
 
 
 class CudaListener(UnixListener):
@@ -107,11 +107,11 @@ class CudaTransport(Transport):
 
         Raises `UsageError` unless `CudaOptions.shares_memory` is set, and errors of `bowstring.memory.cuda`.
         """
-        return CudaListener(address, _without_regions(options), self._allowed())
+        return CudaListener(address, _without_regions(options), self._checked_settings())
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
         """As `Transport.dial`. Raises `UsageError` unless `CudaOptions.shares_memory` is set."""
-        self._allowed()
+        self._checked_settings()
         return CudaChannel.dial(address, _without_regions(options))
 
     def exporter(self, channel: Channel) -> CudaExporter | None:
@@ -119,15 +119,15 @@ class CudaTransport(Transport):
         assert isinstance(channel, CudaChannel)
         return channel.exporter
 
-    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> CudaMemory | None:  # noqa: ARG002
+    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteCudaMemory | None:  # noqa: ARG002
         """As `Transport.open_memory`. Raises errors of `bowstring.memory.cuda`."""
-        return None if remote_handle is None else CudaMemory(remote_handle, self._allowed().device)
+        return None if remote_handle is None else RemoteCudaMemory(remote_handle, self._checked_settings().device)
 
-    def scope(self, address: str) -> str | None:
-        """As `Transport.scope`: that of the unix socket."""
-        return address_scope(address)
+    def address_scope(self, address: str) -> str | None:
+        """As `Transport.address_scope`: that of the unix socket."""
+        return unix_address_scope(address)
 
-    def _allowed(self) -> CudaOptions:
+    def _checked_settings(self) -> CudaOptions:
         if not self.settings.shares_memory:
             raise UsageError(
                 "cuda+unix: CUDA maps memory writable, so peers have to be trusted: allow it with "

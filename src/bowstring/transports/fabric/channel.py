@@ -1,8 +1,8 @@
 """Channels over libfabric («Requirements»): ordered messages between two endpoints.
 
 A channel has an endpoint of its own, whose address both ends tell each other over a TCP connection (`control_socket`).
-Short messages are frames (`frame_link`), long ones are announced by a frame. Their content is received directly into its
-destination, in parts of at most 4 MiB: tagged messages, which are sent when the receiver is ready for them.
+Short messages are frames (`frame_link`), long ones are announced by a frame. Their content is received directly into
+its destination, in parts of at most 4 MiB: tagged messages, which are sent when the receiver is ready for them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from bowstring.dissociated.wire import BytesLike
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError
 from bowstring.memory.buffer import Memory
-from bowstring.transports.base import RECEIVE, Event, Interest, MessageReceived, Traits, TransportOptions
+from bowstring.transports.base import RECEIVE, ChannelTraits, Event, Interest, MessageReceived, TransportOptions
 from bowstring.transports.fabric.control_socket import ControlSocket
 from bowstring.transports.fabric.endpoint import Endpoint, Operation
-from bowstring.transports.fabric.frame_link import MAX_NUMBER, Frame, Kind, Link
+from bowstring.transports.fabric.frame_link import MAX_MESSAGE_NUMBER, Frame, FrameLink, Kind
 from bowstring.transports.message_channel import (
     LINGER_S,
     RETRY_S,
@@ -54,7 +54,7 @@ class _MultipartContent:
     def is_sent(self) -> bool:
         return self._next_part is None and not self._started
 
-    def progress(self, link: Link) -> int:
+    def progress(self, link: FrameLink) -> int:
         """Start parts; return the number of bytes that were sent."""
         sent_bytes = sum(length_bytes for operation, length_bytes in self._started if operation.is_complete)
         self._started = [entry for entry in self._started if not entry[0].is_complete]
@@ -73,7 +73,7 @@ class _Sender(MessageSender):
 
     def __init__(self) -> None:
         super().__init__()
-        self.link: Link | None = None
+        self.link: FrameLink | None = None
         """Where messages are sent, once the endpoint is open."""
         self._next_number = 0
         self._announced: dict[int, SubmittedMessage] = {}
@@ -95,12 +95,12 @@ class _Sender(MessageSender):
                 self.report_sent(content.message, events)
         self._contents = [content for content in self._contents if not content.is_sent]
 
-    def _start(self, link: Link, events: list[Event]) -> None:
-        while self.queue and link.can_send and self._next_number < MAX_NUMBER:
+    def _start(self, link: FrameLink, events: list[Event]) -> None:
+        while self.queue and link.can_send and self._next_number < MAX_MESSAGE_NUMBER:
             message = self.queue[0]
             is_short = link.is_short(message.length_bytes)
             content = message.parts if is_short else ()
-            if not link.send_message(self._next_number, message.tag, message.length_bytes, content):
+            if not link.send_message_frame(self._next_number, message.tag, message.length_bytes, content):
                 return
             self.queue.popleft()
             self.started[message.token] = message
@@ -111,7 +111,7 @@ class _Sender(MessageSender):
                 self._announced[self._next_number] = message
             self._next_number += 1
 
-    def answer(self, frame: Frame, link: Link) -> None:
+    def answer(self, frame: Frame, link: FrameLink) -> None:
         """Process READY and REFUSED. Raises `ProtocolError` for a message that was not announced."""
         message = self._announced.pop(frame.number, None)
         if message is None:
@@ -147,7 +147,7 @@ class _IncomingMessage:
         self.destination[:] = content
         self._offset = content.nbytes
 
-    def progress(self, link: Link) -> int:
+    def progress(self, link: FrameLink) -> int:
         """Receive the parts one after the other; return the number of bytes that were received."""
         received_bytes = 0
         while not self.is_complete:
@@ -168,7 +168,7 @@ class _Receiver(MessageReceiver[Frame]):
 
     def __init__(self, name: str, options: TransportOptions) -> None:
         super().__init__(name, options)
-        self.link: Link | None = None
+        self.link: FrameLink | None = None
         """Where messages arrive, once the endpoint is open."""
         self._frames: dict[int, Frame] = {}
         self._next_number = 0
@@ -255,7 +255,7 @@ class Fetch:
         """The error with which it ended, or None."""
         return None if self._operation is None else self._operation.error
 
-    def start(self, link: Link) -> bool:
+    def start(self, link: FrameLink) -> bool:
         """Start it; return False if libfabric's queue is full."""
         self._operation = link.fetch(self._memory, self._address, self._key)
         return self._operation is not None
@@ -274,12 +274,12 @@ class FabricChannel(MessageChannel):
         close_endpoint: Callable[[Endpoint], None],
         options: TransportOptions,
     ) -> None:
-        super().__init__(control.name, options, Traits(), _Sender(), _Receiver(control.name, options))
+        super().__init__(control.name, options, ChannelTraits(), _Sender(), _Receiver(control.name, options))
         self._control = control
         self._is_dialer = not control.is_connected
         self._open_endpoint = open_endpoint
         self._close_endpoint = close_endpoint
-        self._link: Link | None = None
+        self._link: FrameLink | None = None
         self._fetches: deque[Fetch] = deque()
         self._grace_end = math.inf
 
@@ -304,7 +304,7 @@ class FabricChannel(MessageChannel):
         link = self._link
         if link is None:
             return
-        for frame in link.receive_frames():
+        for frame in link.progress():
             if frame.kind in (Kind.READY, Kind.REFUSED):
                 self._sender.answer(frame, link)
             elif frame.kind != Kind.FREED:
@@ -317,7 +317,7 @@ class FabricChannel(MessageChannel):
         control = self._control
         control.progress()
         if self._link is None and control.is_connected and (self._is_dialer or control.peer_hello is not None):
-            self._link = Link(self._open_endpoint(control.host), control.name)
+            self._link = FrameLink(self._open_endpoint(control.host), control.name)
             self._sender.link = self._receiver.link = self._link
             control.send(self._link.hello)
             control.progress()
@@ -378,8 +378,8 @@ class FabricChannel(MessageChannel):
         link = self._link
         end = time.monotonic() + LINGER_S
         try:
-            while link is not None and link.is_flushing and link.error is None and time.monotonic() < end:
-                link.receive_frames()
+            while link is not None and link.has_unsent_frames and link.error is None and time.monotonic() < end:
+                link.progress()
                 time.sleep(RETRY_S)
         except BowstringError:
             pass

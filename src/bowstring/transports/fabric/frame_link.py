@@ -25,8 +25,8 @@ _HEADER = struct.Struct("<B7xQQQQ")
 FRAME_BYTES = 4096
 NUM_FRAMES = 32
 _SPARE_FRAMES = 8
-_PART_BITS = 20
-MAX_NUMBER = (1 << TAG_BITS - _PART_BITS) - 1
+_PART_INDEX_BITS = 20
+MAX_MESSAGE_NUMBER = (1 << TAG_BITS - _PART_INDEX_BITS) - 1
 """The maximum number of a message."""
 
 
@@ -48,7 +48,7 @@ class Kind(IntEnum):
 
 
 class Frame(NamedTuple):
-    """A received frame, whose content is in a buffer until `Link.recycle_frame`."""
+    """A received frame, whose content is in a buffer until `FrameLink.recycle_frame`."""
 
     kind: int
     number: int
@@ -59,7 +59,7 @@ class Frame(NamedTuple):
     buffer: Memory
 
 
-class Link:
+class FrameLink:
     """Sends and receives frames, and the content of long messages, between an endpoint and its only peer."""
 
     def __init__(self, endpoint: Endpoint, name: str) -> None:
@@ -76,11 +76,11 @@ class Link:
         self._num_received = self._num_freed = self._num_reported = 0
         self.error: BowstringError | None = None
         """The error of the first operation that failed: messages may be lost."""
-        self._controls: deque[tuple[Kind, int]] = deque()
-        self._sends: set[Operation] = set()
-        self._receives: dict[Operation, Memory] = {}
-        self._unposted = [Memory(bytearray(FRAME_BYTES)) for _ in range(NUM_FRAMES + _SPARE_FRAMES)]
-        self._post()
+        self._control_frames: deque[tuple[Kind, int]] = deque()
+        self._sends_in_progress: set[Operation] = set()
+        self._posted_buffers: dict[Operation, Memory] = {}
+        self._unposted_buffers = [Memory(bytearray(FRAME_BYTES)) for _ in range(NUM_FRAMES + _SPARE_FRAMES)]
+        self._post_receives()
 
     @property
     def can_send(self) -> bool:
@@ -88,12 +88,12 @@ class Link:
         return self.is_connected and self._num_sent - self._num_freed_by_peer < self._num_free
 
     @property
-    def is_flushing(self) -> bool:
+    def has_unsent_frames(self) -> bool:
         """Whether frames have not left this process."""
-        return bool(self._controls or self._sends)
+        return bool(self._control_frames or self._sends_in_progress)
 
     def connect(self, hello: Hello, host: str) -> None:
-        """Use the address of the peer, which is at `host`. Raises `ProtocolError` as `Endpoint.insert`."""
+        """Use the address of the peer, which is at `host`. Raises `ProtocolError` as `Endpoint.add_peer`."""
         self._peer = self.endpoint.insert(hello.address, host)
         self._peer_frame_bytes = min(hello.frame_bytes, FRAME_BYTES)
         self._num_free = hello.num_frames
@@ -103,76 +103,76 @@ class Link:
         """Whether a message of this size fits into a frame."""
         return size_bytes <= self._peer_frame_bytes - _HEADER.size
 
-    def send_message(self, number: int, tag: int | None, size_bytes: int, content: Sequence[Any]) -> bool:
-        """Send a copy of a short message, or announce a long one. False: try again after `receive_frames`."""
+    def send_message_frame(self, number: int, tag: int | None, size_bytes: int, content: Sequence[Any]) -> bool:
+        """Send a copy of a short message, or announce a long one. False: try again after `progress`."""
         kind = Kind.PLAIN if tag is None else Kind.TAGGED
-        is_started = self._send(kind, number, tag or 0, size_bytes, content)
+        is_started = self._send_frame(kind, number, tag or 0, size_bytes, content)
         self._num_sent += is_started
         return is_started
 
     def send_part(self, parts: Sequence[Memory], number: int, index: int) -> Operation | None:
-        """Send a part of the content of a long message. None: try again after `receive_frames`."""
-        return self.endpoint.send_tagged(parts, self._peer, number << _PART_BITS | index)
+        """Send a part of the content of a long message. None: try again after `progress`."""
+        return self.endpoint.send_tagged(parts, self._peer, number << _PART_INDEX_BITS | index)
 
     def receive_part(self, memory: Memory, number: int, index: int) -> Operation | None:
-        """Receive a part of the content of a long message. None: try again after `receive_frames`."""
-        return self.endpoint.receive_tagged(memory, number << _PART_BITS | index)
+        """Receive a part of the content of a long message. None: try again after `progress`."""
+        return self.endpoint.receive_tagged(memory, number << _PART_INDEX_BITS | index)
 
     def fetch(self, memory: Memory, address: int, key: int) -> Operation | None:
-        """Copy the peer's registered memory into a buffer. None: try again after `receive_frames`."""
+        """Copy the peer's registered memory into a buffer. None: try again after `progress`."""
         return self.endpoint.fetch(memory, self._peer, address, key)
 
     def send_control_frame(self, kind: Kind, number: int) -> None:
-        """Send a frame without a message, at once or with the next `receive_frames` that can send it."""
-        self._controls.append((kind, number))
-        self._flush()
+        """Send a frame without a message, at once or with the next `progress` that can send it."""
+        self._control_frames.append((kind, number))
+        self._send_control_frames()
 
     def recycle_frame(self, frame: Frame) -> None:
         """Use the buffer of a frame again. The content must not be used any more."""
-        self._unposted.append(frame.buffer)
+        self._unposted_buffers.append(frame.buffer)
         self._num_freed += 1
         if self._num_freed - self._num_reported >= NUM_FRAMES // 2:
             self._num_reported = self._num_freed
             self.send_control_frame(Kind.FREED, 0)
 
-    def receive_frames(self) -> list[Frame]:
+    def progress(self) -> list[Frame]:
         """Return the frames that have arrived. Raises `ProtocolError`, `ClosedError`, `ConnectionLostError`."""
         frames = []
         for operation in self.endpoint.progress():
-            self._sends.discard(operation)
-            buffer = self._receives.pop(operation, None)
+            self._sends_in_progress.discard(operation)
+            buffer = self._posted_buffers.pop(operation, None)
             if operation.error is not None:
                 self.error = self.error or operation.error
             elif buffer is not None:
-                frames.append(self._parse(buffer, operation.length_bytes))
-        self._flush()
-        self._post()
+                frames.append(self._parse_frame(buffer, operation.length_bytes))
+        self._send_control_frames()
+        self._post_receives()
         return frames
 
-    def _send(self, kind: Kind, number: int, tag: int, size_bytes: int, content: Sequence[Any]) -> bool:
+    def _send_frame(self, kind: Kind, number: int, tag: int, size_bytes: int, content: Sequence[Any]) -> bool:
         header = _HEADER.pack(kind, number, tag, size_bytes, self._num_freed)
         memory = Memory(b"".join((header, *content)))
         operation = self.endpoint.send(memory, memory.size, self._peer)
         if operation is None:
             return False
-        self._sends.add(operation)
+        self._sends_in_progress.add(operation)
         self._num_reported = self._num_freed
         return True
 
-    def _flush(self) -> None:
+    def _send_control_frames(self) -> None:
         """Send frames without a message, until libfabric's queue is full."""
-        while self._controls and self.is_connected:
-            kind, number = self._controls[0]
-            if not self._send(kind, number, 0, 0, ()):
+        while self._control_frames and self.is_connected:
+            kind, number = self._control_frames[0]
+            if not self._send_frame(kind, number, 0, 0, ()):
                 return
-            self._controls.popleft()
+            self._control_frames.popleft()
 
-    def _post(self) -> None:
+    def _post_receives(self) -> None:
         """Receive into the buffers that are free."""
-        while self._unposted and (operation := self.endpoint.receive(self._unposted[-1])) is not None:
-            self._receives[operation] = self._unposted.pop()
+        while self._unposted_buffers and (operation := self.endpoint.receive(self._unposted_buffers[-1])) is not None:
+            self._posted_buffers[operation] = self._unposted_buffers.pop()
 
-    def _parse(self, buffer: Memory, size_bytes: int) -> Frame:
+    def _parse_frame(self, buffer: Memory, size_bytes: int) -> Frame:
         if size_bytes < _HEADER.size:
             raise ProtocolError(f"{self.name}: a frame has {size_bytes} bytes, less than its header")
         view = memoryview(buffer.owner)[:size_bytes]
@@ -183,7 +183,7 @@ class Link:
         if kind > Kind.END:
             raise ProtocolError(f"{self.name}: found a frame of the unknown kind {kind}")
         if kind > Kind.TAGGED:
-            self._unposted.append(buffer)
+            self._unposted_buffers.append(buffer)
             return Frame(kind, number, None, 0, None, buffer)
         self._num_received += 1
         if self._num_received - self._num_freed > NUM_FRAMES:

@@ -15,8 +15,8 @@ import threading
 
 from bowstring.errors import ProtocolError, UsageError
 from bowstring.memory.buffer import Memory
-from bowstring.transports.export_arena import HostArena, RemoteArena
 from bowstring.transports.base import Extent
+from bowstring.transports.export_arena import HostArena, RemoteArena
 from bowstring.transports.fabric.channel import FabricChannel, Fetch
 from bowstring.transports.fabric.endpoint import Domain, RegisteredMemory
 
@@ -51,7 +51,7 @@ class FabricArena(HostArena):
                 self._registration.close()
 
 
-class FabricMemory(RemoteArena):
+class RemoteFabricMemory(RemoteArena):
     """The arena of a server, as a client reads it. Raises `ProtocolError` for a malformed handle."""
 
     __slots__ = ("_channel", "_key")
@@ -69,7 +69,7 @@ class FabricMemory(RemoteArena):
         """As `RemoteMemory.view`: the memory has to be fetched."""
         return
 
-    def _fetch(self, address: int, buffer: memoryview) -> Fetch:
+    def _start_fetch(self, address: int, buffer: memoryview) -> Fetch:
         return self._channel.fetch(Memory(buffer), address, self._key)
 
     def close(self) -> None:

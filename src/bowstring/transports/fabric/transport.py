@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from bowstring.errors import UsageError
 from bowstring.memory.closable import close_on_error
+from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     Channel,
@@ -29,8 +30,7 @@ from bowstring.transports.fabric import libfabric
 from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.control_socket import ControlSocket
 from bowstring.transports.fabric.endpoint import Domain, DomainPool, Endpoint, check_provider
-from bowstring.transports.fabric.memory import FabricArena, FabricMemory
-from bowstring.transports.address_scope import network_scope
+from bowstring.transports.fabric.memory import FabricArena, RemoteFabricMemory
 from bowstring.transports.stream_channel import StreamListener
 from bowstring.transports.tcp_address import SocketAddress, format_address, loopback_scope, parse_address, resolve
 
@@ -74,7 +74,7 @@ class FabricListener(StreamListener):
             on_error.pop_all()
         host = socket.gethostname() if where.is_unspecified else host
         self.address = f"{format_address(host, self._socket.getsockname()[1])}/{self._provider}"
-        self.scope = network_scope() if where.is_loopback else None
+        self.address_scope = network_scope() if where.is_loopback else None
 
     def close(self) -> None:
         """As `Endpoint.close`."""
@@ -173,10 +173,10 @@ class FabricTransport(Transport):
     def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
         """As `Transport.open_memory`: none without a key in the URI."""
         assert isinstance(channel, FabricChannel)
-        return None if remote_handle is None else FabricMemory(channel, remote_handle)
+        return None if remote_handle is None else RemoteFabricMemory(channel, remote_handle)
 
-    def scope(self, address: str) -> str | None:
-        """As `Transport.scope`: the network namespace of a loopback address."""
+    def address_scope(self, address: str) -> str | None:
+        """As `Transport.address_scope`: the network namespace of a loopback address."""
         host, port, _ = parse_fabric_address(address, self.settings.provider)
         return loopback_scope(host, port)
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from bowstring.errors import BowstringError, ClosedError, LimitError, ProtocolError
-from bowstring.transports.base import RECEIVE, Event, Interest, MessageReceived, Traits, TransportOptions
+from bowstring.transports.base import RECEIVE, ChannelTraits, Event, Interest, MessageReceived, TransportOptions
 from bowstring.transports.message_channel import (
     LINGER_S,
     MessageChannel,
@@ -198,7 +198,7 @@ class UcxChannel(MessageChannel):
         self._on_close = on_close
         name = f"ucx: {endpoint.name}"
         receiver = _Receiver(name, options, self._worker)
-        super().__init__(name, options, Traits(is_ordered=False), _Sender(endpoint), receiver)
+        super().__init__(name, options, ChannelTraits(is_ordered=False), _Sender(endpoint), receiver)
         self._progress(0, [])
 
     @property

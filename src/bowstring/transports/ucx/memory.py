@@ -39,7 +39,7 @@ class UcxArena(HostArena):
         """The parameter `remote_handle`."""
 
 
-class UcxMemory(RemoteArena):
+class RemoteUcxMemory(RemoteArena):
     """The arena of a server, as a client reads it."""
 
     __slots__ = ("_channel", "_key", "_size_bytes", "_view")
@@ -70,7 +70,7 @@ class UcxMemory(RemoteArena):
             self._view = self._unpacked_key().map(extent.start, extent.size_bytes)
         return self._view
 
-    def _fetch(self, address: int, buffer: memoryview) -> Fetch:
+    def _start_fetch(self, address: int, buffer: memoryview) -> Fetch:
         view = self.view(self._extent)
         if view is None:
             return self._unpacked_key().fetch(address, buffer)

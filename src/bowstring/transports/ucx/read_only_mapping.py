@@ -24,7 +24,7 @@ _mprotect.restype, _mprotect.argtypes = ctypes.c_int, [ctypes.c_void_p, ctypes.c
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
-def map_again(address: int, size_bytes: int) -> memoryview | None:
+def remap_read_only(address: int, size_bytes: int) -> memoryview | None:
     """Map a range of shared memory a second time, read-only, until no view of it is left.
 
     Returns None if the kernel can't, and raises `LimitError` if the range is not inside one mapping of shared memory.
@@ -33,7 +33,7 @@ def map_again(address: int, size_bytes: int) -> memoryview | None:
         return memoryview(b"")
     if _mremap is None:
         return None
-    _check_inside_shared_mapping(address, size_bytes)
+    _check_is_shared_mapping(address, size_bytes)
     offset = address % mmap.PAGESIZE
     mapped_bytes = -(-(offset + size_bytes) // mmap.PAGESIZE) * mmap.PAGESIZE
     # With an old size of 0, mremap maps the same pages once more (mremap(2)).
@@ -48,7 +48,7 @@ def map_again(address: int, size_bytes: int) -> memoryview | None:
     return memoryview(array).cast("B").toreadonly()
 
 
-def _check_inside_shared_mapping(address: int, size_bytes: int) -> None:
+def _check_is_shared_mapping(address: int, size_bytes: int) -> None:
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         for line in maps:
             span, permissions, _ = line.split(" ", 2)

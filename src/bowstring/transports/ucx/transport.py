@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bowstring.errors import ClosedError, ConnectionLostError, UnsupportedError, UsageError
+from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     RECEIVE,
@@ -29,13 +30,12 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.message_channel import RETRY_S, advance_until_armed
-from bowstring.transports.address_scope import network_scope
 from bowstring.transports.tcp_address import format_address, is_loopback, loopback_scope, parse_address
 from bowstring.transports.timer import Timer
 from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
 from bowstring.transports.ucx.libucp import Feature
-from bowstring.transports.ucx.memory import UcxArena, UcxMemory
+from bowstring.transports.ucx.memory import RemoteUcxMemory, UcxArena
 from bowstring.transports.ucx.ucp import Worker
 
 _DEFAULT_ADDRESS = "//127.0.0.1:0"
@@ -76,7 +76,7 @@ class UcxListener(Listener):
                 self.remote_handle = self.arena.handle
             on_error.pop_all()
         self.address = format_address(*self._listener.address)
-        self.scope = network_scope() if is_loopback(self._listener.address[0]) else None
+        self.address_scope = network_scope() if is_loopback(self._listener.address[0]) else None
         self._arm()
 
     def accept(self, limit: int = 16) -> list[Channel]:
@@ -202,10 +202,10 @@ class UcxTransport(Transport):
         assert isinstance(channel, UcxChannel)
         if remote_handle is None or not self.settings.shares_memory:
             return None
-        return UcxMemory(channel, remote_handle)
+        return RemoteUcxMemory(channel, remote_handle)
 
-    def scope(self, address: str) -> str | None:
-        """As `Transport.scope`: the network namespace of a loopback address."""
+    def address_scope(self, address: str) -> str | None:
+        """As `Transport.address_scope`: the network namespace of a loopback address."""
         return loopback_scope(*parse_address(address, self.scheme))
 
 

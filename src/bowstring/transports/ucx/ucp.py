@@ -45,7 +45,7 @@ from bowstring.transports.ucx.arguments import (
 )
 from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.libucp import ErrorMode, Feature, StatusCode
-from bowstring.transports.ucx.read_only_mapping import map_again
+from bowstring.transports.ucx.read_only_mapping import remap_read_only
 
 _REPORTING_CLIENT = int.from_bytes(b"bowstrin")
 """The client id of clients with `ErrorMode.PEER`."""
@@ -769,7 +769,7 @@ class RemoteKey(Closable):
             self._check_open()
             if library.ucp_rkey_ptr(self._handle, address, ctypes.byref(pointer)) < 0:
                 return None
-            return map_again(handle_address(pointer), size_bytes)
+            return remap_read_only(handle_address(pointer), size_bytes)
 
     def close(self) -> None:
         """Release the key. Idempotent."""
