@@ -25,7 +25,7 @@ from bowstring.inspection.validation import Validator
 from bowstring.ipc.message import CONTINUATION, is_file_start
 from bowstring.ipc.metadata import field_tables
 from bowstring.ipc.metadata.schema import read_fields
-from bowstring.layouts import gather
+from bowstring.layouts import expansion_limits
 from fuzz.expectations import ALLOWED_ERRORS, LIMITS, MAX_ROWS, SAMPLE_ROWS, expect
 from fuzz.oracles.array_methods import check_array_methods
 from fuzz.oracles.pyarrow_peer import compare_with_pyarrow
@@ -38,7 +38,7 @@ WRITE_OPTIONS = (
     bs.ipc.IpcWriteOptions(compression="zstd"),
 )
 field_tables._MIN_FIELDS = 1  # always decode fields in one pass
-gather.MAX_VALUES, gather.MAX_BYTES = 1 << 22, 1 << 27
+expansion_limits.MAX_VALUES, expansion_limits.MAX_BYTES = 1 << 22, 1 << 27
 _PYARROW_INTERVAL = 16
 
 

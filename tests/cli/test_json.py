@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from bowstring.cli.main import main
-from bowstring.layouts import gather
+from bowstring.layouts import expansion_limits
 from tests.cli.command_line import run_command, run_with_pipe, write
 from tests.cli.test_convert import TABLE, convert
 from tests.ipc.remote_stores import serve_files
@@ -165,7 +165,7 @@ def test_objects_with_many_different_keys_are_rejected(
     path, target = tmp_path / "data.jsonl", tmp_path / "data.arrow"
     lines = [f'{{"k{number}" : 1}}\n' for number in range(100)]
     assert convert_text(path, "".join(lines)).shape == (100, 100)
-    monkeypatch.setattr(gather, "MAX_VALUES", 99 * 99)
+    monkeypatch.setattr(expansion_limits, "MAX_VALUES", 99 * 99)
     for text in ("".join(lines), "".join(f'{{"inside": {line[:-1]}}}\n' for line in lines)):
         path.write_text(text)
         assert main(["convert", str(path), str(target)]) == 1

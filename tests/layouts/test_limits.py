@@ -13,7 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import DataTypeError
-from bowstring.layouts import gather
+from bowstring.layouts import expansion_limits
 from bowstring.layouts.binary_view import VIEW
 from bowstring.layouts.registry import layout_of
 
@@ -175,13 +175,13 @@ def test_the_distinct_values_of_structs_without_fields_are_counted() -> None:
 def test_the_limit_can_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     nulls = bs.Array(layout_of(bs.null()), 1000, ())
     assert nulls.to_pylist() == [None] * 1000
-    monkeypatch.setattr(gather, "MAX_VALUES", 999)
+    monkeypatch.setattr(expansion_limits, "MAX_VALUES", 999)
     with pytest.raises(bs.errors.LimitError, match="materializing 1000 values from 0 exceeds the limit of 999"):
         nulls.to_pylist()
     assert len(bs.array(range(1000)).to_pylist()) == 1000, "values in memory are never beyond the limit"
     views = bs.concat_arrays([bs.array(["x" * 100], bs.string_view())]).take([0] * 100)
     assert views.to_pylist() == ["x" * 100] * 100
-    monkeypatch.setattr(gather, "MAX_BYTES", 9999)
+    monkeypatch.setattr(expansion_limits, "MAX_BYTES", 9999)
     with pytest.raises(bs.errors.LimitError, match="10000 bytes"):
         views.to_pylist()
 

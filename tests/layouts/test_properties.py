@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 import bowstring as bs
 from bowstring.errors import InvalidDataError
 from bowstring.layouts import text
-from bowstring.layouts.gather import copy_ranges, gather, range_indices
+from bowstring.layouts.gather import copy_ranges, gather_bytes, range_indices
 from bowstring.testing import strategies
 from tests.layouts.decoding import decodes
 
@@ -115,7 +115,7 @@ def test_gather_copies_every_range(pairs: list[tuple[int, int]], block: int, lon
         patch.setattr("bowstring.layouts.gather._BLOCK_RANGES", block)
         patch.setattr("bowstring.layouts.gather._LONG_BYTES", long)
         patch.setattr("bowstring.layouts.gather._FEW_RANGES", few)
-        assert gather(data, starts, lengths).tobytes() == b"".join(data[s : s + n].tobytes() for s, n in pairs)
+        assert gather_bytes(data, starts, lengths).tobytes() == b"".join(data[s : s + n].tobytes() for s, n in pairs)
         out, expected = np.zeros(800, np.uint8), np.zeros(800, np.uint8)
         targets = np.arange(len(starts)) * 20
         copy_ranges(out, targets, data, starts, lengths)

@@ -11,7 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.gather import gather
+from bowstring.layouts.gather import gather_bytes
 from bowstring.memory.buffer import UINT8
 
 ROWS = 9000
@@ -178,7 +178,7 @@ def test_bytes_are_gathered_from_any_offset(most: int) -> None:
     sizes = random.integers(0, most + 1, 5000)
     starts = random.integers(0, 501 - sizes)
     pieces = [data[a:b].tobytes() for a, b in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
-    assert gather(data, starts, sizes).tobytes() == b"".join(pieces)
+    assert gather_bytes(data, starts, sizes).tobytes() == b"".join(pieces)
 
 
 @pytest.mark.parametrize("type", [bs.int32(), bs.bool_(), bs.string()])

@@ -21,7 +21,7 @@ from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values
 from bowstring.layouts.dictionary import decode_dictionary
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.gather import check_count
+from bowstring.layouts.expansion_limits import check_expanded_arrays
 from bowstring.layouts.indexing import chunk_starts, normalize_index, to_integer
 from bowstring.layouts.numpy_conversion import convert_dtype
 from bowstring.layouts.registry import layout_of
@@ -142,7 +142,7 @@ class Array(ArrayData):
             start, stop, step = key.indices(self.length)
             if step == 1:
                 return self.slice(start, max(stop - start, 0))
-            check_count(self, len(range(start, stop, step)))
+            check_expanded_arrays([self], len(range(start, stop, step)))
             return self.take(np.arange(start, stop, step, dtype=np.int64))
         return self.layout.value_at(self, normalize_index(key, self.length))
 

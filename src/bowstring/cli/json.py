@@ -30,7 +30,7 @@ from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError
 from bowstring.inspection.values import check_unique_names, iterate_rows, join_lines, json_line
 from bowstring.io.sinks import Sink
 from bowstring.ipc.limits import DEFAULT_LIMITS
-from bowstring.layouts import gather
+from bowstring.layouts import expansion_limits
 from bowstring.layouts.base import error_context
 
 _DECODER = json.JSONDecoder()
@@ -236,11 +236,11 @@ def _check_keys(chunk: bytes, name: str) -> None:
     """
     rows = chunk.count(b"\n") + 1
     parts = chunk.translate(None, b" \t\r").split(b'":')[:-1]
-    if rows * len(parts) > gather.MAX_VALUES:
+    if rows * len(parts) > expansion_limits.MAX_VALUES:
         keys = {part.rpartition(b'"')[2] for part in parts}
         quoted = sum(key.endswith(b"\\") and not key.endswith(b"\\\\") for key in keys)  # inside a string
         with error_context(f"{name}: {rows:,} objects with {len(keys) - quoted:,} keys"):
-            gather.check_values(rows * (len(keys) - quoted), len(parts))
+            expansion_limits.check_expanded_values(rows * (len(keys) - quoted), len(parts))
 
 
 def _parse_error(name: str, text: str, rows: int) -> InvalidDataError:

@@ -24,8 +24,9 @@ from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import error_context, first_true
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary, nulls
+from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
-from bowstring.layouts.gather import check_length, take_ranges
+from bowstring.layouts.gather import take_ranges
 from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.list_view import ListViewLayout
 from bowstring.layouts.registry import layout_of
@@ -65,7 +66,7 @@ def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayDat
     target_type = as_type(target_type, "cast")
     if source == target_type:
         return array
-    check_length(array)
+    check_expanded_array(array)
     try:
         for kind, cast_from in _CASTS_FROM.items():
             if isinstance(source, kind):

@@ -13,8 +13,8 @@ from bowstring.datatypes.types import DataType, Dictionary, Int, RunEndEncoded, 
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.dictionary import DictionaryLayout
+from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.factorize import factorize, factorize_keys, find_run_starts, identity_keys
-from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 
@@ -77,6 +77,6 @@ def run_end_decode(array: ArrayData) -> ArrayData:
     layout = array.layout.storage
     if not isinstance(layout, RunEndEncodedLayout):
         return array
-    check_length(array)
+    check_expanded_array(array)
     lengths, values = layout.run_lengths(array.storage)
     return values.layout.take(values, np.repeat(np.arange(values.length), lengths))

@@ -18,7 +18,7 @@ from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, error_context
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
-from bowstring.layouts.gather import check_length
+from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
@@ -41,14 +41,14 @@ def check_no_nulls(array: ArrayData) -> None:
 
 def is_valid(array: ArrayData) -> ArrayData:
     """Return a boolean array that is true for valid slots."""
-    check_length(array)
+    check_expanded_array(array)
     valid = array.layout.valid_mask(array)
     return booleans(np.ones(array.length, np.bool_) if valid is None else valid)
 
 
 def is_null(array: ArrayData, nan_is_null: bool = False) -> ArrayData:
     """Return a boolean array that is true for null slots, with `nan_is_null` also for NaN."""
-    check_length(array)
+    check_expanded_array(array)
     valid = array.layout.valid_mask(array)
     null = np.zeros(array.length, np.bool_) if valid is None else ~valid
     if nan_is_null:
@@ -72,7 +72,7 @@ def _is_nan(array: ArrayData) -> Values:
 
 def drop_null(array: ArrayData) -> ArrayData:
     """Return a copy without null slots, or the array itself if there are none."""
-    check_length(array)
+    check_expanded_array(array)
     valid = array.layout.valid_mask(array)
     return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
 
@@ -82,7 +82,7 @@ def fill_null(array: ArrayData, fill_value: Any) -> ArrayData:
 
     Raises `DataTypeError` if the value does not fit the type.
     """
-    check_length(array)
+    check_expanded_array(array)
     with error_context("fill_null"):
         filler = array.layout.build([fill_value])
     valid = array.layout.valid_mask(array)

@@ -15,8 +15,8 @@ from bowstring.datatypes.types import Int
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Values
+from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.factorize import scatter_valid
-from bowstring.layouts.gather import check_length
 from bowstring.layouts.registry import primitive_layout
 from bowstring.layouts.sort_keys import stable_argsort
 
@@ -47,7 +47,7 @@ def sort_rows(columns: Sequence[tuple[ArrayData, Order]], null_placement: NullPl
 
 
 def _sort_keys(array: ArrayData, is_descending: bool, nulls_first: bool) -> list[Values]:
-    check_length(array)
+    check_expanded_array(array)
     valid = array.layout.valid_mask(array)
     valid_values = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
     value_keys = valid_values.layout.sort_keys(valid_values)

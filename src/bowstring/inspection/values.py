@@ -19,8 +19,8 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.canonical.timestamp_with_offset import OffsetTimestamp
 from bowstring.errors import UsageError
-from bowstring.layouts import gather
 from bowstring.layouts.base import error_context
+from bowstring.layouts.expansion_limits import check_expanded_arrays
 
 _MAX_CHUNK_ROWS, _MAX_CHUNK_CELLS, _MAX_CHUNK_BYTES = 1024, 1 << 16, 4 << 20
 _MAX_JOINED_LINES, _MAX_JOINED_CHARACTERS = 1000, 1 << 20
@@ -83,9 +83,8 @@ def join_lines(
 
 def check_rows(batch: RecordBatch, where: str = "") -> None:
     """Raise `LimitError` with `where` if there are many more rows than bytes in the columns, as in hostile data."""
-    if batch.num_rows > gather.MAX_VALUES:
-        with error_context(f"{where}{batch.num_rows} rows"):
-            gather.check_values(batch.num_rows, 8 * sum(map(gather.total_buffer_size, batch.columns)))
+    with error_context(f"{where}{batch.num_rows} rows"):
+        check_expanded_arrays(batch.source, batch.num_rows)
 
 
 def check_unique_names(names: Sequence[str], hint: str) -> None:

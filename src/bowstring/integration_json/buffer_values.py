@@ -16,7 +16,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.integration_json.document import convert_values, expect, member
 from bowstring.layouts.base import Values
 from bowstring.layouts.binary_view import VIEW
-from bowstring.layouts.gather import check_bytes
+from bowstring.layouts.expansion_limits import check_expanded_bytes
 from bowstring.layouts.view_validation import INLINE_BYTES
 from bowstring.memory.bitmap import Mask
 
@@ -128,7 +128,7 @@ def _read_fixed_size_binary(values: list[Any], dtype: np.dtype[Any], valid: Vali
         return data
 
     nulls = 0 if valid is None else valid.count(False)
-    check_bytes(width * len(values), width * (len(values) - nulls))
+    check_expanded_bytes(width * len(values), width * (len(values) - nulls))
     raw = convert_values(values, valid, convert, bytes(width) if nulls else b"", "DATA")
     return np.frombuffer(b"".join(raw), dtype) if width else np.empty(len(raw), dtype)
 

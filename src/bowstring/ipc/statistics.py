@@ -36,7 +36,7 @@ from bowstring.ipc.record_batch.plan import ReadSchema
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import error_context
-from bowstring.layouts.gather import check_length
+from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.memory.buffer import Memory
 
@@ -208,7 +208,7 @@ def check_batch(statistics: FileStatistics, index: int, columns: Sequence[Array]
 
 
 def _without_nulls(array: ArrayData) -> ArrayData:
-    check_length(array)
+    check_expanded_array(array)
     valid = array.layout.valid_mask(array)
     return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
 

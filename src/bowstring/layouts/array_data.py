@@ -14,7 +14,7 @@ import numpy as np
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.base import Indices, Layout, Values, pack_validity
 from bowstring.layouts.display import format_array_values
-from bowstring.layouts.gather import check_length
+from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.indexing import check_indices, clip_slice
 from bowstring.layouts.validation import validate
 from bowstring.memory import bitmap
@@ -151,11 +151,11 @@ class ArrayData:
         Timestamps, dates, times and durations become `datetime` objects if these represent them exactly, else NumPy's
         `datetime64` or `timedelta64`. Decimals become `Decimal`, structs dictionaries, maps lists of pairs. Raises
         `InvalidDataError` if the buffers are malformed, and `LimitError` if there are far more values than the array
-        has bytes (`bowstring.layouts.gather`).
+        has bytes (`bowstring.layouts.expansion_limits`).
         """
         if self.length == 1:
             return [self.layout.value_at(self, 0)]
-        check_length(self)
+        check_expanded_array(self)
         return self.layout.to_pylist(self)
 
     def to_numpy(self, zero_copy_only: bool = True) -> Values:
@@ -165,7 +165,7 @@ class ArrayData:
         `zero_copy_only=False`: nulls become NaN, NaT or None, and integers with nulls become float64.
         """
         if not zero_copy_only:
-            check_length(self)
+            check_expanded_array(self)
         return self.layout.to_numpy(self, not zero_copy_only)
 
     def validate(self, full: bool = False) -> None:

@@ -27,7 +27,8 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.concatenation import concat_validity
-from bowstring.layouts.gather import check_bytes, copy_ranges, gather, prefixes
+from bowstring.layouts.expansion_limits import check_expanded_bytes
+from bowstring.layouts.gather import copy_ranges, gather_bytes, gather_prefixes
 from bowstring.layouts.view_validation import INLINE_BYTES, check_views, locate_views
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
@@ -64,10 +65,10 @@ def _fill_views(views: Values, data: Bytes, lengths: Values, buffer_index: int) 
         if not shares_data:
             long_sizes = sizes * is_long
             offsets = offset + long_sizes.cumsum() - long_sizes
-            gathered = gather(data, starts[is_long], sizes[is_long])
+            gathered = gather_bytes(data, starts[is_long], sizes[is_long])
             long_values[offset : offset + gathered.size] = gathered
             offset += gathered.size
-        block.view(_INLINE_VIEW)["value"] = prefixes(data, starts, INLINE_BYTES)
+        block.view(_INLINE_VIEW)["value"] = gather_prefixes(data, starts, INLINE_BYTES)
         block["length"] = sizes
         words = block.view(_WORD).reshape(-1, 2)
         words &= _WORD_MASKS.take(sizes, axis=0, mode="clip")
@@ -109,7 +110,7 @@ class BinaryViewLayout(ByteStringLayout):
     def checked_lengths(self, array: ArrayData, views: Values) -> Indices:
         """Return the lengths of all values; raises `LimitError` if they have many more bytes than the array."""
         lengths = views["length"].astype(np.int64)
-        check_bytes(int(lengths.sum()), sum(buffer.size for buffer in array.buffers[1:] if buffer is not None))
+        check_expanded_bytes(int(lengths.sum()), sum(buffer.size for buffer in array.buffers[1:] if buffer is not None))
         return lengths
 
     def of(self, lengths: Indices, data: Bytes, validity: Buffer | None) -> ArrayData:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bowstring.layouts.base import Indices, Values
-from bowstring.layouts.gather import check_length
+from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.hashing import factorize_bytes
 from bowstring.layouts.sort_keys import differs_from_previous, stable_argsort
 from bowstring.memory.buffer import UINT8
@@ -29,7 +29,7 @@ def identity_keys(array: ArrayData) -> list[Values]:
 
     Nulls are one value. The list is empty if all slots are identical.
     """
-    check_length(array)
+    check_expanded_array(array)
     valid = array.layout.identity_mask(array)
     values = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
     keys = [scatter_valid(key, valid) for key in values.layout.identity_keys(values)]

@@ -27,8 +27,9 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.factorize import list_identity
-from bowstring.layouts.gather import check_values, take_ranges
+from bowstring.layouts.gather import take_ranges
 from bowstring.layouts.interleave import SlotSelection
 from bowstring.layouts.list_ import flatten_lists
 
@@ -66,7 +67,7 @@ class FixedSizeListLayout(Layout):
 
     def build(self, values: Sequence[Any]) -> ArrayData:
         count = sum(value is None for value in values)
-        check_values(count * self.size, len(values))
+        check_expanded_values(count * self.size, len(values))
         filled, mask = fill_nulls(values, (None,) * self.size if count else ())
         elements, lengths, _ = flatten_lists(filled, self.type)
         if (lengths != self.size).any():

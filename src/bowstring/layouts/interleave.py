@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts import gather
+from bowstring.layouts.expansion_limits import check_expanded_arrays, check_expanded_bytes
+from bowstring.layouts.gather import copy_ranges, gather_bytes, range_indices, sum_lengths
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, allocate, view_together
@@ -135,13 +136,13 @@ class SlotSelection:
         They must be within the buffers. Raises `LimitError` for many more bytes than these have.
         """
         buffers = [array.buffers[buffer] or EMPTY for array in self.arrays]
-        total = gather.sum_lengths(lengths)
-        gather.check_bytes(total, sum(source.size for source in buffers))
+        total = sum_lengths(lengths)
+        check_expanded_bytes(total, sum(source.size for source in buffers))
         firsts, memory = view_together(buffers)
         if memory is buffers[0].memory.bytes:
-            return gather.gather(memory, self.per_slot(firsts) + starts, lengths)
+            return gather_bytes(memory, self.per_slot(firsts) + starts, lengths)
         out = allocate(total, is_zeroed=False)
-        gather.copy_ranges(out, np.cumsum(lengths) - lengths, memory, self.per_slot(firsts) + starts, lengths)
+        copy_ranges(out, np.cumsum(lengths) - lengths, memory, self.per_slot(firsts) + starts, lengths)
         return out
 
     def take_child(self, child: int, starts: Indices, lengths: Indices) -> ArrayData | None:
@@ -150,14 +151,13 @@ class SlotSelection:
         They must be within the children. Raises `LimitError` for many more slots than these have bytes.
         """
         arrays = [array.children[child] for array in self.arrays]
-        total = gather.sum_lengths(lengths)
+        total = sum_lengths(lengths)
         if not total:
             return arrays[0].layout.take(arrays[0], starts[:0])
-        if total > gather.MAX_VALUES:
-            gather.check_values(total, sum(map(gather.total_buffer_size, arrays)) * 8)
+        check_expanded_arrays(arrays, total)
         run = int(lengths[0])
         if run <= _LONGEST_RUN and (lengths == run).all():
             slots = SlotSelection(arrays, self.array_indices, starts, run)
         else:
-            slots = SlotSelection(arrays, np.repeat(self.array_indices, lengths), gather.range_indices(starts, lengths))
+            slots = SlotSelection(arrays, np.repeat(self.array_indices, lengths), range_indices(starts, lengths))
         return arrays[0].layout.interleave(slots)

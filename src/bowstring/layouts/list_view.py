@@ -31,8 +31,9 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.factorize import list_identity
-from bowstring.layouts.gather import check_values, sum_lengths, take_ranges
+from bowstring.layouts.gather import sum_lengths, take_ranges
 from bowstring.layouts.list_ import flatten_lists
 from bowstring.layouts.variable_size import offsets_from_lengths
 from bowstring.memory.buffer import Buffer
@@ -96,7 +97,7 @@ class ListViewLayout(Layout):
         starts, sizes = self.list_ranges(array)
         if not sizes.size:
             return []
-        check_values(sum_lengths(sizes), array.children[0].length)
+        check_expanded_values(sum_lengths(sizes), array.children[0].length)
         first, last = int(starts.min()), int((starts + sizes).max())
         elements = array.children[0].slice(first, last - first)
         values = elements.to_pylist()

@@ -15,7 +15,7 @@ import numpy as np
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, Values, short_repr
-from bowstring.layouts.gather import check_length
+from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class NullLayout(Layout):
         return array.length
 
     def valid_mask(self, array: ArrayData) -> Mask | None:
-        check_length(array)
+        check_expanded_array(array)
         return np.zeros(array.length, np.bool_) if array.length else None
 
     def build(self, values: Sequence[Any]) -> ArrayData:

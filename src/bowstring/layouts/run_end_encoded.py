@@ -20,7 +20,7 @@ from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, Values, first_true, to_buffer
 from bowstring.layouts.dictionary import hashable_key
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.gather import check_length
+from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class RunEndEncodedLayout(Layout):
         value_mask = mask_function(values)
         if value_mask is None:
             return None
-        check_length(array)
+        check_expanded_array(array)
         return np.repeat(value_mask, lengths)
 
     def build(self, values: Sequence[Any]) -> ArrayData:

@@ -16,7 +16,7 @@ from bowstring.datatypes.types import DataType
 from bowstring.errors import DataTypeError, UnsupportedError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, fill_nulls, pack_validity
-from bowstring.layouts.gather import check_values
+from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.struct_ import StructLayout
@@ -67,7 +67,7 @@ def _infer_structs(values: Sequence[Mapping[str, Any] | None]) -> ArrayData:
     for name in names:
         if not isinstance(name, str):
             raise DataTypeError(f"a struct's field is named by a string, not by {name!r}")
-    check_values(len(names) * len(filled), sum(map(len, filled)))
+    check_expanded_values(len(names) * len(filled), sum(map(len, filled)))
     columns = [infer_array([value.get(name) for value in filled]) for name in names]
     struct_type = types.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
     layout = layout_of(struct_type)

@@ -29,7 +29,7 @@ from bowstring.layouts.base import Values, object_array, set_nulls
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode_dictionary
-from bowstring.layouts.gather import check_length
+from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.value_codecs.intervals import MonthDayNano
 from bowstring.layouts.value_codecs.temporal import find_timezone
@@ -197,7 +197,7 @@ def _convert_column(column: ColumnChunks, options: Options, stored: Any = None) 
     """Convert a column to a NumPy array or a pandas array. `stored` is the dtype from the metadata, if any."""
     type_ = column.type
     for chunk in column.chunks:
-        check_length(chunk)
+        check_expanded_array(chunk)
     if options.zero_copy_only:
         _check_zero_copy(column, options, stored)
     elif options.copy and (numpy_dtype := _numpy_dtype(column, options, stored)) is not None:

@@ -16,8 +16,8 @@ import numpy as np
 from bowstring.arrays.array import Array
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.base import BufferRole, BufferSpec, Layout
+from bowstring.layouts.expansion_limits import check_expanded_arrays, check_expanded_values, total_buffer_size
 from bowstring.layouts.extension import ExtensionLayout
-from bowstring.layouts.gather import check_values, total_buffer_size
 from bowstring.layouts.variable_size import VariableSizeLayout
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, Memory, allocate
 
@@ -68,7 +68,7 @@ def concat_parts(parts: Sequence[Array]) -> Array:
     """
     if len(parts) == 1:
         return parts[0]
-    check_values(sum(part.length for part in parts), 8 * sum(map(total_buffer_size, parts)))
+    check_expanded_arrays(parts, sum(part.length for part in parts))
     return Array.from_data(parts[0].layout.concat(parts))
 
 
@@ -98,7 +98,7 @@ class _GrowableArray:
     def append(self, array: Array) -> None:
         """Add an array that begins at offset 0; after an error this object is unusable."""
         self._source_bytes += total_buffer_size(array)
-        check_values(self.length + array.length, 8 * self._source_bytes)
+        check_expanded_values(self.length + array.length, 8 * self._source_bytes)
         offsets = self._offsets(array)
         for child, child_array in zip(self._children, array.children, strict=True):
             child.append(child_array.compact())

@@ -34,7 +34,7 @@ from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc.metadata.schema import DictionaryId
 from bowstring.ipc.metadata.types import read_type
 from bowstring.layouts import text
-from bowstring.layouts.gather import gather
+from bowstring.layouts.gather import gather_bytes
 from bowstring.layouts.registry import layout_of
 
 _U32 = struct.Struct("<I")
@@ -406,7 +406,7 @@ def _read_names(reader: VectorizedReader, starts: IntArray, lengths: IntArray) -
     """Return the strings at these positions of a flatbuffer; raises `InvalidDataError` if one is not valid UTF-8."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    return text.decode_values(gather(reader.bytes, starts, lengths), offsets, None, is_text=True)
+    return text.decode_values(gather_bytes(reader.bytes, starts, lengths), offsets, None, is_text=True)
 
 
 def _dictionary_type_or_none(bit_width: int, is_signed: bool, is_ordered: bool, values: DataType) -> DataType | None:

@@ -1,0 +1,56 @@
+"""Limits on output that is much larger than its input.
+
+Views, runs, dictionary indices and slots without memory let a few bytes represent any number of values. The cost of
+checking such an array is proportional to its bytes. The cost of materializing its values is not, so it has a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bowstring.errors import LimitError
+
+if TYPE_CHECKING:
+    from bowstring.layouts.array_data import ArrayData
+
+MAX_VALUES = 1 << 27
+"""The maximum number of values to materialize from an array that has fewer bytes and elements than that.
+
+Set this module attribute to change the limit.
+"""
+MAX_BYTES = 1 << 31
+"""The maximum number of bytes to copy out of fewer bytes; can be set like `MAX_VALUES`."""
+
+
+def check_expanded_bytes(num_bytes: int, source_bytes: int) -> None:
+    """Raise `LimitError` if copying `num_bytes` bytes out of `source_bytes` bytes exceeds the limit."""
+    if num_bytes > max(MAX_BYTES, source_bytes):
+        raise LimitError(
+            f"copying {num_bytes} bytes out of {source_bytes} exceeds the limit of {MAX_BYTES} (MAX_BYTES)"
+        )
+
+
+def check_expanded_values(num_values: int, source_values: int) -> None:
+    """Raise `LimitError` if materializing `num_values` values from `source_values` values exceeds the limit."""
+    if num_values > max(MAX_VALUES, source_values):
+        raise LimitError(
+            f"materializing {num_values} values from {source_values} exceeds the limit of {MAX_VALUES} (MAX_VALUES)"
+        )
+
+
+def check_expanded_array(array: ArrayData) -> None:
+    """Raise `LimitError` if an array has more values than bits of memory, and more than the limit."""
+    check_expanded_arrays([array], array.length)
+
+
+def check_expanded_arrays(arrays: Sequence[ArrayData], num_values: int) -> None:
+    """Raise `LimitError` if `num_values` exceed both the limit and the number of bits in the memory of arrays."""
+    if num_values > MAX_VALUES:
+        check_expanded_values(num_values, sum(map(total_buffer_size, arrays)) * 8)
+
+
+def total_buffer_size(array: ArrayData) -> int:
+    """Return the size in bytes of all buffers of an array, its children and its dictionary."""
+    nested = (*array.children, array.dictionary) if array.dictionary is not None else array.children
+    return sum(b.size for b in array.buffers if b is not None) + sum(map(total_buffer_size, nested))
