@@ -65,7 +65,10 @@ def test_dictionaries_and_runs_equal_pyarrow_s(values: list[Any]) -> None:
     peer = pa.array(array)
     encoded, expected = array.dictionary_encode(), peer.dictionary_encode()
     assert encoded.dictionary is not None
-    assert encoded.values(1)[encoded.is_valid().to_numpy(False)].tolist() == expected.indices.drop_null().to_pylist()
+    assert (
+        encoded.buffer_values(1)[encoded.is_valid().to_numpy(False)].tolist()
+        == expected.indices.drop_null().to_pylist()
+    )
     assert repr(encoded.dictionary.to_pylist()) == repr(expected.dictionary.to_pylist())
     assert repr(array.unique().to_pylist()) == repr(peer.unique().to_pylist())
 
@@ -143,7 +146,7 @@ def test_nested_values_are_compared_completely() -> None:
         "[0.0, 1.0]", "[-0.0, 1.0]", "[nan]", "[]", "[None]", "None"
     ]  # fmt: skip
     rows = bs.array([{"a": 1, "b": [1, 2]}, {"a": None, "b": [1, 2]}, {"a": 1, "b": None}, {"a": 1, "b": [1, 2]}])
-    assert rows.dictionary_encode().values(1).tolist() == [0, 1, 2, 0]
+    assert rows.dictionary_encode().buffer_values(1).tolist() == [0, 1, 2, 0]
     empty = bs.struct([("e", bs.struct([])), ("n", bs.int8())])
     pairs = [{"e": None, "n": 1}, {"e": None, "n": 2}, {"e": {}, "n": 1}]
     assert bs.array(pairs, empty).unique().to_pylist() == pairs

@@ -93,7 +93,7 @@ def test_unions_are_concatenated_by_member(make: Any) -> None:
     type_ = make([("i", bs.int8()), ("s", bs.string())], [7, 3])
     array = concat(bs.array([1, "a"], type_), bs.array(["b", None, 2], type_).slice(0, 2), bs.array([], type_))
     assert array.to_pylist() == [1, "a", "b", None]
-    assert array.values(0).tolist() == [7, 3, 3, 7]
+    assert array.buffer_values(0).tolist() == [7, 3, 3, 7]
 
 
 def test_offsets_that_do_not_fit_are_rejected() -> None:
@@ -188,7 +188,7 @@ def test_unusual_numpy_arrays_are_concatenated_by_their_bytes(odd: Any, number_t
     plain = bs.memory.Buffer.of(np.arange(2))
     buffers = [plain, bs.memory.Buffer.of(odd)] * MIN_ARRAYS
     actual = bs.concat_arrays([bs.Array.from_buffers(number_type, 2, [None, buffer]) for buffer in buffers])
-    assert actual.values(1).tobytes() == b"".join(buffer.to_bytes()[:16] for buffer in buffers)
+    assert actual.buffer_values(1).tobytes() == b"".join(buffer.to_bytes()[:16] for buffer in buffers)
 
 
 def test_memory_ranges_far_apart_are_concatenated() -> None:
@@ -200,7 +200,7 @@ def test_memory_ranges_far_apart_are_concatenated() -> None:
         sizes = np.array([700, 5, 8, 0, 3] * 20)
         starts = np.array([17, 0, 1, 0, 4090] * 20)
         arrays = [bs.Array.from_buffers(bs.binary(), 0, [None, None, buffer]) for buffer in buffers]
-        actual = concatenation.concat_bytes(arrays, 2, starts, sizes).tobytes()
+        actual = concatenation.concat_byte_ranges(arrays, 2, starts, sizes).tobytes()
         spans = zip(buffers, starts.tolist(), sizes.tolist(), strict=True)
         assert actual == b"".join(buffer.to_bytes()[start : start + size] for buffer, start, size in spans)
         del arrays, buffers, owners, spans

@@ -18,7 +18,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import DataTypeError
-from bowstring.layouts.base import fill_nulls
+from bowstring.layouts.base import replace_none
 
 LENGTHS = [0, 1, 2, 3, 63, 64, 65, 1000, 70_000]
 """Few values, and more than are looked at together."""
@@ -209,8 +209,8 @@ def test_floats_are_rounded_like_in_numpy(make: Any, has_nulls: bool) -> None:
     with np.errstate(over="ignore"):
         expected = np.array([0.0 if value is None else value for value in values]).astype(f"f{width}")
     valid = np.array([value is not None for value in values])
-    assert array.values(1)[valid].tobytes() == expected[valid].tobytes()
-    assert not array.values(1)[~valid].any()
+    assert array.buffer_values(1)[valid].tobytes() == expected[valid].tobytes()
+    assert not array.buffer_values(1)[~valid].any()
 
 
 @pytest.mark.parametrize(("make", "digits"), [(bs.float16, 11), (bs.float32, 24), (bs.float64, 53)])
@@ -253,7 +253,7 @@ def test_a_large_value_among_floats_is_formatted_once() -> None:
 
 def test_none_is_detected_by_identity() -> None:
     odd: list[Any] = [None, Unwilling(), np.arange(3), (), [], None]
-    filled, mask = fill_nulls(odd, ())
+    filled, mask = replace_none(odd, ())
     assert mask is not None
     assert mask.tolist() == [False, True, True, True, True, False]
     assert [type(value) for value in filled] == [tuple, Unwilling, np.ndarray, tuple, list, tuple]

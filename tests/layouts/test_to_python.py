@@ -265,7 +265,7 @@ def test_invalid_text_is_named_among_many_short_strings(bad: bytes, at: int) -> 
 )
 def test_a_view_outside_its_data_is_named_among_many(type: Any, column: int, value: int, what: str) -> None:
     views_array = bs.array(["a word of more than twelve bytes"] * 40_000, bs.string_view())
-    views = views_array.values(1).view(np.int32).reshape(-1, 4).copy()
+    views = views_array.buffer_values(1).view(np.int32).reshape(-1, 4).copy()
     views[30_000, column] = value
     for mask in (None, np.packbits(np.arange(40_000) % 3 == 0, bitorder="little")):
         array = bs.Array.from_buffers(type, 40_000, [mask, views.reshape(-1), *views_array.buffers[2:]])

@@ -73,7 +73,7 @@ def test_a_union_stores_a_value_in_a_member_that_accepts_it() -> None:
     times = bs.sparse_union([("s", bs.time32("s")), ("ms", bs.time32("ms"))])
     array = bs.array([86_399, 86_400], times)
     array.validate(full=True)
-    assert array.values(0).tolist() == [0, 1]
+    assert array.buffer_values(0).tolist() == [0, 1]
 
 
 def test_an_empty_array_of_a_union_without_members_is_built() -> None:

@@ -298,14 +298,14 @@ def test_a_union_stores_a_value_in_the_member_that_preserves_it() -> None:
     ]
     for types, value, member in cases:
         union = bs.array([value], bs.dense_union([(f"m{i}", type_) for i, type_ in enumerate(types)]))
-        assert union.values(0).tolist() == [member]
+        assert union.buffer_values(0).tolist() == [member]
         assert union.to_pylist() == [value]
 
 
 def test_a_union_stores_a_value_in_the_member_of_its_type() -> None:
     union = bs.dense_union([("f", bs.float64()), ("i", bs.int8()), ("s", bs.string())])
     array = bs.array([1, 1.0, "x", None, 2], union)
-    assert array.values(0).tolist() == [1, 0, 2, 0, 1]
+    assert array.buffer_values(0).tolist() == [1, 0, 2, 0, 1]
     assert [type(value) for value in array.to_pylist()] == [int, float, str, type(None), int]
     with pytest.raises(bs.errors.DataTypeError, match="none of the types"):
         bs.array([b"x"], union)

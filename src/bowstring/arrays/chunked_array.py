@@ -24,14 +24,14 @@ from bowstring.interop.pandas.from_pandas import column_from_series
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Values
-from bowstring.layouts.display import format_array_values
+from bowstring.layouts.display import format_preview
 from bowstring.layouts.indexing import (
-    check_indices,
+    as_indices,
     chunk_starts,
     clip_slice,
     normalize_index,
     resolve_chunks,
-    split_slice,
+    split_slice_by_chunk,
 )
 from bowstring.layouts.interleave import SlotSelection
 from bowstring.layouts.registry import layout_of
@@ -95,13 +95,13 @@ class ChunkedArray(ColumnChunks):
 
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """Return up to `length` values from value `offset` on, without copying."""
-        spans = split_slice(self._starts, *clip_slice(offset, length, len(self)))
+        spans = split_slice_by_chunk(self._starts, *clip_slice(offset, length, len(self)))
         chunks = [self._chunks[number].slice(first, count) for number, first, count in spans]
         return ChunkedArray(chunks or [chunk.slice(0, 0) for chunk in self._chunks[:1]], self.type)
 
     def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
         """Return the values at `indices`, copied into one chunk, as `Array.take`."""
-        checked_indices = check_indices(combine_if_chunked(indices), len(self))
+        checked_indices = as_indices(combine_if_chunked(indices), len(self))
         return ChunkedArray([self._interleave(*resolve_chunks(self._starts, checked_indices))], self.type)
 
     def _interleave(self, used: Sequence[int], numbers: Indices, indices: Indices) -> ArrayData:
@@ -190,7 +190,7 @@ class ChunkedArray(ColumnChunks):
     def _map_chunks(self, function: Callable[[Array], Array]) -> ChunkedArray:
         chunks = list(map(function, self.chunks))
         return ChunkedArray(
-            chunks, (chunks[0] if chunks else function(Array.from_data(layout_of(self.type).build([])))).type
+            chunks, (chunks[0] if chunks else function(Array.from_data(layout_of(self.type).from_pylist([])))).type
         )
 
     def __len__(self) -> int:
@@ -254,7 +254,7 @@ class ChunkedArray(ColumnChunks):
     def __repr__(self) -> str:
         size = len(self)
         cut = f"{self.num_chunks} chunk{'' if self.num_chunks == 1 else 's'}"
-        return f"<bowstring.ChunkedArray {self.type}[{size}] in {cut}>\n{format_array_values(self, size)}"
+        return f"<bowstring.ChunkedArray {self.type}[{size}] in {cut}>\n{format_preview(self, size)}"
 
 
 class _DeferredChunks(Sequence[Array]):

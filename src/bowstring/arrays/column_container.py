@@ -24,7 +24,7 @@ from bowstring.interop.c_array import Batch
 from bowstring.interop.dataframe_protocol import InterchangeFrame
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
 from bowstring.layouts.base import Indices, Values, object_array
-from bowstring.layouts.indexing import check_indices
+from bowstring.layouts.indexing import as_indices
 
 
 class ColumnContainer(ABC):
@@ -140,7 +140,7 @@ class ColumnContainer(ABC):
 
     def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Self:
         """Return the rows at `indices`, copied, in one batch, as `Array.take`."""
-        return self._take_rows(check_indices(combine_if_chunked(indices), self.num_rows))
+        return self._take_rows(as_indices(combine_if_chunked(indices), self.num_rows))
 
     def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Self:
         """Sort rows by one column, or by (name, "ascending" or "descending") pairs; stable. Copies into one batch.

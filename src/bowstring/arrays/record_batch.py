@@ -17,7 +17,7 @@ from bowstring.errors import DataTypeError, InvalidDataError, UsageError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.library import is_pandas
-from bowstring.layouts.base import Indices, error_context
+from bowstring.layouts.base import Indices, prefix_errors
 from bowstring.layouts.indexing import clip_slice
 from bowstring.layouts.struct_ import columns_to_rows
 
@@ -119,7 +119,7 @@ class RecordBatch(ColumnContainer):
         target_schema = check_target_schema(self.schema, target_schema)
         columns = []
         for field, column in zip(target_schema, self.source, strict=True):
-            with error_context(f"column {field.name!r}"):
+            with prefix_errors(f"column {field.name!r}"):
                 columns.append(column.cast(field.type, safe))
                 if not field.nullable:
                     check_no_nulls(columns[-1])
@@ -161,7 +161,7 @@ class RecordBatch(ColumnContainer):
     def validate(self, full: bool = False) -> None:
         """Check every column, as `Array.validate`. The `InvalidDataError` names the column."""
         for index, field in enumerate(self.schema):
-            with error_context(f"column {field.name!r}"):
+            with prefix_errors(f"column {field.name!r}"):
                 column = self.source[index]
                 if column.length != self.num_rows or column.type != field.type:
                     raise InvalidDataError(

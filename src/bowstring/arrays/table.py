@@ -30,8 +30,8 @@ from bowstring.errors import DataTypeError, UsageError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.library import is_pandas
-from bowstring.layouts.base import Indices, error_context
-from bowstring.layouts.indexing import chunk_starts, clip_slice, resolve_chunks, split_slice
+from bowstring.layouts.base import Indices, prefix_errors
+from bowstring.layouts.indexing import chunk_starts, clip_slice, resolve_chunks, split_slice_by_chunk
 from bowstring.layouts.registry import layout_of
 
 
@@ -152,7 +152,7 @@ class Table(ColumnContainer):
 
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
         """Select `length` rows from row `offset` (default: to the end); nothing is copied."""
-        spans = split_slice(self._starts, *clip_slice(offset, length, self.num_rows))
+        spans = split_slice_by_chunk(self._starts, *clip_slice(offset, length, self.num_rows))
         batches = [self._batches[number].slice(first, count) for number, first, count in spans]
         return Table(self.schema, batches or self._empty_batches())
 
@@ -161,7 +161,7 @@ class Table(ColumnContainer):
         target_schema = check_target_schema(self.schema, target_schema)
         batches = []
         for number, batch in enumerate(self._batches):
-            with error_context(f"record batch {number}"):
+            with prefix_errors(f"record batch {number}"):
                 batches.append(batch.cast(target_schema, safe))
         return Table(target_schema, batches)
 
@@ -236,7 +236,7 @@ class Table(ColumnContainer):
     def validate(self, full: bool = False) -> None:
         """Check every batch, as `RecordBatch.validate`. The error names the batch and the column."""
         for number, batch in enumerate(self._batches):
-            with error_context(f"record batch {number}"):
+            with prefix_errors(f"record batch {number}"):
                 batch.validate(full)
 
     def _record_batches(self) -> list[RecordBatch]:

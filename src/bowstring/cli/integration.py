@@ -21,7 +21,7 @@ from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
 from bowstring.inspection.text import printable
 from bowstring.ipc.api import open_file, open_stream
 from bowstring.ipc.format_detection import open_any
-from bowstring.layouts.base import error_context
+from bowstring.layouts.base import prefix_errors
 
 _DIFFERENCES_SHOWN = 20
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -163,7 +163,7 @@ def validate(paths: tuple[str, ...], *, json_path: str | None, arrow_path: str |
     with open_any(resolve_source(arrow_file)) as reader:
         actual = list(reader)
         for name, batches in ((json_file, expected.batches), (arrow_file, actual)):
-            with error_context(name):
+            with prefix_errors(name):
                 _validate_batches(batches, value_checks)
         differences = integration_json.find_differences(expected.schema, expected.batches, reader.schema, actual)
         shown = list(islice(differences, _DIFFERENCES_SHOWN + 1))
@@ -180,7 +180,7 @@ def validate(paths: tuple[str, ...], *, json_path: str | None, arrow_path: str |
 def _validate_batches(batches: Sequence[RecordBatch], checks: _ValueChecks) -> None:
     for number, batch in enumerate(batches):
         for index, field in enumerate(batch.schema):
-            with error_context(f"record batch {number}: column {field.name!r}"):
+            with prefix_errors(f"record batch {number}: column {field.name!r}"):
                 batch.column(index).validate(full=checks.applies_to(field.type))
 
 

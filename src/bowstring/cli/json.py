@@ -31,7 +31,7 @@ from bowstring.inspection.values import check_unique_names, iterate_rows, join_l
 from bowstring.io.sinks import Sink
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.layouts import expansion_limits
-from bowstring.layouts.base import error_context
+from bowstring.layouts.base import prefix_errors
 
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -239,7 +239,7 @@ def _check_keys(chunk: bytes, name: str) -> None:
     if rows * len(parts) > expansion_limits.MAX_VALUES:
         keys = {part.rpartition(b'"')[2] for part in parts}
         quoted = sum(key.endswith(b"\\") and not key.endswith(b"\\\\") for key in keys)  # inside a string
-        with error_context(f"{name}: {rows:,} objects with {len(keys) - quoted:,} keys"):
+        with prefix_errors(f"{name}: {rows:,} objects with {len(keys) - quoted:,} keys"):
             expansion_limits.check_expanded_values(rows * (len(keys) - quoted), len(parts))
 
 

@@ -22,8 +22,8 @@ from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import error_context, first_true
-from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary, nulls
+from bowstring.layouts.base import first_true, prefix_errors
+from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.gather import take_ranges
@@ -92,7 +92,7 @@ def _cast_children(array: ArrayData, target: t.DataType, safe: bool) -> ArrayDat
     compact = _select_valid(array)
     children = []
     for child, source_field, target_field in zip(compact.children, source.fields, target.fields, strict=True):
-        with error_context(f"field {source_field.name!r}"):
+        with prefix_errors(f"field {source_field.name!r}"):
             if isinstance(target, t.Struct) and source_field.name != target_field.name:
                 raise DataTypeError(f"has the name {target_field.name!r} in {target}")
             has_same_names = not isinstance(target, t.Map)  # the field names in a map are not significant
@@ -130,13 +130,13 @@ def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     ends = np.cumsum(sizes)
     if sizes.sum() != child.length or (starts != ends - sizes).any():
         child = take_ranges(child, starts, sizes)
-    with error_context(f"field {array.type.fields[0].name!r}"):
+    with prefix_errors(f"field {array.type.fields[0].name!r}"):
         elements = cast(child, target.value_type, safe)
         if not target.value_field.nullable:
             check_no_nulls(elements)
     layout = layout_of(target)
     if isinstance(layout, (ListLayout, ListViewLayout)):
-        return scatter_valid_slots(layout.of(sizes, elements, None), array)
+        return scatter_valid_slots(layout.create_array(sizes, elements, None), array)
     if (sizes != target.list_size).any():
         index, mask = first_true(sizes != target.list_size), array.validity_mask()
         slot = index if mask is None else np.flatnonzero(mask)[index]
@@ -176,11 +176,13 @@ def _cast_between_dictionaries(array: ArrayData, target: t.Dictionary, safe: boo
     values, indices = _cast_dictionary_values(encoded, target.value_type, safe), source.indices(encoded)
     if indices.size and indices.max() > max_index:
         raise DataTypeError(f"{values.length} distinct values are too many for indices of {target.index_type}")
-    return layout.of(layout.index_layout.of(indices.astype(layout.index_layout.dtype), encoded.validity_mask()), values)
+    return layout.create_array(
+        layout.index_layout.create_array(indices.astype(layout.index_layout.dtype), encoded.validity_mask()), values
+    )
 
 
 def _cast_dictionary_values(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
-    with error_context("dictionary"):
+    with prefix_errors("dictionary"):
         return cast(array.require_dictionary(), target, safe)
 
 
@@ -201,7 +203,7 @@ def _cast_to_run_end_encoded(array: ArrayData, target: t.RunEndEncoded, safe: bo
 
 
 _CASTS_FROM: dict[type[t.DataType], Caster] = {
-    t.Null: lambda array, target, _: nulls(layout_of(target), array.length),
+    t.Null: lambda array, target, _: layout_of(target).nulls(array.length),
     ExtensionType: lambda array, target, safe: cast(array.storage, target, safe),
     t.Dictionary: _cast_dictionary,
     t.RunEndEncoded: lambda array, target, safe: cast(run_end_decode(array), target, safe),

@@ -32,14 +32,14 @@ def check_slots(array: ArrayData, invalid: Values, fault: str) -> None:
 def numeric_values(array: ArrayData) -> Values:
     """Return the slots of a numeric or temporal array, booleans as 0 and 1."""
     layout = array.layout
-    return layout.bits(array).view(np.uint8) if isinstance(layout, BooleanLayout) else array.values(1)
+    return layout.bits(array).view(np.uint8) if isinstance(layout, BooleanLayout) else array.buffer_values(1)
 
 
 def build_array(target: DataType, slots: Values, array: ArrayData) -> ArrayData:
     """Build an array of slots with the validity of `array`."""
     layout = layout_of(target)
     assert isinstance(layout, (BooleanLayout, PrimitiveLayout))
-    return layout.of(slots, array.validity_mask())
+    return layout.create_array(slots, array.validity_mask())
 
 
 def cast_numbers(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
@@ -85,7 +85,7 @@ def _decimal_codec(type: DataType) -> DecimalCodec:
 
 def _unscaled_integers(array: ArrayData) -> Values:
     """Return the unscaled integers of decimals as Python integers; 0 for null."""
-    out = object_array(_decimal_codec(array.type).integers(array.values(1)))
+    out = object_array(_decimal_codec(array.type).integers(array.buffer_values(1)))
     mask = array.validity_mask()
     if mask is not None:
         out[~mask] = 0

@@ -20,7 +20,7 @@ from bowstring.layouts.gather import range_indices
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.text import check_utf8
-from bowstring.layouts.value_codecs.temporal import DAY_S, PER_SECOND
+from bowstring.layouts.value_codecs.temporal import SECONDS_PER_DAY, UNITS_PER_SECOND
 from bowstring.memory.buffer import UINT8
 
 
@@ -30,12 +30,12 @@ def cast_strings(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noq
     if isinstance(source, ByteStringLayout):
         data, offsets = source.flatten(array)
     else:
-        data, offsets = source.codec.flatten(array.values(1))  # type: ignore[attr-defined]
+        data, offsets = source.codec.flatten(array.buffer_values(1))  # type: ignore[attr-defined]
     lengths = np.diff(offsets)
     if getattr(layout, "is_text", False) and not getattr(source, "is_text", False):
         check_utf8(data, offsets, mask)
     if isinstance(layout, ByteStringLayout):
-        return layout.of(lengths, data, array.compact_validity())
+        return layout.create_array(lengths, data, array.compact_validity())
     assert isinstance(layout, PrimitiveLayout)
     width = target.byte_width
     invalid = lengths != width if mask is None else mask & (lengths != width)
@@ -44,11 +44,11 @@ def cast_strings(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noq
         value = array.layout.value_at(array, index)
         raise DataTypeError(f"value {index}: {value!r} has {lengths[index]} bytes, expected {width} ({target})")
     if not width:
-        return layout.of(np.zeros(array.length, layout.dtype), mask)
+        return layout.create_array(np.zeros(array.length, layout.dtype), mask)
     valid = np.arange(array.length) if mask is None else np.flatnonzero(mask)
     slots = np.zeros((array.length, width), UINT8)
     slots[valid] = data[range_indices(offsets[valid], lengths[valid])].reshape(-1, width)
-    return layout.of(slots.reshape(-1).view(layout.dtype), mask)
+    return layout.create_array(slots.reshape(-1).view(layout.dtype), mask)
 
 
 # Formatting
@@ -56,14 +56,14 @@ def cast_strings(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noq
 
 def _format_floats(array: ArrayData) -> list[str]:
     """Format with the fewest digits that identify a number of its width."""
-    slots = array.values(1)
+    slots = array.buffer_values(1)
     return list(map(str, slots) if slots.dtype.itemsize < 8 else map(repr, slots.tolist()))
 
 
 def _format_temporal(array: ArrayData) -> list[str]:
     kind: Any = array.type
     unit = "D" if isinstance(kind, t.Date) and kind.unit == "day" else kind.unit
-    values = array.values(1).astype(np.int64).view(f"M8[{unit}]")
+    values = array.buffer_values(1).astype(np.int64).view(f"M8[{unit}]")
     check_slots(array, np.isnat(values), "is NumPy's NaT and can't be formatted")
     if isinstance(kind, t.Date):
         return list(np.datetime_as_string(values, "D").tolist())
@@ -75,7 +75,7 @@ def _format_temporal(array: ArrayData) -> list[str]:
 
 
 _FORMATTERS: dict[type[t.DataType], Callable[[ArrayData], list[str]]] = {
-    t.Int: lambda a: list(map(str, a.values(1).tolist())),
+    t.Int: lambda a: list(map(str, a.buffer_values(1).tolist())),
     t.FloatingPoint: _format_floats,
     t.Bool: lambda a: ["true" if bit else "false" for bit in numeric_values(a).tolist()],
     t.Decimal: lambda a: [format(value, "f") for value in a.to_pylist()],
@@ -87,7 +87,7 @@ _FORMATTERS: dict[type[t.DataType], Callable[[ArrayData], list[str]]] = {
 
 def format_values(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noqa: ARG001 -- always exact
     """Format values: numbers like Python and NumPy, dates and times in ISO 8601 with a space."""
-    strings = layout_of(target).build(_FORMATTERS[type(array.type)](drop_null(array)))
+    strings = layout_of(target).from_pylist(_FORMATTERS[type(array.type)](drop_null(array)))
     return scatter_valid_slots(strings, array)
 
 
@@ -97,7 +97,7 @@ def scatter_valid_slots(values: ArrayData, array: ArrayData) -> ArrayData:
     if mask is None:
         return values
     layout = values.layout
-    padded = layout.concat([values, layout.build([None])])
+    padded = layout.concat([values, layout.nulls(1)])
     return layout.take(padded, np.where(mask, np.cumsum(mask) - 1, values.length))
 
 
@@ -128,10 +128,10 @@ def _time_units(parts: tuple[Any, ...], unit: str) -> int:
     if hours > 23 or minutes > 59 or seconds > 59:
         raise ValueError
     rest = int((parts[3] or "").ljust(9, "0"))
-    units, finer = divmod(rest, 10**9 // PER_SECOND[unit])
+    units, finer = divmod(rest, 10**9 // UNITS_PER_SECOND[unit])
     if finer:
         raise ValueError
-    return (hours * 3600 + minutes * 60 + seconds) * PER_SECOND[unit] + units
+    return (hours * 3600 + minutes * 60 + seconds) * UNITS_PER_SECOND[unit] + units
 
 
 def _parse_time(text: str, type: Any) -> Any:
@@ -154,12 +154,12 @@ def _parse_timestamp(text: str, type: Any) -> Any:
     day, *clock, zone = match.groups()
     if (zone is None) != (type.timezone is None):
         raise ValueError
-    seconds = (date.fromisoformat(day) - date(1970, 1, 1)).days * DAY_S
+    seconds = (date.fromisoformat(day) - date(1970, 1, 1)).days * SECONDS_PER_DAY
     if zone not in (None, "Z"):
         offset = datetime.strptime(zone, "%z").tzinfo
         assert isinstance(offset, timezone)
         seconds -= int((offset.utcoffset(None) or timedelta()).total_seconds())
-    return seconds * PER_SECOND[type.unit] + _time_units(tuple(clock), type.unit)
+    return seconds * UNITS_PER_SECOND[type.unit] + _time_units(tuple(clock), type.unit)
 
 
 _PARSERS: dict[type[t.DataType], Callable[[str, Any], Any]] = {
@@ -182,4 +182,4 @@ def parse_strings(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # no
             values.append(None if text is None else parse(text, target))
         except (ValueError, KeyError, InvalidOperation):
             raise DataTypeError(f"value {index}: can't parse {text!r:.100} as {target}") from None
-    return layout_of(target).build(values)
+    return layout_of(target).from_pylist(values)

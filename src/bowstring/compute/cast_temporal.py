@@ -12,10 +12,10 @@ from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values
 from bowstring.layouts.registry import primitive_layout
-from bowstring.layouts.value_codecs.temporal import DAY_S, PER_SECOND
+from bowstring.layouts.value_codecs.temporal import SECONDS_PER_DAY, UNITS_PER_SECOND
 
-_DAY_MS = DAY_S * 1000
-_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "day": DAY_S * 10**9}
+_MILLISECONDS_PER_DAY = SECONDS_PER_DAY * 1000
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "day": SECONDS_PER_DAY * 10**9}
 
 
 def _convert_units(array: ArrayData, slots: Values, units: tuple[str, str], target: Any, safe: bool) -> ArrayData:
@@ -55,13 +55,13 @@ def cast_timestamps(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     source: Any = array.type
     if type(source) is not type(target) and (_has_local_time(source) or _has_local_time(target)):
         raise DataTypeError(f"can't cast {source} to {target}: days differ between its time zone and UTC")
-    out = _convert_units(array, array.values(1), (source.unit, target.unit), target, safe)
-    return _build_dates(array, out.values(1), target, safe) if target == Date("ms") else out
+    out = _convert_units(array, array.buffer_values(1), (source.unit, target.unit), target, safe)
+    return _build_dates(array, out.buffer_values(1), target, safe) if target == Date("ms") else out
 
 
 def _build_dates(array: ArrayData, slots: Values, target: Any, safe: bool) -> ArrayData:
     """Build dates from milliseconds. A time of day is dropped, or raises `DataTypeError` if `safe`."""
-    time_of_day = slots % _DAY_MS
+    time_of_day = slots % _MILLISECONDS_PER_DAY
     if safe:
         check_slots(array, time_of_day != 0, "is not a whole number of days")
     check_slots(array, slots < np.iinfo(np.int64).min + time_of_day, f"does not fit {target}")
@@ -71,7 +71,7 @@ def _build_dates(array: ArrayData, slots: Values, target: Any, safe: bool) -> Ar
 def cast_durations(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     """Cast times of day or durations to another unit."""
     source: Any = array.type
-    return _convert_units(array, array.values(1), (source.unit, target.unit), target, safe)
+    return _convert_units(array, array.buffer_values(1), (source.unit, target.unit), target, safe)
 
 
 def to_time_of_day(array: ArrayData, target: Time, safe: bool) -> ArrayData:
@@ -79,21 +79,25 @@ def to_time_of_day(array: ArrayData, target: Time, safe: bool) -> ArrayData:
     source: Any = array.type
     if _has_local_time(source):
         raise DataTypeError(f"can't cast {source} to {target}: days differ between its time zone and UTC")
-    day = DAY_S * 10**9 // _NANOSECONDS[source.unit]
-    return _convert_units(array, array.values(1) % day, (source.unit, target.unit), target, safe)
+    day = SECONDS_PER_DAY * 10**9 // _NANOSECONDS[source.unit]
+    return _convert_units(array, array.buffer_values(1) % day, (source.unit, target.unit), target, safe)
 
 
 def to_unit_counts(array: ArrayData, target: Int, safe: bool) -> ArrayData:
     """Cast to the number of units since midnight or 1970."""
-    return build_array(target, to_integers(array, array.values(1), target, safe), array)
+    return build_array(target, to_integers(array, array.buffer_values(1), target, safe), array)
 
 
 def from_unit_counts(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
     """Cast integers, which count units. Raises `DataTypeError` for an invalid time of day, even if not `safe`."""
     width = primitive_layout(target).dtype.itemsize * 8
-    slots = to_integers(array, array.values(1), Int(width), safe)
+    slots = to_integers(array, array.buffer_values(1), Int(width), safe)
     if target == Date("ms"):
         return _build_dates(array, slots, target, safe)
     if isinstance(target, Time):
-        check_slots(array, (slots < 0) | (slots >= DAY_S * PER_SECOND[target.unit]), f"is not a time of day ({target})")
+        check_slots(
+            array,
+            (slots < 0) | (slots >= SECONDS_PER_DAY * UNITS_PER_SECOND[target.unit]),
+            f"is not a time of day ({target})",
+        )
     return build_array(target, slots, array)

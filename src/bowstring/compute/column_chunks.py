@@ -16,7 +16,7 @@ from bowstring.compute.unify_dictionaries import concat_unified
 from bowstring.datatypes.types import DataType, Dictionary, int64
 from bowstring.errors import WouldCopyError
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, error_context
+from bowstring.layouts.base import Values, prefix_errors
 from bowstring.layouts.numpy_conversion import convert_dtype
 from bowstring.layouts.registry import layout_of
 
@@ -75,7 +75,7 @@ class ColumnChunks:
         """
         if len(self.chunks) == 1:
             return self.chunks[0]
-        return concat_unified(self.chunks) if self.chunks else layout_of(self.type).build([])
+        return concat_unified(self.chunks) if self.chunks else layout_of(self.type).from_pylist([])
 
     def validate(self, full: bool = False) -> None:
         """Check every chunk, as `Array.validate`."""
@@ -90,7 +90,7 @@ def cast_chunks(column: ColumnChunks, target_type: DataType, safe: bool = True) 
     """Cast the chunks of a column. The error names the chunk."""
     chunks = []
     for index, chunk in enumerate(column.chunks):
-        with error_context(f"chunk {index}"):
+        with prefix_errors(f"chunk {index}"):
             chunks.append(cast(chunk, target_type, safe))
     return ColumnChunks(chunks, target_type)
 

@@ -14,7 +14,7 @@ from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.expansion_limits import check_expanded_array
-from bowstring.layouts.factorize import factorize, factorize_keys, find_run_starts, identity_keys
+from bowstring.layouts.factorize import factorize, factorize_keys, identity_keys_with_nulls, run_start_mask
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 
@@ -23,15 +23,17 @@ def encode_as_dictionary(array: ArrayData, index_type: Int) -> ArrayData:
     """Encode an array of any type, even a dictionary-encoded one. Raises like `dictionary_encode`."""
     layout = layout_of(dictionary(index_type, array.type))
     assert isinstance(layout, DictionaryLayout)
-    keys = identity_keys(array)
-    valid = array.layout.identity_mask(array)
+    keys = identity_keys_with_nulls(array)
+    valid = array.layout.identity_keys_mask(array)
     slots = np.arange(array.length) if valid is None else np.flatnonzero(valid)
     codes, firsts = factorize_keys([key[slots] for key in keys], len(slots))
     if len(firsts) - 1 > np.iinfo(layout.index_layout.dtype).max:
         raise DataTypeError(f"{len(firsts)} distinct values are too many for indices of {index_type}")
     indices = np.zeros(array.length, layout.index_layout.dtype)
     indices[slots] = codes.astype(indices.dtype)
-    return layout.of(layout.index_layout.of(indices, valid), array.layout.take(array, slots[firsts]))
+    return layout.create_array(
+        layout.index_layout.create_array(indices, valid), array.layout.take(array, slots[firsts])
+    )
 
 
 def dictionary_encode(array: ArrayData, index_type: TypeLike | None = None) -> ArrayData:
@@ -65,11 +67,11 @@ def run_end_encode_always(array: ArrayData, run_end_type: DataType) -> ArrayData
     """Encode an array of any type, even a run-end encoded one. Raises like `run_end_encode`."""
     layout = layout_of(run_end_encoded(run_end_type, array.type))
     assert isinstance(layout, RunEndEncodedLayout)
-    keys = identity_keys(array)
-    starts = (
-        np.flatnonzero(find_run_starts(keys)) if keys and array.length else np.zeros(min(array.length, 1), np.int64)
+    keys = identity_keys_with_nulls(array)
+    starts = np.flatnonzero(run_start_mask(keys)) if keys and array.length else np.zeros(min(array.length, 1), np.int64)
+    return layout.create_array(
+        np.append(starts[1:], array.length)[: len(starts)], array.layout.take(array, starts), array.length
     )
-    return layout.of(np.append(starts[1:], array.length)[: len(starts)], array.layout.take(array, starts), array.length)
 
 
 def run_end_decode(array: ArrayData) -> ArrayData:
@@ -78,5 +80,5 @@ def run_end_decode(array: ArrayData) -> ArrayData:
     if not isinstance(layout, RunEndEncodedLayout):
         return array
     check_expanded_array(array)
-    lengths, values = layout.run_lengths(array.storage)
+    lengths, values = layout.run_lengths_and_values(array.storage)
     return values.layout.take(values, np.repeat(np.arange(values.length), lengths))

@@ -15,7 +15,7 @@ from bowstring.compute.unify_dictionaries import concat_unified, has_dictionary
 from bowstring.datatypes.types import Bool
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, error_context
+from bowstring.layouts.base import Values, prefix_errors
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.expansion_limits import check_expanded_array
@@ -29,12 +29,12 @@ def booleans(values: Values, valid: Values | None = None) -> ArrayData:
     """Build a boolean array from NumPy booleans."""
     layout = layout_of(Bool())
     assert isinstance(layout, BooleanLayout)
-    return layout.of(values, valid)
+    return layout.create_array(values, valid)
 
 
 def check_no_nulls(array: ArrayData) -> None:
     """Raise `DataTypeError` if an array of a non-nullable field has nulls."""
-    valid = array.layout.valid_mask(array)
+    valid = array.layout.logical_validity_mask(array)
     if valid is not None and not valid.all():
         raise DataTypeError(f"has {array.length - np.count_nonzero(valid)} nulls, but its field is not nullable")
 
@@ -42,14 +42,14 @@ def check_no_nulls(array: ArrayData) -> None:
 def is_valid(array: ArrayData) -> ArrayData:
     """Return a boolean array that is true for valid slots."""
     check_expanded_array(array)
-    valid = array.layout.valid_mask(array)
+    valid = array.layout.logical_validity_mask(array)
     return booleans(np.ones(array.length, np.bool_) if valid is None else valid)
 
 
 def is_null(array: ArrayData, nan_is_null: bool = False) -> ArrayData:
     """Return a boolean array that is true for null slots, with `nan_is_null` also for NaN."""
     check_expanded_array(array)
-    valid = array.layout.valid_mask(array)
+    valid = array.layout.logical_validity_mask(array)
     null = np.zeros(array.length, np.bool_) if valid is None else ~valid
     if nan_is_null:
         null |= _is_nan(array)
@@ -63,7 +63,7 @@ def _is_nan(array: ArrayData) -> Values:
     layout = array.layout.storage
     out = np.zeros(array.length, np.bool_)
     if isinstance(layout, PrimitiveLayout) and layout.dtype.kind == "f":
-        np.isnan(array.values(1), out=out)
+        np.isnan(array.buffer_values(1), out=out)
     elif isinstance(layout, UnionLayout):
         for slots, child in layout.split_by_child(array):
             out[slots] = _is_nan(child)
@@ -73,7 +73,7 @@ def _is_nan(array: ArrayData) -> Values:
 def drop_null(array: ArrayData) -> ArrayData:
     """Return a copy without null slots, or the array itself if there are none."""
     check_expanded_array(array)
-    valid = array.layout.valid_mask(array)
+    valid = array.layout.logical_validity_mask(array)
     return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
 
 
@@ -83,12 +83,12 @@ def fill_null(array: ArrayData, fill_value: Any) -> ArrayData:
     Raises `DataTypeError` if the value does not fit the type.
     """
     check_expanded_array(array)
-    with error_context("fill_null"):
-        filler = array.layout.build([fill_value])
-    valid = array.layout.valid_mask(array)
+    with prefix_errors("fill_null"):
+        filler = array.layout.from_pylist([fill_value])
+    valid = array.layout.logical_validity_mask(array)
     if valid is None or fill_value is None:
         return array
     if not has_dictionary(array.layout):
-        return array.layout.fill(array, valid, filler)
+        return array.layout.fill_null(array, valid, filler)
     extended = concat_unified([array, filler])
     return extended.layout.take(extended, np.where(valid, np.arange(array.length), array.length))

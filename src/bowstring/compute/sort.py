@@ -29,7 +29,7 @@ def sort_indices(array: ArrayData, order: Order = "ascending", null_placement: N
 
     Nulls, and NaN next to them, come last or first for both orders. Raises `DataTypeError` if the type has no order.
     """
-    return primitive_layout(Int(64, False)).of(sort_rows([(array, order)], null_placement).astype(np.uint64))
+    return primitive_layout(Int(64, False)).create_array(sort_rows([(array, order)], null_placement).astype(np.uint64))
 
 
 def sort_rows(columns: Sequence[tuple[ArrayData, Order]], null_placement: NullPlacement = "at_end") -> Indices:
@@ -48,7 +48,7 @@ def sort_rows(columns: Sequence[tuple[ArrayData, Order]], null_placement: NullPl
 
 def _sort_keys(array: ArrayData, is_descending: bool, nulls_first: bool) -> list[Values]:
     check_expanded_array(array)
-    valid = array.layout.valid_mask(array)
+    valid = array.layout.logical_validity_mask(array)
     valid_values = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
     value_keys = valid_values.layout.sort_keys(valid_values)
     if value_keys is None:

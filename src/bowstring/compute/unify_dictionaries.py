@@ -9,8 +9,8 @@ import numpy as np
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, to_buffer
-from bowstring.layouts.concatenation import array_lengths, distinct_dictionaries
-from bowstring.layouts.dictionary import DictionaryLayout
+from bowstring.layouts.concatenation import array_lengths
+from bowstring.layouts.dictionary import DictionaryLayout, distinct_dictionaries
 from bowstring.layouts.equality import has_prefix
 from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.factorize import factorize
@@ -78,8 +78,8 @@ def with_dictionary(array: ArrayData, dictionary: ArrayData, transposition: Indi
     indices = transposition[indices] if transposition.size else indices
     if indices.size and indices.max() > np.iinfo(layout.index_layout.dtype).max:
         raise DataTypeError(f"a dictionary of {dictionary.length} values is too large for the indices of {array.type}")
-    index_array = layout.index_layout.of(indices.astype(layout.index_layout.dtype), array.validity_mask())
-    return layout.of(index_array, dictionary).with_layout(array.layout)
+    index_array = layout.index_layout.create_array(indices.astype(layout.index_layout.dtype), array.validity_mask())
+    return layout.create_array(index_array, dictionary).with_layout(array.layout)
 
 
 def find_longest_dictionary(dictionaries: Iterable[ArrayData]) -> ArrayData | None:

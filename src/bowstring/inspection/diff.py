@@ -12,7 +12,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.base import error_context
+from bowstring.layouts.base import prefix_errors
 
 _Pair = tuple[Array, Array]
 
@@ -151,7 +151,7 @@ def _locate_error(name: str, pair: _Pair, start: int) -> Iterator[None]:
         yield
     except InvalidDataError:
         for side, array in zip(("left", "right"), pair, strict=True):
-            with error_context(f"on the {side}, from row {start} on, column {name!r}"):
+            with prefix_errors(f"on the {side}, from row {start} on, column {name!r}"):
                 array.validate(full=True)
         raise
 

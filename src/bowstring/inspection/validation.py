@@ -18,7 +18,7 @@ from bowstring.ipc.metadata.schema import DictionaryId
 from bowstring.ipc.statistics import FileStatistics, check_batch
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import error_context
+from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.validation import find_faults
 from bowstring.memory.closable import close_on_error
 
@@ -255,7 +255,7 @@ def validate_batches(batches: Iterable[RecordBatch], hint: str) -> Iterator[Reco
             validated.clear()
         for index, field in enumerate(batch.schema):
             where = f"record batch {number}, column {field.name!r}"
-            with error_context(where):
+            with prefix_errors(where):
                 column = batch.column(index)
             for fault in find_faults(column, True, validated):
                 error = type(fault.error)(f"{where}: {fault}")

@@ -19,7 +19,7 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.canonical.timestamp_with_offset import OffsetTimestamp
 from bowstring.errors import UsageError
-from bowstring.layouts.base import error_context
+from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.expansion_limits import check_expanded_arrays
 
 _MAX_CHUNK_ROWS, _MAX_CHUNK_CELLS, _MAX_CHUNK_BYTES = 1024, 1 << 16, 4 << 20
@@ -49,7 +49,7 @@ def iterate_rows(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...
             from_row = f"from row {start} on, " if start else ""
             columns = []
             for field, column in zip(part.schema, part.columns, strict=True):
-                with error_context(f"{where}{from_row}column {field.name!r}"):
+                with prefix_errors(f"{where}{from_row}column {field.name!r}"):
                     columns.append(column.to_pylist())
             yield from zip(*columns, strict=True)
 
@@ -83,7 +83,7 @@ def join_lines(
 
 def check_rows(batch: RecordBatch, where: str = "") -> None:
     """Raise `LimitError` with `where` if there are many more rows than bytes in the columns, as in hostile data."""
-    with error_context(f"{where}{batch.num_rows} rows"):
+    with prefix_errors(f"{where}{batch.num_rows} rows"):
         check_expanded_arrays(batch.source, batch.num_rows)
 
 

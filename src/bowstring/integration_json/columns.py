@@ -28,7 +28,7 @@ from bowstring.integration_json.buffer_values import (
 from bowstring.integration_json.document import Json, convert_values, expect, member, read_count
 from bowstring.integration_json.schema import JsonField
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import BufferRole, BufferSpec, Layout, error_context, pack_validity
+from bowstring.layouts.base import BufferRole, BufferSpec, Layout, pack_validity, prefix_errors
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.registry import layout_of
@@ -57,7 +57,7 @@ def read_column(node: JsonField, column: Any, dictionaries: DictionaryLookup, ch
 
     Raises `InvalidDataError` naming the column, the child and the element.
     """
-    with error_context(f"column {node.field.name!r}"):
+    with prefix_errors(f"column {node.field.name!r}"):
         array = _read(node, layout_of(node.field.type), column, dictionaries, check_name)
         array.validate()
         return array
@@ -106,7 +106,7 @@ def _read_children(
         raise InvalidDataError(f"{storage.type} has {len(node.children)} children, found {len(child_columns)}")
     children = []
     for child_node, layout, child in zip(node.children, storage.children, child_columns, strict=True):
-        with error_context(f"child {child_node.field.name!r}"):
+        with prefix_errors(f"child {child_node.field.name!r}"):
             children.append(_read(child_node, layout, child, dictionaries))
     return tuple(children)
 
@@ -161,7 +161,7 @@ def _read_binary(storage: BinaryLayout, column: Json, length: int, valid: Validi
         )
     mask = None if valid is None else np.array(valid, np.bool_)
     data = np.frombuffer(b"".join(strings), np.uint8)
-    return [*storage.of(lengths, data, pack_validity(mask)).buffers]
+    return [*storage.create_array(lengths, data, pack_validity(mask)).buffers]
 
 
 # Writing
@@ -169,7 +169,7 @@ def _read_binary(storage: BinaryLayout, column: Json, length: int, valid: Validi
 
 def write_column(field: Field, array: ArrayData) -> Json:
     """Build the «FieldData» object of an array. Raises `InvalidDataError` for values that are invalid for its type."""
-    with error_context(f"column {field.name!r}"):
+    with prefix_errors(f"column {field.name!r}"):
         return _write(field.name, array.storage.compact())
 
 
@@ -189,7 +189,7 @@ def _write(name: str, array: ArrayData) -> Json:
     if array.children:
         children = []
         for field, child in zip(storage.type.fields, array.children, strict=True):
-            with error_context(f"child {field.name!r}"):
+            with prefix_errors(f"child {field.name!r}"):
                 children.append(_write(field.name, child.storage.compact()))
         column["children"] = children
     return column
@@ -212,13 +212,13 @@ def _write_buffer(
     if isinstance(storage, BinaryViewLayout):
         return write_views(storage.views(array), storage.is_text)
     if spec.role is BufferRole.DATA:
-        return write_slots(storage.type, array.values(index), mask)
-    return write_integers(array.values(index))
+        return write_slots(storage.type, array.buffer_values(index), mask)
+    return write_integers(array.buffer_values(index))
 
 
 def _write_binary(storage: BinaryLayout, array: ArrayData, column: Json) -> None:
     values = array.to_pylist()
     strings = [b"" if value is None else value.encode() if storage.is_text else value for value in values]
     column["VALIDITY"] = _write_validity(array)
-    column["OFFSET"] = write_integers(storage.build(values).values(1))
+    column["OFFSET"] = write_integers(storage.from_pylist(values).buffer_values(1))
     column["DATA"] = [data.decode() if storage.is_text else to_hex(data) for data in strings]

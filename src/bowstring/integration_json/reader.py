@@ -30,7 +30,7 @@ from bowstring.integration_json.document import (
 from bowstring.integration_json.schema import JsonField, read_schema
 from bowstring.io.sources import open_sequential
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import error_context
+from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.registry import layout_of
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -46,13 +46,13 @@ def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> DataFile:
     the file can't be read.
     """
     name, content = _read_document(source, limits)
-    with error_context(name):
+    with prefix_errors(name):
         document = expect(_parse(content), dict, "the document")
         schema, nodes, dictionary_nodes = read_schema(member(document, "schema", dict), limits)
         dictionaries = _DictionaryReader(dictionary_nodes, member(document, "dictionaries", list, []))
         batches = []
         for index, batch in enumerate(member(document, "batches", list)):
-            with error_context(f"batch {index}"):
+            with prefix_errors(f"batch {index}"):
                 batches.append(_read_batch(schema, nodes, batch, dictionaries))
         return DataFile(schema, tuple(batches))
 
@@ -101,7 +101,7 @@ class _DictionaryReader:
         if dictionary is None:
             if id not in self._entries:
                 raise InvalidDataError(f"dictionary {id} is missing")
-            with error_context(f"dictionary {id}"):
+            with prefix_errors(f"dictionary {id}"):
                 dictionary = self._arrays[id] = self._read_dictionary(id)
         return dictionary
 

@@ -16,7 +16,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.type_forms import FORMS_BY_CLASS, REQUIRED, TYPE_FORMS, Enumeration, TypeParameter
 from bowstring.errors import InvalidDataError, LimitError, UnsupportedTypeError, UsageError
 from bowstring.integration_json.document import DocumentLimits, Json, expect, member
-from bowstring.layouts.base import error_context
+from bowstring.layouts.base import prefix_errors
 
 _FORMS_BY_JSON_NAME = {form.json_name: form for form in TYPE_FORMS}
 _DECIMAL_BITS = {"decimal": 128, "decimal32": 32, "decimal64": 64, "decimal128": 128, "decimal256": 256}
@@ -110,7 +110,7 @@ def _value_type(node: JsonField) -> t.DataType:
 def _read_node(value: Any, depth: int, limits: DocumentLimits) -> JsonField:
     json_object = expect(value, dict, "a field")
     name = member(json_object, "name", str, "")
-    with error_context(f"field {name!r}"):
+    with prefix_errors(f"field {name!r}"):
         if depth == 0:
             raise LimitError(f"types are nested deeper than the limit of {limits.max_nesting} (max_nesting)")
         children = tuple(_read_node(child, depth - 1, limits) for child in member(json_object, "children", list, []))

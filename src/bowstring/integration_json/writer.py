@@ -74,7 +74,7 @@ def _write_dictionary(id: int, array: ArrayData) -> Json:
 
 def _unify_columns(layout: Layout, columns: Sequence[ArrayData]) -> tuple[list[ArrayData], list[ArrayData]]:
     """Return the columns with unified dictionaries, and these dictionaries in depth-first order."""
-    unified = unify_dictionaries(columns) or [layout.build([])]
+    unified = unify_dictionaries(columns) or [layout.from_pylist([])]
     return unified[: len(columns)], list(_iter_dictionaries(unified[0]))
 
 
@@ -85,6 +85,6 @@ def _iter_dictionaries(array: ArrayData) -> Iterator[ArrayData]:
         for child in array.children:
             yield from _iter_dictionaries(child)
         return
-    dictionary = dictionary_layout.build([]) if array.dictionary is None else array.dictionary
+    dictionary = dictionary_layout.from_pylist([]) if array.dictionary is None else array.dictionary
     yield from _iter_dictionaries(dictionary)
     yield dictionary

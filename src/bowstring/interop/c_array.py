@@ -17,7 +17,7 @@ import numpy as np
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.interop import c_device
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import BufferRole, BufferSpec, Layout, error_context
+from bowstring.layouts.base import BufferRole, BufferSpec, Layout, prefix_errors
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.list_ import MapLayout
 from bowstring.memory import c_abi
@@ -244,7 +244,7 @@ class ArrayImporter:
         values = None
         if layout.dictionary is not None:
             c_abi.check_pointer(dictionary, "a dictionary")
-            with error_context("dictionary"):
+            with prefix_errors("dictionary"):
                 values = self.read(dictionary, layout.dictionary)
         array = ArrayData(
             layout, fields[c_abi.LENGTH], buffers, tuple(children), values, null_count, fields[c_abi.OFFSET]

@@ -16,7 +16,7 @@ from bowstring.errors import BowstringError, InvalidDataError, ResourceError, Us
 from bowstring.interop import c_device
 from bowstring.interop.c_array import move_array
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import error_context
+from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi
 from bowstring.memory.c_callbacks import make_immortal
@@ -205,7 +205,7 @@ class ArrayStream(Closable):
                 if not out[c_abi.RELEASE]:
                     self._close()
                     raise StopIteration
-                with error_context(f"{what} of a stream"):
+                with prefix_errors(f"{what} of a stream"):
                     array = move_array(ctypes.addressof(out), self._layout, self._first_index == 1)
             except BowstringError:
                 self._close()

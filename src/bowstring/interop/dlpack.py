@@ -123,6 +123,6 @@ def array_buffer(array: ArrayData) -> memoryview:
     values = _to_numpy_without_copy(array, "the buffer protocol")
     if values.dtype.kind not in "iuf" and values.dtype.names is None:
         raise NotShareableError(
-            f"the buffer protocol has no format for {array.type}: use `array.values(1)` or `array.to_numpy()`"
+            f"the buffer protocol has no format for {array.type}: use `array.buffer_values(1)` or `array.to_numpy()`"
         )
     return values.data.toreadonly()

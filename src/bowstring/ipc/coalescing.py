@@ -19,7 +19,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, DataTypeError, UsageError
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Layout, error_context
+from bowstring.layouts.base import Layout, prefix_errors
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closable import abandon_on_error
 
@@ -177,7 +177,7 @@ class _RowBuffer:
         """Return the rows as a batch; raises `DataTypeError` with the column for a value that does not fit its type."""
         arrays = []
         for field, values in zip(self._schema, self._columns, strict=True):
-            with error_context(f"column {field.name!r}"):
+            with prefix_errors(f"column {field.name!r}"):
                 arrays.append(array(values, field.type))
         return RecordBatch(self._schema, self.num_rows, arrays)
 

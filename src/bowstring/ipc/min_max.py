@@ -49,7 +49,7 @@ def decode_to_plain(array: ArrayData) -> ArrayData:
 
 def has_order(layout: Layout) -> bool:
     """Whether values of a plain layout have an order."""
-    return layout.sort_keys(layout.build([])) is not None
+    return layout.sort_keys(layout.from_pylist([])) is not None
 
 
 def min_max(array: ArrayData, cuts: bool = True) -> MinMax | None:
@@ -88,7 +88,7 @@ def _string_prefixes(array: ArrayData) -> Values | None:
     if not isinstance(layout, BinaryLayout):
         return None
     offsets = layout.offsets(array).astype(np.int64)
-    data = layout.data(array).bytes
+    data = layout.data_buffer(array).bytes
     padded = np.zeros(len(data) + 8, np.uint8)
     padded[: len(data)] = data
     words = np.ndarray((len(data) + 1,), np.dtype(">u8"), padded.data, 0, (1,))
@@ -112,7 +112,7 @@ def _truncate(array: ArrayData, up: bool) -> ArrayData:
         else value.encode()[:MAX_BOUND_BYTES].decode(errors="ignore")
     )
     truncated = _upper_bound(short) if up else short
-    return array if truncated is None else array.layout.build([truncated])
+    return array if truncated is None else array.layout.from_pylist([truncated])
 
 
 def _upper_bound(short: str | bytes) -> str | bytes | None:

@@ -35,7 +35,7 @@ from bowstring.ipc.min_max import MinMax, distinct_count, has_nan, has_order, mi
 from bowstring.ipc.record_batch.plan import ReadSchema
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import error_context
+from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.memory.buffer import Memory
@@ -78,7 +78,7 @@ class FileStatistics:
         every = list(range(len(self.row_counts)))
         if column is None or column.minima is None or column.maxima is None:
             return every
-        bounds_arrays = [column.minima.layout.build([bound]) for bound in (low, high) if bound is not None]
+        bounds_arrays = [column.minima.layout.from_pylist([bound]) for bound in (low, high) if bound is not None]
         for bound in bounds_arrays:
             if min_max(bound) is None:
                 raise UsageError(f"a bound must be a value with an order, found {bound.to_pylist()[0]!r}")
@@ -107,7 +107,7 @@ def read_statistics(
     raw = next((value for key, value in pairs if key == KEY), None)
     if raw is None:
         return None
-    with error_context(f"{where}: footer: {KEY.decode()}"):
+    with prefix_errors(f"{where}: footer: {KEY.decode()}"):
         try:
             stream = base64.b64decode(raw, validate=True)
         except ValueError as error:
@@ -139,7 +139,7 @@ def _read(batch: RecordBatch, schema: ReadSchema, blocks: npt.NDArray[Any]) -> F
 def _read_counts(array: Array, name: str, max_counts: Counts | None = None) -> Counts:
     if array.type != _INT64 or array.null_count:
         raise InvalidDataError(f"{name} is {array.type} with {array.null_count} nulls, not int64 with none")
-    counts: Counts = array.values(1).astype(np.int64)
+    counts: Counts = array.buffer_values(1).astype(np.int64)
     if (counts < 0).any() or (max_counts is not None and (counts > max_counts).any()):
         raise InvalidDataError(f"{name} is negative or exceeds the number of rows")
     return counts
@@ -209,12 +209,12 @@ def check_batch(statistics: FileStatistics, index: int, columns: Sequence[Array]
 
 def _without_nulls(array: ArrayData) -> ArrayData:
     check_expanded_array(array)
-    valid = array.layout.valid_mask(array)
+    valid = array.layout.logical_validity_mask(array)
     return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
 
 
 def _is_null(array: Array) -> npt.NDArray[np.bool_]:
-    valid = array.layout.valid_mask(array)
+    valid = array.layout.logical_validity_mask(array)
     return np.zeros(array.length, np.bool_) if valid is None else ~valid
 
 
@@ -272,9 +272,9 @@ class StatisticsCollector:
         layout = layout_of(plain_type(self._schema.fields[position].type))
         if not has_order(layout):
             return ColumnStatistics(null_counts, distinct_counts=distinct_counts)
-        null = layout.build([None])
+        null = layout.nulls(1)
         sides = [[null if bounds is None else bounds[side] for _, bounds, _ in batches] for side in (0, 1)]
-        minima, maxima = (Array.from_data(layout.concat(side) if side else layout.build([])) for side in sides)
+        minima, maxima = (Array.from_data(layout.concat(side) if side else layout.from_pylist([])) for side in sides)
         return ColumnStatistics(null_counts, minima, maxima, distinct_counts)
 
 
@@ -308,14 +308,16 @@ def with_statistics(pairs: Metadata, statistics: FileStatistics | None, blocks: 
 def _encode(statistics: FileStatistics, blocks: Counts) -> bytes:
     integers = primitive_layout(_INT64)
     rows = statistics.row_counts
-    columns = [Array.from_data(integers.of(values)) for values in (rows, blocks[:, 0], blocks[:, 1] + blocks[:, 2])]
+    columns = [
+        Array.from_data(integers.create_array(values)) for values in (rows, blocks[:, 0], blocks[:, 1] + blocks[:, 2])
+    ]
     fields = [Field(name, _INT64, False) for name in _COUNTS]
     for position, column in statistics.columns.items():
-        parts = {"nulls": integers.of(column.null_counts)}
+        parts = {"nulls": integers.create_array(column.null_counts)}
         if column.minima is not None and column.maxima is not None:
             parts |= {"min": column.minima, "max": column.maxima}
         if column.distinct_counts is not None:
-            parts["distinct"] = integers.of(column.distinct_counts)
+            parts["distinct"] = integers.create_array(column.distinct_counts)
         type_ = Struct(tuple(Field(name, array.type) for name, array in parts.items()))
         fields.append(Field(str(position), type_, False))
         columns.append(Array.from_buffers(type_, len(rows), [None], list(parts.values())))

@@ -13,9 +13,9 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.base import Indices, Layout, Values, pack_validity
-from bowstring.layouts.display import format_array_values
+from bowstring.layouts.display import format_preview
 from bowstring.layouts.expansion_limits import check_expanded_array
-from bowstring.layouts.indexing import check_indices, clip_slice
+from bowstring.layouts.indexing import as_indices, clip_slice
 from bowstring.layouts.validation import validate
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -84,7 +84,7 @@ class ArrayData:
             layout, self.length, self.buffers, self.children, self.dictionary, self._null_count, self.offset
         )
 
-    def values(self, index: int) -> Values:
+    def buffer_values(self, index: int) -> Values:
         """Return the elements of buffer `index` for the slots of this array, as a read-only NumPy view."""
         spec = self.layout.buffers[index]
         buffer = self.buffers[index]
@@ -143,7 +143,7 @@ class ArrayData:
 
         Raises `UsageError` if an index is out of range or not an integer.
         """
-        return self.layout.take(self, check_indices(indices, self.length))
+        return self.layout.take(self, as_indices(indices, self.length))
 
     def to_pylist(self) -> list[Any]:
         """Return the values as Python objects, None for null.
@@ -179,4 +179,4 @@ class ArrayData:
         return self.length
 
     def __repr__(self) -> str:
-        return f"<bowstring.{type(self).__name__} {self.type}[{self.length}]>\n{format_array_values(self, self.length)}"
+        return f"<bowstring.{type(self).__name__} {self.type}[{self.length}]>\n{format_preview(self, self.length)}"

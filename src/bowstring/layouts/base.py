@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
-from bowstring.layouts.value_codecs.base import non_null_mask
+from bowstring.layouts.value_codecs.base import not_none_mask
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, Buffer
@@ -115,22 +115,22 @@ class Layout(ABC):
         validity = array.buffers[0] if self.has_validity else None
         return 0 if validity is None else array.length - bitmap.count(validity, array.offset, array.length)
 
-    def valid_mask(self, array: ArrayData) -> Mask | None:
+    def logical_validity_mask(self, array: ArrayData) -> Mask | None:
         """Return which slots are logically valid, shape (length,); None if all are.
 
         Nulls in dictionaries, runs and union children count as null.
         """
         return array.validity_mask()
 
-    def identity_mask(self, array: ArrayData) -> Mask | None:
+    def identity_keys_mask(self, array: ArrayData) -> Mask | None:
         """Return which slots `identity_keys` distinguishes, shape (length,); None for all.
 
         These are the valid slots, and the nulls of a union, which belong to one of its children. All other nulls are
         one value.
         """
-        return self.valid_mask(array)
+        return self.logical_validity_mask(array)
 
-    def fill(self, array: ArrayData, valid: Mask, filler: ArrayData) -> ArrayData:
+    def fill_null(self, array: ArrayData, valid: Mask, filler: ArrayData) -> ArrayData:
         """Replace the slots that are not `valid` by the single slot of `filler`; copies."""
         candidates = self.concat([array, filler])
         return self.take(candidates, np.where(valid, np.arange(array.length), array.length))
@@ -138,15 +138,19 @@ class Layout(ABC):
     # Values
 
     @abstractmethod
-    def build(self, values: Sequence[Any]) -> ArrayData:
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         """Create an array of Python values, None for null.
 
         Raises `DataTypeError` naming the first value that does not fit the type.
         """
 
-    def build_of_types(self, values: Sequence[Any], kinds: set[type]) -> ArrayData:
-        """As `build`, for values whose Python types, including NoneType, are `kinds`."""
-        return self.build(values)
+    def from_pylist_of_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
+        """As `from_pylist`, for values whose Python types, including NoneType, are `python_types`."""
+        return self.from_pylist(values)
+
+    def nulls(self, length: int) -> ArrayData:
+        """Create an array of `length` nulls."""
+        return self.from_pylist([None] * length)
 
     @abstractmethod
     def to_pylist(self, array: ArrayData) -> list[Any]:
@@ -208,8 +212,8 @@ class Layout(ABC):
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         """Return NumPy arrays of shape (length,) that are all equal at two slots if and only if these are identical.
 
-        By default these are the `sort_keys`. NaN is identical to NaN; 0.0 and -0.0 differ. `identity_mask` must select
-        all slots of the array.
+        By default these are the `sort_keys`. NaN is identical to NaN; 0.0 and -0.0 differ. `identity_keys_mask` must
+        select all slots of the array.
         """
         keys = self.sort_keys(array)
         assert keys is not None
@@ -232,14 +236,14 @@ def pack_validity(mask: npt.NDArray[np.bool_] | None) -> Buffer | None:
     return None if mask is None or mask.all() else bitmap.pack(mask)
 
 
-def fill_nulls(values: Sequence[Any], fill: Any) -> tuple[Sequence[Any], Mask | None]:
-    """Replace None by `fill`; return the values, and the mask of those that are not None (None if all are valid)."""
+def replace_none(values: Sequence[Any], filler: Any) -> tuple[Sequence[Any], Mask | None]:
+    """Replace None by `filler`; return the values, and the mask of those that are not None (None if all are valid)."""
     if NoneType not in map(type, values):
         return values, None
-    return [fill if value is None else value for value in values], non_null_mask(values)
+    return [filler if value is None else value for value in values], not_none_mask(values)
 
 
-def set_nulls(values: list[Any], mask: Mask | None) -> list[Any]:
+def set_none(values: list[Any], mask: Mask | None) -> list[Any]:
     """Set the elements of a list to None where the mask is False, in place; return the list."""
     if mask is not None:
         for index in np.flatnonzero(~mask).tolist():
@@ -263,7 +267,7 @@ def first_true(mask: npt.NDArray[np.bool_]) -> int:
 
 
 @contextmanager
-def error_context(location: str) -> Iterator[None]:
+def prefix_errors(location: str) -> Iterator[None]:
     """Prefix the message of an `InvalidDataError` or a `DataTypeError` from the block with a location."""
     try:
         yield

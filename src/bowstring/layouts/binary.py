@@ -2,7 +2,7 @@
 
 >>> import bowstring as bs
 >>> array = bs.array(["joe", None, None, "mark"])
->>> array.values(1).tolist()
+>>> array.buffer_values(1).tolist()
 [0, 3, 3, 3, 7]
 >>> array.buffers[2].to_bytes()
 b'joemark'
@@ -19,7 +19,7 @@ from bowstring.layouts import text
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferRole, BufferSpec, Indices, to_buffer
 from bowstring.layouts.byte_strings import ByteStringLayout
-from bowstring.layouts.concatenation import buffer_sizes, concat_bytes, concat_validity
+from bowstring.layouts.concatenation import buffer_sizes, concat_byte_ranges, concat_validity
 from bowstring.layouts.equality import bytes_equal
 from bowstring.layouts.interleave import SlotSelection
 from bowstring.layouts.variable_size import VariableSizeLayout, offsets_equal, offsets_from_lengths
@@ -34,61 +34,63 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
 
     __slots__ = ("is_text",)
 
+    MAX_OFFSET_NAME = "the data buffer's size of"
+
     def __init__(self, type: DataType, offset_bits: int, is_text: bool) -> None:
         super().__init__(type, offset_bits, (BufferSpec(BufferRole.DATA, UINT8, per_slot=False),))
         self.is_text = is_text
 
-    def data(self, array: ArrayData) -> Buffer:
+    def data_buffer(self, array: ArrayData) -> Buffer:
         """Return the data buffer."""
         return array.buffers[2] or EMPTY
 
-    def offset_limit(self, array: ArrayData) -> tuple[int, str]:
-        return self.data(array).size, "the data buffer's size of"
+    def max_offset(self, array: ArrayData) -> int:
+        return self.data_buffer(array).size
 
-    def of(self, lengths: Indices, data: Bytes, validity: Buffer | None) -> ArrayData:
+    def create_array(self, lengths: Indices, data: Bytes, validity: Buffer | None) -> ArrayData:
         offsets = offsets_from_lengths(lengths, self.offset_type, self.type)
         return ArrayData(self, len(lengths), (validity, Buffer.of(offsets), to_buffer(data)))
 
     def flatten(self, array: ArrayData) -> tuple[Bytes, Indices]:
         offsets = self.offsets(array).astype(np.int64)
         first, last = int(offsets[0]), int(offsets[-1])
-        return self.data(array).view(UINT8, first, last - first), offsets - first
+        return self.data_buffer(array).view(UINT8, first, last - first), offsets - first
 
     def bytes_at(self, array: ArrayData, index: int) -> bytes | None:
         start, stop = self.offsets_at(array, index)
-        data = self.data(array)
+        data = self.data_buffer(array)
         return data.view(UINT8, start, stop - start).tobytes() if 0 <= start <= stop <= data.size else None
 
     def compact(self, array: ArrayData) -> ArrayData:
         first, last, offsets = self.compact_offsets(array)
-        data = self.data(array)
+        data = self.data_buffer(array)
         if last - first != data.size:
             data = data.slice(first, last - first)
         buffers = (array.compact_validity(), offsets, data)
         return ArrayData(self, array.length, buffers, null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        return self.interleave(SlotSelection.of(array, indices)) if len(indices) else self.build([])
+        return self.interleave(SlotSelection.of(array, indices)) if len(indices) else self.from_pylist([])
 
     def interleave(self, slots: SlotSelection) -> ArrayData:
         starts, lengths = self.slot_ranges(slots)
-        return self.of(lengths, slots.gather_bytes(2, starts, lengths), slots.validity())
+        return self.create_array(lengths, slots.gather_bytes(2, starts, lengths), slots.gather_validity())
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
-        lengths, first, last = self.lengths_and_bounds(arrays, buffer_sizes(arrays, 2))
-        return self.of(lengths, concat_bytes(arrays, 2, first, last - first), concat_validity(arrays))
+        lengths, first, last = self.lengths_and_offset_bounds(arrays, buffer_sizes(arrays, 2))
+        return self.create_array(lengths, concat_byte_ranges(arrays, 2, first, last - first), concat_validity(arrays))
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        left_offsets, right_offsets = self.offsets(left), right.values(1)
-        if not bytes_equal(left_offsets, right_offsets) or left_offsets[-1] > self.data(right).size:
+        left_offsets, right_offsets = self.offsets(left), right.buffer_values(1)
+        if not bytes_equal(left_offsets, right_offsets) or left_offsets[-1] > self.data_buffer(right).size:
             right_offsets = self.offsets(right)
             if not offsets_equal(left_offsets, right_offsets):
                 return False
         size = int(left_offsets[-1] - left_offsets[0])
-        left_bytes = self.data(left).view(UINT8, int(left_offsets[0]), size)
-        return bytes_equal(left_bytes, self.data(right).view(UINT8, int(right_offsets[0]), size))
+        left_bytes = self.data_buffer(left).view(UINT8, int(left_offsets[0]), size)
+        return bytes_equal(left_bytes, self.data_buffer(right).view(UINT8, int(right_offsets[0]), size))
 
     def check_full(self, array: ArrayData) -> None:
         offsets = self.offsets(array)
         if self.is_text:
-            text.check_utf8(self.data(array).bytes, offsets, array.validity_mask())
+            text.check_utf8(self.data_buffer(array).bytes, offsets, array.validity_mask())

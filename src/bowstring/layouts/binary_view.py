@@ -29,7 +29,7 @@ from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.expansion_limits import check_expanded_bytes
 from bowstring.layouts.gather import copy_ranges, gather_bytes, gather_prefixes
-from bowstring.layouts.view_validation import INLINE_BYTES, check_views, locate_views
+from bowstring.layouts.view_validation import INLINE_BYTES, check_views, checked_views
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class BinaryViewLayout(ByteStringLayout):
 
     def views(self, array: ArrayData) -> Values:
         """Return the views, empty for null slots, all checked to be within their data buffers."""
-        return locate_views(array).view(VIEW).reshape(-1)
+        return checked_views(array).view(VIEW).reshape(-1)
 
     def flatten(self, array: ArrayData) -> tuple[Bytes, Indices]:
         """Return the bytes of all values end to end, copied, and int64 offsets from 0. Null slots are empty."""
@@ -113,7 +113,7 @@ class BinaryViewLayout(ByteStringLayout):
         check_expanded_bytes(int(lengths.sum()), sum(buffer.size for buffer in array.buffers[1:] if buffer is not None))
         return lengths
 
-    def of(self, lengths: Indices, data: Bytes, validity: Buffer | None) -> ArrayData:
+    def create_array(self, lengths: Indices, data: Bytes, validity: Buffer | None) -> ArrayData:
         """Create an array of consecutive values of these lengths in bytes.
 
         Shares `data` if nearly all of it belongs to values that are too long for their views.
@@ -150,14 +150,14 @@ class BinaryViewLayout(ByteStringLayout):
         return ArrayData(self, array.length, buffers, null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        views = to_buffer(array.values(1)[indices])
+        views = to_buffer(array.buffer_values(1)[indices])
         return ArrayData(self, len(indices), (array.take_validity(indices), views, *array.buffers[2:]))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         parts: list[Values] = []
         buffers: list[Buffer | None] = []
         for array in arrays:
-            views = array.values(1).copy()
+            views = array.buffer_values(1).copy()
             views["buffer"][views["length"] > INLINE_BYTES] += len(buffers)
             parts.append(views)
             buffers.extend(array.buffers[2:])

@@ -23,11 +23,11 @@ from bowstring.layouts.base import (
     Layout,
     Values,
     pack_validity,
-    set_nulls,
+    set_none,
     short_repr,
 )
 from bowstring.layouts.concatenation import concat_bits, concat_validity
-from bowstring.layouts.value_codecs.base import non_null_mask
+from bowstring.layouts.value_codecs.base import not_none_mask
 from bowstring.memory import bitmap
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class BooleanLayout(Layout):
     def __init__(self, type: DataType) -> None:
         super().__init__(type, (VALIDITY, BufferSpec(BufferRole.DATA)))
 
-    def of(self, values: Values, mask: Values | None = None) -> ArrayData:
+    def create_array(self, values: Values, mask: Values | None = None) -> ArrayData:
         """Create an array of NumPy booleans, packed."""
         return ArrayData(self, len(values), (pack_validity(mask), bitmap.pack(values)))
 
@@ -52,15 +52,15 @@ class BooleanLayout(Layout):
         data = array.buffers[1]
         return np.zeros(array.length, np.bool_) if data is None else bitmap.unpack(data, array.offset, array.length)
 
-    def build(self, values: Sequence[Any]) -> ArrayData:
-        return self.build_of_types(values, set(map(type, values)))
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
+        return self.from_pylist_of_types(values, set(map(type, values)))
 
-    def build_of_types(self, values: Sequence[Any], kinds: set[type]) -> ArrayData:
-        if not {bool, np.bool_, NoneType}.issuperset(kinds):
+    def from_pylist_of_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
+        if not {bool, np.bool_, NoneType}.issuperset(python_types):
             index = next(i for i, v in enumerate(values) if type(v) not in (bool, np.bool_, NoneType))
             raise DataTypeError(f"value {index}: {short_repr(values[index])} cannot be converted to bool")
-        mask = non_null_mask(values) if NoneType in kinds else None
-        return self.of(np.fromiter(values, np.bool_, len(values)), mask)
+        mask = not_none_mask(values) if NoneType in python_types else None
+        return self.create_array(np.fromiter(values, np.bool_, len(values)), mask)
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         data = array.buffers[1]
@@ -69,7 +69,7 @@ class BooleanLayout(Layout):
         return None if array.is_null_at(index) else bitmap.get(data, array.offset + index)
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        return set_nulls(self.bits(array).tolist(), array.validity_mask())
+        return set_none(self.bits(array).tolist(), array.validity_mask())
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
@@ -86,7 +86,7 @@ class BooleanLayout(Layout):
         return ArrayData(self, len(indices), (array.take_validity(indices), bits))
 
     def interleave(self, slots: SlotSelection) -> ArrayData:
-        return ArrayData(self, len(slots), (slots.validity(), bitmap.pack(slots.bits(1))))
+        return ArrayData(self, len(slots), (slots.gather_validity(), bitmap.pack(slots.gather_bits(1))))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         values = concat_bits(arrays, 1)

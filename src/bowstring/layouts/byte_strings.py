@@ -10,10 +10,10 @@ import numpy as np
 
 from bowstring.errors import DataTypeError
 from bowstring.layouts import text
-from bowstring.layouts.base import Indices, Layout, Values, fill_nulls, pack_validity, short_repr
+from bowstring.layouts.base import Indices, Layout, Values, pack_validity, replace_none, short_repr
 from bowstring.layouts.hashing import factorize_bytes
 from bowstring.layouts.sort_keys import rank_bytes
-from bowstring.layouts.value_codecs.base import is_bytes
+from bowstring.layouts.value_codecs.base import is_bytes_like
 from bowstring.memory.buffer import UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class ByteStringLayout(Layout):
     is_text: bool
 
     @abstractmethod
-    def of(self, lengths: Indices, data: Bytes, validity: Buffer | None) -> ArrayData:
+    def create_array(self, lengths: Indices, data: Bytes, validity: Buffer | None) -> ArrayData:
         """Create an array of consecutive values of these lengths in bytes."""
 
     @abstractmethod
@@ -41,9 +41,9 @@ class ByteStringLayout(Layout):
     def bytes_at(self, array: ArrayData, index: int) -> bytes | None:
         """Return the bytes of one slot; None if they are not within the buffers."""
 
-    def build(self, values: Sequence[Any]) -> ArrayData:
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         data, lengths, mask = _encode_values(values, self.is_text, self.type)
-        return self.of(lengths, np.frombuffer(data, UINT8), pack_validity(mask))
+        return self.create_array(lengths, np.frombuffer(data, UINT8), pack_validity(mask))
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):
@@ -77,7 +77,7 @@ def _encode_values(values: Sequence[Any], is_text: bool, type: DataType) -> tupl
         try:
             data, lengths = encode(values)
         except TypeError:  # a null, or an error
-            filled, mask = fill_nulls(values, "" if is_text else b"")
+            filled, mask = replace_none(values, "" if is_text else b"")
             data, lengths = encode(filled)
     except (TypeError, UnicodeEncodeError):
         raise _conversion_error(values, is_text, type) from None
@@ -98,6 +98,6 @@ def _encode_bytes(values: Sequence[bytes]) -> tuple[bytes, Indices]:
 
 def _conversion_error(values: Sequence[Any], is_text: bool, type: DataType) -> DataTypeError:
     for index, value in enumerate(values):
-        if value is not None and not (isinstance(value, str) if is_text else is_bytes(value)):
+        if value is not None and not (isinstance(value, str) if is_text else is_bytes_like(value)):
             return DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
     return DataTypeError(f"a value cannot be converted to {type}: UTF-8 does not encode surrogates")

@@ -35,20 +35,8 @@ def buffer_sizes(arrays: Sequence[ArrayData], index: int) -> Indices:
     return np.array([0 if buffer is None else buffer.size for buffer in _buffers_of(arrays, index)], np.int64)
 
 
-def distinct_dictionaries(arrays: Sequence[ArrayData]) -> tuple[Sequence[ArrayData], Indices]:
-    """Return the distinct dictionary objects of arrays, and the index of each array's dictionary among them.
-
-    Raises `InvalidDataError` if an array has no dictionary.
-    """
-    distinct: dict[int, ArrayData] = {}
-    for array in arrays:
-        distinct[id(array.dictionary)] = array.require_dictionary()
-    index_by_id = dict(zip(distinct, range(len(distinct)), strict=True))
-    return list(distinct.values()), np.array([index_by_id[id(array.dictionary)] for array in arrays], np.int64)
-
-
-def concat_values(arrays: Sequence[ArrayData], index: int) -> Values:
-    """Concatenate `array.values(index)` of each array; copies."""
+def concat_buffer_values(arrays: Sequence[ArrayData], index: int) -> Values:
+    """Concatenate `array.buffer_values(index)` of each array; copies."""
     spec = arrays[0].layout.buffers[index]
     assert spec.dtype is not None
     if not spec.dtype.itemsize:  # NumPy copies elements of no bytes one by one
@@ -56,20 +44,20 @@ def concat_values(arrays: Sequence[ArrayData], index: int) -> Values:
     if len(arrays) >= MIN_ARRAYS:
         width = spec.dtype.itemsize
         sizes = (array_lengths(arrays) + spec.extra) * width
-        joined = _concat_ranges(arrays, index, _array_offsets(arrays) * width, sizes)
+        joined = _try_concat_byte_ranges(arrays, index, _array_offsets(arrays) * width, sizes)
         if joined is not None:
             return joined.view(spec.dtype)
-    return np.concatenate([array.values(index) for array in arrays])
+    return np.concatenate([array.buffer_values(index) for array in arrays])
 
 
 def concat_bits(arrays: Sequence[ArrayData], index: int) -> Mask:
     """Concatenate the bits of buffer `index` for the slots of each array; those of an absent buffer are 0."""
     offsets, lengths = _array_offsets(arrays), array_lengths(arrays)
     if (buffer_sizes(arrays, index) << 3 < offsets + lengths).any():  # a buffer is absent or too short
-        return np.concatenate([_bits(array, index) for array in arrays])
+        return np.concatenate([_unpack_bits(array, index) for array in arrays])
     starts = offsets >> 3
     sizes = ((offsets + lengths + 7) >> 3) - starts
-    packed = concat_bytes(arrays, index, starts, sizes)
+    packed = concat_byte_ranges(arrays, index, starts, sizes)
     return _unpack_ranges(packed, sizes, offsets & 7, lengths)
 
 
@@ -96,12 +84,12 @@ def concat_validity(arrays: Sequence[ArrayData]) -> Buffer | None:
     return bitmap.pack(mask)
 
 
-def concat_bytes(arrays: Sequence[ArrayData], index: int, starts: Indices, sizes: Indices) -> Bytes:
+def concat_byte_ranges(arrays: Sequence[ArrayData], index: int, starts: Indices, sizes: Indices) -> Bytes:
     """Concatenate `sizes` bytes from byte `starts` of buffer `index` of each array; copies.
 
     Raises `InvalidDataError` if a buffer is too short. An absent buffer has no bytes.
     """
-    if len(arrays) >= MIN_ARRAYS and (joined := _concat_ranges(arrays, index, starts, sizes)) is not None:
+    if len(arrays) >= MIN_ARRAYS and (joined := _try_concat_byte_ranges(arrays, index, starts, sizes)) is not None:
         return joined
     pieces = []
     for array, start, size in zip(arrays, starts.tolist(), sizes.tolist(), strict=True):
@@ -119,7 +107,7 @@ def _buffers_of(arrays: Sequence[ArrayData], index: int) -> list[Buffer | None]:
     return [array.buffers[index] for array in arrays]
 
 
-def _bits(array: ArrayData, index: int) -> Mask:
+def _unpack_bits(array: ArrayData, index: int) -> Mask:
     buffer = array.buffers[index]
     return np.zeros(array.length, np.bool_) if buffer is None else bitmap.unpack(buffer, array.offset, array.length)
 
@@ -128,7 +116,7 @@ def _array_offsets(arrays: Sequence[ArrayData]) -> Indices:
     return np.array([array.offset for array in arrays], np.int64)
 
 
-def _concat_ranges(arrays: Sequence[ArrayData], index: int, starts: Indices, sizes: Indices) -> Bytes | None:
+def _try_concat_byte_ranges(arrays: Sequence[ArrayData], index: int, starts: Indices, sizes: Indices) -> Bytes | None:
     """Concatenate `sizes` bytes from byte `starts` of each buffer; None if one is too short."""
     buffers = [buffer for buffer in _buffers_of(arrays, index) if buffer is not None]
     if len(buffers) < len(arrays):
@@ -139,7 +127,7 @@ def _concat_ranges(arrays: Sequence[ArrayData], index: int, starts: Indices, siz
     total_bytes = int(sizes.sum())
     joined = None
     if available.sum() <= total_bytes + _MAX_PADDING_BYTES * len(buffers):
-        joined = _join_whole(buffers)
+        joined = _join_unsliced_buffers(buffers)
     if joined is None:
         firsts, memory = view_together(buffers)
     else:
@@ -152,7 +140,7 @@ def _concat_ranges(arrays: Sequence[ArrayData], index: int, starts: Indices, siz
     return out
 
 
-def _join_whole(buffers: Sequence[Buffer]) -> bytearray | None:
+def _join_unsliced_buffers(buffers: Sequence[Buffer]) -> bytearray | None:
     """Join buffers without creating the addresses of each; None if one is a slice."""
     try:
         return bytearray().join([buffer.whole for buffer in buffers])

@@ -26,7 +26,7 @@ def array_from_python(values: Sequence[Any], type: DataType | None = None) -> Ar
     Raises `DataTypeError` naming the first value that does not fit.
     """
     try:
-        return infer_array(values) if type is None else layout_of(type).build(values)
+        return infer_array(values) if type is None else layout_of(type).from_pylist(values)
     except RecursionError:
         raise DataTypeError("the values are nested too deep") from None
 
@@ -56,7 +56,7 @@ def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> ArrayDa
     if values.dtype.byteorder == ">" or (values.dtype.kind in "iufmM" and not values.dtype.isnative):
         values = values.astype(values.dtype.newbyteorder("="))
     if isinstance(layout, ExtensionLayout):
-        storage_values = layout.from_numpy(values)
+        storage_values = layout.extension_type.to_storage_numpy(values)
         if storage_values is not None:
             return _from_numpy(storage_values, layout.storage, valid).with_layout(layout)
     if isinstance(layout, FixedSizeListLayout) and values.ndim > 1 and values.shape[1] == layout.size:
@@ -68,7 +68,7 @@ def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> ArrayDa
         if isinstance(layout, PrimitiveLayout):
             return layout.from_numpy(values, valid)
         if isinstance(layout, BooleanLayout) and values.dtype.kind == "b":
-            return layout.of(values, valid)
+            return layout.create_array(values, valid)
         if isinstance(layout, StructLayout) and values.dtype.names == tuple(layout.names):
             row_mask, element_mask = (valid, None) if valid is None or valid.dtype.names is None else (None, valid)
             columns = [
@@ -79,7 +79,7 @@ def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> ArrayDa
     if valid is not None and (valid.ndim > 1 or valid.dtype.names is not None):
         if values.dtype.kind in "mMV":
             raise DataTypeError(f"NumPy's {values.dtype} with a mask by element does not become {layout.type}")
-        return layout.build(np.where(valid, values.astype(object), np.array(None)).tolist())
+        return layout.from_pylist(np.where(valid, values.astype(object), np.array(None)).tolist())
     python_values = list(values) if values.ndim > 1 or values.dtype.kind in "mM" else values.tolist()
     if values.dtype.kind == "T":
         python_values = [element if isinstance(element, str) or values.ndim > 1 else None for element in python_values]
@@ -87,4 +87,4 @@ def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> ArrayDa
         python_values = [
             element if is_valid else None for element, is_valid in zip(python_values, valid.tolist(), strict=True)
         ]
-    return layout.build(python_values)
+    return layout.from_pylist(python_values)

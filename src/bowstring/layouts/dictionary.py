@@ -2,7 +2,7 @@
 
 >>> import bowstring as bs
 >>> array = bs.array(["foo", "bar", "foo", "bar", None, "baz"], bs.dictionary(bs.int32(), bs.string()))
->>> array.values(1)[[0, 1, 2, 3, 5]].tolist()
+>>> array.buffer_values(1)[[0, 1, 2, 3, 5]].tolist()
 [0, 1, 0, 1, 2]
 >>> array.dictionary.to_pylist()
 ['foo', 'bar', 'baz']
@@ -25,11 +25,11 @@ from bowstring.layouts.base import (
     Layout,
     Values,
     first_true,
-    set_nulls,
+    set_none,
     short_repr,
     to_buffer,
 )
-from bowstring.layouts.concatenation import array_lengths, concat_validity, concat_values, distinct_dictionaries
+from bowstring.layouts.concatenation import array_lengths, concat_buffer_values, concat_validity
 from bowstring.layouts.equality import arrays_equal, has_prefix
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.memory import bitmap
@@ -66,14 +66,14 @@ class DictionaryLayout(Layout):
     def dictionary(self) -> Layout:
         return self._dictionary
 
-    def of(self, indices: ArrayData, dictionary: ArrayData) -> ArrayData:
+    def create_array(self, indices: ArrayData, dictionary: ArrayData) -> ArrayData:
         """Create an array of indices and a dictionary."""
         return ArrayData(self, indices.length, indices.buffers, (), dictionary, indices._null_count, indices.offset)
 
     def indices(self, array: ArrayData) -> Indices:
         """Return the indices as 64-bit integers, 0 for null slots, checked against the length of the dictionary."""
         count = array.require_dictionary().length
-        raw, mask = array.values(1), array.validity_mask()
+        raw, mask = array.buffer_values(1), array.validity_mask()
         if mask is not None:
             raw = np.where(mask, raw, raw.dtype.type(0))
         bad = (raw < 0) | (raw >= count) if mask is None else mask & ((raw < 0) | (raw >= count))
@@ -84,7 +84,7 @@ class DictionaryLayout(Layout):
 
     def concat_indices(self, arrays: Sequence[ArrayData]) -> tuple[Indices, Buffer | None]:
         """Concatenate the `indices` of arrays; also return their validity bitmap."""
-        raw, validity = concat_values(arrays, 1), concat_validity(arrays)
+        raw, validity = concat_buffer_values(arrays, 1), concat_validity(arrays)
         dictionaries, dictionary_indices = distinct_dictionaries(arrays)
         counts = array_lengths(dictionaries)[dictionary_indices]
         bad = (raw < 0) | (raw >= np.repeat(counts, array_lengths(arrays)))
@@ -100,21 +100,25 @@ class DictionaryLayout(Layout):
     def compact_dictionary(self, array: ArrayData) -> ArrayData:
         """Drop the unused dictionary values, keeping the order; return the array itself if all are used."""
         indices, mask, dictionary = self.indices(array), array.validity_mask(), array.require_dictionary()
-        used, new_indices = _distinct(indices if mask is None else indices[mask], dictionary.length)
+        used, new_indices = _unique_integers(indices if mask is None else indices[mask], dictionary.length)
         if len(used) == dictionary.length:
             return array
         if mask is not None:
             indices[mask] = new_indices
             new_indices = np.where(mask, indices, 0)
-        return self.of(self.index_layout.of(new_indices.astype(self.index_layout.dtype), mask), dictionary.take(used))
+        return self.create_array(
+            self.index_layout.create_array(new_indices.astype(self.index_layout.dtype), mask), dictionary.take(used)
+        )
 
-    def valid_mask(self, array: ArrayData) -> Mask | None:
-        return self._take_mask(array, self._dictionary.valid_mask)
+    def logical_validity_mask(self, array: ArrayData) -> Mask | None:
+        return self._expand_dictionary_mask(array, self._dictionary.logical_validity_mask)
 
-    def identity_mask(self, array: ArrayData) -> Mask | None:
-        return self._take_mask(array, self._dictionary.identity_mask)
+    def identity_keys_mask(self, array: ArrayData) -> Mask | None:
+        return self._expand_dictionary_mask(array, self._dictionary.identity_keys_mask)
 
-    def _take_mask(self, array: ArrayData, mask_function: Callable[[ArrayData], Mask | None]) -> Mask | None:
+    def _expand_dictionary_mask(
+        self, array: ArrayData, mask_function: Callable[[ArrayData], Mask | None]
+    ) -> Mask | None:
         """Apply a function to the dictionary, and return its mask for the value of each slot; False for null slots."""
         mask, dictionary = array.validity_mask(), array.dictionary
         dictionary_mask = None if dictionary is None or array.length == array.null_count else mask_function(dictionary)
@@ -123,7 +127,7 @@ class DictionaryLayout(Layout):
         value_mask = dictionary_mask[self.indices(array)]
         return value_mask if mask is None else value_mask & mask
 
-    def build(self, values: Sequence[Any]) -> ArrayData:
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         index_by_key: dict[Any, int] = {}
         distinct: list[Any] = []
         indices: list[int | None] = []
@@ -143,7 +147,7 @@ class DictionaryLayout(Layout):
             indices.append(index)
         if distinct and len(distinct) - 1 > np.iinfo(self.index_layout.dtype).max:
             raise DataTypeError(f"{len(distinct)} distinct values are too many for the indices of {self.type}")
-        return self.of(self.index_layout.build(indices), self._dictionary.build(distinct))
+        return self.create_array(self.index_layout.from_pylist(indices), self._dictionary.from_pylist(distinct))
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):
@@ -163,7 +167,7 @@ class DictionaryLayout(Layout):
             used, keys = np.unique(keys, return_inverse=True)
             dictionary = dictionary.take(used)
         values = dictionary.to_pylist()
-        return set_nulls([values[index] for index in keys.tolist()], array.validity_mask())
+        return set_none([values[index] for index in keys.tolist()], array.validity_mask())
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
@@ -187,7 +191,9 @@ class DictionaryLayout(Layout):
         dictionary = max(distinct.values(), key=lambda values: -1 if values is None else values.length)
         if dictionary is None or not all(values and has_prefix(dictionary, values) for values in distinct.values()):
             return None
-        return ArrayData(self, len(slots), (slots.validity(), to_buffer(slots.gather_elements(1))), (), dictionary)
+        return ArrayData(
+            self, len(slots), (slots.gather_validity(), to_buffer(slots.gather_buffer_values(1))), (), dictionary
+        )
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         """Concatenate the arrays. Of consecutive dictionaries, one that is a prefix of the other is dropped.
@@ -211,29 +217,29 @@ class DictionaryLayout(Layout):
             raise DataTypeError(f"a dictionary of {length} values is too large for the indices of {self.type}")
         data = joined_indices.astype(self.index_layout.dtype)
         joined = dictionaries[0] if len(dictionaries) == 1 else self._dictionary.concat(dictionaries)
-        buffers = (concat_validity(arrays), self.index_layout.of(data).buffers[1])
+        buffers = (concat_validity(arrays), self.index_layout.create_array(data).buffers[1])
         return ArrayData(self, len(data), buffers, (), joined)
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        left_indices, left_values = self._used_values(left)
-        right_indices, right_values = self._used_values(right)
+        left_indices, left_values = self._used_indices_and_values(left)
+        right_indices, right_values = self._used_indices_and_values(right)
         count = right_values.length
-        pairs, _ = _distinct(left_indices * count + right_indices, left_values.length * count)
+        pairs, _ = _unique_integers(left_indices * count + right_indices, left_values.length * count)
         return arrays_equal(left_values.take(pairs // count), right_values.take(pairs % count), nans_equal)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
-        keys, dictionary = self._used_values(array)
+        keys, dictionary = self._used_indices_and_values(array)
         sort_keys = dictionary.layout.sort_keys(dictionary)
         return sort_keys and tuple(key[keys] for key in sort_keys)
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        keys, dictionary = self._used_values(array)
+        keys, dictionary = self._used_indices_and_values(array)
         return tuple(part[keys] for part in dictionary.layout.identity_keys(dictionary))
 
-    def _used_values(self, array: ArrayData) -> tuple[Indices, ArrayData]:
+    def _used_indices_and_values(self, array: ArrayData) -> tuple[Indices, ArrayData]:
         """Return indices into the used dictionary values, and these values."""
         dictionary = array.require_dictionary()
-        used, keys = _distinct(self.indices(array), dictionary.length)
+        used, keys = _unique_integers(self.indices(array), dictionary.length)
         return keys, dictionary.take(used)
 
     def check(self, array: ArrayData) -> None:
@@ -243,7 +249,19 @@ class DictionaryLayout(Layout):
         self.indices(array)
 
 
-def _distinct(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
+def distinct_dictionaries(arrays: Sequence[ArrayData]) -> tuple[Sequence[ArrayData], Indices]:
+    """Return the distinct dictionary objects of arrays, and the index of each array's dictionary among them.
+
+    Raises `InvalidDataError` if an array has no dictionary.
+    """
+    distinct: dict[int, ArrayData] = {}
+    for array in arrays:
+        distinct[id(array.dictionary)] = array.require_dictionary()
+    index_by_id = dict(zip(distinct, range(len(distinct)), strict=True))
+    return list(distinct.values()), np.array([index_by_id[id(array.dictionary)] for array in arrays], np.int64)
+
+
+def _unique_integers(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
     """Return the sorted distinct numbers, all from 0 to below `bound`, and each number's index among them."""
     if bound > 4 * len(numbers):
         return np.unique(numbers, return_inverse=True)
@@ -260,10 +278,5 @@ def decode_dictionary(array: ArrayData) -> ArrayData:
     keys, dictionary, mask = layout.indices(array), array.require_dictionary(), array.validity_mask()
     if mask is None:
         return dictionary.take(keys)
-    with_null = layout.dictionary.concat([dictionary, nulls(layout.dictionary, 1)])
+    with_null = layout.dictionary.concat([dictionary, layout.dictionary.nulls(1)])
     return with_null.take(np.where(mask, keys, dictionary.length))
-
-
-def nulls(layout: Layout, length: int) -> ArrayData:
-    """Create an array of `length` nulls."""
-    return layout.build([None] * length)

@@ -33,7 +33,7 @@ def format_values(array: Any) -> list[str]:
         return [f"<{error}>"]  # an extension's `decode` may raise any of these
 
 
-def format_array_values(array: Any, length: int) -> str:
+def format_preview(array: Any, length: int) -> str:
     """Format the first and last few values of an array or chunked array of this length, in brackets."""
     if length <= 2 * EDGE_ITEMS:
         return f"[{', '.join(format_values(array))}]"

@@ -30,7 +30,7 @@ def arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
     if left.length == 0:
         return True
     if left.layout.dictionary is not None and (_has_dictionary_nulls(left) or _has_dictionary_nulls(right)):
-        return _encoded_equal(left, right, nans_equal)
+        return _dictionary_arrays_equal(left, right, nans_equal)
     if left.layout.has_validity and left.null_count != right.null_count:
         return False
     validity = left.validity
@@ -47,12 +47,12 @@ def arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
 
 def _has_dictionary_nulls(array: ArrayData) -> bool:
     dictionary = array.dictionary
-    return dictionary is not None and dictionary.layout.identity_mask(dictionary) is not None
+    return dictionary is not None and dictionary.layout.identity_keys_mask(dictionary) is not None
 
 
-def _encoded_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+def _dictionary_arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
     """As `arrays_equal`, for dictionary-encoded arrays: a slot is null by its index or by its dictionary value."""
-    masks = [array.layout.identity_mask(array) for array in (left, right)]
+    masks = [array.layout.identity_keys_mask(array) for array in (left, right)]
     left_mask, right_mask = (None if mask is None or mask.all() else mask for mask in masks)
     if left_mask is None or right_mask is None:
         return left_mask is None and right_mask is None and left.layout.equal(left, right, nans_equal)
@@ -98,7 +98,7 @@ def has_prefix(array: ArrayData, prefix: ArrayData) -> bool:
         return True
     if prefix.length > array.length:
         return False
-    return _shares_memory(array, prefix) or _is_identical(array.slice(0, prefix.length), prefix)
+    return _shares_memory(array, prefix) or _are_identical(array.slice(0, prefix.length), prefix)
 
 
 def _shares_memory(left: ArrayData, right: ArrayData) -> bool:
@@ -117,7 +117,7 @@ def _shares_memory(left: ArrayData, right: ArrayData) -> bool:
     return all(_shares_memory(a, b) for a, b in zip(left.children, right.children, strict=True))
 
 
-def _is_identical(left: ArrayData, right: ArrayData) -> bool:
+def _are_identical(left: ArrayData, right: ArrayData) -> bool:
     if not arrays_equal(left, right, nans_equal=True):
         return False
     if not _has_floats(left.layout):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Indices, Layout, Values, error_context
+from bowstring.layouts.base import Indices, Layout, Values, prefix_errors
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 class ExtensionLayout(Layout):
     """The buffers and children of the storage type."""
 
-    __slots__ = ("VARIADIC", "_extension", "_storage")
+    __slots__ = ("VARIADIC", "_storage", "extension_type")
 
     CHECKS_CHILD_VALUES = True
 
     def __init__(self, type: ExtensionType, storage: Layout) -> None:
         super().__init__(type, storage.buffers, storage.children)
-        self._extension = type
+        self.extension_type = type
         self._storage = storage
         self.VARIADIC = storage.VARIADIC  # type: ignore[misc]
 
@@ -41,39 +41,34 @@ class ExtensionLayout(Layout):
     def null_count(self, array: ArrayData) -> int:
         return self._storage.null_count(array)
 
-    def valid_mask(self, array: ArrayData) -> Mask | None:
-        return self._storage.valid_mask(array.storage)
+    def logical_validity_mask(self, array: ArrayData) -> Mask | None:
+        return self._storage.logical_validity_mask(array.storage)
 
-    def identity_mask(self, array: ArrayData) -> Mask | None:
-        return self._storage.identity_mask(array.storage)
+    def identity_keys_mask(self, array: ArrayData) -> Mask | None:
+        return self._storage.identity_keys_mask(array.storage)
 
-    def fill(self, array: ArrayData, valid: Mask, filler: ArrayData) -> ArrayData:
-        return self._storage.fill(array.storage, valid, filler.storage).with_layout(self)
+    def fill_null(self, array: ArrayData, valid: Mask, filler: ArrayData) -> ArrayData:
+        return self._storage.fill_null(array.storage, valid, filler.storage).with_layout(self)
 
-    def build(self, values: Sequence[Any]) -> ArrayData:
-        encode = self._extension.encode
-        return self._storage.build([None if v is None else encode(v) for v in values]).with_layout(self)
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
+        encode = self.extension_type.encode
+        return self._storage.from_pylist([None if v is None else encode(v) for v in values]).with_layout(self)
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         value = self._storage.value_at(array.storage, index)
-        return None if value is None else self._extension.decode(value)
+        return None if value is None else self.extension_type.decode(value)
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        decode = self._extension.decode
+        decode = self.extension_type.decode
         return [None if v is None else decode(v) for v in array.storage.to_pylist()]
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
-        values: Values | None = self._extension.from_storage_numpy(
+        values: Values | None = self.extension_type.from_storage_numpy(
             self._storage.to_numpy(array.storage, allow_copy), allow_copy
         )
         if values is None:
             raise self.would_copy_error()
         return values
-
-    def from_numpy(self, values: Values) -> Values | None:
-        """Convert a NumPy array of extension values to one of storage values; None if it is not such an array."""
-        storage: Values | None = self._extension.to_storage_numpy(values)
-        return storage
 
     def compact(self, array: ArrayData) -> ArrayData:
         return array.storage.compact().with_layout(self)
@@ -105,9 +100,9 @@ class ExtensionLayout(Layout):
 
     def check_full(self, array: ArrayData) -> None:
         self._storage.check_full(array.storage)
-        if type(self._extension).check_value is ExtensionType.check_value:
+        if type(self.extension_type).check_value is ExtensionType.check_value:
             return
         for index, value in enumerate(array.storage.to_pylist()):
             if value is not None:
-                with error_context(f"value {index}"):
-                    self._extension.check_value(value)
+                with prefix_errors(f"value {index}"):
+                    self.extension_type.check_value(value)

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 _MIN_TABLE_SIZE = 1 << 16
 
 
-def identity_keys(array: ArrayData) -> list[Values]:
+def identity_keys_with_nulls(array: ArrayData) -> list[Values]:
     """Return NumPy arrays of shape (length,) that are all equal at two slots if and only if the slots are identical.
 
     Nulls are one value. The list is empty if all slots are identical.
     """
     check_expanded_array(array)
-    valid = array.layout.identity_mask(array)
+    valid = array.layout.identity_keys_mask(array)
     values = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
     keys = [scatter_valid(key, valid) for key in values.layout.identity_keys(values)]
     return keys if valid is None else [valid, *keys]
@@ -47,24 +47,24 @@ def scatter_valid(key: Values, valid: Values | None) -> Values:
 
 def factorize(array: ArrayData) -> tuple[Indices, Indices]:
     """Return the code of each slot, in order of first appearance, and the index of each distinct value."""
-    return factorize_keys(identity_keys(array), array.length)
+    return factorize_keys(identity_keys_with_nulls(array), array.length)
 
 
-def list_identity(elements: ArrayData, offsets: Indices) -> Values:
+def list_identity_keys(elements: ArrayData, offsets: Indices) -> Values:
     """Return a key for each list of elements between consecutive offsets, equal for identical lists."""
     codes = factorize(elements)[0]
     return factorize_bytes(codes.view(UINT8), offsets * codes.itemsize)
 
 
 def factorize_keys(keys: Sequence[Values], length: int) -> tuple[Indices, Indices]:
-    """As `factorize`, for `length` slots with these `identity_keys`."""
+    """As `factorize`, for `length` slots with these `identity_keys_with_nulls`."""
     if not keys:
         return np.zeros(length, np.int64), np.zeros(min(length, 1), np.int64)
     integers = _combine_keys(keys)
     if integers is not None:
         return _factorize_integers(integers)
     order = stable_argsort(keys)
-    starts = find_run_starts([key[order] for key in keys])
+    starts = run_start_mask([key[order] for key in keys])
     firsts = order[starts]
     appearance = np.argsort(firsts)
     number = np.empty_like(appearance)
@@ -103,7 +103,7 @@ def _factorize_integers(integers: Indices) -> tuple[Indices, Indices]:
     return table[integers], firsts
 
 
-def find_run_starts(keys: Sequence[Values]) -> Values:
+def run_start_mask(keys: Sequence[Values]) -> Values:
     """Return which slots differ from the previous one in any of the keys; the first one does."""
     is_start = differs_from_previous(keys[0])
     for key in keys[1:]:

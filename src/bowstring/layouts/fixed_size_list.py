@@ -20,15 +20,15 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
-    fill_nulls,
     first_true,
     pack_validity,
-    set_nulls,
+    replace_none,
+    set_none,
 )
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.expansion_limits import check_expanded_values
-from bowstring.layouts.factorize import list_identity
+from bowstring.layouts.factorize import list_identity_keys
 from bowstring.layouts.gather import take_ranges
 from bowstring.layouts.interleave import SlotSelection
 from bowstring.layouts.list_ import flatten_lists
@@ -65,15 +65,15 @@ class FixedSizeListLayout(Layout):
         first = array.offset * self.size
         return first + np.arange(array.length) * self.size, np.full(array.length, self.size)
 
-    def build(self, values: Sequence[Any]) -> ArrayData:
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         count = sum(value is None for value in values)
         check_expanded_values(count * self.size, len(values))
-        filled, mask = fill_nulls(values, (None,) * self.size if count else ())
+        filled, mask = replace_none(values, (None,) * self.size if count else ())
         elements, lengths, _ = flatten_lists(filled, self.type)
         if (lengths != self.size).any():
             index = first_true(lengths != self.size)
             raise DataTypeError(f"value {index} has {lengths[index]} elements, {self.type} has {self.size}")
-        return ArrayData(self, len(filled), (pack_validity(mask),), (self.children[0].build(elements),))
+        return ArrayData(self, len(filled), (pack_validity(mask),), (self.children[0].from_pylist(elements),))
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):
@@ -84,7 +84,7 @@ class FixedSizeListLayout(Layout):
     def to_pylist(self, array: ArrayData) -> list[Any]:
         elements = self.elements(array).to_pylist()
         lists = [elements[i * self.size : (i + 1) * self.size] for i in range(array.length)]
-        return set_nulls(lists, array.validity_mask())
+        return set_none(lists, array.validity_mask())
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if array.null_count == 0 and (not allow_copy or self.elements(array).null_count == 0):
@@ -106,8 +106,8 @@ class FixedSizeListLayout(Layout):
     def interleave(self, slots: SlotSelection) -> ArrayData | None:
         for array in slots.arrays:
             self.check(array)
-        child = slots.take_child(0, slots.physical_indices * self.size, np.full(len(slots), self.size))
-        return None if child is None else ArrayData(self, len(slots), (slots.validity(),), (child,))
+        child = slots.take_child_ranges(0, slots.physical_indices * self.size, np.full(len(slots), self.size))
+        return None if child is None else ArrayData(self, len(slots), (slots.gather_validity(),), (child,))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         child = self.children[0].concat([self.elements(array) for array in arrays])
@@ -117,7 +117,7 @@ class FixedSizeListLayout(Layout):
         return arrays_equal(self.elements(left), self.elements(right), nans_equal)
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        return (list_identity(self.elements(array), np.arange(array.length + 1) * self.size),)
+        return (list_identity_keys(self.elements(array), np.arange(array.length + 1) * self.size),)
 
     def check(self, array: ArrayData) -> None:
         self.elements(array)

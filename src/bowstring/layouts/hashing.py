@@ -11,7 +11,7 @@ import numpy as np
 from bowstring.layouts.base import Indices, Values
 from bowstring.layouts.sort_keys import rank_bytes
 
-_Words: TypeAlias = Iterator[tuple[Indices | slice, Values]]
+_IndexedWords: TypeAlias = Iterator[tuple[Indices | slice, Values]]
 _WORD = np.dtype("<u8")
 _MASKS = np.array([(1 << 8 * count) - 1 for count in range(_WORD.itemsize + 1)], _WORD)
 _LONG_BYTES = 512
@@ -45,15 +45,15 @@ def factorize_bytes(data: Values, offsets: Indices) -> Indices:
     if data.size < _WORD.itemsize:
         data = np.concatenate((data, np.zeros(_WORD.itemsize - data.size, data.dtype)))
     words = np.ndarray((data.size - _WORD.itemsize + 1,), _WORD, data, strides=(1,))
-    for iter_words in (_three_words, _all_words):
+    for iter_words in (_iter_first_middle_last_words, _iter_all_words):
         firsts = _find_first_occurrences(_hash_strings(iter_words, words, starts, lengths))
-        if _are_equal(words, starts, lengths, firsts):
+        if _are_equal_to_firsts(words, starts, lengths, firsts):
             codes[short] = short[firsts]
             return codes
     return rank_bytes(data, offsets)
 
 
-def _first_words(words: Values, starts: Indices, lengths: Indices) -> Values:
+def _read_first_words(words: Values, starts: Indices, lengths: Indices) -> Values:
     """Return the first eight bytes of strings, zero-padded."""
     masks = _MASKS.take(lengths, mode="clip")
     if not len(starts) or starts.max() < len(words):
@@ -64,9 +64,9 @@ def _first_words(words: Values, starts: Indices, lengths: Indices) -> Values:
     return words[at] >> excess_bits & masks
 
 
-def _three_words(words: Values, starts: Indices, lengths: Indices) -> _Words:
+def _iter_first_middle_last_words(words: Values, starts: Indices, lengths: Indices) -> _IndexedWords:
     """Yield the first words of all strings, then a middle and the last word of the longer ones, with their indices."""
-    yield slice(None), _first_words(words, starts, lengths)
+    yield slice(None), _read_first_words(words, starts, lengths)
     longer = np.flatnonzero(lengths > _WORD.itemsize)
     indices = longer if len(longer) < len(starts) else slice(None)
     begin, last = starts[indices], lengths[indices] - _WORD.itemsize
@@ -74,12 +74,12 @@ def _three_words(words: Values, starts: Indices, lengths: Indices) -> _Words:
     yield indices, words[begin + last]
 
 
-def _all_words(words: Values, starts: Indices, lengths: Indices) -> _Words:
+def _iter_all_words(words: Values, starts: Indices, lengths: Indices) -> _IndexedWords:
     """Yield the first words of all strings, then each next word of the longer ones, with their indices.
 
     The last word ends at the end of the string.
     """
-    yield slice(None), _first_words(words, starts, lengths)
+    yield slice(None), _read_first_words(words, starts, lengths)
     depth = _WORD.itemsize
     indices = np.flatnonzero(lengths > depth)
     while indices.size:
@@ -89,7 +89,7 @@ def _all_words(words: Values, starts: Indices, lengths: Indices) -> _Words:
 
 
 def _hash_strings(
-    iter_words: Callable[[Values, Indices, Indices], _Words], words: Values, starts: Indices, lengths: Indices
+    iter_words: Callable[[Values, Indices, Indices], _IndexedWords], words: Values, starts: Indices, lengths: Indices
 ) -> Values:
     out = np.empty(len(starts), _WORD)
     for first in range(0, len(starts), _BLOCK_STRINGS):
@@ -132,13 +132,16 @@ def _find_first_occurrences(hashes: Values) -> Indices:
     return out
 
 
-def _are_equal(words: Values, starts: Indices, lengths: Indices, firsts: Indices) -> bool:
+def _are_equal_to_firsts(words: Values, starts: Indices, lengths: Indices, firsts: Indices) -> bool:
     """Return whether each string equals the string at its index in `firsts`."""
     if (lengths != lengths[firsts]).any():
         return False
     is_repeated = firsts != np.arange(len(firsts))
     is_short = lengths <= 3 * _WORD.itemsize
-    for iter_words, mask in ((_three_words, is_repeated & is_short), (_all_words, is_repeated & ~is_short)):
+    for iter_words, mask in (
+        (_iter_first_middle_last_words, is_repeated & is_short),
+        (_iter_all_words, is_repeated & ~is_short),
+    ):
         indices = np.flatnonzero(mask)
         for first in range(0, len(indices), _BLOCK_STRINGS):
             block = indices[first : first + _BLOCK_STRINGS]

@@ -46,7 +46,7 @@ def clip_slice(offset: Any, length: Any, size: int) -> tuple[int, int]:
     return offset, min(length, size - offset)
 
 
-def split_slice(starts: Sequence[int], offset: int, length: int) -> Iterator[tuple[int, int, int]]:
+def split_slice_by_chunk(starts: Sequence[int], offset: int, length: int) -> Iterator[tuple[int, int, int]]:
     """Split a slice of a chunked array: yield the chunk index, the offset in the chunk and the length of each part.
 
     `starts` are the offsets of the chunks, followed by the total length.
@@ -86,7 +86,7 @@ def chunk_starts(lengths: Iterable[int]) -> list[int]:
     return starts
 
 
-def check_indices(indices: Sequence[int] | Values | ArrayData, length: int) -> Indices:
+def as_indices(indices: Sequence[int] | Values | ArrayData, length: int) -> Indices:
     """Convert indices to 64-bit integers; raises `UsageError` if one is out of range or not an integer."""
     try:
         values = np.asarray(indices)

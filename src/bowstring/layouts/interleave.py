@@ -28,76 +28,78 @@ _LONGEST_RUN = 1 << 20
 
 
 class SlotSelection:
-    """Slots selected from several arrays: for each i, `run` slots of `arrays[array_indices[i]]` from slot `indices[i]`.
+    """Runs of slots of several arrays: `run_length` slots of `arrays[array_indices[i]]` from slot `indices[i]`.
 
     There is at least one run, and every run lies within its array.
     """
 
-    def __init__(self, arrays: Sequence[ArrayData], array_indices: Indices, indices: Indices, run: int = 1) -> None:
+    def __init__(
+        self, arrays: Sequence[ArrayData], array_indices: Indices, indices: Indices, run_length: int = 1
+    ) -> None:
         self.arrays = arrays
-        self._runs = array_indices, indices, run
+        self._runs = array_indices, indices, run_length
 
     def __len__(self) -> int:
-        array_indices, _, run = self._runs
-        return len(array_indices) * run
+        array_indices, _, run_length = self._runs
+        return len(array_indices) * run_length
 
     @cached_property
     def array_indices(self) -> Indices:
         """The index of each slot's array."""
-        array_indices, _, run = self._runs
-        return array_indices if run == 1 else np.repeat(array_indices, run)
+        array_indices, _, run_length = self._runs
+        return array_indices if run_length == 1 else np.repeat(array_indices, run_length)
 
     @cached_property
     def indices(self) -> Indices:
         """The index of each slot in its array."""
-        _, indices, run = self._runs
-        return indices if run == 1 else (indices[:, None] + np.arange(run)).reshape(-1)
+        _, indices, run_length = self._runs
+        return indices if run_length == 1 else (indices[:, None] + np.arange(run_length)).reshape(-1)
 
     @classmethod
     def of(cls, array: ArrayData, indices: Indices) -> SlotSelection:
         """Slots of one array, at least one."""
         return cls([array], np.zeros_like(indices), indices)
 
-    def per_slot(self, values: Indices) -> Indices:
+    def broadcast_to_slots(self, values: Indices) -> Indices:
         """Return each slot's value of its array, of shape (slots,), or (1,) for a single array."""
         return values if len(self.arrays) == 1 else values[self.array_indices]
 
     @property
     def physical_indices(self) -> Indices:
         """Return the indices of the slots in the buffers or children of their arrays."""
-        return self.per_slot(np.array([array.offset for array in self.arrays], np.int64)) + self.indices
+        return self.broadcast_to_slots(np.array([array.offset for array in self.arrays], np.int64)) + self.indices
 
     def storage(self) -> SlotSelection:
         """The same slots of the storage of extension arrays."""
         return SlotSelection([array.storage for array in self.arrays], *self._runs)
 
-    def gather_elements(self, buffer: int, count: int = 1) -> Values:
+    def gather_buffer_values(self, buffer_index: int, count: int = 1) -> Values:
         """Return `count` elements of a buffer from each slot on, concatenated; copied.
 
         Raises `InvalidDataError` if a buffer is shorter than its array requires.
         """
-        spec = self.arrays[0].layout.buffers[buffer]
+        spec = self.arrays[0].layout.buffers[buffer_index]
         assert spec.dtype is not None
         width, buffers = spec.dtype.itemsize, []
         if not width:
             return np.empty(len(self) * count, spec.dtype)
         for array in self.arrays:
-            source, start, size = array.buffers[buffer], array.offset * width, (array.length + spec.extra) * width
+            source, start, size = array.buffers[buffer_index], array.offset * width, (array.length + spec.extra) * width
             if source is None or start + size > source.size:
-                source, start = Buffer.of(np.ascontiguousarray(array.values(buffer))), 0
+                source, start = Buffer.of(np.ascontiguousarray(array.buffer_values(buffer_index))), 0
             buffers.append(Buffer(source.memory, source.offset + start, size))
         starts, memory = view_together(buffers)
         slots = self if count == 1 else SlotSelection(self.arrays, self.array_indices, self.indices, count)
-        array_indices, indices, run = slots._runs
-        if run == 1 and not (starts % width).any():
+        array_indices, indices, run_length = slots._runs
+        if run_length == 1 and not (starts % width).any():
             typed: Values = memory[: memory.size // width * width].view(spec.dtype)
-            return typed[self.per_slot(starts // width) + indices]  # type: ignore[no-any-return]
+            return typed[self.broadcast_to_slots(starts // width) + indices]  # type: ignore[no-any-return]
         bases = starts if len(self.arrays) == 1 else starts[array_indices]
-        byte_offsets, run_bytes = bases + indices * width, run * width
+        byte_offsets, run_bytes = bases + indices * width, run_length * width
         windows = np.ndarray(memory.size - run_bytes + 1, np.dtype((np.void, run_bytes)), memory, strides=(1,))
         return windows[byte_offsets].view(spec.dtype)  # type: ignore[no-any-return]
 
-    def bits(self, buffer: int, has_bits: Sequence[bool] | None = None) -> Mask:
+    def gather_bits(self, buffer_index: int, has_bits: Sequence[bool] | None = None) -> Mask:
         """Return the slots' bits of a buffer; True for slots of arrays without one, by `has_bits`."""
         if has_bits is not None and not all(has_bits):
             bits = np.ones(len(self), np.bool_)
@@ -107,11 +109,11 @@ class SlotSelection:
                 arrays = list(compress(self.arrays, has_bits))
                 bits[with_bits] = SlotSelection(
                     arrays, renumbered[self.array_indices[with_bits]], self.indices[with_bits]
-                ).bits(buffer)
+                ).gather_bits(buffer_index)
             return bits
         buffers = []
         for array in self.arrays:
-            source = array.buffers[buffer]
+            source = array.buffers[buffer_index]
             if source is None or source.size < bitmap.size_bytes(array.offset + array.length):
                 raise InvalidDataError(
                     f"an array of {array.length} slots has a bitmap of {source.size if source else 0} bytes"
@@ -119,45 +121,45 @@ class SlotSelection:
             buffers.append(source)
         starts, memory = view_together(buffers)
         bit_indices = self.physical_indices
-        source_bytes = memory[self.per_slot(starts) + (bit_indices >> 3)]
+        source_bytes = memory[self.broadcast_to_slots(starts) + (bit_indices >> 3)]
         return (source_bytes >> (bit_indices & 7).astype(UINT8) & 1).view(np.bool_)
 
-    def validity(self) -> Buffer | None:
+    def gather_validity(self) -> Buffer | None:
         """Return the validity bitmap of the slots; None if none is null."""
         has_bits = [array.buffers[0] is not None and array._null_count != 0 for array in self.arrays]
         if not any(has_bits):
             return None
-        mask = self.bits(0, has_bits)
+        mask = self.gather_bits(0, has_bits)
         return None if mask.all() else bitmap.pack(mask)
 
-    def gather_bytes(self, buffer: int, starts: Indices, lengths: Indices) -> Bytes:
+    def gather_bytes(self, buffer_index: int, starts: Indices, lengths: Indices) -> Bytes:
         """Return `lengths[i]` bytes from byte `starts[i]` on of a buffer of each slot's array, concatenated; copied.
 
         They must be within the buffers. Raises `LimitError` for many more bytes than these have.
         """
-        buffers = [array.buffers[buffer] or EMPTY for array in self.arrays]
+        buffers = [array.buffers[buffer_index] or EMPTY for array in self.arrays]
         total = sum_lengths(lengths)
         check_expanded_bytes(total, sum(source.size for source in buffers))
         firsts, memory = view_together(buffers)
         if memory is buffers[0].memory.bytes:
-            return gather_bytes(memory, self.per_slot(firsts) + starts, lengths)
+            return gather_bytes(memory, self.broadcast_to_slots(firsts) + starts, lengths)
         out = allocate(total, is_zeroed=False)
-        copy_ranges(out, np.cumsum(lengths) - lengths, memory, self.per_slot(firsts) + starts, lengths)
+        copy_ranges(out, np.cumsum(lengths) - lengths, memory, self.broadcast_to_slots(firsts) + starts, lengths)
         return out
 
-    def take_child(self, child: int, starts: Indices, lengths: Indices) -> ArrayData | None:
+    def take_child_ranges(self, child_index: int, starts: Indices, lengths: Indices) -> ArrayData | None:
         """Return `lengths[i]` slots from slot `starts[i]` on of a child of each slot's array, as `interleave`.
 
         They must be within the children. Raises `LimitError` for many more slots than these have bytes.
         """
-        arrays = [array.children[child] for array in self.arrays]
+        arrays = [array.children[child_index] for array in self.arrays]
         total = sum_lengths(lengths)
         if not total:
             return arrays[0].layout.take(arrays[0], starts[:0])
         check_expanded_arrays(arrays, total)
-        run = int(lengths[0])
-        if run <= _LONGEST_RUN and (lengths == run).all():
-            slots = SlotSelection(arrays, self.array_indices, starts, run)
+        run_length = int(lengths[0])
+        if run_length <= _LONGEST_RUN and (lengths == run_length).all():
+            slots = SlotSelection(arrays, self.array_indices, starts, run_length)
         else:
             slots = SlotSelection(arrays, np.repeat(self.array_indices, lengths), range_indices(starts, lengths))
         return arrays[0].layout.interleave(slots)

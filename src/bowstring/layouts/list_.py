@@ -2,7 +2,7 @@
 
 >>> import bowstring as bs
 >>> array = bs.array([[12, -7, 25], None, [0, -127, 127, 50], []], bs.list_(bs.int8()))
->>> array.values(1).tolist()
+>>> array.buffer_values(1).tolist()
 [0, 3, 3, 7, 7]
 >>> array.children[0].to_pylist()
 [12, -7, 25, 0, -127, 127, 50]
@@ -25,14 +25,14 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
-    fill_nulls,
     pack_validity,
-    set_nulls,
+    replace_none,
+    set_none,
     short_repr,
 )
 from bowstring.layouts.concatenation import array_lengths, concat_validity
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.factorize import list_identity
+from bowstring.layouts.factorize import list_identity_keys
 from bowstring.layouts.gather import take_ranges
 from bowstring.layouts.interleave import SlotSelection
 from bowstring.layouts.variable_size import VariableSizeLayout, offsets_equal, offsets_from_lengths
@@ -50,7 +50,7 @@ def flatten_lists(values: Sequence[Any], type: DataType) -> tuple[list[Any], Ind
     """
     mask = None
     if list(map(builtins.type, values)).count(list) < len(values):
-        values, mask = fill_nulls(values, ())
+        values, mask = replace_none(values, ())
         if not {list, tuple}.issuperset(map(builtins.type, values)):
             for index, value in enumerate(values):
                 if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
@@ -64,12 +64,13 @@ class ListLayout(VariableSizeLayout):
     __slots__ = ()
 
     CHILD_NAMES = ("item",)
+    MAX_OFFSET_NAME = "the child's length of"
 
     def __init__(self, type: DataType, offset_bits: int, values: Layout) -> None:
         super().__init__(type, offset_bits, children=(values,))
 
-    def offset_limit(self, array: ArrayData) -> tuple[int, str]:
-        return array.children[0].length, "the child's length of"
+    def max_offset(self, array: ArrayData) -> int:
+        return array.children[0].length
 
     def list_ranges(self, array: ArrayData) -> tuple[Indices, Indices]:
         """Return the starts of the lists in the child, and their lengths."""
@@ -80,14 +81,14 @@ class ListLayout(VariableSizeLayout):
         """Return the child's elements from the first to the last offset."""
         return array.children[0].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
-    def of(self, lengths: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
+    def create_array(self, lengths: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
         """Create an array of consecutive lists of these lengths in the child."""
         offsets = offsets_from_lengths(lengths, self.offset_type, self.type)
         return ArrayData(self, len(lengths), (validity, Buffer.of(offsets)), (child,))
 
-    def build(self, values: Sequence[Any]) -> ArrayData:
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         elements, lengths, mask = flatten_lists(values, self.type)
-        return self.of(lengths, self.children[0].build(elements), pack_validity(mask))
+        return self.create_array(lengths, self.children[0].from_pylist(elements), pack_validity(mask))
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):
@@ -97,18 +98,18 @@ class ListLayout(VariableSizeLayout):
             return super().value_at(array, index)  # raises
         elements = array.children[0].slice(start, stop - start)
         try:
-            return self._python_values(elements)
+            return self._elements_to_pylist(elements)
         except InvalidDataError:
             elements.validate(full=True)  # raises with the index in the list
             raise
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
         offsets = self.offsets(array)
-        values = self._python_values(self.elements(array, offsets))
+        values = self._elements_to_pylist(self.elements(array, offsets))
         lists = [values[start:stop] for start, stop in pairwise((offsets - offsets[0]).tolist())]
-        return set_nulls(lists, array.validity_mask())
+        return set_none(lists, array.validity_mask())
 
-    def _python_values(self, elements: ArrayData) -> list[Any]:
+    def _elements_to_pylist(self, elements: ArrayData) -> list[Any]:
         return elements.to_pylist()
 
     def compact(self, array: ArrayData) -> ArrayData:
@@ -121,21 +122,21 @@ class ListLayout(VariableSizeLayout):
         if len(indices) and (lists := self.interleave(SlotSelection.of(array, indices))) is not None:
             return lists
         starts, lengths = (part[indices] for part in self.list_ranges(array))
-        return self.of(lengths, take_ranges(array.children[0], starts, lengths), array.take_validity(indices))
+        return self.create_array(lengths, take_ranges(array.children[0], starts, lengths), array.take_validity(indices))
 
     def interleave(self, slots: SlotSelection) -> ArrayData | None:
         starts, lengths = self.slot_ranges(slots)
-        child = slots.take_child(0, starts, lengths)
-        return None if child is None else self.of(lengths, child, slots.validity())
+        child = slots.take_child_ranges(0, starts, lengths)
+        return None if child is None else self.create_array(lengths, child, slots.gather_validity())
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         children = [array.children[0] for array in arrays]
         counts = array_lengths(children)
-        lengths, first, last = self.lengths_and_bounds(arrays, counts)
+        lengths, first, last = self.lengths_and_offset_bounds(arrays, counts)
         if first.any() or (last < counts).any():
             spans = zip(children, first.tolist(), (last - first).tolist(), strict=True)
             children = [child.slice(start, count) for child, start, count in spans]
-        return self.of(lengths, self.children[0].concat(children), concat_validity(arrays))
+        return self.create_array(lengths, self.children[0].concat(children), concat_validity(arrays))
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_offsets, right_offsets = self.offsets(left), self.offsets(right)
@@ -145,7 +146,7 @@ class ListLayout(VariableSizeLayout):
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         offsets = self.offsets(array)
-        return (list_identity(self.elements(array, offsets), offsets.astype(np.int64) - offsets[0]),)
+        return (list_identity_keys(self.elements(array, offsets), offsets.astype(np.int64) - offsets[0]),)
 
 
 class MapLayout(ListLayout):
@@ -160,8 +161,8 @@ class MapLayout(ListLayout):
         super().__init__(type, 32, entries)
         self._names = (type.key_field.name, type.item_field.name)
 
-    def build(self, values: Sequence[Any]) -> ArrayData:
-        filled, mask = fill_nulls(values, ())
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
+        filled, mask = replace_none(values, ())
         if not {list}.issuperset(map(builtins.type, filled)):
             filled = [value.items() if isinstance(value, Mapping) else value for value in filled]
         pairs, lengths, _ = flatten_lists(filled, self.type)
@@ -170,8 +171,9 @@ class MapLayout(ListLayout):
         entries, keys, items = self.children[0], [key for key, _ in pairs], [item for _, item in pairs]
         if NoneType in map(builtins.type, keys):
             raise self._pair_error(pairs)
-        columns = tuple(child.build(column) for child, column in zip(entries.children, (keys, items), strict=True))
-        return self.of(lengths, ArrayData(entries, len(pairs), (None,), columns), pack_validity(mask))
+        key_layout, item_layout = entries.children
+        columns = (key_layout.from_pylist(keys), item_layout.from_pylist(items))
+        return self.create_array(lengths, ArrayData(entries, len(pairs), (None,), columns), pack_validity(mask))
 
     def _pair_error(self, pairs: list[Any]) -> DataTypeError:
         index, pair = next(
@@ -181,7 +183,7 @@ class MapLayout(ListLayout):
         )
         return DataTypeError(f"entry {index}: {short_repr(pair)} is not a pair of a key and a value of {self.type}")
 
-    def _python_values(self, elements: ArrayData) -> list[Any]:
+    def _elements_to_pylist(self, elements: ArrayData) -> list[Any]:
         elements.layout.check(elements)
         keys, items = (child.slice(elements.offset, elements.length).to_pylist() for child in elements.children)
         return list(zip(keys, items, strict=True))

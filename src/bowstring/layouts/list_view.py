@@ -26,13 +26,13 @@ from bowstring.layouts.base import (
     Values,
     first_true,
     pack_validity,
-    set_nulls,
+    set_none,
     to_buffer,
 )
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.expansion_limits import check_expanded_values
-from bowstring.layouts.factorize import list_identity
+from bowstring.layouts.factorize import list_identity_keys
 from bowstring.layouts.gather import sum_lengths, take_ranges
 from bowstring.layouts.list_ import flatten_lists
 from bowstring.layouts.variable_size import offsets_from_lengths
@@ -60,7 +60,7 @@ class ListViewLayout(Layout):
 
     def list_ranges(self, array: ArrayData) -> tuple[Indices, Indices]:
         """Return offsets and sizes as int64, checked to be within the child, including those of null slots."""
-        starts, sizes = array.values(1).astype(np.int64), array.values(2).astype(np.int64)
+        starts, sizes = array.buffer_values(1).astype(np.int64), array.buffer_values(2).astype(np.int64)
         count = array.children[0].length
         bad = (starts < 0) | (sizes < 0) | (sizes > count - starts)
         if bad.any():
@@ -70,7 +70,7 @@ class ListViewLayout(Layout):
             )
         return starts, sizes
 
-    def of(self, lengths: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
+    def create_array(self, lengths: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
         """Create an array of lists of these sizes, which are contiguous in the child."""
         return self._from_starts(
             offsets_from_lengths(lengths, self.offset_type, self.type)[:-1], lengths, child, validity
@@ -80,9 +80,9 @@ class ListViewLayout(Layout):
         windows = [to_buffer(np.asarray(part, self.offset_type)) for part in (starts, sizes)]
         return ArrayData(self, len(sizes), (validity, *windows), (child,))
 
-    def build(self, values: Sequence[Any]) -> ArrayData:
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         elements, lengths, mask = flatten_lists(values, self.type)
-        return self.of(lengths, self.children[0].build(elements), pack_validity(mask))
+        return self.create_array(lengths, self.children[0].from_pylist(elements), pack_validity(mask))
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):
@@ -102,7 +102,7 @@ class ListViewLayout(Layout):
         elements = array.children[0].slice(first, last - first)
         values = elements.to_pylist()
         ranges = zip((starts - first).tolist(), sizes.tolist(), strict=True)
-        return set_nulls([values[start : start + size] for start, size in ranges], array.validity_mask())
+        return set_none([values[start : start + size] for start, size in ranges], array.validity_mask())
 
     def compact(self, array: ArrayData) -> ArrayData:
         starts, sizes = self.list_ranges(array)
@@ -118,7 +118,7 @@ class ListViewLayout(Layout):
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         starts, sizes = (part[indices] for part in self.list_ranges(array))
-        return self.of(sizes, take_ranges(array.children[0], starts, sizes), array.take_validity(indices))
+        return self.create_array(sizes, take_ranges(array.children[0], starts, sizes), array.take_validity(indices))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         views = [self.list_ranges(array) for array in arrays]
@@ -144,7 +144,7 @@ class ListViewLayout(Layout):
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         starts, sizes = self.list_ranges(array)
         elements = take_ranges(array.children[0], starts, sizes)
-        return (list_identity(elements, np.append(0, np.cumsum(sizes))),)
+        return (list_identity_keys(elements, np.append(0, np.cumsum(sizes))),)
 
     def check_full(self, array: ArrayData) -> None:
         self.list_ranges(array)

@@ -30,34 +30,33 @@ class NullLayout(Layout):
     def __init__(self, type: DataType) -> None:
         super().__init__(type, ())
 
-    def of(self, length: int) -> ArrayData:
-        """Create an array of `length` nulls."""
+    def nulls(self, length: int) -> ArrayData:
         return ArrayData(self, length, (), null_count=length)
 
     def null_count(self, array: ArrayData) -> int:
         return array.length
 
-    def valid_mask(self, array: ArrayData) -> Mask | None:
+    def logical_validity_mask(self, array: ArrayData) -> Mask | None:
         check_expanded_array(array)
         return np.zeros(array.length, np.bool_) if array.length else None
 
-    def build(self, values: Sequence[Any]) -> ArrayData:
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         for index, value in enumerate(values):
             if value is not None:
                 raise DataTypeError(f"value {index}: {short_repr(value)} is not null")
-        return self.of(len(values))
+        return self.nulls(len(values))
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
         return [None] * array.length
 
     def compact(self, array: ArrayData) -> ArrayData:
-        return self.of(array.length)
+        return self.nulls(array.length)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        return self.of(len(indices))
+        return self.nulls(len(indices))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
-        return self.of(sum(array.length for array in arrays))
+        return self.nulls(sum(array.length for array in arrays))
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return True

@@ -24,7 +24,7 @@ def convert_dtype(values: Values, column: Any, dtype: Any, copy: bool | None) ->
     target = np.dtype(dtype)
     if copy is False:
         raise WouldCopyError(f"{column.type} cannot be converted to {target} without copying")
-    masks = [chunk.layout.valid_mask(chunk) for chunk in getattr(column, "chunks", [column])]
+    masks = [chunk.layout.logical_validity_mask(chunk) for chunk in getattr(column, "chunks", [column])]
     if all(mask is None or mask.all() for mask in masks):
         return values.astype(target)
     if target.kind == "O" and values.ndim == 1:

@@ -6,7 +6,7 @@ r"""«Fixed-size Primitive Layout»: a validity bitmap, and a buffer of slots of
 1
 >>> array.buffers[0].to_bytes()  # 00011101
 b'\x1d'
->>> array.values(1)[[0, 2, 3, 4]].tolist()
+>>> array.buffer_values(1)[[0, 2, 3, 4]].tolist()
 [1, 2, 4, 8]
 """
 
@@ -28,13 +28,13 @@ from bowstring.layouts.base import (
     Layout,
     Values,
     pack_validity,
-    set_nulls,
+    set_none,
     short_repr,
     to_buffer,
 )
-from bowstring.layouts.concatenation import concat_validity, concat_values
+from bowstring.layouts.concatenation import concat_buffer_values, concat_validity
 from bowstring.layouts.equality import all_blocks, bytes_equal
-from bowstring.layouts.value_codecs.base import non_null_mask
+from bowstring.layouts.value_codecs.base import not_none_mask
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY
@@ -59,31 +59,31 @@ class PrimitiveLayout(Layout):
         self.codec = codec
         self.dtype = codec.dtype
 
-    def of(self, slots: Values, mask: Values | None = None) -> ArrayData:
+    def create_array(self, slots: Values, mask: Values | None = None) -> ArrayData:
         """Create an array over slots of the layout's NumPy type, without copying if they are contiguous."""
         return ArrayData(self, len(slots), (pack_validity(mask), to_buffer(slots)))
 
-    def fill(self, array: ArrayData, valid: Mask, filler: ArrayData) -> ArrayData:
-        slots = array.values(1).copy()
-        slots[~valid] = filler.values(1)[0]
-        return self.of(slots)
+    def fill_null(self, array: ArrayData, valid: Mask, filler: ArrayData) -> ArrayData:
+        slots = array.buffer_values(1).copy()
+        slots[~valid] = filler.buffer_values(1)[0]
+        return self.create_array(slots)
 
-    def build(self, values: Sequence[Any]) -> ArrayData:
-        return self.build_of_types(values, set(map(type, values)))
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
+        return self.from_pylist_of_types(values, set(map(type, values)))
 
-    def build_of_types(self, values: Sequence[Any], kinds: set[type]) -> ArrayData:
-        has_nulls = NoneType in kinds
+    def from_pylist_of_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
+        has_nulls = NoneType in python_types
         valid_values = [value for value in values if value is not None] if has_nulls else values
         try:
-            slots = self.codec.encode(valid_values, kinds - {NoneType})
+            slots = self.codec.encode(valid_values, python_types - {NoneType})
         except (TypeError, ValueError, OverflowError) as error:
             raise self._conversion_error(values, error) from None
         if not has_nulls:
-            return self.of(slots)
-        mask = non_null_mask(values)
+            return self.create_array(slots)
+        mask = not_none_mask(values)
         slots_with_nulls = np.zeros(len(values), self.dtype)
         slots_with_nulls[mask] = slots
-        return self.of(slots_with_nulls, mask)
+        return self.create_array(slots_with_nulls, mask)
 
     def _conversion_error(self, values: Sequence[Any], error: Exception) -> DataTypeError:
         for index, value in enumerate(values):
@@ -96,14 +96,14 @@ class PrimitiveLayout(Layout):
     def from_numpy(self, array: Values, mask: Values | None) -> ArrayData:
         """Create an array of NumPy values of shape (n,), without copying if the types are equal."""
         if mask is None and self.codec.IS_NUMBER and array.dtype == self.dtype:
-            return self.of(array)
+            return self.create_array(array)
         try:
-            slots, own_mask = self.codec.from_numpy(array)
+            slots, own_mask = self.codec.encode_numpy(array)
         except (TypeError, ValueError, OverflowError) as error:
             raise DataTypeError(f"NumPy type {array.dtype} cannot be converted to {self.type}: {error}") from None
         if mask is not None:
             own_mask = mask if own_mask is None else mask & own_mask
-        return self.of(slots, own_mask)
+        return self.create_array(slots, own_mask)
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):
@@ -116,16 +116,16 @@ class PrimitiveLayout(Layout):
         return self.codec.decode(data.view(self.dtype, array.offset + index, 1))[0]
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        slots, mask = array.values(1), array.validity_mask()
+        slots, mask = array.buffer_values(1), array.validity_mask()
         if mask is not None and not self.codec.IS_NUMBER:  # null slots may contain invalid values
             slots = slots.copy()
             slots[~mask] = np.zeros((), self.dtype)
-        return set_nulls(self.codec.decode(slots), mask)
+        return set_none(self.codec.decode(slots), mask)
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
-        slots = array.values(1)
+        slots = array.buffer_values(1)
         if array.null_count == 0:
-            shared = self.codec.as_numpy(slots)
+            shared = self.codec.view_as_numpy(slots)
             if shared is not None:
                 return shared
         if not allow_copy:
@@ -134,7 +134,7 @@ class PrimitiveLayout(Layout):
                 f"an array of {self.type} {reason}cannot be converted to NumPy without copying; "
                 "allow the copy with zero_copy_only=False"
             )
-        return self.codec.as_numpy_copy(slots, array.validity_mask())
+        return self.codec.copy_to_numpy(slots, array.validity_mask())
 
     def compact(self, array: ArrayData) -> ArrayData:
         data = array.buffers[1]
@@ -146,51 +146,51 @@ class PrimitiveLayout(Layout):
         return ArrayData(self, array.length, (array.compact_validity(), slots), null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        return ArrayData(self, len(indices), (array.take_validity(indices), to_buffer(array.values(1)[indices])))
+        return ArrayData(self, len(indices), (array.take_validity(indices), to_buffer(array.buffer_values(1)[indices])))
 
     def interleave(self, slots: SlotSelection) -> ArrayData:
-        return ArrayData(self, len(slots), (slots.validity(), to_buffer(slots.gather_elements(1))))
+        return ArrayData(self, len(slots), (slots.gather_validity(), to_buffer(slots.gather_buffer_values(1))))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
-        slots = concat_values(arrays, 1)
+        slots = concat_buffer_values(arrays, 1)
         return ArrayData(self, len(slots), (concat_validity(arrays), to_buffer(slots)))
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        left_slots, right_slots = left.values(1), right.values(1)
+        left_slots, right_slots = left.buffer_values(1), right.buffer_values(1)
         if self.codec.EQUAL_BY_BYTES:
             return bytes_equal(left_slots, right_slots)
-        not_equal = self.codec.not_equal
+        not_equal_mask = self.codec.not_equal_mask
         return all_blocks(
-            lambda first, last: not not_equal(left_slots[first:last], right_slots[first:last], nans_equal).any(),
+            lambda first, last: not not_equal_mask(left_slots[first:last], right_slots[first:last], nans_equal).any(),
             left.length,
             self.dtype.itemsize,
         )
 
     def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        left_slots, right_slots, validity = left.values(1), right.values(1), left.buffers[0] or EMPTY
-        not_equal = self.codec.not_equal
+        left_slots, right_slots, validity = left.buffer_values(1), right.buffer_values(1), left.buffers[0] or EMPTY
+        not_equal_mask = self.codec.not_equal_mask
 
         def is_equal(first: int, last: int) -> bool:
-            bad = not_equal(left_slots[first:last], right_slots[first:last], nans_equal)
+            bad = not_equal_mask(left_slots[first:last], right_slots[first:last], nans_equal)
             return not bad.any() or not (bad & bitmap.unpack(validity, left.offset + first, last - first)).any()
 
         return all_blocks(is_equal, left.length, self.dtype.itemsize)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
-        return self.codec.sort_keys(array.values(1))
+        return self.codec.sort_keys(array.buffer_values(1))
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        return self.codec.identity_keys(array.values(1))
+        return self.codec.identity_keys(array.buffer_values(1))
 
     def check_full(self, array: ArrayData) -> None:
-        slots, validity = array.values(1), array.validity
+        slots, validity = array.buffer_values(1), array.validity
         for first in range(0, array.length if slots.itemsize else 0, _BLOCK_VALUES):
             block = slots[first : first + _BLOCK_VALUES]
-            if self.codec.find_invalid(block) is None:
+            if self.codec.find_invalid_slot(block) is None:
                 continue
             valid = np.arange(len(block))
             if validity is not None:  # ignore invalid values under nulls
                 valid = np.flatnonzero(bitmap.unpack(validity, array.offset + first, len(block)))
-            fault = self.codec.find_invalid(block[valid])
+            fault = self.codec.find_invalid_slot(block[valid])
             if fault is not None:
                 raise InvalidDataError(f"values[{first + int(valid[fault[0]])}]: {fault[1]} ({self.type})")

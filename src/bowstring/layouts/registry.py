@@ -24,13 +24,13 @@ from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.union import UnionLayout
-from bowstring.layouts.value_codecs import decimals, intervals, numbers, temporal
+from bowstring.layouts.value_codecs import decimals, fixed_size_binary, intervals, numbers, temporal
 from bowstring.layouts.value_codecs.base import ValueCodec
 
 _CODECS: dict[type[DataType], Callable[[Any], ValueCodec]] = {
     types.Int: numbers.IntegerCodec,
     types.FloatingPoint: numbers.FloatCodec,
-    types.FixedSizeBinary: numbers.FixedSizeBinaryCodec,
+    types.FixedSizeBinary: fixed_size_binary.FixedSizeBinaryCodec,
     types.Decimal: decimals.DecimalCodec,
     types.Date: temporal.DateCodec,
     types.Time: temporal.TimeCodec,

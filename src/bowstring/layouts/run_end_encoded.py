@@ -41,14 +41,14 @@ class RunEndEncodedLayout(Layout):
         assert dtype is not None
         self._end_type = dtype
 
-    def locate_runs(self, array: ArrayData) -> tuple[Indices, int, int]:
+    def run_ends_and_bounds(self, array: ArrayData) -> tuple[Indices, int, int]:
         """Return the checked run ends as int64, the index of the slots' first run and that after their last run."""
         if not (array.length or array.offset):  # the buffers of an empty array are ignored, as in validation
             return np.empty(0, np.int64), 0, 0
         ends_array = array.children[0]
         if ends_array.null_count:
             raise InvalidDataError(f"{ends_array.null_count} run ends are null")
-        ends = ends_array.values(1).astype(np.int64)
+        ends = ends_array.buffer_values(1).astype(np.int64)
         if ends.size and ends[0] < 1:
             raise InvalidDataError(f"run_ends[0] = {ends[0]} is not positive")
         not_ascending = ends[1:] <= ends[:-1]
@@ -68,42 +68,42 @@ class RunEndEncodedLayout(Layout):
             raise InvalidDataError(f"there are {array.children[1].length} values for at least {stop} runs")
         return ends, first, stop
 
-    def of(self, ends: Indices, values: ArrayData, length: int) -> ArrayData:
+    def create_array(self, ends: Indices, values: ArrayData, length: int) -> ArrayData:
         """Create an array of runs, which end before the slots `ends`, with their values."""
         if length > np.iinfo(self._end_type).max:
             raise UsageError(f"{length} slots are too many for the run ends of {self.type}")
         run_ends = ArrayData(self.children[0], len(ends), (None, to_buffer(ends.astype(self._end_type))))
         return ArrayData(self, length, (), (run_ends, values))
 
-    def valid_mask(self, array: ArrayData) -> Mask | None:
-        return self._repeat_mask(array, self.children[1].valid_mask)
+    def logical_validity_mask(self, array: ArrayData) -> Mask | None:
+        return self._expand_run_mask(array, self.children[1].logical_validity_mask)
 
-    def identity_mask(self, array: ArrayData) -> Mask | None:
-        return self._repeat_mask(array, self.children[1].identity_mask)
+    def identity_keys_mask(self, array: ArrayData) -> Mask | None:
+        return self._expand_run_mask(array, self.children[1].identity_keys_mask)
 
-    def _repeat_mask(self, array: ArrayData, mask_function: Callable[[ArrayData], Mask | None]) -> Mask | None:
+    def _expand_run_mask(self, array: ArrayData, mask_function: Callable[[ArrayData], Mask | None]) -> Mask | None:
         """Apply a function to the runs' values, and repeat its mask for each slot."""
-        lengths, values = self.run_lengths(array)
+        lengths, values = self.run_lengths_and_values(array)
         value_mask = mask_function(values)
         if value_mask is None:
             return None
         check_expanded_array(array)
         return np.repeat(value_mask, lengths)
 
-    def build(self, values: Sequence[Any]) -> ArrayData:
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         runs = [list(run) for _, run in groupby(values, key=hashable_key)]
         ends = np.cumsum([len(run) for run in runs], dtype=np.int64)
-        return self.of(ends, self.children[1].build([run[0] for run in runs]), len(values))
+        return self.create_array(ends, self.children[1].from_pylist([run[0] for run in runs]), len(values))
 
-    def run_lengths(self, array: ArrayData) -> tuple[Indices, ArrayData]:
+    def run_lengths_and_values(self, array: ArrayData) -> tuple[Indices, ArrayData]:
         """Return the number of the array's slots in each run, and the runs' values."""
-        ends, first, stop = self.locate_runs(array)
+        ends, first, stop = self.run_ends_and_bounds(array)
         clipped_ends = np.minimum(ends[first:stop] - array.offset, array.length)
         return np.diff(clipped_ends, prepend=0), array.children[1].slice(first, stop - first)
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         (ends_array, values), slot = array.children, array.offset + index
-        ends = ends_array.values(1)
+        ends = ends_array.buffer_values(1)
         run = bisect_right(ends, slot)
         is_valid_run = run < min(len(ends), values.length) and (ends[run - 1] if run else 0) <= slot < ends[run]
         if not is_valid_run or ends_array.null_count:
@@ -111,7 +111,7 @@ class RunEndEncodedLayout(Layout):
         return values.layout.value_at(values, run)
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        lengths, values = self.run_lengths(array)
+        lengths, values = self.run_lengths_and_values(array)
         out: list[Any] = []
         for length, value in zip(lengths.tolist(), values.to_pylist(), strict=True):
             out.extend([value] * length)
@@ -120,43 +120,44 @@ class RunEndEncodedLayout(Layout):
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
             raise self.would_copy_error()
-        lengths, values = self.run_lengths(array)
+        lengths, values = self.run_lengths_and_values(array)
         return np.repeat(values.layout.to_numpy(values, True), lengths, axis=0)
 
     def compact(self, array: ArrayData) -> ArrayData:
-        ends, first, stop = self.locate_runs(array)
+        ends, first, stop = self.run_ends_and_bounds(array)
         if array.offset == 0 and first == 0 and stop == len(ends) and (stop == 0 or ends[-1] == array.length):
             return ArrayData(self, array.length, (), tuple(child.compact() for child in array.children))
-        lengths, values = self.run_lengths(array)
-        return self.of(np.cumsum(lengths), values.compact(), array.length)
+        lengths, values = self.run_lengths_and_values(array)
+        return self.create_array(np.cumsum(lengths), values.compact(), array.length)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        ends, _, _ = self.locate_runs(array)
+        ends, _, _ = self.run_ends_and_bounds(array)
         runs = np.searchsorted(ends, indices + array.offset, "right")
         last = np.append(np.flatnonzero(runs[1:] != runs[:-1]), len(runs) - 1) if runs.size else runs
         values = array.children[1]
-        return self.of(last + 1, values.layout.take(values, runs[last]), len(indices))
+        return self.create_array(last + 1, values.layout.take(values, runs[last]), len(indices))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
-        parts = [self.run_lengths(array) for array in arrays]
+        parts = [self.run_lengths_and_values(array) for array in arrays]
         ends = np.cumsum(np.concatenate([lengths for lengths, _ in parts]))
         values = self.children[1].concat([values for _, values in parts])
-        return self.of(ends, values, sum(array.length for array in arrays))
+        return self.create_array(ends, values, sum(array.length for array in arrays))
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        (left_lengths, left_values), (right_lengths, right_values) = self.run_lengths(left), self.run_lengths(right)
+        left_lengths, left_values = self.run_lengths_and_values(left)
+        right_lengths, right_values = self.run_lengths_and_values(right)
         left_ends, right_ends = np.cumsum(left_lengths), np.cumsum(right_lengths)
         ends = np.union1d(left_ends, right_ends)
         left_runs, right_runs = np.searchsorted(left_ends, ends), np.searchsorted(right_ends, ends)
         return arrays_equal(left_values.take(left_runs), right_values.take(right_runs), nans_equal)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
-        lengths, values = self.run_lengths(array)
+        lengths, values = self.run_lengths_and_values(array)
         value_keys = values.layout.sort_keys(values)
         return value_keys and tuple(np.repeat(part, lengths) for part in value_keys)
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        lengths, values = self.run_lengths(array)
+        lengths, values = self.run_lengths_and_values(array)
         return tuple(np.repeat(part, lengths) for part in values.layout.identity_keys(values))
 
     def check(self, array: ArrayData) -> None:
@@ -165,4 +166,4 @@ class RunEndEncodedLayout(Layout):
             raise InvalidDataError(f"{ends.length} run ends have only {values.length} values")
 
     def check_full(self, array: ArrayData) -> None:
-        self.locate_runs(array)
+        self.run_ends_and_bounds(array)

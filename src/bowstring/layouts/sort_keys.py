@@ -34,16 +34,16 @@ def rank_bytes(data: Values, offsets: Indices) -> Indices:
         prefixes = np.where(
             left > 0, prefixes >> np.minimum(shift, np.uint64(63)) << np.minimum(shift, np.uint64(63)), np.uint64(0)
         )
-        ties = _refine(ranks, ties, (prefixes, left), left > _WORD)
+        ties = _refine_ranks(ranks, ties, (prefixes, left), left > _WORD)
     if ties.size:
         tails = [data[starts[i] + _ROUNDS * _WORD : starts[i] + lengths[i]].tobytes() for i in ties.tolist()]
         numbers = {tail: number for number, tail in enumerate(sorted(set(tails)))}
         codes = np.fromiter((numbers[tail] for tail in tails), np.int64, len(tails))
-        _refine(ranks, ties, (codes,), np.zeros(len(ties), np.bool_))
+        _refine_ranks(ranks, ties, (codes,), np.zeros(len(ties), np.bool_))
     return ranks
 
 
-def _refine(ranks: Indices, members: Indices, keys: tuple[Values, ...], has_more_bytes: Values) -> Indices:
+def _refine_ranks(ranks: Indices, members: Indices, keys: tuple[Values, ...], has_more_bytes: Values) -> Indices:
     """Refine the ranks of members of equal rank by `keys`; return those that are still equal and have more bytes."""
     before = ranks[members]
     order = np.lexsort((*reversed(keys), before))

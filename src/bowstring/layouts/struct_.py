@@ -22,16 +22,16 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
-    error_context,
-    fill_nulls,
     join_reprs,
     pack_validity,
-    set_nulls,
+    prefix_errors,
+    replace_none,
+    set_none,
     short_repr,
 )
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.factorize import identity_keys
+from bowstring.layouts.factorize import identity_keys_with_nulls
 from bowstring.layouts.interleave import SlotSelection
 
 if TYPE_CHECKING:
@@ -66,19 +66,19 @@ class StructLayout(Layout):
         self.check(array)
         return tuple(child.slice(array.offset, array.length) for child in array.children)
 
-    def of(self, columns: Sequence[ArrayData], length: int, mask: Mask | None = None) -> ArrayData:
+    def create_array(self, columns: Sequence[ArrayData], length: int, mask: Mask | None = None) -> ArrayData:
         """Create an array of `length` structs from the arrays of the fields."""
         return ArrayData(self, length, (pack_validity(mask),), tuple(columns))
 
-    def build(self, values: Sequence[Any]) -> ArrayData:
-        filled, mask = fill_nulls(values, dict.fromkeys(self.names))
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
+        filled, mask = replace_none(values, dict.fromkeys(self.names))
         arrays = []
-        for name, child, column in zip(self.names, self.children, self._columns_of(filled), strict=True):
-            with error_context(f"field {name!r}"):
-                arrays.append(child.build(column))
-        return self.of(arrays, len(values), mask)
+        for name, child, column in zip(self.names, self.children, self._split_into_columns(filled), strict=True):
+            with prefix_errors(f"field {name!r}"):
+                arrays.append(child.from_pylist(column))
+        return self.create_array(arrays, len(values), mask)
 
-    def _columns_of(self, values: Sequence[Any]) -> list[list[Any]]:
+    def _split_into_columns(self, values: Sequence[Any]) -> list[list[Any]]:
         """Return the fields' values, None if absent. Raises `DataTypeError` naming the first value that does not
         fit.
         """
@@ -110,8 +110,8 @@ class StructLayout(Layout):
     def to_pylist(self, array: ArrayData) -> list[Any]:
         columns = [column.to_pylist() for column in self.columns(array)]
         if len(set(self.names)) < len(self.names):
-            return set_nulls(list(zip(*columns, strict=True)), array.validity_mask())
-        return set_nulls(columns_to_rows(self.names, columns, array.length), array.validity_mask())
+            return set_none(list(zip(*columns, strict=True)), array.validity_mask())
+        return set_none(columns_to_rows(self.names, columns, array.length), array.validity_mask())
 
     def compact(self, array: ArrayData) -> ArrayData:
         columns = tuple(column.compact() for column in self.columns(array))
@@ -131,7 +131,7 @@ class StructLayout(Layout):
             if column is None:
                 return None
             columns.append(column)
-        return ArrayData(self, len(slots), (slots.validity(),), tuple(columns))
+        return ArrayData(self, len(slots), (slots.gather_validity(),), tuple(columns))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         columns = zip(*(self.columns(array) for array in arrays), strict=True)
@@ -142,7 +142,7 @@ class StructLayout(Layout):
         return all(arrays_equal(a, b, nans_equal) for a, b in zip(self.columns(left), self.columns(right), strict=True))
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        return tuple(chain.from_iterable(map(identity_keys, self.columns(array))))
+        return tuple(chain.from_iterable(map(identity_keys_with_nulls, self.columns(array))))
 
     def check(self, array: ArrayData) -> None:
         needed = array.offset + array.length

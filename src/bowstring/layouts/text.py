@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.base import set_nulls
+from bowstring.layouts.base import set_none
 from bowstring.memory.buffer import Bytes
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def decode_values(data: Bytes, offsets: Values, mask: Mask | None, is_text: bool
     read = BytesIO(data[int(offsets[0]) : int(offsets[-1])].data).read
     encoded = map(read, np.diff(offsets).tolist())
     if not is_text:
-        return set_nulls(list(encoded), mask)
+        return set_none(list(encoded), mask)
     try:
         if mask is None:
             return list(map(bytes.decode, encoded))
@@ -63,7 +63,7 @@ def check_utf8(data: Values, offsets: Values, mask: Mask | None) -> None:
         if is_ascii(block):
             continue
         boundaries = block_offsets[1 : np.searchsorted(block_offsets, stop)] - start
-        if find_invalid_byte(block) is None and not is_continuation(block[boundaries]).any():
+        if find_invalid_byte(block) is None and not continuation_byte_mask(block[boundaries]).any():
             continue
         indices = np.arange(count) if mask is None else np.flatnonzero(mask[first : first + count])
         check_utf8_ranges(data, block_offsets[indices], block_offsets[indices + 1], first + indices)
@@ -85,21 +85,21 @@ def check_utf8_ranges(data: Values, starts: Indices, stops: Indices, slots: Indi
     firsts = np.concatenate(([0], np.flatnonzero(starts[1:] > reach[:-1]) + 1))
     ends = np.append(reach[firsts[1:] - 1], reach[-1])
     end_of = np.repeat(ends, np.diff(np.append(firsts, len(starts))))
-    bad = is_continuation(data[starts])
+    bad = continuation_byte_mask(data[starts])
     for first, last in zip(starts[firsts].tolist(), ends.tolist(), strict=True):
         offset = find_invalid_byte(data[first:last])
         if offset is not None:
             bad |= (starts <= first + offset) & (first + offset < stops)
             break
     else:
-        bad |= (stops < end_of) & is_continuation(data[np.minimum(stops, len(data) - 1)])
+        bad |= (stops < end_of) & continuation_byte_mask(data[np.minimum(stops, len(data) - 1)])
     if bad.any():
         at = np.flatnonzero(bad)[np.argmin(slots[bad])]
         value = data[starts[at] : stops[at]][:40].tobytes()
         raise InvalidDataError(f"values[{slots[at]}] is not valid UTF-8: {value!r}")
 
 
-def is_continuation(data: Values) -> Mask:
+def continuation_byte_mask(data: Values) -> Mask:
     """Return which bytes are continuation bytes."""
     mask: Mask = (data & 0xC0) == 0x80
     return mask

@@ -15,7 +15,7 @@ from bowstring.datatypes import types
 from bowstring.datatypes.types import DataType
 from bowstring.errors import DataTypeError, UnsupportedError
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, fill_nulls, pack_validity
+from bowstring.layouts.base import Values, pack_validity, replace_none
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.registry import layout_of
@@ -32,8 +32,8 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
     unknown type, and `LimitError` for many mappings with hardly any common key, because nearly all fields would be
     null.
     """
-    kinds = set(map(type, values))
-    base_types = {_base_type(kind) for kind in kinds - {NoneType}}
+    python_types = set(map(type, values))
+    base_types = {_supported_base_type(kind) for kind in python_types - {NoneType}}
     if base_types == {int, float}:
         base_types = {float}
     if len(base_types) > 1:
@@ -45,24 +45,24 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
     data_type = _TYPES[base_type]
     if base_type is int:
         try:
-            return layout_of(types.int64()).build_of_types(values, kinds)
+            return layout_of(types.int64()).from_pylist_of_types(values, python_types)
         except DataTypeError:  # too large, or unsigned
             pass
     if not isinstance(data_type, DataType):
         data_type = data_type([value for value in values if value is not None])
-    return layout_of(data_type).build_of_types(values, kinds)
+    return layout_of(data_type).from_pylist_of_types(values, python_types)
 
 
-def _infer_lists(values: Sequence[Any]) -> ArrayData:
-    filled, mask = fill_nulls(values, ())
+def _infer_list_array(values: Sequence[Any]) -> ArrayData:
+    filled, mask = replace_none(values, ())
     child = infer_array(list(chain.from_iterable(filled)))
     layout = layout_of(types.list_(child.type))
     assert isinstance(layout, ListLayout)
-    return layout.of(np.fromiter(map(len, filled), np.int64, len(filled)), child, pack_validity(mask))
+    return layout.create_array(np.fromiter(map(len, filled), np.int64, len(filled)), child, pack_validity(mask))
 
 
-def _infer_structs(values: Sequence[Mapping[str, Any] | None]) -> ArrayData:
-    filled, mask = fill_nulls(values, {})
+def _infer_struct_array(values: Sequence[Mapping[str, Any] | None]) -> ArrayData:
+    filled, mask = replace_none(values, {})
     names = list(dict.fromkeys(chain.from_iterable(filled)))
     for name in names:
         if not isinstance(name, str):
@@ -72,7 +72,7 @@ def _infer_structs(values: Sequence[Mapping[str, Any] | None]) -> ArrayData:
     struct_type = types.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
     layout = layout_of(struct_type)
     assert isinstance(layout, StructLayout)
-    return layout.of(columns, len(filled), mask)
+    return layout.create_array(columns, len(filled), mask)
 
 
 def type_of_numpy(values: Values) -> DataType:
@@ -81,12 +81,12 @@ def type_of_numpy(values: Values) -> DataType:
         return types.list_(type_of_numpy(values[:, 0] if values.shape[1] else values.reshape(-1)), values.shape[1])
     if values.dtype.kind == "O":
         return infer_array(values.tolist()).type
-    return _dtype_type(values.dtype)
+    return _type_of_dtype(values.dtype)
 
 
-def _dtype_type(dtype: np.dtype[Any]) -> DataType:
+def _type_of_dtype(dtype: np.dtype[Any]) -> DataType:
     if dtype.subdtype is not None:
-        data_type = _dtype_type(dtype.base)
+        data_type = _type_of_dtype(dtype.base)
         for size in reversed(dtype.shape):
             data_type = types.list_(data_type, size)
         return data_type
@@ -111,7 +111,7 @@ def _datetime_type(dtype: np.dtype[Any]) -> DataType:
 def _void_type(dtype: np.dtype[Any]) -> DataType:
     if dtype.fields is None:
         return types.FixedSizeBinary(dtype.itemsize)
-    return types.struct([(name, _dtype_type(dtype.fields[name][0])) for name in dtype.names or ()])
+    return types.struct([(name, _type_of_dtype(dtype.fields[name][0])) for name in dtype.names or ()])
 
 
 _NUMPY_KINDS: dict[str, Callable[[np.dtype[Any]], DataType]] = {
@@ -128,7 +128,7 @@ _NUMPY_KINDS: dict[str, Callable[[np.dtype[Any]], DataType]] = {
 }
 
 
-def _base_type(kind: type) -> type:
+def _supported_base_type(kind: type) -> type:
     """Return the key of `_TYPES` or `_NESTED` for a Python type. Raises `DataTypeError` if there is none."""
     for base in kind.__mro__:
         if base in _TYPES or base in _NESTED:
@@ -198,7 +198,7 @@ _TYPES: dict[type, DataType | Callable[[list[Any]], DataType]] = {
     np.timedelta64: lambda v: types.Duration(_time_unit(v[0].dtype)),
 }
 """The data type of each Python type, or a function of the values that are not None."""
-_NESTED: dict[type, Callable[[Sequence[Any]], ArrayData]] = {list: _infer_lists, dict: _infer_structs}
+_NESTED: dict[type, Callable[[Sequence[Any]], ArrayData]] = {list: _infer_list_array, dict: _infer_struct_array}
 _EQUIVALENT_TYPES: dict[type, type] = {
     np.integer: int,
     np.floating: float,

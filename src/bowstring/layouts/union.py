@@ -2,7 +2,7 @@
 
 >>> import bowstring as bs
 >>> array = bs.array([1.5, None, 3.5, 5], bs.dense_union([("f", bs.float32()), ("i", bs.int32())]))
->>> array.values(0).tolist(), array.values(1).tolist()
+>>> array.buffer_values(0).tolist(), array.buffer_values(1).tolist()
 ([0, 0, 0, 1], [0, 1, 2, 0])
 """
 
@@ -21,8 +21,8 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
-    error_context,
     first_true,
+    prefix_errors,
     short_repr,
     to_buffer,
 )
@@ -52,7 +52,7 @@ class UnionLayout(Layout):
 
     def child_indices(self, array: ArrayData) -> Indices:
         """Return the child's index for each slot. Raises `InvalidDataError` for an unknown type id."""
-        ids = array.values(0)
+        ids = array.buffer_values(0)
         child_indices = self._child_index_by_id[ids.view(np.uint8)]
         if child_indices.size and child_indices.min() < 0:
             at = first_true(child_indices < 0)
@@ -63,7 +63,7 @@ class UnionLayout(Layout):
         """Return the index of each slot in its child. Raises `InvalidDataError` for an offset out of range."""
         if not self.is_dense:
             return np.arange(array.offset, array.offset + array.length)
-        offsets = array.values(1).astype(np.int64)
+        offsets = array.buffer_values(1).astype(np.int64)
         lengths = np.array([child.length for child in array.children], np.int64)
         if offsets.size:
             bad = (offsets < 0) | (offsets >= lengths[child_indices])
@@ -87,18 +87,18 @@ class UnionLayout(Layout):
             parts.append((slots, child.take(child_slots[slots])))
         return parts
 
-    def valid_mask(self, array: ArrayData) -> Mask | None:
+    def logical_validity_mask(self, array: ArrayData) -> Mask | None:
         out = np.ones(array.length, np.bool_)
         for slots, child in self.split_by_child(array):
-            child_mask = child.layout.valid_mask(child)
+            child_mask = child.layout.logical_validity_mask(child)
             if child_mask is not None:
                 out[slots] = child_mask
         return None if out.all() else out
 
-    def identity_mask(self, array: ArrayData) -> Mask | None:
+    def identity_keys_mask(self, array: ArrayData) -> Mask | None:
         return None
 
-    def _from_parts(self, child_indices: Indices, parts: Sequence[tuple[Indices, ArrayData]]) -> ArrayData:
+    def _create_array(self, child_indices: Indices, parts: Sequence[tuple[Indices, ArrayData]]) -> ArrayData:
         """Create an array of the index of each slot's child, and for each child its slots and their values."""
         length = len(child_indices)
         ids = to_buffer(np.array(self.ids, np.int8)[child_indices])
@@ -111,22 +111,22 @@ class UnionLayout(Layout):
         for layout, (slots, child) in zip(self.children, parts, strict=True):
             indices = np.full(length, len(child))  # of the null after the child's values
             indices[slots] = np.arange(len(slots))
-            children.append(layout.take(layout.concat([child, layout.build([None])]), indices) if length else child)
+            children.append(layout.take(layout.concat([child, layout.nulls(1)]), indices) if length else child)
         return ArrayData(self, length, (ids,), tuple(children))
 
     def child_name(self, index: int) -> str:
         return f"child {self.names[index]!r}"
 
-    def build(self, values: Sequence[Any]) -> ArrayData:
-        indices = [self._find_child(index, value) for index, value in enumerate(values)]
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
+        indices = [self._find_child_for_value(index, value) for index, value in enumerate(values)]
         child_indices = np.array(indices, np.int64)
         parts = []
         for child_index, layout in enumerate(self.children):
             slots = np.flatnonzero(child_indices == child_index)
-            parts.append((slots, layout.build([values[slot] for slot in slots.tolist()])))
-        return self._from_parts(child_indices, parts)
+            parts.append((slots, layout.from_pylist([values[slot] for slot in slots.tolist()])))
+        return self._create_array(child_indices, parts)
 
-    def _find_child(self, index: int, value: Any) -> int:
+    def _find_child_for_value(self, index: int, value: Any) -> int:
         """Return the index of the first child that represents a value exactly.
 
         If there is none: of the first that converts it to a value of the same Python type, else of the first that
@@ -135,7 +135,7 @@ class UnionLayout(Layout):
         same_type = accepting = -1
         for child_index, layout in enumerate(self.children):
             try:
-                child = layout.build([value])
+                child = layout.from_pylist([value])
                 child.validate(full=True)
                 child_value = child.to_pylist()[0]
             except (DataTypeError, InvalidDataError):
@@ -178,7 +178,7 @@ class UnionLayout(Layout):
         return ArrayData(self, array.length, (own_ids, to_buffer(new_offsets)), tuple(children))
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        return self._from_parts(self.child_indices(array)[indices], self.split_by_child(array, indices))
+        return self._create_array(self.child_indices(array)[indices], self.split_by_child(array, indices))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         bases = np.cumsum([0] + [array.length for array in arrays])
@@ -187,7 +187,7 @@ class UnionLayout(Layout):
         for index, layout in enumerate(self.children):
             slots = np.concatenate([part[index][0] + base for part, base in zip(split, bases, strict=False)])
             parts.append((slots, layout.concat([part[index][1] for part in split])))
-        return self._from_parts(np.concatenate([self.child_indices(array) for array in arrays]), parts)
+        return self._create_array(np.concatenate([self.child_indices(array) for array in arrays]), parts)
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         if not np.array_equal(self.child_indices(left), self.child_indices(right)):
@@ -217,5 +217,5 @@ class UnionLayout(Layout):
             falling = offsets[1:] < offsets[:-1]
             if falling.any():
                 at = first_true(falling)
-                with error_context(f"child {name!r}"):
+                with prefix_errors(f"child {name!r}"):
                     raise InvalidDataError(f"the offsets into it fall from {offsets[at]} to {offsets[at + 1]}")

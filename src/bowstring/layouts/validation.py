@@ -37,10 +37,10 @@ def find_faults(array: ArrayData, full: bool, visited: dict[int, ArrayData] | No
     if array.length < 0 or array.offset < 0:
         yield Fault((), InvalidDataError(f"length {array.length} and offset {array.offset} must not be negative"))
         return
-    array_faults = [Fault((), error) for error in _check_buffers(array)]
+    array_faults = [Fault((), error) for error in _find_buffer_faults(array)]
     if not array_faults:
-        array_faults = [Fault((), error) for error in _check_null_count(array, full)]
-    nested_faults = list(_check_children(array, full, visited))
+        array_faults = [Fault((), error) for error in _find_null_count_faults(array, full)]
+    nested_faults = list(_find_child_faults(array, full, visited))
     yield from array_faults
     yield from nested_faults
     has_all_children = len(array.children) == len(array.layout.children)
@@ -54,7 +54,7 @@ def find_faults(array: ArrayData, full: bool, visited: dict[int, ArrayData] | No
         yield Fault((), error)
 
 
-def _check_buffers(array: ArrayData) -> Iterator[InvalidDataError]:
+def _find_buffer_faults(array: ArrayData) -> Iterator[InvalidDataError]:
     layout = array.layout
     count, declared = len(array.buffers), len(layout.buffers)
     if count < declared or (count > declared and not layout.VARIADIC):
@@ -72,21 +72,21 @@ def _check_buffers(array: ArrayData) -> Iterator[InvalidDataError]:
             )
 
 
-def _check_null_count(array: ArrayData, full: bool) -> Iterator[InvalidDataError]:
-    stated = array._null_count
-    if stated > array.length:
-        yield InvalidDataError(f"the null count of {stated} exceeds the length of {array.length}")
+def _find_null_count_faults(array: ArrayData, full: bool) -> Iterator[InvalidDataError]:
+    null_count = array._null_count
+    if null_count > array.length:
+        yield InvalidDataError(f"the null count of {null_count} exceeds the length of {array.length}")
     elif not array.layout.buffers and not array.layout.children:
         return
-    elif stated > 0 and (not array.layout.has_validity or array.buffers[0] is None):
-        yield InvalidDataError(f"the null count is {stated}, but there is no validity bitmap ({array.type})")
-    elif full and stated >= 0 and array.layout.has_validity:
+    elif null_count > 0 and (not array.layout.has_validity or array.buffers[0] is None):
+        yield InvalidDataError(f"the null count is {null_count}, but there is no validity bitmap ({array.type})")
+    elif full and null_count >= 0 and array.layout.has_validity:
         count = array.layout.null_count(array)
-        if count != stated:
-            yield InvalidDataError(f"the null count is {stated}, but the validity bitmap has {count} nulls")
+        if count != null_count:
+            yield InvalidDataError(f"the null count is {null_count}, but the validity bitmap has {count} nulls")
 
 
-def _check_children(array: ArrayData, full: bool, visited: dict[int, ArrayData] | None) -> Iterator[Fault]:
+def _find_child_faults(array: ArrayData, full: bool, visited: dict[int, ArrayData] | None) -> Iterator[Fault]:
     layout = array.layout
     if len(array.children) != len(layout.children):
         message = f"{layout.type} requires {len(layout.children)} children, found {len(array.children)}"

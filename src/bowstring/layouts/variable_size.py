@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.layouts.base import VALIDITY, BufferRole, BufferSpec, Indices, Layout, Values, first_true
-from bowstring.layouts.concatenation import array_lengths, concat_values
+from bowstring.layouts.concatenation import array_lengths, concat_buffer_values
 from bowstring.layouts.equality import all_blocks, bytes_equal
 from bowstring.memory.buffer import Buffer
 
@@ -25,6 +25,9 @@ class VariableSizeLayout(Layout):
 
     __slots__ = ("offset_type",)
 
+    MAX_OFFSET_NAME: ClassVar[str]
+    """The name of `max_offset` in messages."""
+
     def __init__(
         self, type: DataType, offset_bits: int, buffers: Sequence[BufferSpec] = (), children: Sequence[Layout] = ()
     ) -> None:
@@ -33,26 +36,26 @@ class VariableSizeLayout(Layout):
         super().__init__(type, (VALIDITY, offsets, *buffers), children)
 
     @abstractmethod
-    def offset_limit(self, array: ArrayData) -> tuple[int, str]:
-        """Return the maximum offset of an array and the name of that maximum for messages."""
+    def max_offset(self, array: ArrayData) -> int:
+        """Return the size of the data or the length of the child, which offsets must not exceed."""
 
     def offsets(self, array: ArrayData) -> Values:
-        """Return the offsets; raises `InvalidDataError` unless they ascend and lie between 0 and the limit.
+        """Return the offsets; raises `InvalidDataError` unless they ascend and lie between 0 and `max_offset`.
 
         The buffer of an empty array is ignored; its offset is 0.
         """
         if not array.length:
             return np.zeros(1, self.offset_type)
-        offsets, (limit, limit_name) = array.values(1), self.offset_limit(array)
+        offsets, max_offset = array.buffer_values(1), self.max_offset(array)
         if offsets[0] < 0:
             raise InvalidDataError(f"offsets[0] = {offsets[0]} is negative")
         falling = offsets[1:] < offsets[:-1]
         if falling.any():
             at = first_true(falling)
             raise InvalidDataError(f"offsets[{at + 1}] = {offsets[at + 1]} is less than offsets[{at}] = {offsets[at]}")
-        if offsets[-1] > limit:
-            at = first_true(offsets > limit)
-            raise InvalidDataError(f"offsets[{at}] = {offsets[at]} exceeds {limit_name} {limit}")
+        if offsets[-1] > max_offset:
+            at = first_true(offsets > max_offset)
+            raise InvalidDataError(f"offsets[{at}] = {offsets[at]} exceeds {self.MAX_OFFSET_NAME} {max_offset}")
         return offsets
 
     def offsets_at(self, array: ArrayData, index: int) -> tuple[int, int]:
@@ -64,9 +67,9 @@ class VariableSizeLayout(Layout):
 
     def compact_offsets(self, array: ArrayData) -> tuple[int, int, Buffer]:
         """Return the first and the last offset, and a buffer of the offsets from 0, copied only if necessary."""
-        offsets, width = array.values(1) if array.length else self.offsets(array), self.offset_type.itemsize
+        offsets, width = array.buffer_values(1) if array.length else self.offsets(array), self.offset_type.itemsize
         first, last = int(offsets[0]), int(offsets[-1])
-        if not 0 <= first <= last <= self.offset_limit(array)[0]:
+        if not 0 <= first <= last <= self.max_offset(array):
             self.offsets(array)  # raises
         buffer, size = array.buffers[1], (array.length + 1) * width
         if first or not array.length or buffer is None:
@@ -75,35 +78,37 @@ class VariableSizeLayout(Layout):
 
     def slot_ranges(self, slots: SlotSelection) -> tuple[Indices, Indices]:
         """Return the starts and lengths of the selected slots' values. Raises as `offsets`."""
-        limits = np.array([self.offset_limit(array)[0] for array in slots.arrays])
-        starts, stops = slots.gather_elements(1, 2).reshape(-1, 2).T.astype(np.int64)
-        lengths, exceeds = stops - starts, stops > slots.per_slot(limits)
+        max_offsets = np.array([self.max_offset(array) for array in slots.arrays])
+        starts, stops = slots.gather_buffer_values(1, 2).reshape(-1, 2).T.astype(np.int64)
+        lengths, exceeds = stops - starts, stops > slots.broadcast_to_slots(max_offsets)
         if starts.min() < 0 or lengths.min() < 0 or exceeds.any():
             bad = (starts < 0) | (lengths < 0) | exceeds
             self.offsets(slots.arrays[int(slots.array_indices[first_true(bad)])])  # raises
         return starts, lengths
 
-    def lengths_and_bounds(self, arrays: Sequence[ArrayData], limits: Indices) -> tuple[Indices, Indices, Indices]:
-        """Return the lengths of all values of arrays with these limits, and each array's first and last offset.
+    def lengths_and_offset_bounds(
+        self, arrays: Sequence[ArrayData], max_offsets: Indices
+    ) -> tuple[Indices, Indices, Indices]:
+        """Return the lengths of all values of arrays, and each array's first and last offset.
 
-        The offsets of an empty array are 0. Raises as `offsets`.
+        `max_offsets` has the `max_offset` of each array. The offsets of an empty array are 0. Raises as `offsets`.
         """
         slots = array_lengths(arrays)
-        offsets = concat_values(arrays, 1).astype(np.int64)
+        offsets = concat_buffer_values(arrays, 1).astype(np.int64)
         ends = np.cumsum(slots + 1)
         first, last = offsets[ends - slots - 1], offsets[ends - 1]
         first[slots == 0] = last[slots == 0] = 0
         lengths = np.delete(np.diff(offsets), ends[:-1] - 1)
-        if (first < 0).any() or (lengths < 0).any() or (last > limits).any():
+        if (first < 0).any() or (lengths < 0).any() or (last > max_offsets).any():
             for array in arrays:
                 self.offsets(array)  # raises
         return lengths, first, last
 
     def check(self, array: ArrayData) -> None:
-        offsets, (limit, limit_name) = array.values(1), self.offset_limit(array)
-        if not 0 <= offsets[0] <= offsets[-1] <= limit:
+        offsets, max_offset = array.buffer_values(1), self.max_offset(array)
+        if not 0 <= offsets[0] <= offsets[-1] <= max_offset:
             raise InvalidDataError(
-                f"the offsets run from {offsets[0]} to {offsets[-1]}, not within {limit_name} {limit}"
+                f"the offsets run from {offsets[0]} to {offsets[-1]}, not within {self.MAX_OFFSET_NAME} {max_offset}"
             )
 
     def check_full(self, array: ArrayData) -> None:

@@ -41,17 +41,38 @@ class _LongViews(NamedTuple):
     starts: Indices
     stops: Indices
 
-    def by_buffer(self) -> Iterator[tuple[int, _LongViews]]:
-        """Yield the index of each data buffer and the views that refer to it."""
+    def split_by_buffer(self, buffer_sizes: Sequence[int]) -> Iterator[tuple[int, _LongViews]]:
+        """Yield the index of each data buffer and the views that refer to it, after checking that they are within it.
+
+        `buffer_sizes` are the sizes of the data buffers in bytes.
+        """
         if not len(self.buffer_indices):
             return
         first = int(self.buffer_indices[0])
         if (self.buffer_indices == first).all():
+            self._check_locations(first, buffer_sizes)
             yield first, self
             return
         order = np.argsort(self.buffer_indices, kind="stable")
         for group in np.split(order, np.flatnonzero(np.diff(self.buffer_indices[order])) + 1):
-            yield int(self.buffer_indices[group[0]]), _LongViews(*(column[group] for column in self))
+            views = _LongViews(*(column[group] for column in self))
+            buffer_index = int(views.buffer_indices[0])
+            views._check_locations(buffer_index, buffer_sizes)
+            yield buffer_index, views
+
+    def _check_locations(self, buffer_index: int, buffer_sizes: Sequence[int]) -> None:
+        """Check that views of one data buffer are within it."""
+        if not 0 <= buffer_index < len(buffer_sizes):
+            raise InvalidDataError(
+                f"views[{self.slots[0]}] points to data buffer {buffer_index} of {len(buffer_sizes)}"
+            )
+        size = buffer_sizes[buffer_index]
+        if self.starts.min() < 0 or self.stops.max() > size:
+            at = first_true((self.starts < 0) | (self.stops > size))
+            raise InvalidDataError(
+                f"views[{self.slots[at]}] points to bytes {self.starts[at]} to {self.stops[at]} of a data buffer of "
+                f"{size} bytes"
+            )
 
 
 def check_views(array: ArrayData, is_text: bool) -> None:
@@ -60,27 +81,28 @@ def check_views(array: ArrayData, is_text: bool) -> None:
     Raises `InvalidDataError` naming the first invalid view of a block.
     """
     buffers = [(buffer or EMPTY).bytes for buffer in array.buffers[2:]]
+    buffer_sizes = [buffer.size for buffer in buffers]
     text_ranges: dict[int, _TextRange] = {}
     for first, words, lengths in _split_blocks(array, _BLOCK_VIEWS):
-        long = _select_long(words, lengths, first)
+        long = _select_long_views(words, lengths, first)
         if len(long.slots) < len(words):
             _check_inline_views(words, lengths, first, is_text)
-        for buffer_index, views in _check_locations(long, [data.size for data in buffers]):
+        for buffer_index, views in long.split_by_buffer(buffer_sizes):
             data = buffers[buffer_index]
             _check_prefixes(views, data)
             if is_text and not _is_dense_ascii(data, views):
                 text_ranges.setdefault(buffer_index, _TextRange(data)).add(views)
     if not all(text_range.is_valid_utf8() for text_range in text_ranges.values()):
         for first, words, lengths in _split_blocks(array, array.length):
-            for buffer_index, views in _select_long(words, lengths, first).by_buffer():
+            for buffer_index, views in _select_long_views(words, lengths, first).split_by_buffer(buffer_sizes):
                 text.check_utf8_ranges(buffers[buffer_index], views.starts, views.stops, views.slots)
 
 
-def locate_views(array: ArrayData) -> Values:
+def checked_views(array: ArrayData) -> Values:
     """Return all views as 64-bit integers, shape (n, 2), empty for null slots, after checking their data buffers."""
-    sizes = [0 if buffer is None else buffer.size for buffer in array.buffers[2:]]
+    buffer_sizes = [0 if buffer is None else buffer.size for buffer in array.buffers[2:]]
     for first, words, lengths in _split_blocks(array, array.length):
-        for _ in _check_locations(_select_long(words, lengths, first), sizes):
+        for _ in _select_long_views(words, lengths, first).split_by_buffer(buffer_sizes):
             pass
         return words
     return np.empty((0, 2), _WORD)
@@ -91,7 +113,7 @@ def _split_blocks(array: ArrayData, size: int) -> Iterator[tuple[int, Values, Va
 
     Views of null slots are empty.
     """
-    views, mask = array.values(1), array.validity_mask()
+    views, mask = array.buffer_values(1), array.validity_mask()
     for first in range(0, array.length, size or 1):
         words = views[first : first + size].view(_WORD).reshape(-1, 2)
         if mask is not None:
@@ -104,7 +126,7 @@ def _split_blocks(array: ArrayData, size: int) -> Iterator[tuple[int, Values, Va
         yield first, words, lengths
 
 
-def _select_long(words: Values, lengths: Values, first: int) -> _LongViews:
+def _select_long_views(words: Values, lengths: Values, first: int) -> _LongViews:
     """Select the views of a block whose values are longer than `INLINE_BYTES`."""
     indices = np.flatnonzero(lengths > INLINE_BYTES)
     if len(indices) < len(words):
@@ -112,21 +134,6 @@ def _select_long(words: Values, lengths: Values, first: int) -> _LongViews:
     fields = words.view(_INT32)
     starts = fields[:, 3].astype(np.int64)
     return _LongViews(indices + first, words.view(_PREFIX_WORD)[:, 1], fields[:, 2], starts, starts + lengths)
-
-
-def _check_locations(long: _LongViews, sizes: Sequence[int]) -> Iterator[tuple[int, _LongViews]]:
-    """Yield the index of each data buffer and the views that refer to it, after checking that they are within it."""
-    for buffer_index, views in long.by_buffer():
-        if not 0 <= buffer_index < len(sizes):
-            raise InvalidDataError(f"views[{views.slots[0]}] points to data buffer {buffer_index} of {len(sizes)}")
-        size = sizes[buffer_index]
-        if views.starts.min() < 0 or views.stops.max() > size:
-            at = first_true((views.starts < 0) | (views.stops > size))
-            raise InvalidDataError(
-                f"views[{views.slots[at]}] points to bytes {views.starts[at]} to {views.stops[at]} of a data buffer of "
-                f"{size} bytes"
-            )
-        yield buffer_index, views
 
 
 def _check_prefixes(long: _LongViews, data: Bytes) -> None:
@@ -154,7 +161,7 @@ def _check_inline_views(words: Values, lengths: Values, first: int, is_text: boo
     if not is_text or not all_bits & _HIGH_BITS:
         return
     values = words.view(UINT8)[:, 4:].reshape(-1)
-    if text.is_continuation(values[::INLINE_BYTES]).any() or text.find_invalid_byte(values) is not None:
+    if text.continuation_byte_mask(values[::INLINE_BYTES]).any() or text.find_invalid_byte(values) is not None:
         starts = np.arange(len(indices)) * INLINE_BYTES
         text.check_utf8_ranges(values, starts, starts + INLINE_BYTES, first + indices)
 
@@ -184,7 +191,7 @@ class _TextRange:
         if not self.splits_characters:
             inner_stops = stops[stops < self.data.size]
             boundaries = self.data[np.concatenate((starts, inner_stops))]
-            self.splits_characters = bool(text.is_continuation(boundaries).any())
+            self.splits_characters = bool(text.continuation_byte_mask(boundaries).any())
 
     def is_valid_utf8(self) -> bool:
         """Whether the range is UTF-8 and no string begins or ends within a character.

@@ -62,7 +62,7 @@ def element_dtype(type_: DataType) -> np.dtype[Any]:
     """
     layout = layout_of(type_)
     if isinstance(layout, PrimitiveLayout):
-        values = layout.codec.as_numpy(np.empty(0, layout.dtype))
+        values = layout.codec.view_as_numpy(np.empty(0, layout.dtype))
         dtype = layout.dtype if values is None else values.dtype
         if dtype.kind in "iufmM":
             return dtype

@@ -27,7 +27,7 @@ from bowstring.tensors.common import (
     as_unmasked_array,
     equal_prefixes,
 )
-from bowstring.tensors.sparse import SparseTensor, check_indices, check_pointers, read_only
+from bowstring.tensors.sparse import SparseTensor, as_indices, check_pointers, read_only
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -127,7 +127,7 @@ class SparseCSFTensor(SparseTensor):
         for level, pointers in enumerate(self.indptr):
             check_pointers(f"indptr[{level}]", pointers, len(self.indices[level + 1]))
         for level, nodes in enumerate(self.indices):
-            check_indices(f"indices[{level}]", nodes, self.shape[self.axis_order[level]])
+            as_indices(f"indices[{level}]", nodes, self.shape[self.axis_order[level]])
 
     def _comparison_key(self) -> tuple[object, ...]:
         return self.type, self.shape, self.dim_names, self.axis_order

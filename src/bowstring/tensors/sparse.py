@@ -260,7 +260,7 @@ class SparseCOOTensor(SparseTensor):
 
     def _check_indices(self) -> None:
         for axis, size in enumerate(self.shape):
-            check_indices(f"coordinates of dimension {axis}", self.coords[:, axis], size)
+            as_indices(f"coordinates of dimension {axis}", self.coords[:, axis], size)
         if not self.ndim and len(self.values) > 1:
             raise InvalidDataError(f"{len(self.values)} values of a tensor without dimensions, which has one element")
         if self.has_canonical_format and not _is_canonical(self.coords):
@@ -270,7 +270,7 @@ class SparseCOOTensor(SparseTensor):
         return self.type, self.shape, self.dim_names, self.has_canonical_format
 
 
-def check_indices(what: str, indices: Values, size: int) -> None:
+def as_indices(what: str, indices: Values, size: int) -> None:
     """Raise `InvalidDataError` for the first index that is not from 0 to `size` - 1."""
     out_of_range = (indices < 0) | (indices >= size)
     if out_of_range.any():
@@ -379,7 +379,7 @@ class SparseMatrix(SparseTensor):
 
     def _check_indices(self) -> None:
         check_pointers("indptr", self.indptr, len(self.values))
-        check_indices("indices", self.indices, self.shape[1 - self.AXIS])
+        as_indices("indices", self.indices, self.shape[1 - self.AXIS])
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

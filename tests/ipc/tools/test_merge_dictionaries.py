@@ -101,7 +101,7 @@ def test_merged_values_are_unique_and_only_changed_columns_are_decoded() -> None
     reader = bs.open_file(data)
     (dictionary,) = bs.inspection.inspect(data).dictionaries
     assert (dictionary.batches, dictionary.deltas, dictionary.values) == (2, 1, 3)
-    assert [batch["w"].values(1).tolist() for batch in reader] == [[0, 1], [2, 1], [0, 1]]
+    assert [batch["w"].buffer_values(1).tolist() for batch in reader] == [[0, 1], [2, 1], [0, 1]]
     check(data, [first, second, first])
 
 

@@ -126,7 +126,7 @@ def column_total(column: Array) -> int | float | Decimal | None:
         return None
     if isinstance(column.type, DecimalType):
         return sum((value for value in column.to_pylist() if value is not None), Decimal(0))
-    values, mask = column.values(1), column.validity_mask()
+    values, mask = column.buffer_values(1), column.validity_mask()
     if mask is not None:
         values = values[mask]
     return float(values.sum(dtype="f8")) if isinstance(column.type, FloatingPoint) else _exact_sum(values)

@@ -69,7 +69,7 @@ def write_values(source: Source, row: Values) -> None:
     layout = source.chunks[0].layout
     assert isinstance(layout, PrimitiveLayout)
     target = row if row.dtype.kind == "f" else row.view(layout.dtype)
-    np.concatenate([chunk.values(1) for chunk in source.chunks], out=target)
+    np.concatenate([chunk.buffer_values(1) for chunk in source.chunks], out=target)
     if not source.null_count:
         return
     start, null = 0, np.array("nan" if row.dtype.kind == "f" else "NaT", row.dtype)

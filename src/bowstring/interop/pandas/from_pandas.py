@@ -22,13 +22,13 @@ from bowstring.interop import c_data
 from bowstring.interop.pandas import metadata
 from bowstring.interop.pandas.library import as_series, pandas
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, error_context, pack_validity
+from bowstring.layouts.base import Values, pack_validity, prefix_errors
 from bowstring.layouts.construction import array_from_numpy, array_from_python
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.type_inference import timezone_name
-from bowstring.layouts.value_codecs.base import non_null_mask
+from bowstring.layouts.value_codecs.base import not_none_mask
 from bowstring.layouts.value_codecs.intervals import MonthDayNano
 
 
@@ -78,7 +78,7 @@ def frame_to_columns(
     columns, fields, entries = [], [], []
     for i, (name, values) in enumerate(zip(names, series, strict=True)):
         field = None if schema is None else schema.fields[i]
-        with error_context(f"column {name!r}"):
+        with prefix_errors(f"column {name!r}"):
             column = column_from_series(values, None if field is None else field.type)
             if field is not None and not field.nullable and column.null_count:
                 raise DataTypeError(f"{column.null_count} nulls, but the field is not nullable")
@@ -180,7 +180,7 @@ def _convert_categories(series: Any) -> ArrayData:
     dictionary = column_from_series(values.categories).combine_chunks()
     layout = layout_of(t.Dictionary(t.Int(codes.dtype.itemsize * 8), dictionary.type, bool(values.ordered)))
     assert isinstance(layout, DictionaryLayout)
-    return layout.of(layout.index_layout.of(codes, codes >= 0), dictionary)
+    return layout.create_array(layout.index_layout.create_array(codes, codes >= 0), dictionary)
 
 
 def _convert_lists(items: list[Any]) -> ArrayData | None:
@@ -198,7 +198,7 @@ def _convert_lists(items: list[Any]) -> ArrayData | None:
     lengths = np.fromiter((0 if row is None else len(row) for row in items), np.int64, len(items))
     layout = layout_of((t.list_ if len(values) < 1 << 31 else t.large_list)(elements.type))
     assert isinstance(layout, ListLayout)
-    return layout.of(lengths, elements, pack_validity(non_null_mask(items)))
+    return layout.create_array(lengths, elements, pack_validity(not_none_mask(items)))
 
 
 def _to_pylist(series: Any) -> list[Any]:

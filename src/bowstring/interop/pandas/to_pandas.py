@@ -25,7 +25,7 @@ from bowstring.interop.c_data import StreamExporter
 from bowstring.interop.pandas import blocks, metadata
 from bowstring.interop.pandas.library import default_string_dtype, pandas, to_arrow_extension_array
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, object_array, set_nulls
+from bowstring.layouts.base import Values, object_array, set_none
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode_dictionary
@@ -237,7 +237,7 @@ def _numpy_dtype(column: ColumnChunks, options: Options, stored: Any) -> np.dtyp
             return None
         _warn_of_rounding(column)
         return np.dtype(np.float64)
-    return layout_of(type_).build([]).to_numpy().dtype
+    return layout_of(type_).from_pylist([]).to_numpy().dtype
 
 
 def _check_zero_copy(column: ColumnChunks, options: Options, stored: Any) -> None:
@@ -298,7 +298,7 @@ def _warn_of_rounding(column: ColumnChunks) -> None:
 
 def _inexact_integers(array: ArrayData) -> list[int]:
     """Return the integers that are not exact in float64."""
-    values, mask = array.values(1), array.validity_mask()
+    values, mask = array.buffer_values(1), array.validity_mask()
     if values.dtype.itemsize < 8:
         return []
     is_large = values > _MAX_EXACT_FLOAT
@@ -359,7 +359,7 @@ def _to_categories(array: ArrayData) -> Any:
     try:
         if labels.dtype == object:
             hash(tuple(labels))
-        is_valid = dictionary.layout.valid_mask(dictionary) is None and not labels.hasnans
+        is_valid = dictionary.layout.logical_validity_mask(dictionary) is None and not labels.hasnans
         return labels if is_valid and labels.is_unique else None
     except TypeError:
         return None
@@ -375,7 +375,7 @@ def _convert_lists(array: ArrayData, options: Options) -> Any:
         rows = list(flat.reshape(len(starts), size))
     else:
         rows = [flat[start:stop] for start, stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
-    return object_array(set_nulls(rows, compacted.validity_mask()))
+    return object_array(set_none(rows, compacted.validity_mask()))
 
 
 def _convert_extension(array: ArrayData, options: Options) -> Any:
@@ -445,5 +445,5 @@ def _to_masked_array(array: ArrayData, options: Options) -> Any:
     if isinstance(array.layout, BooleanLayout):
         return pd.arrays.BooleanArray(array.layout.bits(array), missing)
     array_class = pd.arrays.IntegerArray if isinstance(array.type, t.Int) else pd.arrays.FloatingArray
-    values: Values = array.values(1)
+    values: Values = array.buffer_values(1)
     return array_class(values, missing, copy=options.copy)

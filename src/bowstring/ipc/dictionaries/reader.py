@@ -90,7 +90,7 @@ def _resolve_inner(values: Array, node: DictionaryId, lookup: DictionaryLookup) 
 
 
 def _empty_values(node: DictionaryId) -> Array:
-    return Array.from_data(layout_of(node.value_type).build([]))
+    return Array.from_data(layout_of(node.value_type).from_pylist([]))
 
 
 class StreamDictionaries:

@@ -6,7 +6,7 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import error_context, first_true, to_buffer
+from bowstring.layouts.base import first_true, prefix_errors, to_buffer
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer
@@ -23,13 +23,13 @@ def move_nulls_to_children(union: ArrayData, validity: Buffer) -> ArrayData:
     if union.length and not layout.ids:
         raise InvalidDataError(f"{union.length} slots of a union of no types")
     for name, child in zip(layout.names, union.children, strict=True):
-        with error_context(f"child {name!r}"):
+        with prefix_errors(f"child {name!r}"):
             child.validate(full=True)
     is_null = ~bitmap.unpack(validity, 0, union.length)
-    ids = union.values(0).copy()
+    ids = union.buffer_values(0).copy()
     ids[is_null & ~np.isin(ids, layout.ids)] = layout.ids[0] if layout.ids else 0
     members = layout.child_indices(ArrayData(layout, union.length, (to_buffer(ids),), union.children))
-    offsets = union.values(1).copy() if layout.is_dense else np.arange(union.length)
+    offsets = union.buffer_values(1).copy() if layout.is_dense else np.arange(union.length)
     children = []
     for number, child in enumerate(union.children):
         slots = np.flatnonzero(members == number) if layout.is_dense else np.arange(union.length)
@@ -40,7 +40,7 @@ def move_nulls_to_children(union: ArrayData, validity: Buffer) -> ArrayData:
             at = first_true(is_invalid)
             raise InvalidDataError(f"slot {slots[at]} is value {child_indices[at]} of a child of {child.length} values")
         child_indices[is_null_here] = child.length
-        padded = child.layout.concat([child, child.layout.build([None])]) if is_null_here.any() else child
+        padded = child.layout.concat([child, child.layout.nulls(1)]) if is_null_here.any() else child
         children.append(child.layout.take(padded, child_indices))
         if layout.is_dense:
             offsets[slots] = np.arange(len(slots))

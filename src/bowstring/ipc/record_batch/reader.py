@@ -22,7 +22,7 @@ from bowstring.ipc.record_batch.compression import BodyDecompressor, Decompressi
 from bowstring.ipc.record_batch.legacy_unions import move_nulls_to_children
 from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Layout, error_context
+from bowstring.layouts.base import Layout, prefix_errors
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer, Memory
@@ -166,7 +166,7 @@ class BatchColumns(Sequence[Array]):
             if buffers is None:
                 buffers = self._locate_buffers(column, spans)
                 if decompressor is not None:
-                    with error_context(self._describe(column)):
+                    with prefix_errors(self._describe(column)):
                         buffers = decompressor.decompress_all(buffers, column.first_node)
             array = _Walk(self, column, nodes, buffers).array(column.layout)
         return Array.from_data(swap_byte_order(array, is_native=False)) if self.plan.wire.is_big_endian else array
@@ -323,7 +323,7 @@ class _Walk:
         where = self._columns._describe(self._column)
         if not isinstance(array.layout.storage, UnionLayout):
             raise UnsupportedError(f"{where}: {array.type} of metadata version 4 with a validity bitmap")
-        with error_context(where):
+        with prefix_errors(where):
             if not self._columns.plan.wire.is_big_endian:
                 return move_nulls_to_children(array, validity)
             native = move_nulls_to_children(swap_byte_order(array, is_native=False), validity)
@@ -331,13 +331,13 @@ class _Walk:
 
     def _dictionary(self, layout: Layout, may_be_missing: bool) -> Array:
         node = next(self._dictionaries)
-        with error_context(self._columns._describe(self._column)):
+        with prefix_errors(self._columns._describe(self._column)):
             dictionary = self._columns.dictionaries(node)
         if dictionary is not None:
             return dictionary if dictionary.layout is layout else dictionary.with_layout(layout)
         if not may_be_missing:
             raise self._columns._error(self._column, f"dictionary {node.id} has not been defined")
-        return Array.from_data(layout.build([]))
+        return Array.from_data(layout.from_pylist([]))
 
 
 def _read_variadic_counts(plan: SchemaPlan, header: BatchHeader, where: tuple[object, ...]) -> tuple[int, ...]:

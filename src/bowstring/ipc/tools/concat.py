@@ -40,7 +40,7 @@ from bowstring.ipc.tools.merge_dictionaries import DictionaryBatch, DictionaryMe
 from bowstring.ipc.tools.message_writer import FeatureCollectingWriter, MessageWriter, declared_features
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchSpan, FileScan, StreamScan
-from bowstring.layouts.base import error_context
+from bowstring.layouts.base import prefix_errors
 from bowstring.memory.closable import abandon_on_error
 
 
@@ -294,7 +294,7 @@ class _MessageCopier:
         assert self._merger is not None
         replacements = {}
         for index in column_indices:
-            with error_context(f"{where}, column {columns.plan[index].name!r}"):
+            with prefix_errors(f"{where}, column {columns.plan[index].name!r}"):
                 replacements[index] = self._merger.remap_indices(columns[index], self._dictionaries[index])
         body, template = encode_with_replacements(columns, replacements, where), columns.header.template
         header = HeaderWriter(template.version, template.compression).write(

@@ -182,7 +182,7 @@ class MessageWriter(FeatureCollector):
         """Write the missing dictionaries, without values."""
         missing, self._missing = self._missing, {}
         for node in missing.values():
-            values = layout_of(node.value_type).build([])
+            values = layout_of(node.value_type).from_pylist([])
             body = encode_body(0, [values], ALIGNMENT_BYTES, DEFAULT_WRITE_OPTIONS, None)
             header = HeaderWriter(self._version).write(body.data_header, body.size_bytes, (), DictionaryHeader(node.id))
             self.write_message(headers.DICTIONARY_BATCH, header, body, None, node.id)

@@ -29,7 +29,7 @@ from bowstring.ipc.statistics import with_statistics
 from bowstring.ipc.tools.message_writer import MessageWriter, declared_features
 from bowstring.ipc.tools.salvage import DroppedRange, MessageSalvager
 from bowstring.ipc.tools.scan import BatchSpan
-from bowstring.layouts.base import error_context
+from bowstring.layouts.base import prefix_errors
 from bowstring.memory.closable import abandon_on_error
 
 _MAX_GROUP_LENGTH = 1000
@@ -204,7 +204,7 @@ class _MessageSelector:
         try:
             columns = self._columns(span, lookup)
             for name, column in zip(self.salvage.schema.cached.wire.whole.schema.names, columns, strict=True):
-                with error_context(f"column {name!r}"):
+                with prefix_errors(f"column {name!r}"):
                     column.validate(self.full)
         except InvalidDataError as error:
             self.drop(span, str(error))

@@ -32,8 +32,8 @@ class ValueCodec(ABC):
         self.dtype: np.dtype[Any] = np.dtype(dtype)
 
     @abstractmethod
-    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
-        """Convert Python values, whose types are `kinds`, to slots.
+    def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
+        """Convert Python values, whose types are `python_types`, to slots.
 
         Raises TypeError, ValueError or OverflowError if a value is not exactly representable.
         """
@@ -43,18 +43,18 @@ class ValueCodec(ABC):
         values: list[Any] = slots.tolist()
         return values
 
-    def as_numpy(self, slots: Values) -> Values | None:
+    def view_as_numpy(self, slots: Values) -> Values | None:
         """View slots as NumPy's type for these values, without copying; None if NumPy has none."""
         return slots
 
-    def as_numpy_copy(self, slots: Values, mask: Mask | None) -> Values:
+    def copy_to_numpy(self, slots: Values, mask: Mask | None) -> Values:
         """Copy slots to NumPy's type for these values; null slots (False in the mask) become NaN, NaT or None."""
         out = np.fromiter(self.decode(slots), np.dtype(object), len(slots))
         if mask is not None:
             out[~mask] = None
         return out
 
-    def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
+    def encode_numpy(self, array: Values) -> tuple[Values, Mask | None]:
         """Convert a NumPy array of shape (n,) to slots and a validity mask (None if all are valid).
 
         Does not copy if the types are the same. Raises TypeError, ValueError or OverflowError if a value is not exactly
@@ -63,10 +63,10 @@ class ValueCodec(ABC):
         values = array.tolist()
         return self.encode(values, set(map(type, values))), None
 
-    def not_equal(self, left: Values, right: Values, nans_equal: bool) -> Mask:
+    def not_equal_mask(self, left: Values, right: Values, nans_equal: bool) -> Mask:
         """Compare slot by slot; returns a mask of shape (n,). By default slots are equal if their bytes are."""
         mask = np.zeros(len(left), np.bool_)
-        for left_column, right_column in zip(as_words(left).T, as_words(right).T, strict=True):
+        for left_column, right_column in zip(view_as_words(left).T, view_as_words(right).T, strict=True):
             mask |= left_column != right_column
         return mask
 
@@ -83,22 +83,22 @@ class ValueCodec(ABC):
         assert keys is not None
         return keys
 
-    def find_invalid(self, slots: Values) -> tuple[int, str] | None:
+    def find_invalid_slot(self, slots: Values) -> tuple[int, str] | None:
         """Return the index of the first invalid slot and a description of the fault, or None."""
         return None
 
 
-def non_null_mask(values: Sequence[Any]) -> Mask:
+def not_none_mask(values: Sequence[Any]) -> Mask:
     """Return which Python values are not None, shape (len(values),)."""
     return np.frombuffer(bytes([value is not None for value in values]), np.bool_)
 
 
-def is_bytes(value: Any) -> bool:
+def is_bytes_like(value: Any) -> bool:
     """Whether a Python value is a byte string."""
     return isinstance(value, (bytes, bytearray)) or (isinstance(value, memoryview) and value.nbytes == len(value))
 
 
-def as_words(slots: Values) -> Values:
+def view_as_words(slots: Values) -> Values:
     """View slots as unsigned integers of at most 64 bits, shape (n, words)."""
     width = slots.dtype.itemsize
     word = np.dtype(f"<u{min(width, 8)}") if width in (1, 2, 4) or width % 8 == 0 else np.dtype("u1")

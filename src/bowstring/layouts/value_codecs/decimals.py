@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.datatypes.types import Decimal as DecimalType
-from bowstring.layouts.value_codecs.base import ValueCodec, as_words
+from bowstring.layouts.value_codecs.base import ValueCodec, view_as_words
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
@@ -33,8 +33,8 @@ class DecimalCodec(ValueCodec):
         self._context = _EXACT.copy()
         self._context.prec = type.precision
 
-    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
-        if kinds != {Decimal}:
+    def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
+        if python_types != {Decimal}:
             values = [_to_decimal(value) for value in values]
         quantize, shift = self._context.quantize, self._context.scaleb
         try:
@@ -66,17 +66,17 @@ class DecimalCodec(ValueCodec):
         data, width = slots.tobytes(), self.dtype.itemsize
         return [int.from_bytes(data[i : i + width], "little", signed=True) for i in range(0, len(data), width)]
 
-    def as_numpy(self, slots: Values) -> None:
+    def view_as_numpy(self, slots: Values) -> None:
         return None
 
     def sort_keys(self, slots: Values) -> tuple[Values, ...]:
-        words = as_words(slots)
+        words = view_as_words(slots)
         signed = np.dtype(f"i{words.dtype.itemsize}")
         highest = np.ascontiguousarray(words[:, -1]).view(signed)
         return highest, *(words[:, index] for index in range(words.shape[1] - 2, -1, -1))
 
-    def find_invalid(self, slots: Values) -> tuple[int, str] | None:
-        words = as_words(slots)
+    def find_invalid_slot(self, slots: Values) -> tuple[int, str] | None:
+        words = view_as_words(slots)
         invalid = ~(_is_less(words, self._bound) & ~_is_less(words, -self._bound + 1))
         if not invalid.any():
             return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bowstring.datatypes.types import Int, Interval
-from bowstring.layouts.value_codecs.base import ValueCodec, as_words
+from bowstring.layouts.value_codecs.base import ValueCodec, view_as_words
 from bowstring.layouts.value_codecs.numbers import IntegerCodec
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ class MonthDayNano(NamedTuple):
 class CompoundIntervalCodec(ValueCodec):
     """Intervals of several units, as named tuples; in NumPy, structured arrays with the same fields."""
 
-    __slots__ = ("_make",)
+    __slots__ = ("_value_class",)
 
-    def __init__(self, make: Callable[..., tuple[int, ...]], dtype: list[tuple[str, str]]) -> None:
+    def __init__(self, value_class: Callable[..., tuple[int, ...]], dtype: list[tuple[str, str]]) -> None:
         super().__init__(np.dtype(dtype))
-        self._make = make
+        self._value_class = value_class
 
-    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
+    def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
         num_units = len(self.dtype.names or ())
         if not all(isinstance(value, tuple) and len(value) == num_units for value in values):
             raise TypeError(f"not a tuple of {num_units} integers")
@@ -49,16 +49,16 @@ class CompoundIntervalCodec(ValueCodec):
         return np.array([tuple(value) for value in values], self.dtype)
 
     def decode(self, slots: Values) -> list[Any]:
-        return [self._make(*units) for units in slots.tolist()]
+        return [self._value_class(*units) for units in slots.tolist()]
 
-    def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
-        return (array, None) if array.dtype == self.dtype else super().from_numpy(array)
+    def encode_numpy(self, array: Values) -> tuple[Values, Mask | None]:
+        return (array, None) if array.dtype == self.dtype else super().encode_numpy(array)
 
     def sort_keys(self, slots: Values) -> tuple[Values, ...] | None:
         return None
 
     def identity_keys(self, slots: Values) -> tuple[Values, ...]:
-        return tuple(as_words(slots).T)
+        return tuple(view_as_words(slots).T)
 
 
 def interval_codec(type: Interval) -> ValueCodec:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from bowstring.layouts.base import Values
     from bowstring.memory.bitmap import Mask
 
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-DAY_S = 86_400
+UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+SECONDS_PER_DAY = 86_400
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = _EPOCH.toordinal()
@@ -66,37 +66,37 @@ class _TemporalCodec(ValueCodec):
         self._numpy_type = np.dtype(f"{numpy_kind}[{unit}]")
 
     @abstractmethod
-    def _to_units(self, value: Any) -> int:
+    def _python_to_units(self, value: Any) -> int:
         """Convert a Python value to a number of units."""
 
-    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
-        units = [v if type(v) is int else self._any_to_units(v) for v in values]
+    def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
+        units = [v if type(v) is int else self._scalar_to_units(v) for v in values]
         return np.fromiter(units, self.dtype, len(units))
 
-    def _any_to_units(self, value: Any) -> int:
+    def _scalar_to_units(self, value: Any) -> int:
         if isinstance(value, (np.datetime64, np.timedelta64)):
             return _numpy_to_units(value, self._numpy_type)
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             return int(value)
-        return self._to_units(value)
+        return self._python_to_units(value)
 
-    def as_numpy(self, slots: Values) -> Values | None:
+    def view_as_numpy(self, slots: Values) -> Values | None:
         return slots.view(self._numpy_type) if self.dtype.itemsize == 8 else None
 
-    def as_numpy_copy(self, slots: Values, mask: Mask | None) -> Values:
+    def copy_to_numpy(self, slots: Values, mask: Mask | None) -> Values:
         out = slots.astype(np.int64).view(self._numpy_type)
         if mask is not None:
             out[~mask] = np.array("NaT", self._numpy_type)
         return out
 
-    def from_numpy(self, array: Values) -> tuple[Values, Mask | None]:
+    def encode_numpy(self, array: Values) -> tuple[Values, Mask | None]:
         if array.dtype.kind != self._numpy_type.kind:
             if array.dtype.kind in "iu":
                 slots = array.astype(self.dtype, copy=False)
                 if not np.array_equal(slots, array):
                     raise OverflowError("an integer does not fit")
                 return slots, None
-            return super().from_numpy(array)
+            return super().encode_numpy(array)
         mask = ~np.isnat(array)
         converted = array.astype(self._numpy_type, copy=False)
         if converted is not array and not np.array_equal(converted.astype(array.dtype)[mask], array[mask]):
@@ -119,11 +119,11 @@ def _numpy_to_units(value: Any, dtype: np.dtype[Any]) -> int:
     return int(converted.astype(np.int64))
 
 
-def _to_microseconds(slots: Values, unit: str, first_us: int, last_us: int) -> Values | None:
+def _slots_to_microseconds(slots: Values, unit: str, first_us: int, last_us: int) -> Values | None:
     """Convert slots to microseconds; None if one is not a whole number of them or outside first to last."""
     if not slots.size:
         return slots.astype(np.int64)
-    per_unit, rest = divmod(10**6, PER_SECOND[unit])
+    per_unit, rest = divmod(10**6, UNITS_PER_SECOND[unit])
     low, high = int(slots.min()), int(slots.max())
     if rest:
         if low // 1000 < first_us or high // 1000 > last_us or (slots % 1000).any():
@@ -143,42 +143,42 @@ class _MicrosecondCodec(_TemporalCodec):
         super().__init__(dtype, unit, numpy_kind)
         self._first_us, self._last_us = bounds_us
 
-    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
+    def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
         try:
-            microseconds = self._all_to_microseconds(values, kinds)
+            microseconds = self._python_to_microseconds(values, python_types)
         except (TypeError, ValueError, OverflowError):
-            return super().encode(values, kinds)
+            return super().encode(values, python_types)
         slots = None
         if not ((microseconds < self._first_us) | (microseconds > self._last_us)).any():
-            slots = self._from_microseconds(microseconds)
-        return super().encode(values, kinds) if slots is None else slots
+            slots = self._microseconds_to_slots(microseconds)
+        return super().encode(values, python_types) if slots is None else slots
 
     @abstractmethod
-    def _all_to_microseconds(self, values: Sequence[Any], kinds: set[type]) -> Values:
+    def _python_to_microseconds(self, values: Sequence[Any], python_types: set[type]) -> Values:
         """Convert values of exactly one Python type; raises TypeError, ValueError or OverflowError for others."""
 
-    def _from_microseconds(self, microseconds: Values) -> Values | None:
+    def _microseconds_to_slots(self, microseconds: Values) -> Values | None:
         """Convert microseconds to slots; None if one is not a whole number of units or out of a slot's range."""
-        per_second = PER_SECOND[self._unit]
+        per_second = UNITS_PER_SECOND[self._unit]
         if per_second > 10**6:
             return None if (np.abs(microseconds) > _MAX_US // 1000).any() else microseconds * 1000
         units, rest = np.divmod(microseconds, 10**6 // per_second)
         return None if rest.any() else units.astype(self.dtype)
 
     @abstractmethod
-    def _to_python(self, microseconds: Values) -> list[Any]:
+    def _microseconds_to_python(self, microseconds: Values) -> list[Any]:
         """Convert microseconds within the bounds to Python values."""
 
     def decode(self, slots: Values) -> list[Any]:
-        microseconds = _to_microseconds(slots, self._unit, self._first_us, self._last_us)
+        microseconds = _slots_to_microseconds(slots, self._unit, self._first_us, self._last_us)
         if microseconds is not None:
-            return self._to_python(microseconds)
+            return self._microseconds_to_python(microseconds)
         if len(slots) == 1:
-            return [_numpy_scalar(int(slots[0]), self._numpy_type)]
+            return [_units_to_numpy(int(slots[0]), self._numpy_type)]
         return [self.decode(slots[index : index + 1])[0] for index in range(len(slots))]
 
 
-def _numpy_scalar(units: int, numpy_type: np.dtype[Any]) -> Any:
+def _units_to_numpy(units: int, numpy_type: np.dtype[Any]) -> Any:
     return units if units == _NAT else np.array(units, np.int64).view(numpy_type)[()]
 
 
@@ -186,7 +186,7 @@ def _timedelta_to_units(duration: timedelta, unit: str) -> int:
     microseconds = duration // _MICROSECOND
     if unit == "ns":
         return microseconds * 1000
-    units, rest = divmod(microseconds, 10**6 // PER_SECOND[unit])
+    units, rest = divmod(microseconds, 10**6 // UNITS_PER_SECOND[unit])
     if rest:
         raise ValueError(f"finer than the unit {unit}")
     return units
@@ -201,7 +201,7 @@ class TimestampCodec(_MicrosecondCodec):
         self._zone = type.timezone or None
         super().__init__("i8", type.unit, "M8", (_FIRST_US, _LAST_US))
 
-    def _to_units(self, value: Any) -> int:
+    def _python_to_units(self, value: Any) -> int:
         if not isinstance(value, datetime):
             raise TypeError("not a datetime")
         if value != value:  # pandas' NaT is a datetime
@@ -215,14 +215,14 @@ class TimestampCodec(_MicrosecondCodec):
             return _timedelta_to_units(whole - _EPOCH, "ns") + int(nanoseconds)
         return _timedelta_to_units(utc - _EPOCH, self._unit)
 
-    def _all_to_microseconds(self, values: Sequence[Any], kinds: set[type]) -> Values:
-        if kinds != {datetime}:
+    def _python_to_microseconds(self, values: Sequence[Any], python_types: set[type]) -> Values:
+        if python_types != {datetime}:
             raise TypeError
         epoch = _EPOCH if values[0].tzinfo is None else _EPOCH_UTC
         microseconds = [(value - epoch) // _MICROSECOND for value in values]  # TypeError for aware and naive ones
         return np.array(microseconds, np.int64)
 
-    def _to_python(self, microseconds: Values) -> list[Any]:
+    def _microseconds_to_python(self, microseconds: Values) -> list[Any]:
         datetimes: list[datetime] = microseconds.view("M8[us]").tolist()
         if self._zone is None:
             return datetimes
@@ -246,17 +246,17 @@ class DurationCodec(_MicrosecondCodec):
     def __init__(self, type: Duration) -> None:
         super().__init__("i8", type.unit, "m8", (-_MAX_US, _MAX_US))
 
-    def _to_units(self, value: Any) -> int:
+    def _python_to_units(self, value: Any) -> int:
         if not isinstance(value, timedelta):
             raise TypeError("not a timedelta")
         return _timedelta_to_units(value, self._unit) + int(getattr(value, "nanoseconds", 0))
 
-    def _all_to_microseconds(self, values: Sequence[Any], kinds: set[type]) -> Values:
-        if kinds != {timedelta}:
+    def _python_to_microseconds(self, values: Sequence[Any], python_types: set[type]) -> Values:
+        if python_types != {timedelta}:
             raise TypeError
         return np.array([value // _MICROSECOND for value in values], np.int64)
 
-    def _to_python(self, microseconds: Values) -> list[Any]:
+    def _microseconds_to_python(self, microseconds: Values) -> list[Any]:
         return list(microseconds.view("m8[us]").tolist())
 
 
@@ -266,24 +266,26 @@ class TimeCodec(_MicrosecondCodec):
     __slots__ = ()
 
     def __init__(self, type: Time) -> None:
-        super().__init__(f"i{type.bit_width // 8}", type.unit, "m8", (0, DAY_S * 10**6 - 1))
+        super().__init__(f"i{type.bit_width // 8}", type.unit, "m8", (0, SECONDS_PER_DAY * 10**6 - 1))
 
-    def _to_units(self, value: Any) -> int:
+    def _python_to_units(self, value: Any) -> int:
         if not isinstance(value, time) or value.tzinfo is not None:
             raise TypeError("not a time of day without time zone")
         return _timedelta_to_units(datetime.combine(_EPOCH, value) - _EPOCH, self._unit)
 
-    def _all_to_microseconds(self, values: Sequence[Any], kinds: set[type]) -> Values:
-        if kinds != {time} or any(value.tzinfo for value in values):
+    def _python_to_microseconds(self, values: Sequence[Any], python_types: set[type]) -> Values:
+        if python_types != {time} or any(value.tzinfo for value in values):
             raise TypeError
         microseconds = [((v.hour * 60 + v.minute) * 60 + v.second) * 10**6 + v.microsecond for v in values]
         return np.array(microseconds, np.int64)
 
-    def _to_python(self, microseconds: Values) -> list[Any]:
+    def _microseconds_to_python(self, microseconds: Values) -> list[Any]:
         return [value.time() for value in microseconds.view("M8[us]").tolist()]
 
-    def find_invalid(self, slots: Values) -> tuple[int, str] | None:
-        return _first_invalid((slots < 0) | (slots >= DAY_S * PER_SECOND[self._unit]), slots, "is not a time of day")
+    def find_invalid_slot(self, slots: Values) -> tuple[int, str] | None:
+        return _describe_first_invalid(
+            (slots < 0) | (slots >= SECONDS_PER_DAY * UNITS_PER_SECOND[self._unit]), slots, "is not a time of day"
+        )
 
 
 class DateCodec(_TemporalCodec):
@@ -293,16 +295,16 @@ class DateCodec(_TemporalCodec):
 
     def __init__(self, type: Date) -> None:
         super().__init__(f"i{type.bit_width // 8}", "D" if type.unit == "day" else "ms", "M8")
-        self._per_day = 1 if type.unit == "day" else DAY_S * 1000
+        self._per_day = 1 if type.unit == "day" else SECONDS_PER_DAY * 1000
 
-    def _to_units(self, value: Any) -> int:
+    def _python_to_units(self, value: Any) -> int:
         if not isinstance(value, date) or isinstance(value, datetime):
             raise TypeError("not a date")
         return (value.toordinal() - _EPOCH_DAY) * self._per_day
 
-    def encode(self, values: Sequence[Any], kinds: set[type]) -> Values:
-        if kinds != {date}:
-            return super().encode(values, kinds)
+    def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
+        if python_types != {date}:
+            return super().encode(values, python_types)
         days = np.fromiter(map(date.toordinal, values), np.int64, len(values)) - _EPOCH_DAY
         return (days * self._per_day).astype(self.dtype)
 
@@ -311,16 +313,16 @@ class DateCodec(_TemporalCodec):
         dates: list[Any] = days.view("M8[D]").tolist()
         if rest.any() or any(type(day) is not date for day in dates):
             return [
-                day if type(day) is date and not extra else _numpy_scalar(int(units), self._numpy_type)
+                day if type(day) is date and not extra else _units_to_numpy(int(units), self._numpy_type)
                 for day, extra, units in zip(dates, rest, slots, strict=True)
             ]
         return dates
 
-    def find_invalid(self, slots: Values) -> tuple[int, str] | None:
-        return _first_invalid(slots % self._per_day != 0, slots, "ms is not a whole number of days")
+    def find_invalid_slot(self, slots: Values) -> tuple[int, str] | None:
+        return _describe_first_invalid(slots % self._per_day != 0, slots, "ms is not a whole number of days")
 
 
-def _first_invalid(invalid: Values, slots: Values, fault: str) -> tuple[int, str] | None:
+def _describe_first_invalid(invalid: Values, slots: Values, fault: str) -> tuple[int, str] | None:
     if not invalid.any():
         return None
     index = int(np.argmax(invalid))
