@@ -107,7 +107,8 @@ def test_a_body_of_addresses_round_trips(pairs: list[tuple[int, int]]) -> None:
         (words(8 + 64, 1, 0, 8), "the total is 72"),
         (words(8, 1, 2**64 - 4, 8), r"buffer 0: address .* exceed 2\*\*64"),
         (words(0, 2, 0, 2**63, 0, 2**63), "the total is 0"),
-        (words(16, 2, 2**63, 2**63, 0, 16), r"exceed 2\*\*64"),
+        (words(16, 2, 2**63, 2**63, 0, 16), "but the total is 16"),
+        (words(16, 2, 0, 8, 2**64 - 8, 8), r"buffer 1: address .* exceed 2\*\*64"),
     ],
 )
 def test_an_inconsistent_body_of_addresses_is_an_error(data: bytes, message: str) -> None:

@@ -291,7 +291,7 @@ class ClientConnection:
 
     def _read_addresses(self, data: BytesLike) -> AddressBody:
         body = decode_addresses(data, self._limits)
-        self.leases.lend(body.addresses, lengths=body.lengths)
+        self.leases.lend(body)
         return body
 
     def _check_order(self, sequence: int, what: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
-from bowstring.dissociated.wire import Addresses
+from bowstring.dissociated.wire import AddressBody, Addresses
 from bowstring.errors import LimitError, ProtocolError
 
 
@@ -79,7 +79,7 @@ class Leases:
         self.holder = holder
         self.outstanding = 0
         self.outstanding_bytes = 0
-        """The bytes at leased addresses, as far as their lengths are known; a body's count until all of it is freed."""
+        """The bytes at leased addresses; a body's count until all of it is freed."""
         self.total = self.total_bytes = 0
         """The addresses that were leased since the beginning, and their bytes."""
         self._limits = limits
@@ -93,15 +93,15 @@ class Leases:
         self._by_address: dict[int, tuple[_SplitLease, Any]] = {}
         self._empty_addresses: set[int] = set()
 
-    def lend(self, addresses: Addresses, owner: Any = None, *, lengths: Addresses | None = None) -> None:
+    def lend(self, lent: AddressBody, owner: Any = None) -> None:
         """Lease the addresses of one body; `owner` is kept alive until all of them are freed.
 
         Buffers of length 0 are not leased. Raises `LimitError`.
         """
-        count = addresses.size if lengths is None else int(np.count_nonzero(lengths))
+        addresses, count, nbytes = lent.addresses, lent.num_leased, lent.exact_bytes
         empty = None
-        if lengths is not None and count < addresses.size:
-            is_empty = lengths == 0
+        if count < addresses.size:
+            is_empty = lent.lengths == 0
             empty = is_empty.tobytes()
             self._empty_addresses.update(addresses[is_empty].tolist())
         if self.outstanding + len(self._empty_addresses) + count > self._limits.max_outstanding_addresses:
@@ -112,7 +112,6 @@ class Leases:
         if not count:
             return
         key = addresses.tobytes()
-        nbytes = 0 if lengths is None else int(lengths.sum())
         body = self._bodies.get(key)
         if body is not None and (body.empty != empty or body.nbytes != nbytes):
             self._split_body(key)

@@ -182,7 +182,7 @@ class ServerConnection:
         if body is not None and self.role is not ConnectionRole.METADATA:
             self._state_machine.apply(Action.BODY)
             if isinstance(body, AddressBody):
-                self.leases.lend(body.addresses, owner, lengths=body.lengths)
+                self.leases.lend(body, owner)
                 self._num_addresses += body.addresses.size
                 encoded = encode_addresses(body)
                 messages.append(Message(encode_tag(sequence, BodyType.ADDRESSES), (encoded,), len(encoded)))

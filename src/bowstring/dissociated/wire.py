@@ -114,6 +114,11 @@ class AddressBody:
     addresses: Addresses
     lengths: Addresses
     total_bytes: int
+    """The announced total, which may include padding."""
+    exact_bytes: int
+    """The sum of the lengths."""
+    num_leased: int
+    """The number of buffers that are not empty: only their addresses are leased."""
 
     @classmethod
     def of(cls, addresses: npt.ArrayLike, lengths: npt.ArrayLike) -> AddressBody:
@@ -121,7 +126,12 @@ class AddressBody:
         own_addresses, own_lengths = np.asarray(addresses, _UINT64).ravel(), np.asarray(lengths, _UINT64).ravel()
         if own_addresses.size != own_lengths.size:
             raise UsageError(f"{own_addresses.size} addresses, but {own_lengths.size} lengths")
-        return cls(own_addresses, own_lengths, _exact_sum(own_lengths))
+        exact_bytes = _exact_sum(own_lengths)
+        return cls(own_addresses, own_lengths, exact_bytes, exact_bytes, int(np.count_nonzero(own_lengths)))
+
+    def at(self, addresses: Addresses) -> AddressBody:
+        """Return a body of buffers with the same lengths at other addresses."""
+        return AddressBody(addresses, self.lengths, self.total_bytes, self.exact_bytes, self.num_leased)
 
     @property
     def length_bytes(self) -> int:
@@ -201,19 +211,20 @@ def decode_addresses(data: BytesLike, limits: Limits = DEFAULT_LIMITS) -> Addres
         raise LimitError(
             f"body of addresses: {total_bytes} bytes, max_address_body_bytes = {limits.max_address_body_bytes}"
         )
-    pairs = np.frombuffer(bytes(data), _UINT64)[2:].reshape(count, 2)
+    pairs = np.frombuffer(bytes(data), _UINT64, offset=_BODY_HEADER.size).reshape(count, 2)
     addresses, lengths = pairs[:, 0], pairs[:, 1]
-    if bool((addresses + lengths < addresses).any()):
+    exact_bytes = _exact_sum(lengths)
+    if not exact_bytes <= total_bytes <= exact_bytes + count * _PADDING_BYTES:
+        raise ProtocolError(
+            f"body of addresses: the {count} buffers have {exact_bytes} bytes, but the total is {total_bytes}"
+        )
+    # No length exceeds the total, so that most bodies need no sum for each buffer.
+    if count and int(addresses.max()) + total_bytes >= UINT64_MODULUS and bool((addresses + lengths < addresses).any()):
         index = int((addresses + lengths < addresses).argmax())
         raise ProtocolError(
             f"body of addresses, buffer {index}: address {addresses[index]} and length {lengths[index]} exceed 2**64"
         )
-    exact = _exact_sum(lengths)
-    if not exact <= total_bytes <= exact + count * _PADDING_BYTES:
-        raise ProtocolError(
-            f"body of addresses: the {count} buffers have {exact} bytes, but the total is {total_bytes}"
-        )
-    return AddressBody(addresses, lengths, total_bytes)
+    return AddressBody(addresses, lengths, total_bytes, exact_bytes, int(np.count_nonzero(lengths)))
 
 
 def encode_free(addresses: Addresses) -> bytes:

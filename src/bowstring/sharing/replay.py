@@ -25,7 +25,6 @@ from bowstring.dissociated.wire import (
     BODY_TYPE_SHIFT,
     PREFIX_BYTES,
     SEQUENCE_MASK,
-    AddressBody,
     Addresses,
     BodyType,
     BytesLike,
@@ -237,7 +236,7 @@ class _ConnectionPlayer:
             addresses = np.array([self._exported_address(each) for each in body.addresses.tolist()], "<u8")
             self._leases.update(addresses[body.lengths > 0].tolist())
             self._empty_addresses.update(addresses[body.lengths == 0].tolist())
-            return encode_addresses(AddressBody(addresses, body.lengths, body.total_bytes))
+            return encode_addresses(body.at(addresses))
         return entry.view()
 
     def _exported_address(self, address: int) -> int:

@@ -205,7 +205,7 @@ class StoredMessage:
     def address_body(self, address: int) -> AddressBody:
         """Return the addresses of the buffers if the region begins at this address."""
         body = self.buffers  # the addresses of a region that begins at 0 are the offsets
-        return AddressBody(body.addresses + np.uint64(address), body.lengths, body.total_bytes) if address else body
+        return body.at(body.addresses + np.uint64(address)) if address else body
 
     def shift(self, shift_bytes: int, region_bytes: int) -> StoredMessage:
         """Return the message for a region of `region_bytes` with all offsets higher by `shift_bytes`."""

@@ -411,15 +411,15 @@ class RemoteMemory(Closable, ABC):
         """Return the extent of these buffers and their offsets in it; `addresses` must not be empty.
 
         An empty buffer may have any address; its offset is 0. Raises `ProtocolError` if a buffer is not inside the
-        extent of the first one that is not empty.
+        extent of the longest one.
         """
-        is_nonempty = lengths > 0
-        extent = self.extent(int(addresses[int(is_nonempty.argmax())]))
+        longest = int(lengths.argmax())
+        extent = self.extent(int(addresses[longest]))
         # An address before the extent wraps to a huge offset.
         offsets, size = addresses - np.uint64(extent.start), np.uint64(extent.size_bytes)
-        if offsets.max() <= size and lengths.max() <= size and (offsets + lengths).max() <= size:
+        if lengths[longest] <= size and offsets.max() <= size and (offsets + lengths).max() <= size:
             return BufferLocations(extent, offsets)
-        offsets = np.where(is_nonempty, offsets, np.uint64(0))
+        offsets = np.where(lengths > 0, offsets, np.uint64(0))
         is_outside = (offsets > size) | (lengths > size - np.minimum(offsets, size))
         if bool(is_outside.any()):
             index = int(is_outside.argmax())

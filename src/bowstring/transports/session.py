@@ -382,7 +382,7 @@ class Session(Closable):
         core, memory = self.core, self.memory
         assert isinstance(core, ClientConnection)
         lease = Lease(core, body)
-        if not body.lengths.any():
+        if not body.num_leased:
             self._released_leases.append(lease)
             return MessageLocated(message, b"", np.zeros(body.lengths.size, np.uint64), None)
         if memory is None:
