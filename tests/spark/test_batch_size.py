@@ -17,10 +17,10 @@ import bowstring as bs
 from bowstring.spark import publish
 from bowstring.spark.batch_size import (
     MAX_BATCH_BYTES,
-    collect_map,
+    add_padding_rows,
+    collect_map_in_arrow,
     count_python_nodes,
-    pad_wide_rows,
-    without_size_check,
+    skip_size_check,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_padded_frames_are_published_without_their_padding(spark: SparkSession) 
         "id", f"{WIDE} as a", "string(id) as `b.c`", "-id as a", f"{WIDE} as d"
     )
     with setting(spark, MAX_RECORDS, 65_536):
-        padded = pad_wide_rows(numbered(frame))
+        padded = add_padding_rows(numbered(frame))
         assert padded is not None
         assert padded.count() > 2 * frame.count()
         with publish(frame) as published, bs.connect(published) as dataset:
@@ -109,7 +109,7 @@ def test_batches_of_narrow_rows_are_as_long_as_the_row_limit_allows(spark: Spark
 def test_frames_with_narrow_columns_skip_sparks_check(spark: SparkSession, columns: str, expected: str) -> None:
     frame = numbered(spark.sql(f"select {columns} from range(3)"))
     with setting(spark, MAX_RECORDS, 65_536):
-        padded = pad_wide_rows(frame)
+        padded = add_padding_rows(frame)
     if expected == "checked":
         assert padded is None
     elif expected == "same":
@@ -125,7 +125,7 @@ def test_frames_with_narrow_columns_skip_sparks_check(spark: SparkSession, colum
 )
 def test_settings_of_the_user_take_precedence(spark: SparkSession, name: str, value: int, is_unchecked: bool) -> None:
     with setting(spark, name, value):
-        assert (pad_wide_rows(numbered(spark.range(1))) is not None) == is_unchecked
+        assert (add_padding_rows(numbered(spark.range(1))) is not None) == is_unchecked
 
 
 def test_a_byte_limit_of_the_user_limits_published_batches(spark: SparkSession) -> None:
@@ -204,9 +204,9 @@ def test_jobs_with_other_python_nodes_keep_sparks_check(spark: SparkSession) -> 
     schema = "limit string"
     frame = spark.range(3)
     with setting(spark, MAX_RECORDS, 10_000):
-        assert {row.limit for row in collect_map(frame, limit, schema)} == {"2147483647"}
+        assert {row.limit for row in collect_map_in_arrow(frame, limit, schema)} == {"2147483647"}
         mapped = frame.mapInArrow(lambda batches: batches, "id long")
-        assert {row.limit for row in collect_map(mapped, limit, schema)} == {None}
+        assert {row.limit for row in collect_map_in_arrow(mapped, limit, schema)} == {None}
 
 
 @pytest.mark.parametrize("is_adaptive", [True, False])
@@ -227,7 +227,7 @@ def test_the_check_is_skipped_in_the_current_thread_alone(spark: SparkSession) -
         observations["thread"] = spark.sparkContext.getLocalProperty(MAX_BYTES)
         observations["settings"] = spark.conf.getAll.get(MAX_BYTES)
 
-    with without_size_check(spark):
+    with skip_size_check(spark):
         assert spark.sparkContext.getLocalProperty(MAX_BYTES) == "2147483647"
         thread = threading.Thread(target=look)
         thread.start()

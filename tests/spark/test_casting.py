@@ -22,7 +22,9 @@ OUT_OF_ORDER = pa.ListViewArray.from_arrays(
 
 def cast(column: Any, data_type: Any, **options: Any) -> Any:
     batch = pa.record_batch({"c": column})
-    column_of_type = cast_batch(batch, pa.schema({"c": data_type}), "here", truncate=options.get("truncate", False))
+    column_of_type = cast_batch(
+        batch, pa.schema({"c": data_type}), "here", truncate_times=options.get("truncate", False)
+    )
     column_of_type.validate(full=True)
     return column_of_type["c"]
 
@@ -117,7 +119,7 @@ def test_times_of_day_in_whole_microseconds_are_preserved() -> None:
 
 def test_a_missing_column_is_null() -> None:
     target = pa.schema({"a": pa.int32(), "b": pa.list_(pa.string())})
-    batch = cast_batch(pa.record_batch({"a": pa.array([1, 2])}), target, "here", truncate=False)
+    batch = cast_batch(pa.record_batch({"a": pa.array([1, 2])}), target, "here", truncate_times=False)
     assert batch.to_pylist() == [{"a": 1, "b": None}, {"a": 2, "b": None}]
 
 
@@ -129,7 +131,7 @@ def test_types_without_a_cast_are_unsupported() -> None:
 def test_nulls_in_a_required_column_are_an_error() -> None:
     target = pa.schema([pa.field("c", pa.int64(), nullable=False)])
     with pytest.raises(InvalidDataError, match="here, column c: found 1 nulls in a column that is not nullable"):
-        cast_batch(pa.record_batch({"c": pa.array([1, None])}), target, "here", truncate=False)
+        cast_batch(pa.record_batch({"c": pa.array([1, None])}), target, "here", truncate_times=False)
 
 
 REQUIRED = {

@@ -14,11 +14,11 @@ from pyspark.sql import types as spark
 from bowstring.errors import NotFoundError, UnsupportedTypeError, UsageError
 from bowstring.spark.compatibility import (
     check_conversions,
-    check_field_names,
-    check_inferred,
-    check_names,
+    check_inferred_schema,
+    check_unique_column_names,
+    check_unique_field_names,
+    find_missing_columns,
     merge_schemas,
-    missing_columns,
 )
 
 A, B = Path("/a.arrow"), Path("/b.arrow")
@@ -41,30 +41,30 @@ def test_columns_of_different_types_are_not_merged() -> None:
 
 def test_repeated_names_are_an_error_only_if_read() -> None:
     schema = struct(("x", LONG), ("x", LONG), ("y", LONG))
-    check_names(A, schema, ["y"])
+    check_unique_column_names(A, schema, ["y"])
     with pytest.raises(UsageError, match=r"/a\.arrow: several columns are called 'x'"):
-        check_names(A, schema, schema.names)
+        check_unique_column_names(A, schema, schema.names)
 
 
 def test_a_column_or_type_that_the_first_file_lacks_is_named() -> None:
     infer_array = struct(("x", LONG))
-    check_inferred(B, struct(("x", LONG)), infer_array)
+    check_inferred_schema(B, struct(("x", LONG)), infer_array)
     with pytest.raises(UsageError, match=r"/b\.arrow: column y is not in the first file"):
-        check_inferred(B, struct(("x", LONG), ("y", LONG)), infer_array)
+        check_inferred_schema(B, struct(("x", LONG), ("y", LONG)), infer_array)
     with pytest.raises(UsageError, match=r"/b\.arrow: column x is int, but bigint in the first file"):
-        check_inferred(B, struct(("x", INT)), infer_array)
+        check_inferred_schema(B, struct(("x", INT)), infer_array)
 
 
 def test_a_missing_column_is_allowed_only_with_merge_schema() -> None:
     schema, requested = struct(("x", LONG)), struct(("x", LONG), ("y", LONG))
-    assert missing_columns(A, schema, requested, allow=True) == ("y",)
+    assert find_missing_columns(A, schema, requested, allow=True) == ("y",)
     with pytest.raises(NotFoundError, match=r"/a\.arrow: no column is called 'y'; there are 'x': .*mergeSchema"):
-        missing_columns(A, schema, requested, allow=False)
+        find_missing_columns(A, schema, requested, allow=False)
 
 
 def test_a_name_that_differs_only_in_case_is_not_a_missing_column() -> None:
     with pytest.raises(NotFoundError, match=r"/a\.arrow: no column is called 'X'; there are 'x'$"):
-        missing_columns(A, struct(("x", LONG)), struct(("X", LONG)), allow=True)
+        find_missing_columns(A, struct(("x", LONG)), struct(("X", LONG)), allow=True)
 
 
 LOSSLESS: list[tuple[Any, Any]] = [
@@ -111,7 +111,7 @@ def test_a_struct_field_that_a_file_lacks_or_repeats_is_named() -> None:
     with pytest.raises(NotFoundError, match=r"/a\.arrow: column s: no field is called 'z'; there are 'a'"):
         check_conversions(A, struct(("s", struct(("a", LONG)))), requested)
     repeated = spark.ArrayType(struct(("z", LONG), ("z", STRING)))
-    for check in (check_field_names, lambda path, schema: merge_schemas([(path, schema)])):
+    for check in (check_unique_field_names, lambda path, schema: merge_schemas([(path, schema)])):
         with pytest.raises(UsageError, match=r"/a\.arrow: column s\[\]: several fields are called 'z'"):
             check(A, struct(("s", repeated)))
     with pytest.raises(UsageError, match=r"/a\.arrow: column s: several fields are called 'z'"):

@@ -12,9 +12,9 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import LongType, StructField, StructType  # noqa: E402
 
 from bowstring.errors import InvalidDataError, NotFoundError, ResourceError  # noqa: E402
-from bowstring.spark.batches import read_batches  # noqa: E402
-from bowstring.spark.manifest import Entry, Manifest, create_manifest, part_name, read_manifest  # noqa: E402
-from bowstring.spark.sink import ArrowWriter, PartMessage  # noqa: E402
+from bowstring.spark.arrow_files import read_batches  # noqa: E402
+from bowstring.spark.manifest import Manifest, ManifestEntry, create_manifest, part_file_name, read_manifest  # noqa: E402
+from bowstring.spark.sink import ArrowWriter, PartCommitMessage  # noqa: E402
 from bowstring.spark.source import ArrowDataSource  # noqa: E402
 
 SCHEMA = StructType([StructField("a", LongType())])
@@ -36,7 +36,7 @@ def test_malformed_values_are_an_error_with_path_and_batch(tmp_path: Path) -> No
 def a_job(folder: Path) -> tuple[ArrowWriter, Path, str]:
     """A writer, and the file that one of its tasks wrote."""
     writer = ArrowWriter(folder, SCHEMA, overwrite=False, fsync=False)
-    name = part_name(writer._job, 0, 1)
+    name = part_file_name(writer._job, 0, 1)
     (writer._staging / name).write_bytes(b"12345678")
     return writer, writer._staging / name, name
 
@@ -44,7 +44,7 @@ def a_job(folder: Path) -> tuple[ArrowWriter, Path, str]:
 def test_a_file_shorter_than_its_task_reported_is_not_committed(tmp_path: Path) -> None:
     writer, _, name = a_job(tmp_path / "data")
     with pytest.raises(ResourceError, match="expected 9 bytes, found 8"):
-        writer.commit([PartMessage(Entry(name, 9, 1, 1))])
+        writer.commit([PartCommitMessage(ManifestEntry(name, 9, 1, 1))])
     assert read_manifest(tmp_path / "data") is None
     writer.abort([])
     assert not (tmp_path / "data").exists()
@@ -74,13 +74,13 @@ def test_a_missing_file_is_not_committed(tmp_path: Path) -> None:
     writer, path, name = a_job(tmp_path / "data")
     path.unlink()
     with pytest.raises(NotFoundError, match="does not exist at the commit"):
-        writer.commit([PartMessage(Entry(name, 8, 1, 1))])
+        writer.commit([PartCommitMessage(ManifestEntry(name, 8, 1, 1))])
     assert read_manifest(tmp_path / "data") is None
 
 
 def test_a_file_with_another_length_than_in_the_manifest_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "part.arrow").write_bytes(b"12345678")
-    create_manifest(tmp_path, Manifest(1, SCHEMA.jsonValue(), (Entry("part.arrow", 9, 1, 1),)))
+    create_manifest(tmp_path, Manifest(1, SCHEMA.jsonValue(), (ManifestEntry("part.arrow", 9, 1, 1),)))
     reader = ArrowDataSource({"path": str(tmp_path)}).reader(SCHEMA)
     with pytest.raises(InvalidDataError, match="expected 9 bytes, as in manifest 1, found 8"):
         reader.partitions()

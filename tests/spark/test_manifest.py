@@ -26,15 +26,14 @@ from bowstring.sharing.processes import Process
 from bowstring.spark import manifest as manifests, staging
 from bowstring.spark.manifest import (
     MANIFEST_FOLDER,
-    RETENTION_S,
+    MANIFEST_RETENTION_S,
     STAGING_FOLDER,
-    Entry,
     Manifest,
+    ManifestEntry,
     create_manifest,
     expand_glob,
     list_arrow_files,
-    local_path,
-    part_name,
+    part_file_name,
     read_manifest,
     remove_old_manifests,
 )
@@ -43,8 +42,8 @@ SCHEMA = {"type": "struct", "fields": []}
 JOB = "0123456789abcdef" * 2
 
 
-def manifest(sequence: int, *names: str) -> Manifest:
-    return Manifest(sequence, SCHEMA, tuple(Entry(name, 8, 1, 1) for name in names))
+def manifest(sequence_number: int, *names: str) -> Manifest:
+    return Manifest(sequence_number, SCHEMA, tuple(ManifestEntry(name, 8, 1, 1) for name in names))
 
 
 def test_the_newest_manifest_is_read(tmp_path: Path) -> None:
@@ -65,7 +64,9 @@ def test_concurrent_commits_lose_no_entry(tmp_path: Path) -> None:
     def add(name: str) -> None:
         while True:
             current = read_manifest(tmp_path) or manifest(0)
-            if create_manifest(tmp_path, Manifest(current.sequence + 1, SCHEMA, (*current.entries, Entry(name, 8)))):
+            if create_manifest(
+                tmp_path, Manifest(current.sequence_number + 1, SCHEMA, (*current.entries, ManifestEntry(name, 8)))
+            ):
                 return
 
     names = [f"f{i}" for i in range(40)]
@@ -74,13 +75,13 @@ def test_concurrent_commits_lose_no_entry(tmp_path: Path) -> None:
     newest = read_manifest(tmp_path)
     assert newest is not None
     assert sorted(entry.name for entry in newest.entries) == sorted(names)
-    assert newest.sequence == 40
+    assert newest.sequence_number == 40
 
 
 def test_only_old_superseded_manifests_are_removed(tmp_path: Path) -> None:
-    for sequence in (1, 2, 3):
-        create_manifest(tmp_path, manifest(sequence))
-    long_ago = time.time() - RETENTION_S - 1
+    for sequence_number in (1, 2, 3):
+        create_manifest(tmp_path, manifest(sequence_number))
+    long_ago = time.time() - MANIFEST_RETENTION_S - 1
     for path in (tmp_path / MANIFEST_FOLDER).iterdir():
         if not path.name.endswith("2.json"):
             os.utime(path, (long_ago, long_ago))
@@ -111,21 +112,21 @@ def test_a_folder_in_place_of_a_manifest_is_named(tmp_path: Path) -> None:
     (tmp_path / MANIFEST_FOLDER / f"{1:020d}.json").mkdir(parents=True)
     with pytest.raises(IsDirectoryError, match=r"00000000000000000001\.json: cannot be read: Is a directory"):
         read_manifest(tmp_path)
-    create_manifest(tmp_path, manifest(2, part_name(JOB, 0, 1)))
+    create_manifest(tmp_path, manifest(2, part_file_name(JOB, 0, 1)))
     (tmp_path / MANIFEST_FOLDER / f"{'٣' * 20}.json").touch()  # digits, but not ASCII
-    assert read_manifest(tmp_path) == manifest(2, part_name(JOB, 0, 1))
+    assert read_manifest(tmp_path) == manifest(2, part_file_name(JOB, 0, 1))
 
 
 def test_a_file_in_place_of_the_manifest_or_staging_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / STAGING_FOLDER).touch()
-    staging.discard_orphans(tmp_path)
+    staging.discard_orphaned_jobs(tmp_path)
     with pytest.raises(NotDirectoryError, match=f"{STAGING_FOLDER}.*: cannot be written: Not a directory"):
-        staging.create(tmp_path, JOB)
+        staging.create_folder(tmp_path, JOB)
     (tmp_path / MANIFEST_FOLDER).touch()
     with pytest.raises(NotDirectoryError, match=f"{MANIFEST_FOLDER}: cannot be read: Not a directory"):
         read_manifest(tmp_path)
     with pytest.raises(ExistingFileError, match="cannot be put in place: File exists"):
-        create_manifest(tmp_path, manifest(1, part_name(JOB, 0, 1)))
+        create_manifest(tmp_path, manifest(1, part_file_name(JOB, 0, 1)))
 
 
 @pytest.mark.parametrize("name", ["../secret.arrow", "/etc/passwd", "a/b", "..", "", "a\0b", 7, None])
@@ -139,37 +140,25 @@ def test_a_manifest_cannot_name_files_outside_its_folder(tmp_path: Path, name: o
 
 
 def test_a_manifest_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    create_manifest(tmp_path, manifest(1, part_name(JOB, 0, 1)))
-    monkeypatch.setattr(manifests, "MAX_LENGTH_BYTES", 100)
+    create_manifest(tmp_path, manifest(1, part_file_name(JOB, 0, 1)))
+    monkeypatch.setattr(manifests, "MAX_MANIFEST_BYTES", 100)
     with pytest.raises(LimitError, match="more than 100 bytes"):
         read_manifest(tmp_path)
 
 
 def test_files_of_an_uncommitted_job_are_not_plain_files(tmp_path: Path) -> None:
-    for name in ("b.arrow", "a.feather", "_hidden.arrow", ".hidden.arrow", "notes.txt", part_name(JOB, 0, 1)):
+    for name in ("b.arrow", "a.feather", "_hidden.arrow", ".hidden.arrow", "notes.txt", part_file_name(JOB, 0, 1)):
         (tmp_path / name).touch()
-    assert [path.name for path in list_arrow_files(tmp_path)] == ["a.feather", "b.arrow", part_name(JOB, 0, 1)]
-    staging.create(tmp_path, JOB)
+    assert [path.name for path in list_arrow_files(tmp_path)] == ["a.feather", "b.arrow", part_file_name(JOB, 0, 1)]
+    staging.create_folder(tmp_path, JOB)
     assert [path.name for path in list_arrow_files(tmp_path)] == ["a.feather", "b.arrow"]
 
 
-def test_only_paths_of_a_mounted_file_system_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert local_path("a b") == tmp_path / "a b"
-    assert local_path("file:///data/a%20b") == Path("/data/a b")
-    with pytest.raises(UsageError, match="not s3:"):
-        local_path("s3://bucket/key")
-    with pytest.raises(UsageError, match="missing path"):
-        local_path("")
-    with pytest.raises(UsageError, match="neither a path nor a URI"):
-        local_path("file://[host/data")
-
-
 def staged_by(folder: Path, owner: Process) -> None:
-    staged = staging.create(folder, JOB)
-    (staged / part_name(JOB, 0, 1)).touch()
-    (folder / part_name(JOB, 1, 2)).touch()
-    (staged / staging.OWNER_FILE).write_text(staging.owner_record(owner))
+    staged = staging.create_folder(folder, JOB)
+    (staged / part_file_name(JOB, 0, 1)).touch()
+    (folder / part_file_name(JOB, 1, 2)).touch()
+    (staged / staging.OWNER_FILE_NAME).write_text(staging.encode_owner(owner))
 
 
 def names(folder: Path) -> list[str]:
@@ -179,49 +168,49 @@ def names(folder: Path) -> list[str]:
 def test_files_of_a_dead_driver_are_removed(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     staged_by(tmp_path, Process.of(child.pid))
-    staging.discard_orphans(tmp_path)
-    assert names(tmp_path) == ["_staging", part_name(JOB, 1, 2)]
+    staging.discard_orphaned_jobs(tmp_path)
+    assert names(tmp_path) == ["_staging", part_file_name(JOB, 1, 2)]
     child.communicate(b"\n", timeout=30)
-    staging.discard_orphans(tmp_path)
+    staging.discard_orphaned_jobs(tmp_path)
     assert names(tmp_path) == []
 
 
 def test_a_process_with_a_reused_id_is_not_the_driver(tmp_path: Path) -> None:
     own = Process.current()
     staged_by(tmp_path, replace(own, start_time=own.start_time - 1))
-    staging.discard_orphans(tmp_path)
+    staging.discard_orphaned_jobs(tmp_path)
     assert names(tmp_path) == []
 
 
 def test_files_of_a_driver_on_another_host_are_removed_after_a_day_without_changes(tmp_path: Path) -> None:
     staged_by(tmp_path, replace(Process.current(), host="another"))
-    staging.discard_orphans(tmp_path)
+    staging.discard_orphaned_jobs(tmp_path)
     assert (tmp_path / "_staging" / JOB).is_dir()
     long_ago = time.time() - staging.ORPHAN_AGE_S - 1
     for path in (*(tmp_path / "_staging" / JOB).iterdir(), tmp_path / "_staging" / JOB):
         os.utime(path, (long_ago, long_ago))
-    staging.discard_orphans(tmp_path)
+    staging.discard_orphaned_jobs(tmp_path)
     assert names(tmp_path) == []
 
 
 def test_committed_files_of_a_dead_job_stay(tmp_path: Path) -> None:
     staged_by(tmp_path, replace(Process.current(), start_time=1))
-    create_manifest(tmp_path, manifest(1, part_name(JOB, 1, 2)))
-    staging.discard_orphans(tmp_path)
-    assert names(tmp_path) == ["_manifest", part_name(JOB, 1, 2)]
+    create_manifest(tmp_path, manifest(1, part_file_name(JOB, 1, 2)))
+    staging.discard_orphaned_jobs(tmp_path)
+    assert names(tmp_path) == ["_manifest", part_file_name(JOB, 1, 2)]
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotDirectoryError, match=r"file/_staging.*cannot be written|file.*cannot be written"):
-        staging.create(tmp_path / "file", JOB)
+        staging.create_folder(tmp_path / "file", JOB)
 
 
 def test_a_glob_matches_no_hidden_file_and_no_file_that_is_not_committed(tmp_path: Path) -> None:
-    listed, unlisted = part_name("a" * 32, 0, 1), part_name("b" * 32, 0, 2)
+    listed, unlisted = part_file_name("a" * 32, 0, 1), part_file_name("b" * 32, 0, 2)
     for name in (listed, unlisted, "plain.arrow", "_hidden.arrow"):
         (tmp_path / name).touch()
-    create_manifest(tmp_path, Manifest(1, {"type": "struct", "fields": []}, (Entry(listed, 0, 1, 1),)))
+    create_manifest(tmp_path, Manifest(1, {"type": "struct", "fields": []}, (ManifestEntry(listed, 0, 1, 1),)))
     assert expand_glob(tmp_path / "*") == [tmp_path / listed, tmp_path / "plain.arrow"]
     assert expand_glob(tmp_path.parent / "none*") == []
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bowstring.errors import UsageError
-from bowstring.spark.options import check_options, parse_count, parse_flag
+from bowstring.spark.options import check_options, parse_count, parse_flag, parse_path
 
 READING = {
     "splitbyte": "did you mean 'splitBytes'",
@@ -49,3 +51,15 @@ def test_an_invalid_option_value_is_named() -> None:
     for value in ("0", "-1", "64m", ""):
         with pytest.raises(UsageError, match=f"option splitBytes: expected a positive integer, found '{value}'"):
             parse_count({"splitBytes": value}, "splitBytes", 1)
+
+
+def test_only_paths_of_a_mounted_file_system_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse_path("a b") == tmp_path / "a b"
+    assert parse_path("file:///data/a%20b") == Path("/data/a b")
+    with pytest.raises(UsageError, match="not s3:"):
+        parse_path("s3://bucket/key")
+    with pytest.raises(UsageError, match="missing path"):
+        parse_path("")
+    with pytest.raises(UsageError, match="neither a path nor a URI"):
+        parse_path("file://[host/data")

@@ -28,8 +28,8 @@ pytest.importorskip("pyspark")
 
 
 def agent_of(published: PublishedDataset) -> AgentClient:
-    assert published._key is not None
-    return AgentClient.open(published._key, start=False)
+    assert published._agent_key is not None
+    return AgentClient.open(published._agent_key, start=False)
 
 
 def agent_datasets(published: PublishedDataset) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from bowstring.datatypes.conversion import field
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, schema
 from bowstring.errors import UnsupportedTypeError
-from bowstring.spark.types import METADATA_KEY, all_nullable, arrow_schema, spark_schema, with_utc_timestamps
+from bowstring.spark.types import METADATA_KEY, arrow_schema, as_nullable, spark_schema, with_utc_timestamps
 
 sql = pytest.importorskip("pyspark.sql.types")
 
@@ -70,7 +70,7 @@ def test_nested_types_keep_their_nullability_on_the_way_to_arrow_and_lose_it_on_
     entries = arrow.map_(arrow.Utf8(), field("value", arrow.decimal128(10, 2), nullable=False))
     element = Field("element", arrow.struct([Field("m", entries, False)]), False)
     assert there == Schema((Field("c", arrow.List(element), False),))
-    assert spark_schema(there) == all_nullable(one(sql.ArrayType(inner, False), False))
+    assert spark_schema(there) == as_nullable(one(sql.ArrayType(inner, False), False))
     assert spark_schema(there).simpleString() == "struct<c:array<struct<m:map<string,decimal(10,2)>>>>"
 
 

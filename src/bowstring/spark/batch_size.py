@@ -2,9 +2,9 @@
 
 Spark ends a batch at a number of rows (``maxRecordsPerBatch``) or of bytes (``maxBytesPerBatch``). For the second limit
 the JVM computes the size of each column's vector after each row, unless the value is exactly 2147483647. That is cheap
-for wide rows, but not for narrow ones. `collect_map` therefore skips the check if the row limit also limits the bytes:
-for frames with columns of fixed width, and for those with strings after `pad_wide_rows`. A frame whose own plan sends
-batches to Python keeps the check, because those batches need it.
+for wide rows, but not for narrow ones. `collect_map_in_arrow` therefore skips the check if the row limit also limits
+the bytes: for frames with columns of fixed width, and for those with strings after `add_padding_rows`. A frame whose
+own plan sends batches to Python keeps the check, because those batches need it.
 
 In a padded frame, a row of k times the average size of a full batch's rows is followed by k - 1 padding rows, which
 Python drops. The reason for padding is the CPU time of a publish, in the JVM and Python:
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 MAX_BATCH_BYTES = 64 << 20
 """The bytes of a batch, as Spark limits them by default; one row may exceed it."""
 
-_MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-_MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_UNCHECKED = "2147483647"
-_IS_ROW = "is_row"
+_MAX_BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
+_MAX_RECORDS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_UNLIMITED_BYTES = "2147483647"
+_IS_ROW_COLUMN = "is_row"
 _MIN_ROW_BYTES = 1024
 """With less than this per row of a full batch, so many rows would need padding that Spark's check is cheaper."""
 
-_FIXED_BYTES = {
+_VALUE_BYTES = {
     **dict.fromkeys(("NullType", "BooleanType", "ByteType"), 1),
     "ShortType": 2,
     **dict.fromkeys(("IntegerType", "FloatType", "DateType"), 4),
@@ -45,31 +45,31 @@ _FIXED_BYTES = {
     "StructType": 1,  # besides its fields
 }
 """The bytes of a value in a vector, by the name of Spark's type."""
-_MAX_COLUMNS = 50
+_MAX_PADDED_COLUMNS = 50
 """Above 100 fields (``spark.sql.codegen.maxFields``) Spark compiles no code, and padding is slower than its check."""
-_PYTHON_NODE = r"(?m)^[ :+*()\d-]*+(?:\w*(?:Python|Pandas|InArrow|InBatch)|Scan ExistingRDD)"
+_PYTHON_NODE_PATTERN = r"(?m)^[ :+*()\d-]*+(?:\w*(?:Python|Pandas|InArrow|InBatch)|Scan ExistingRDD)"
 """Nodes of a physical plan that send Arrow batches to Python, or an RDD, which may have such nodes behind it."""
-_CACHE_NODE = "InMemoryTableScan"
+_CACHE_NODE_NAME = "InMemoryTableScan"
 
 
-def collect_map(df: DataFrame, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> list[Row]:
+def collect_map_in_arrow(df: DataFrame, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> list[Row]:
     """Collect ``df.mapInArrow(function, schema)``.
 
     No batch that `function` receives has more than `MAX_BATCH_BYTES` and one row. It may have padding rows, which
-    `drop_padding` removes. The names of its columns are "0", "1" and so on, because `mapInArrow` fails for duplicate
-    names and those with a dot; a frame without columns, whose rows it would lose, gets a column.
+    `drop_padding_rows` removes. The names of its columns are "0", "1" and so on, because `mapInArrow` fails for
+    duplicate names and those with a dot; a frame without columns, whose rows it would lose, gets a column.
     """
     frame = df.toDF(*map(str, range(len(df.columns)))) if df.columns else df.selectExpr("null")
-    padded = pad_wide_rows(frame)
+    padded = add_padding_rows(frame)
     if padded is not None:
         job = padded.mapInArrow(function, schema)
         if count_python_nodes(job) == 1:
-            with without_size_check(df.sparkSession):
+            with skip_size_check(df.sparkSession):
                 return job.collect()
     return frame.mapInArrow(function, schema).collect()
 
 
-def pad_wide_rows(frame: DataFrame) -> DataFrame | None:
+def add_padding_rows(frame: DataFrame) -> DataFrame | None:
     """`frame` with padding rows, so that no more than `MAX_BATCH_BYTES` and a row are in a batch of the session's
     ``maxRecordsPerBatch`` rows; None if only Spark's own check limits the bytes.
 
@@ -83,20 +83,20 @@ def pad_wide_rows(frame: DataFrame) -> DataFrame | None:
     if not hasattr(frame, "_jdf") or not isinstance(SparkContext._gateway, ClientServer):
         return None
     settings: Any = frame.sparkSession.conf
-    if (settings._jconf.getAllAsJava().get(_MAX_BYTES) or _UNCHECKED) != _UNCHECKED:
+    if (settings._jconf.getAllAsJava().get(_MAX_BYTES_SETTING) or _UNLIMITED_BYTES) != _UNLIMITED_BYTES:
         return None  # a setting of the session takes precedence over a local property
-    max_records = int(settings.get(_MAX_RECORDS) or 0)
+    max_records = int(settings.get(_MAX_RECORDS_SETTING) or 0)
     if not 0 < max_records <= MAX_BATCH_BYTES // _MIN_ROW_BYTES:
         return None
 
     strings = [field.name for field in frame.schema.fields if type(field.dataType).__name__ == "StringType"]
-    if strings and len(frame.columns) > _MAX_COLUMNS:
+    if strings and len(frame.columns) > _MAX_PADDED_COLUMNS:
         return None
     string_bytes = MAX_BATCH_BYTES // max_records  # per row, after the columns of fixed width
     types: list[Any] = [field.dataType for field in frame.schema.fields if field.name not in strings]
     while types:
         data_type = types.pop()
-        width_bytes = _FIXED_BYTES.get(type(data_type).__name__)
+        width_bytes = _VALUE_BYTES.get(type(data_type).__name__)
         if width_bytes is None:
             return None
         string_bytes -= width_bytes
@@ -111,12 +111,12 @@ def pad_wide_rows(frame: DataFrame) -> DataFrame | None:
     ordinals = f"if({size} <= {string_bytes}, array(1), sequence(1, {count}))"
     columns = [f"if(ordinal = 1, `{c}`, null) AS `{c}`" if c in strings else f"`{c}`" for c in frame.columns]
     repeated = frame.selectExpr("*", f"explode_outer({ordinals}) AS ordinal")
-    return repeated.selectExpr(*columns, f"ordinal = 1 AS {_IS_ROW}")
+    return repeated.selectExpr(*columns, f"ordinal = 1 AS {_IS_ROW_COLUMN}")
 
 
-def drop_padding(batch: Any) -> Any:
-    """Remove the padding of `pad_wide_rows` from a pyarrow batch; no copy if there is none."""
-    if batch.schema.names[-1:] != [_IS_ROW]:
+def drop_padding_rows(batch: Any) -> Any:
+    """Remove the padding of `add_padding_rows` from a pyarrow batch; no copy if there is none."""
+    if batch.schema.names[-1:] != [_IS_ROW_COLUMN]:
         return batch
     is_row = batch.column(batch.num_columns - 1)
     if is_row.false_count:
@@ -128,14 +128,16 @@ def count_python_nodes(frame: DataFrame) -> int:
     """The number of nodes in the plan of `frame` that send batches to Python. Those behind a filled cache do not count,
     because they do not run again.
     """
-    context: Any = frame.sparkSession.sparkContext
-    java = context._jvm.java
-    pattern = java.util.regex.Pattern.compile(_PYTHON_NODE)
+    spark_context: Any = frame.sparkSession.sparkContext
+    java = spark_context._jvm.java
+    pattern = java.util.regex.Pattern.compile(_PYTHON_NODE_PATTERN)
     plan = frame._jdf.queryExecution().executedPlan()
     if plan.nodeName() == "AdaptiveSparkPlan":
         plan = plan.inputPlan()
     leaves = plan.collectLeaves()
-    caches = [leaf.relation() for leaf in map(leaves.apply, range(leaves.size())) if leaf.nodeName() == _CACHE_NODE]
+    caches = [
+        leaf.relation() for leaf in map(leaves.apply, range(leaves.size())) if leaf.nodeName() == _CACHE_NODE_NAME
+    ]
     plans = [plan, *(cache.cachedPlan() for cache in caches if cache.cacheBuilder().isCachedColumnBuffersLoaded())]
     # Counted in the JVM, because the text of a plan can take 40 ms to arrive here.
     nodes = [len(pattern.split(java.lang.StringBuilder().append(plan), -1)) - 1 for plan in plans]
@@ -143,12 +145,12 @@ def count_python_nodes(frame: DataFrame) -> int:
 
 
 @contextmanager
-def without_size_check(spark: SparkSession) -> Iterator[None]:
+def skip_size_check(spark: SparkSession) -> Iterator[None]:
     """Skip Spark's check of each row in the jobs that the current thread starts."""
-    context: Any = spark.sparkContext
-    before = context.getLocalProperty(_MAX_BYTES)
-    context.setLocalProperty(_MAX_BYTES, _UNCHECKED)
+    spark_context: Any = spark.sparkContext
+    previous_bytes = spark_context.getLocalProperty(_MAX_BYTES_SETTING)
+    spark_context.setLocalProperty(_MAX_BYTES_SETTING, _UNLIMITED_BYTES)
     try:
         yield
     finally:
-        context.setLocalProperty(_MAX_BYTES, before)
+        spark_context.setLocalProperty(_MAX_BYTES_SETTING, previous_bytes)

@@ -16,13 +16,13 @@ from bowstring.errors import NotFoundError, UnsupportedTypeError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_DIGITS = {"ByteType": 3, "ShortType": 5, "IntegerType": 10, "LongType": 19}
-_INTEGERS = frozenset(_DIGITS)
+_INTEGER_DIGITS = {"ByteType": 3, "ShortType": 5, "IntegerType": 10, "LongType": 19}
+_INTEGER_TYPES = frozenset(_INTEGER_DIGITS)
 _CONVERSIONS: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(_INTEGERS, _INTEGERS | {"FloatType", "DoubleType", "DecimalType"}),
-    "FloatType": _INTEGERS | {"DoubleType"},
-    "DoubleType": _INTEGERS,
-    "DecimalType": _INTEGERS,
+    **dict.fromkeys(_INTEGER_TYPES, _INTEGER_TYPES | {"FloatType", "DoubleType", "DecimalType"}),
+    "FloatType": _INTEGER_TYPES | {"DoubleType"},
+    "DoubleType": _INTEGER_TYPES,
+    "DecimalType": _INTEGER_TYPES,
     "DateType": frozenset(("TimestampNTZType",)),
     "StringType": frozenset(("BinaryType",)),
     "BinaryType": frozenset(("StringType",)),
@@ -40,11 +40,11 @@ def merge_schemas(schemas: Iterable[tuple[Path, StructType]]) -> StructType:
 
     columns: dict[str, tuple[Path, Any]] = {}
     for path, schema in schemas:
-        check_names(path, schema, schema.names)
-        check_field_names(path, schema)
+        check_unique_column_names(path, schema, schema.names)
+        check_unique_field_names(path, schema)
         for field in schema.fields:
             first_path, first = columns.setdefault(field.name, (path, field))
-            if not _is_same(first.dataType, field.dataType):
+            if not _is_same_type(first.dataType, field.dataType):
                 raise UsageError(
                     f"{path}: column {field.name} is {field.dataType.simpleString()}, but "
                     f"{first.dataType.simpleString()} in {first_path}: mergeSchema needs equal types; "
@@ -53,7 +53,7 @@ def merge_schemas(schemas: Iterable[tuple[Path, StructType]]) -> StructType:
     return StructType([field for _, field in columns.values()])
 
 
-def check_names(path: Path, schema: StructType, names: Iterable[str]) -> None:
+def check_unique_column_names(path: Path, schema: StructType, names: Iterable[str]) -> None:
     """Raise `UsageError` if one of `names` is the name of several columns of the file at `path`."""
     counts = Counter(schema.names)
     repeated = sorted({name for name in names if counts[name] > 1})
@@ -63,7 +63,7 @@ def check_names(path: Path, schema: StructType, names: Iterable[str]) -> None:
         )
 
 
-def check_inferred(path: Path, schema: StructType, inferred: StructType) -> None:
+def check_inferred_schema(path: Path, schema: StructType, inferred: StructType) -> None:
     """Raise `UsageError` if the file at `path` has other columns or types than the first file."""
     types = {field.name: field.dataType for field in inferred.fields}
     for field in schema.fields:
@@ -72,29 +72,31 @@ def check_inferred(path: Path, schema: StructType, inferred: StructType) -> None
                 f"{path}: column {field.name} is not in the first file: read all columns with "
                 f'.option("mergeSchema", "true"), or name the columns to read with .schema()'
             )
-        if not _is_same(field.dataType, types[field.name]):
+        if not _is_same_type(field.dataType, types[field.name]):
             raise UsageError(
                 f"{path}: column {field.name} is {field.dataType.simpleString()}, but "
                 f"{types[field.name].simpleString()} in the first file: choose one with .schema()"
             )
 
 
-def check_field_names(path: Path, schema: StructType) -> None:
+def check_unique_field_names(path: Path, schema: StructType) -> None:
     """Raise `UsageError` if a struct of the file at `path` has duplicate field names, which Spark can't read."""
     check_conversions(path, schema, schema)
 
 
-def missing_columns(path: Path, schema: StructType, requested: StructType, *, allow: bool) -> tuple[str, ...]:
+def find_missing_columns(
+    path: Path, schema: StructType, requested: StructType, *, allow_missing: bool
+) -> tuple[str, ...]:
     """Return the names of `requested` columns that the file at `path` lacks.
 
     Raises:
-        NotFoundError: a column is missing and `allow` is false, or its name differs only in case from another.
+        NotFoundError: a column is missing and `allow_missing` is false, or its name differs only in case from another.
     """
     names = frozenset(schema.names)
     missing = tuple(name for name in requested.names if name not in names)
     lower = {name.lower() for name in names}
     differing = [name for name in missing if name.lower() in lower]
-    if differing or (missing and not allow):
+    if differing or (missing and not allow_missing):
         advice = "" if differing else ': .option("mergeSchema", "true") reads nulls for columns that a file lacks'
         raise NotFoundError(
             f"{path}: no column is called {', '.join(map(repr, differing or missing))}; there are "
@@ -111,34 +113,34 @@ def check_conversions(path: Path, schema: StructType, requested: StructType) -> 
     types = {field.name: field.dataType for field in schema.fields}
     for field in requested.fields:
         if field.name in types:
-            _check_conversion(types[field.name], field.dataType, f"{path}: column {field.name}")
+            _check_type_conversion(types[field.name], field.dataType, f"{path}: column {field.name}")
 
 
-def _check_conversion(source: Any, target: Any, place: str) -> None:
+def _check_type_conversion(source: Any, target: Any, where: str) -> None:
     kind = type(source).__name__
     if kind == type(target).__name__:
         if kind == "StructType":
-            _check_fields(source, target, place)
+            _check_struct_fields(source, target, where)
         elif kind == "ArrayType":
-            _check_conversion(source.elementType, target.elementType, f"{place}[]")
+            _check_type_conversion(source.elementType, target.elementType, f"{where}[]")
         elif kind == "MapType":
-            _check_conversion(source.keyType, target.keyType, f"{place}{{key}}")
-            _check_conversion(source.valueType, target.valueType, f"{place}{{value}}")
+            _check_type_conversion(source.keyType, target.keyType, f"{where}{{key}}")
+            _check_type_conversion(source.valueType, target.valueType, f"{where}{{value}}")
         elif not _has_precision_of(target, source):
-            raise UnsupportedTypeError(_conversion_error(source, target, place))
+            raise _conversion_error(source, target, where)
     elif kind != "NullType" and not _is_convertible(source, target):
-        raise UnsupportedTypeError(_conversion_error(source, target, place))
+        raise _conversion_error(source, target, where)
 
 
-def _check_fields(source: Any, target: Any, place: str) -> None:
+def _check_struct_fields(source: Any, target: Any, where: str) -> None:
     types = {field.name: field.dataType for field in source.fields}
     counts = Counter(source.names)
     for field in target.fields:
         if counts[field.name] > 1:
-            raise UsageError(f"{place}: several fields are called {field.name!r}")
+            raise UsageError(f"{where}: several fields are called {field.name!r}")
         if field.name not in types:
-            raise NotFoundError(f"{place}: no field is called {field.name!r}; there are {', '.join(map(repr, types))}")
-        _check_conversion(types[field.name], field.dataType, f"{place}.{field.name}")
+            raise NotFoundError(f"{where}: no field is called {field.name!r}; there are {', '.join(map(repr, types))}")
+        _check_type_conversion(types[field.name], field.dataType, f"{where}.{field.name}")
 
 
 def _has_precision_of(target: Any, source: Any) -> bool:
@@ -154,15 +156,15 @@ def _is_convertible(source: Any, target: Any) -> bool:
     kind = type(source).__name__
     if type(target).__name__ not in _CONVERSIONS.get(kind, ()):
         return False
-    return not hasattr(target, "scale") or bool(target.precision - target.scale >= _DIGITS[kind])
+    return not hasattr(target, "scale") or bool(target.precision - target.scale >= _INTEGER_DIGITS[kind])
 
 
-def _conversion_error(source: Any, target: Any, place: str) -> str:
-    return (
-        f"{place}: {source.simpleString()} can't be read as {target.simpleString()}: "
+def _conversion_error(source: Any, target: Any, where: str) -> UnsupportedTypeError:
+    return UnsupportedTypeError(
+        f"{where}: {source.simpleString()} can't be read as {target.simpleString()}: "
         f"read it as {source.simpleString()} and cast it in Spark"
     )
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same_type(one: Any, other: Any) -> bool:
     return bool(one.simpleString() == other.simpleString())

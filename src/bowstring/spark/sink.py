@@ -23,77 +23,77 @@ from bowstring.errors import (
     translate_os_error,
 )
 from bowstring.spark import staging
-from bowstring.spark.batches import describe_file, write_file
+from bowstring.spark.arrow_files import describe_file, write_file
 from bowstring.spark.manifest import (
     MANIFEST_FOLDER,
-    Entry,
     Manifest,
+    ManifestEntry,
     create_manifest,
     list_arrow_files,
-    part_name,
+    part_file_name,
     read_manifest,
     remove_old_manifests,
     sync_folder,
 )
-from bowstring.spark.types import all_nullable, arrow_schema, parse_schema
+from bowstring.spark.types import arrow_schema, as_nullable, parse_manifest_schema
 from bowstring.spark.worker_errors import hide_traceback
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-MAX_CONFLICTS = 1000
+MAX_COMMIT_ATTEMPTS = 1000
 
 
 @dataclass
-class PartMessage(WriterCommitMessage):
+class PartCommitMessage(WriterCommitMessage):
     """The file that one attempt of a task wrote; None if the partition has no rows."""
 
-    entry: Entry | None
+    entry: ManifestEntry | None
 
 
 class ArrowWriter(DataSourceArrowWriter):
     """Writes a DataFrame to a folder. Created on the driver; pickled for the tasks and for the commit."""
 
     def __init__(self, folder: Path, schema: StructType, *, overwrite: bool, fsync: bool) -> None:
-        _check_frame(folder, schema)
+        _check_writable(folder, schema)
         self._folder = folder
-        self._schema = all_nullable(schema)
+        self._schema = as_nullable(schema)
         self._overwrite = overwrite
         self._fsync = fsync
         self._job = uuid.uuid4().hex
         if not overwrite:
-            self._entries_to_keep()
+            self._entries_for_append()
         elif folder.is_dir():
-            self._existing_files(read_manifest(folder))  # an error in the folder comes before the tasks
-        staging.discard_orphans(folder)
-        self._missing_folders = staging.missing_folders(folder)
-        self._staging = staging.create(folder, self._job)
+            self._existing_file_names(read_manifest(folder))  # an error in the folder comes before the tasks
+        staging.discard_orphaned_jobs(folder)
+        self._created_folders = staging.find_missing_folders(folder)
+        self._staging = staging.create_folder(folder, self._job)
 
     @hide_traceback()
-    def write(self, iterator: Iterator[Any]) -> PartMessage:
+    def write(self, iterator: Iterator[Any]) -> PartCommitMessage:
         """Write one partition, on an executor."""
         from pyspark import TaskContext
 
-        context = TaskContext.get()
-        if context is None:
+        task = TaskContext.get()
+        if task is None:
             raise UsageError("ArrowWriter.write: expected to run in a Spark task")
-        name = part_name(self._job, context.partitionId(), context.taskAttemptId())
+        name = part_file_name(self._job, task.partitionId(), task.taskAttemptId())
         if not self._staging.is_dir():
             raise EnvironmentProblemError(
-                f"{self._staging} does not exist for partition {context.partitionId()} on {os.uname().nodename}: the "
+                f"{self._staging} does not exist for partition {task.partitionId()} on {os.uname().nodename}: the "
                 f"job has ended, or {self._folder} is not on a file system that every executor mounts"
             )
-        return PartMessage(write_file(self._staging / name, iterator, fsync=self._fsync))
+        return PartCommitMessage(write_file(self._staging / name, iterator, fsync=self._fsync))
 
     @hide_traceback()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the files of these attempts atomically; on the driver."""
-        entries = tuple(m.entry for m in messages if isinstance(m, PartMessage) and m.entry is not None)
-        self._move_files(entries)
-        superseded = self._commit_manifest(entries)
+        entries = tuple(m.entry for m in messages if isinstance(m, PartCommitMessage) and m.entry is not None)
+        self._move_staged_files(entries)
+        superseded_names = self._commit_manifest(entries)
         staging.remove_folder(self._folder, self._job)
         try:
-            for name in superseded:
+            for name in superseded_names:
                 (self._folder / name).unlink(missing_ok=True)
             remove_old_manifests(self._folder)
         except OSError:
@@ -102,10 +102,10 @@ class ArrowWriter(DataSourceArrowWriter):
     @hide_traceback()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 -- Spark's own
         """Remove the files of the job, and the folders that it created if they are empty; on the driver."""
-        staging.discard(self._folder, self._job)
-        staging.remove_empty((self._folder / MANIFEST_FOLDER, *self._missing_folders))
+        staging.discard_job(self._folder, self._job)
+        staging.remove_empty_folders((self._folder / MANIFEST_FOLDER, *self._created_folders))
 
-    def _move_files(self, entries: tuple[Entry, ...]) -> None:
+    def _move_staged_files(self, entries: tuple[ManifestEntry, ...]) -> None:
         """Move the staged files to the folder; no manifest lists them yet."""
         try:
             os.utime(self._staging)
@@ -124,46 +124,46 @@ class ArrowWriter(DataSourceArrowWriter):
         except OSError as problem:
             raise translate_os_error(problem, f"{self._folder}: cannot be committed: {problem.strerror}") from problem
 
-    def _commit_manifest(self, entries: tuple[Entry, ...]) -> list[str]:
+    def _commit_manifest(self, entries: tuple[ManifestEntry, ...]) -> list[str]:
         """Create the next manifest; return the names of the files that it no longer lists."""
-        for _ in range(MAX_CONFLICTS):
-            current = read_manifest(self._folder)
-            existing_files = self._existing_files(current)
-            previous_entries = () if self._overwrite else self._entries_to_keep(current)
-            sequence = 1 if current is None else current.sequence + 1
-            manifest = Manifest(sequence, self._schema.jsonValue(), (*previous_entries, *entries))
+        for _ in range(MAX_COMMIT_ATTEMPTS):
+            newest = read_manifest(self._folder)
+            existing_names = self._existing_file_names(newest)
+            previous_entries = () if self._overwrite else self._entries_for_append(newest)
+            sequence_number = 1 if newest is None else newest.sequence_number + 1
+            manifest = Manifest(sequence_number, self._schema.jsonValue(), (*previous_entries, *entries))
             if create_manifest(self._folder, manifest):
-                return existing_files if self._overwrite else []
-        raise ResourceError(f"{self._folder}: {MAX_CONFLICTS} other jobs committed before this one could")
+                return existing_names if self._overwrite else []
+        raise ResourceError(f"{self._folder}: {MAX_COMMIT_ATTEMPTS} other jobs committed before this one could")
 
-    def _existing_files(self, current: Manifest | None) -> list[str]:
+    def _existing_file_names(self, manifest: Manifest | None) -> list[str]:
         """Return the names of the files that are the folder's data before the commit."""
-        if current is not None:
-            return [entry.name for entry in current.entries]
+        if manifest is not None:
+            return [entry.name for entry in manifest.entries]
         return [path.name for path in list_arrow_files(self._folder)]
 
-    def _entries_to_keep(self, current: Manifest | None = None) -> tuple[Entry, ...]:
+    def _entries_for_append(self, manifest: Manifest | None = None) -> tuple[ManifestEntry, ...]:
         """Return the files that an append keeps.
 
         Raises:
             UsageError: their schema differs from that of the DataFrame.
         """
-        current = current or read_manifest(self._folder)
-        if current is not None:
-            _check_same_columns(self._folder, parse_schema(self._folder, current.schema), self._schema)
-            return current.entries
+        manifest = manifest or read_manifest(self._folder)
+        if manifest is not None:
+            _check_same_columns(self._folder, parse_manifest_schema(self._folder, manifest.schema), self._schema)
+            return manifest.entries
         if not self._folder.is_dir():
             return ()
         entries = []
         for path in list_arrow_files(self._folder):
             description = describe_file(path)
             _check_same_columns(path, description.schema, self._schema)
-            batches = None if description.lengths_bytes is None else len(description.lengths_bytes)
-            entries.append(Entry(path.name, path.stat().st_size, None, batches))
+            batches = None if description.batch_lengths_bytes is None else len(description.batch_lengths_bytes)
+            entries.append(ManifestEntry(path.name, path.stat().st_size, None, batches))
         return tuple(entries)
 
 
-def _check_frame(folder: Path, schema: StructType) -> None:
+def _check_writable(folder: Path, schema: StructType) -> None:
     """Raise errors before a task runs: for unsupported types, ambiguous names, or a file in place of the folder."""
     arrow_schema(schema)
     names = schema.names
@@ -177,7 +177,7 @@ def _check_frame(folder: Path, schema: StructType) -> None:
 
 
 def _check_same_columns(path: Path, old: StructType, new: StructType) -> None:
-    old_columns = [(field.name, field.dataType.simpleString()) for field in all_nullable(old).fields]
+    old_columns = [(field.name, field.dataType.simpleString()) for field in as_nullable(old).fields]
     new_columns = [(field.name, field.dataType.simpleString()) for field in new.fields]
     if old_columns == new_columns:
         return

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bowstring.errors import InvalidDataError, MissingFileError, NotFoundError, UsageError
-from bowstring.spark.batches import describe_file, read_batches
+from bowstring.spark.arrow_files import describe_file, read_batches
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.compatibility import (
     check_conversions,
-    check_inferred,
-    check_names,
+    check_inferred_schema,
+    check_unique_column_names,
+    find_missing_columns,
     merge_schemas,
-    missing_columns,
 )
-from bowstring.spark.manifest import Entry, expand_glob, list_arrow_files, local_path, read_manifest
-from bowstring.spark.options import check_options, parse_count, parse_flag
+from bowstring.spark.manifest import ManifestEntry, expand_glob, list_arrow_files, read_manifest
+from bowstring.spark.options import check_options, parse_count, parse_flag, parse_path
 from bowstring.spark.sink import ArrowWriter
-from bowstring.spark.streaming import UnsupportedStreamReader, streaming_write_error
-from bowstring.spark.types import parse_schema
+from bowstring.spark.types import parse_manifest_schema
+from bowstring.spark.unsupported_streaming import UnsupportedStreamReader, streaming_write_error
 from bowstring.spark.worker_errors import hide_traceback
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 SPLIT_BYTES = 64 << 20
 """The size of a partition. A task takes some 30 ms of CPU time, so much smaller partitions are not worth it."""
-MAX_SENT_BYTES = 128 << 20
+MAX_SENT_BATCH_BYTES = 128 << 20
 """The maximum size of a batch sent to the JVM; larger ones are sliced."""
 
 
@@ -47,18 +47,18 @@ class BatchRange:
     """Some record batches of one file."""
 
     path: str
-    first: int
-    end: int
+    start: int
+    stop: int
     """The index after the last batch; -1 for all batches."""
-    missing: tuple[str, ...] = ()
+    missing_columns: tuple[str, ...] = ()
     """The columns to read that the file lacks."""
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _DataFile:
     path: Path
-    entry: Entry | None = None
-    lengths_bytes: tuple[int, ...] | None = None
+    entry: ManifestEntry | None = None
+    batch_lengths_bytes: tuple[int, ...] | None = None
     """The length of each record batch; None for a stream, and for a file with an entry."""
 
 
@@ -68,7 +68,7 @@ class _FileGroup:
 
     path: Path
     schema: StructType
-    files: tuple[_File, ...]
+    files: tuple[_DataFile, ...]
 
 
 class ArrowDataSource(DataSource):
@@ -93,7 +93,7 @@ class ArrowDataSource(DataSource):
         """The schema of the files: the first one's, or with ``mergeSchema`` the columns of all."""
         check_options(self.options, "reading")
         self._is_inferred = True  # Spark pickles this object with the schema for `reader`
-        schemas = ((group.path, group.schema) for group in _file_groups(self._paths()))
+        schemas = ((group.path, group.schema) for group in _iter_file_groups(self._paths()))
         return merge_schemas(schemas if parse_flag(self.options, "mergeSchema") else islice(schemas, 1))
 
     @hide_traceback()
@@ -106,14 +106,14 @@ class ArrowDataSource(DataSource):
             parse_count(self.options, "splitBytes", SPLIT_BYTES),
             is_inferred=self._is_inferred,
             merge_schema=parse_flag(self.options, "mergeSchema"),
-            truncate=parse_flag(self.options, "truncate"),
+            truncate_times=parse_flag(self.options, "truncate"),
         )
 
     @hide_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> ArrowWriter:
         """Return a writer to the folder of the option ``path``."""
         check_options(self.options, "writing")
-        folder = local_path(self.options.get("path", ""))
+        folder = parse_path(self.options.get("path", ""))
         return ArrowWriter(folder, schema, overwrite=overwrite, fsync=parse_flag(self.options, "fsync"))
 
     def streamReader(self, schema: StructType) -> UnsupportedStreamReader:  # noqa: ARG002, N802 -- Spark's own
@@ -136,12 +136,12 @@ class ArrowDataSource(DataSource):
         named_paths = [path] if path else json.loads(self.options.get("paths", "[]")) or [""]
         paths: list[Path] = []
         for path in named_paths:
-            absolute = local_path(path)
+            absolute = parse_path(path)
             matches = [absolute] if absolute.exists() else expand_glob(absolute)
             if not matches:
                 raise MissingFileError(f"{path}: there is no such file or folder", filename=str(path))
             paths += matches
-        _check_partition_folders(paths, local_path(named_paths[0]))
+        _check_partition_folders(paths, parse_path(named_paths[0]))
         return paths
 
 
@@ -156,14 +156,14 @@ class ArrowReader(DataSourceReader):
         *,
         is_inferred: bool = False,
         merge_schema: bool = False,
-        truncate: bool = False,
+        truncate_times: bool = False,
     ) -> None:
         self._paths = paths
         self._schema = schema
         self._split_bytes = split_bytes
         self._is_inferred = is_inferred
         self._merge_schema = merge_schema
-        self._truncate = truncate
+        self._truncate_times = truncate_times
 
     @hide_traceback()
     def partitions(self) -> list[InputPartition]:
@@ -175,7 +175,7 @@ class ArrowReader(DataSourceReader):
         partitions: list[InputPartition] = []
         ranges: list[BatchRange] = []
         remaining_bytes = self._split_bytes
-        for batch_range, length_bytes in self._all_batch_ranges():
+        for batch_range, length_bytes in self._iter_batch_ranges():
             if ranges and length_bytes > remaining_bytes:
                 partitions.append(InputPartition(tuple(ranges)))
                 ranges, remaining_bytes = [], self._split_bytes
@@ -187,37 +187,34 @@ class ArrowReader(DataSourceReader):
         """Yield the batches of a partition with Spark's types."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        target = to_arrow_schema(self._schema, timezone="UTC")
+        target_schema = to_arrow_schema(self._schema, timezone="UTC")
         with hide_traceback():
             for batch_range in partition.value:
-                batches = None if batch_range.end < 0 else range(batch_range.first, batch_range.end)
-                names = [name for name in target.names if name not in batch_range.missing]
-                for index, batch in read_batches(Path(batch_range.path), batches, names):
-                    place = f"{batch_range.path}, record batch {index}"
-                    yield from _slice_for_jvm(cast_batch(batch, target, place, truncate=self._truncate))
+                indices = None if batch_range.stop < 0 else range(batch_range.start, batch_range.stop)
+                column_names = [name for name in target_schema.names if name not in batch_range.missing_columns]
+                for index, batch in read_batches(Path(batch_range.path), indices, column_names):
+                    where = f"{batch_range.path}, record batch {index}"
+                    yield from _slice_for_jvm(
+                        cast_batch(batch, target_schema, where, truncate_times=self._truncate_times)
+                    )
 
-    def _all_batch_ranges(self) -> Iterator[tuple[BatchRange, int]]:
-        for group in _file_groups(self._paths):
-            missing = self._check_and_find_missing(group)
+    def _iter_batch_ranges(self) -> Iterator[tuple[BatchRange, int]]:
+        for group in _iter_file_groups(self._paths):
+            check_unique_column_names(group.path, group.schema, self._schema.names)
+            missing_columns = find_missing_columns(
+                group.path, group.schema, self._schema, allow_missing=self._merge_schema
+            )
+            check_types = check_inferred_schema if self._is_inferred else check_conversions
+            check_types(group.path, group.schema, self._schema)
             for file in group.files:
-                for first, end, length_bytes in _batch_ranges(file, self._split_bytes):
-                    yield BatchRange(str(file.path), first, end, missing), length_bytes
-
-    def _check_and_find_missing(self, group: _FileGroup) -> tuple[str, ...]:
-        """The columns to read that the files of `group` lack."""
-        check_names(group.path, group.schema, self._schema.names)
-        missing = missing_columns(group.path, group.schema, self._schema, allow=self._merge_schema)
-        if self._is_inferred:
-            check_inferred(group.path, group.schema, self._schema)
-        else:
-            check_conversions(group.path, group.schema, self._schema)
-        return missing
+                for start, stop, length_bytes in _split_file(file, self._split_bytes):
+                    yield BatchRange(str(file.path), start, stop, missing_columns), length_bytes
 
 
-def _check_partition_folders(paths: list[Path], first: Path) -> None:
-    """Raise `UsageError` if one of `paths` is in other ``key=value`` folders than the path or glob `first` names."""
+def _check_partition_folders(paths: list[Path], first_named: Path) -> None:
+    """Raise `UsageError` if one of `paths` is in other ``key=value`` folders than the path or glob `first_named`."""
     for path in paths:
-        others = _partition_folders(path) - _partition_folders(first)
+        others = _partition_folders(path) - _partition_folders(first_named)
         if others:
             folder = min(others)
             raise UsageError(
@@ -230,7 +227,7 @@ def _partition_folders(path: Path) -> set[str]:
     return {part for part in (path if path.is_dir() else path.parent).parts if "=" in part[1:]}
 
 
-def _file_groups(paths: list[Path]) -> Iterator[_FileGroup]:
+def _iter_file_groups(paths: list[Path]) -> Iterator[_FileGroup]:
     """Yield the files of the data by schema; reads the manifest, or the footer of each file.
 
     Raises:
@@ -241,58 +238,59 @@ def _file_groups(paths: list[Path]) -> Iterator[_FileGroup]:
         manifest = read_manifest(path) if path.is_dir() else None
         if manifest is not None:
             is_empty = False
-            files = tuple(_manifest_file(path, entry, manifest.sequence) for entry in manifest.entries)
-            yield _FileGroup(path, parse_schema(path, manifest.schema), files)
+            files = tuple(_find_data_file(path, entry, manifest.sequence_number) for entry in manifest.entries)
+            yield _FileGroup(path, parse_manifest_schema(path, manifest.schema), files)
             continue
         for file in list_arrow_files(path) if path.is_dir() else [path]:
             is_empty = False
             description = describe_file(file)
-            yield _FileGroup(file, description.schema, (_File(file, None, description.lengths_bytes),))
+            yield _FileGroup(file, description.schema, (_DataFile(file, None, description.batch_lengths_bytes),))
     if is_empty:
         raise NotFoundError(f"{', '.join(map(str, paths))}: found no Arrow files and no manifest")
 
 
-def _manifest_file(folder: Path, entry: Entry, sequence: int) -> _File:
+def _find_data_file(folder: Path, entry: ManifestEntry, sequence_number: int) -> _DataFile:
+    """Return the file of an entry of the manifest with this number, after checking its size."""
     path = folder / entry.name
     try:
         size_bytes = path.stat().st_size
     except FileNotFoundError as error:
-        message = f"{path}: is missing, though manifest {sequence} of its folder lists it"
+        message = f"{path}: is missing, though manifest {sequence_number} of its folder lists it"
         raise MissingFileError(message, error) from None
     if size_bytes != entry.length_bytes:
         raise InvalidDataError(
-            f"{path}: expected {entry.length_bytes} bytes, as in manifest {sequence}, found {size_bytes}"
+            f"{path}: expected {entry.length_bytes} bytes, as in manifest {sequence_number}, found {size_bytes}"
         )
-    return _File(path, entry)
+    return _DataFile(path, entry)
 
 
-def _batch_ranges(file: _File, split_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of record batches of up to `split_bytes` (or one batch): start, end, and length in bytes.
+def _split_file(file: _DataFile, split_bytes: int) -> Iterator[tuple[int, int, int]]:
+    """Yield ranges of record batches of up to `split_bytes` (or one batch): start, stop, and length in bytes.
 
-    The end is the index after the last batch; -1 for a stream, which can only be read as a whole.
+    The stop is the index after the last batch; -1 for a stream, which can only be read as a whole.
     """
-    lengths_bytes = file.lengths_bytes
+    batch_lengths_bytes = file.batch_lengths_bytes
     if file.entry is not None:
         if file.entry.batches is not None and file.entry.length_bytes <= split_bytes:
             yield 0, file.entry.batches, file.entry.length_bytes
             return
-        lengths_bytes = describe_file(file.path).lengths_bytes
-    if lengths_bytes is None:
+        batch_lengths_bytes = describe_file(file.path).batch_lengths_bytes
+    if batch_lengths_bytes is None:
         yield 0, -1, file.path.stat().st_size
         return
-    first = range_bytes = 0
-    for index, length_bytes in enumerate(lengths_bytes):
-        if index > first and range_bytes + length_bytes > split_bytes:
-            yield first, index, range_bytes
-            first, range_bytes = index, 0
+    start = range_bytes = 0
+    for index, length_bytes in enumerate(batch_lengths_bytes):
+        if index > start and range_bytes + length_bytes > split_bytes:
+            yield start, index, range_bytes
+            start, range_bytes = index, 0
         range_bytes += length_bytes
-    if first < len(lengths_bytes):
-        yield first, len(lengths_bytes), range_bytes
+    if start < len(batch_lengths_bytes):
+        yield start, len(batch_lengths_bytes), range_bytes
 
 
 def _slice_for_jvm(batch: Any) -> Iterator[Any]:
-    """Yield slices of `batch` of some MAX_SENT_BYTES."""
+    """Yield slices of `batch` of some MAX_SENT_BATCH_BYTES."""
     rows = batch.num_rows
-    step = max(1, rows * MAX_SENT_BYTES // max(batch.nbytes, MAX_SENT_BYTES))
+    step = max(1, rows * MAX_SENT_BATCH_BYTES // max(batch.nbytes, MAX_SENT_BATCH_BYTES))
     for start in range(0, rows, step):
         yield batch.slice(start, step)

@@ -28,13 +28,13 @@ except ImportError as error:
     raise MissingExtraError.of("PySpark", "spark") from error
 
 from bowstring.spark.source import ArrowDataSource
-from bowstring.spark.streaming import reject_streams
+from bowstring.spark.unsupported_streaming import disable_arrow_streams
 
 MAX_RECORDS_PER_BATCH = 65_536
 """Rows per batch; Spark's own default makes small batches of narrow rows."""
 
-_LAUNCHERS = ("spark-submit", "spark-class", "SparkSubmit")
-_END_S = 5.0
+_LAUNCHER_NAMES = ("spark-submit", "spark-class", "SparkSubmit")
+_LAUNCHER_TIMEOUT_S = 5.0
 _MAX_SOCKET_FOLDER_BYTES = 64
 """The path of a unix socket has at most 107 bytes; Spark's name of the file has 42."""
 
@@ -77,9 +77,9 @@ def session(
         )
     if running is None:
         java = use_java()
-        _set_environment(is_local=master.startswith("local"))
+        _set_environment_variables(is_local=master.startswith("local"))
     builder = SparkSession.builder.master(master).appName(app_name)
-    defaults = _settings(master) if running is None else {}
+    defaults = _create_default_settings(master) if running is None else {}
     for key, value in {**defaults, **(conf or {})}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else value)
     try:
@@ -91,7 +91,7 @@ def session(
         raise EnvironmentProblemError(f"Spark did not start{reason}: {problem}") from problem
     except (KeyboardInterrupt, SystemExit):
         if SparkContext._gateway is None:
-            end_children(_LAUNCHERS, _END_S)  # PySpark does not end a Java that is still starting
+            end_children(_LAUNCHER_NAMES, _LAUNCHER_TIMEOUT_S)  # PySpark does not end a Java that is still starting
         raise
     if running is None and master.startswith("local-cluster"):
         _remove_worker_folder_at_exit(spark)
@@ -106,14 +106,14 @@ def register(spark: SparkSession) -> SparkSession:
     writes: Spark looks a data source up in the active session of the thread, and a new thread has none.
     """
     spark.dataSource.register(ArrowDataSource)
-    reject_streams(spark)
+    disable_arrow_streams(spark)
     jvm = getattr(spark, "_jvm", None)  # None for a Connect session
     if jvm is not None:
         type(spark)._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
     return spark
 
 
-def _set_environment(is_local: bool) -> None:
+def _set_environment_variables(is_local: bool) -> None:
     """Set the variables that Spark reads only from the environment, unless they are set."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -122,7 +122,7 @@ def _set_environment(is_local: bool) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _settings(master: str) -> dict[str, str | int | bool]:
+def _create_default_settings(master: str) -> dict[str, str | int | bool]:
     """Return the Spark settings of a new session."""
     folder = Path(tempfile.mkdtemp(prefix="bowstring-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -132,7 +132,7 @@ def _settings(master: str) -> dict[str, str | int | bool]:
         "spark.sql.execution.arrow.pyspark.enabled": True,
         "spark.sql.execution.arrow.maxRecordsPerBatch": MAX_RECORDS_PER_BATCH,
         "spark.sql.timeType.enabled": True,
-        "spark.driver.memory": f"{_driver_memory_mb()}m",
+        "spark.driver.memory": f"{_driver_memory_mib()}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home={folder}",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
@@ -149,7 +149,7 @@ def _settings(master: str) -> dict[str, str | int | bool]:
     return settings
 
 
-def _driver_memory_mb() -> int:
+def _driver_memory_mib() -> int:
     """Return a quarter of the memory available to this process, between 1 and 8 GiB, in MiB."""
     available_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
@@ -164,9 +164,9 @@ def _remove_worker_folder_at_exit(spark: SparkSession) -> None:
     """Remove the logs in SPARK_HOME/work at exit, which the workers of a local cluster leave there."""
     application = spark.sparkContext.applicationId
     if re.fullmatch(r"app-[0-9-]+", application):
-        atexit.register(_remove_worker_folder, spark, Path(_find_spark_home(), "work", application))
+        atexit.register(_stop_and_remove_worker_folder, spark, Path(_find_spark_home(), "work", application))
 
 
-def _remove_worker_folder(spark: SparkSession, folder: Path) -> None:
+def _stop_and_remove_worker_folder(spark: SparkSession, folder: Path) -> None:
     spark.stop()
     shutil.rmtree(folder, ignore_errors=True)

@@ -16,19 +16,19 @@ from pathlib import Path
 
 from bowstring.errors import translate_os_error
 from bowstring.sharing.processes import Process, find_java_ancestor
-from bowstring.spark.manifest import STAGING_FOLDER, is_part_name, read_manifest
+from bowstring.spark.manifest import STAGING_FOLDER, is_part_file_name, read_manifest
 
 ORPHAN_AGE_S = 24 * 3600.0
-OWNER_FILE = "owner.json"
+OWNER_FILE_NAME = "owner.json"
 _MKDIR_ATTEMPTS = 10
 
 
-def missing_folders(folder: Path) -> tuple[Path, ...]:
+def find_missing_folders(folder: Path) -> tuple[Path, ...]:
     """`folder` and the folders above it that do not exist, the innermost first."""
     return tuple(path for path in (folder, *folder.parents) if not path.exists())
 
 
-def create(folder: Path, job: str) -> Path:
+def create_folder(folder: Path, job: str) -> Path:
     """Create the staging folder of `job` under `folder`, and `folder` itself.
 
     Raises:
@@ -36,7 +36,7 @@ def create(folder: Path, job: str) -> Path:
             disk); then nothing is left.
     """
     staging = folder / STAGING_FOLDER / job
-    missing = missing_folders(folder)
+    missing = find_missing_folders(folder)
     try:
         for attempt in range(_MKDIR_ATTEMPTS):
             try:
@@ -45,28 +45,28 @@ def create(folder: Path, job: str) -> Path:
             except FileNotFoundError:  # another job has just removed an empty folder above it
                 if attempt == _MKDIR_ATTEMPTS - 1:
                     raise
-        (staging / OWNER_FILE).write_text(owner_record(find_java_ancestor()))
+        (staging / OWNER_FILE_NAME).write_text(encode_owner(find_java_ancestor()))
     except OSError as problem:
         remove_folder(folder, job)
-        remove_empty(missing)
+        remove_empty_folders(missing)
         message = f"{problem.filename or staging}: cannot be written: {problem.strerror}"
         raise translate_os_error(problem, message) from problem
     return staging
 
 
-def remove_empty(folders: Iterable[Path]) -> None:
+def remove_empty_folders(folders: Iterable[Path]) -> None:
     """Remove those of `folders`, the innermost first, that are empty."""
     for folder in folders:
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
-def discard(folder: Path, job: str) -> None:
+def discard_job(folder: Path, job: str) -> None:
     """Remove all files of `job`, unless a manifest lists them: then only its staging folder."""
     manifest = read_manifest(folder)
-    if manifest is None or not any(is_part_name(entry.name, job) for entry in manifest.entries):
+    if manifest is None or not any(is_part_file_name(entry.name, job) for entry in manifest.entries):
         for path in folder.iterdir():
-            if is_part_name(path.name, job):
+            if is_part_file_name(path.name, job):
                 path.unlink(missing_ok=True)
     remove_folder(folder, job)
 
@@ -78,35 +78,35 @@ def remove_folder(folder: Path, job: str) -> None:
         (folder / STAGING_FOLDER).rmdir()
 
 
-def discard_orphans(folder: Path) -> None:
-    """Discard every job under `folder` whose owner is dead, or unknown and silent for ORPHAN_AGE_S."""
+def discard_orphaned_jobs(folder: Path) -> None:
+    """Discard every job under `folder` whose owner is dead, or unknown and unchanged for ORPHAN_AGE_S."""
     try:
-        jobs = list((folder / STAGING_FOLDER).iterdir())
+        staging_folders = list((folder / STAGING_FOLDER).iterdir())
     except OSError:
-        return  # there is none, or `create` reports why it can't be read
-    for staging in jobs:
-        if _is_orphan(staging):
-            discard(folder, staging.name)
+        return  # there is none, or `create_folder` reports why it can't be read
+    for staging in staging_folders:
+        if _is_orphaned(staging):
+            discard_job(folder, staging.name)
 
 
-def _is_orphan(staging: Path) -> bool:
+def _is_orphaned(staging: Path) -> bool:
     try:
-        record = json.loads((staging / OWNER_FILE).read_text())
+        record = json.loads((staging / OWNER_FILE_NAME).read_text())
         owner = Process(int(record["pid"]), int(record["started"]), str(record["machine"]))
     except (OSError, ValueError, KeyError, TypeError):
-        owner = _UNKNOWN
+        owner = _UNKNOWN_OWNER
     if owner.pid > 0 and owner.is_local:
         return not owner.is_alive()
     with contextlib.suppress(OSError):
-        changes_s = [path.stat().st_mtime for path in (staging, *staging.iterdir())]
-        return max(changes_s) < time.time() - ORPHAN_AGE_S
+        modified_times_s = [path.stat().st_mtime for path in (staging, *staging.iterdir())]
+        return max(modified_times_s) < time.time() - ORPHAN_AGE_S
     return False
 
 
-def owner_record(owner: Process | None) -> str:
+def encode_owner(owner: Process | None) -> str:
     """The JSON record of a staging folder's owner, if known."""
-    process = owner or _UNKNOWN
+    process = owner or _UNKNOWN_OWNER
     return json.dumps({"machine": process.host, "pid": process.pid, "started": process.start_time})
 
 
-_UNKNOWN = Process(0, 0, "")
+_UNKNOWN_OWNER = Process(0, 0, "")

@@ -26,7 +26,7 @@ METADATA_KEY = b"SPARK::metadata::json"
 """Where Spark keeps the metadata of a column in the metadata of an Arrow field, as JSON."""
 SPARK_MAX_DIGITS = 38
 
-_FLAT_TYPES: dict[str, arrow.DataType] = {
+_TYPES_WITHOUT_PARAMETERS: dict[str, arrow.DataType] = {
     "NullType": arrow.Null(),
     "BooleanType": arrow.Bool(),
     "ByteType": arrow.Int(8),
@@ -44,7 +44,7 @@ _FLAT_TYPES: dict[str, arrow.DataType] = {
     "DayTimeIntervalType": arrow.Duration("us"),
 }
 """The types without parameters, by the name of Spark's class."""
-_SPARK_NAMES = {arrow_type: name for name, arrow_type in _FLAT_TYPES.items()}
+_SPARK_TYPE_NAMES = {arrow_type: name for name, arrow_type in _TYPES_WITHOUT_PARAMETERS.items()}
 
 
 def arrow_schema(struct: StructType, *, prefers_large_types: bool = False, prefix: str = "") -> Schema:
@@ -67,8 +67,8 @@ def _arrow_type(data_type: Any, path: str, prefers_large_types: bool) -> arrow.D
     match type(data_type).__name__:
         case "StringType" | "BinaryType" as name if prefers_large_types:
             return arrow.LargeUtf8() if name == "StringType" else arrow.LargeBinary()
-        case name if name in _FLAT_TYPES:
-            return _FLAT_TYPES[name]
+        case name if name in _TYPES_WITHOUT_PARAMETERS:
+            return _TYPES_WITHOUT_PARAMETERS[name]
         case "DecimalType":
             return arrow.Decimal(data_type.precision, data_type.scale)
         case "ArrayType":
@@ -125,7 +125,7 @@ def spark_schema(schema: Schema) -> StructType:
     return _spark_struct(schema, "")
 
 
-def parse_schema(folder: Path, schema: dict[str, Any]) -> StructType:
+def parse_manifest_schema(folder: Path, schema: dict[str, Any]) -> StructType:
     """Parse the Spark schema in the manifest of `folder`, in Spark's JSON format.
 
     Raises:
@@ -139,24 +139,24 @@ def parse_schema(folder: Path, schema: dict[str, Any]) -> StructType:
         raise InvalidDataError(f"{folder}: the manifest's schema is not Spark's: {problem}") from problem
 
 
-def all_nullable(schema: StructType) -> StructType:
+def as_nullable(schema: StructType) -> StructType:
     """Return `schema` with all fields nullable, as Spark's own file formats read it (except the keys of maps)."""
     from pyspark.sql.types import StructType
 
-    def relax(node: Any) -> Any:
+    def set_nullable(node: Any) -> Any:
         if isinstance(node, list):
-            return [relax(item) for item in node]
+            return [set_nullable(item) for item in node]
         if isinstance(node, dict):
             return {
-                key: value if key == "metadata" else True if key in _NULLABILITY else relax(value)
+                key: value if key == "metadata" else True if key in _NULLABILITY_KEYS else set_nullable(value)
                 for key, value in node.items()
             }
         return node
 
-    return StructType.fromJson(relax(schema.jsonValue()))
+    return StructType.fromJson(set_nullable(schema.jsonValue()))
 
 
-_NULLABILITY = frozenset(("nullable", "containsNull", "valueContainsNull"))
+_NULLABILITY_KEYS = frozenset(("nullable", "containsNull", "valueContainsNull"))
 
 
 def _spark_struct(fields: Iterable[Field], prefix: str) -> StructType:
@@ -194,13 +194,13 @@ def _spark_type(data_type: arrow.DataType, path: str) -> SparkType:
                 reason = (
                     f", whose decimals have a precision of up to {SPARK_MAX_DIGITS} and a scale from 0 to the precision"
                 )
-                raise _unsupported(data_type, path, reason)
+                raise _unsupported_type_error(data_type, path, reason)
             return spark.DecimalType(data_type.precision, data_type.scale)
         case arrow.Date():
             return spark.DateType()
         case arrow.Time():
             if not hasattr(spark, "TimeType"):
-                raise _unsupported(data_type, path, " before 4.1")
+                raise _unsupported_type_error(data_type, path, " before 4.1")
             return spark.TimeType()
         case arrow.Timestamp():
             return spark.TimestampNTZType() if data_type.timezone is None else spark.TimestampType()
@@ -217,11 +217,11 @@ def _spark_type(data_type: arrow.DataType, path: str) -> SparkType:
             return spark.MapType(key, _spark_type(data_type.item_field.type, f"{path}{{value}}"))
         case arrow.Struct():
             return _spark_struct(data_type.fields, f"{path}.")
-        case _ if data_type in _SPARK_NAMES:
-            spark_type: SparkType = getattr(spark, _SPARK_NAMES[data_type])()
+        case _ if data_type in _SPARK_TYPE_NAMES:
+            spark_type: SparkType = getattr(spark, _SPARK_TYPE_NAMES[data_type])()
             return spark_type
-    raise _unsupported(data_type, path)
+    raise _unsupported_type_error(data_type, path)
 
 
-def _unsupported(data_type: arrow.DataType, path: str, reason: str = "") -> UnsupportedTypeError:
+def _unsupported_type_error(data_type: arrow.DataType, path: str, reason: str = "") -> UnsupportedTypeError:
     return UnsupportedTypeError(f"column {path}: Arrow's type {data_type} has no counterpart in Spark{reason}")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from bowstring.errors import BowstringError
 
-_HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+_HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def hide_traceback() -> Iterator[None]:
         yield
     except BowstringError:
         if _is_spark_worker():
-            os.environ[_HIDE_TRACEBACK] = "1"
+            os.environ[_HIDE_TRACEBACK_VARIABLE] = "1"
         raise
 
 

@@ -1,7 +1,7 @@
 """Structured Streaming, which ``format("arrow")`` does not support: errors that name what works instead.
 
 Spark calls a Python source only in the thread of a query, after ``load()`` and ``start()`` have returned. So
-`reject_streams` puts the check where the user names the format.
+`disable_arrow_streams` puts the check where the user names the format.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def streaming_write_error() -> UsageError:
     )
 
 
-def reject_streams(spark: SparkSession) -> None:
+def disable_arrow_streams(spark: SparkSession) -> None:
     """Make ``readStream.format("arrow")`` and ``writeStream.format("arrow")`` raise `UsageError`, also where `load` or
     `start` name the format, in sessions of the kind of `spark` (classic or Connect).
     """
@@ -46,10 +46,12 @@ def reject_streams(spark: SparkSession) -> None:
         (readwriter.DataStreamWriter, streaming_write_error),
     ):
         if not hasattr(class_.format, "__wrapped__"):
-            class_.format = _reject_arrow(class_.format, error)
+            class_.format = _reject_arrow_format(class_.format, error)
 
 
-def _reject_arrow(method: Callable[[Any, str], Any], error: Callable[[], UsageError]) -> Callable[[Any, str], Any]:
+def _reject_arrow_format(
+    method: Callable[[Any, str], Any], error: Callable[[], UsageError]
+) -> Callable[[Any, str], Any]:
     @functools.wraps(method)
     def set_format(self: Any, source: str) -> Any:
         if str(source).lower() == "arrow":

@@ -16,7 +16,7 @@ from bowstring.ipc.api import new_file, open_file, open_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.message import is_file_start, is_stream_start
 from bowstring.ipc.writers import FileWriter
-from bowstring.spark.manifest import Entry
+from bowstring.spark.manifest import ManifestEntry
 from bowstring.spark.types import spark_schema, with_utc_timestamps
 
 if TYPE_CHECKING:
@@ -30,25 +30,25 @@ class FileDescription:
     """The Spark schema of a file, and the lengths of its batches."""
 
     schema: StructType
-    lengths_bytes: tuple[int, ...] | None
+    batch_lengths_bytes: tuple[int, ...] | None
     """The length of each record batch; None for a stream, which can only be read as a whole."""
 
 
-def write_file(path: Path, batches: Iterator[Any], *, fsync: bool) -> Entry | None:
+def write_file(path: Path, batches: Iterator[Any], *, fsync: bool) -> ManifestEntry | None:
     """Write pyarrow batches to a path, as `write_batches`; return the entry of a manifest. Without rows, return None
     and leave no file.
 
     Raises:
         BowstringError, also an OSError: the file can't be written. Whatever is raised, no file is left.
     """
-    rows, count = write_batches(path, batches)
-    if not rows:
+    num_rows, num_batches = write_batches(path, batches)
+    if not num_rows:
         return None
     try:
         if fsync:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-        return Entry(path.name, path.stat().st_size, rows, count)
+        return ManifestEntry(path.name, path.stat().st_size, num_rows, num_batches)
     except OSError as problem:
         path.unlink(missing_ok=True)
         raise translate_os_error(problem, f"{path}: cannot be written: {problem.strerror}") from problem
@@ -61,7 +61,7 @@ def write_batches(sink: Path | int, batches: Iterator[Any], schema: Schema | Non
     The file has the batches' types, with timestamps labelled UTC. `schema` gives the columns' names, nullability and
     metadata; they are the batches' own by default.
     """
-    rows = count = 0
+    num_rows = num_batches = 0
     writer: FileWriter | None = None
     try:
         for batch in batches:
@@ -77,14 +77,14 @@ def write_batches(sink: Path | int, batches: Iterator[Any], schema: Schema | Non
                 writer = new_file(sink, file_schema, alignment=64)
             _, array = batch.__arrow_c_array__()
             writer.write_batch(import_batch((file_schema.__arrow_c_schema__(), array)))
-            rows += batch.num_rows
-            count += 1
+            num_rows += batch.num_rows
+            num_batches += 1
         if writer is not None:
             writer.close()
     finally:
         if writer is not None:
             writer.abandon()  # no effect after close
-    return rows, count
+    return num_rows, num_batches
 
 
 def describe_file(path: Path) -> FileDescription:
@@ -100,12 +100,12 @@ def describe_file(path: Path) -> FileDescription:
             with open_stream(path) as stream:
                 return FileDescription(spark_schema(stream.schema), None)
         with open_file(path) as reader:
-            lengths_bytes = tuple(int(length) for length in reader.blocks["bodyLength"])
-            return FileDescription(spark_schema(reader.schema), lengths_bytes)
+            batch_lengths_bytes = tuple(int(length) for length in reader.blocks["bodyLength"])
+            return FileDescription(spark_schema(reader.schema), batch_lengths_bytes)
 
 
-def read_batches(path: Path, batches: range | None, names: list[str]) -> Iterator[tuple[int, Any]]:
-    """The pyarrow batches, with their index, of some columns of a file or (where `batches` is None) of a stream.
+def read_batches(path: Path, batch_indices: range | None, column_names: list[str]) -> Iterator[tuple[int, Any]]:
+    """The pyarrow batches, with their index, of some columns of a file or (where `batch_indices` is None) of a stream.
 
     Every value is validated first, because Spark would crash on malformed data or accept it.
 
@@ -115,19 +115,21 @@ def read_batches(path: Path, batches: range | None, names: list[str]) -> Iterato
     """
     import pyarrow as pa
 
-    for index, batch in _batches(path, batches, names):
+    for index, batch in _iter_batches(path, batch_indices, column_names):
         with _locate_errors(path, index):
             batch.validate(full=True)
             pyarrow_batch = pa.record_batch(batch)
         yield index, pyarrow_batch
 
 
-def _batches(path: Path, batches: range | None, names: list[str]) -> Iterator[tuple[int, RecordBatch]]:
+def _iter_batches(
+    path: Path, batch_indices: range | None, column_names: list[str]
+) -> Iterator[tuple[int, RecordBatch]]:
     with _locate_errors(path):
-        reader = open_stream(path, names) if _is_stream(path) else open_file(path, names)
+        reader = open_stream(path, column_names) if _is_stream(path) else open_file(path, column_names)
     with reader:
-        remaining = map(reader.get_batch, batches or ()) if isinstance(reader, FileReader) else reader
-        index = 0 if batches is None else batches.start
+        remaining = map(reader.get_batch, batch_indices or ()) if isinstance(reader, FileReader) else reader
+        index = 0 if batch_indices is None else batch_indices.start
         while True:
             with _locate_errors(path, index):
                 batch = next(remaining, None)
