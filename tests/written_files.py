@@ -61,7 +61,7 @@ class Recorder:
         for sink_type in (
             sinks.VectorSink,
             sinks.PathSink,
-            sinks._DescriptorSink,
+            sinks._SpecialFileSink,
             sinks.FileObjectSink,
             sinks.StoreSink,
         ):

@@ -205,7 +205,7 @@ def test_damaged_remote_data_is_described_like_local_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SlowFileSystem, "latency_s", 0.0)
-    monkeypatch.setattr(range_source, "_EDGE_BYTES", edge_bytes)
+    monkeypatch.setattr(range_source, "_MIN_EDGE_BYTES", edge_bytes)
     monkeypatch.setattr(walker, "_MAX_PREFETCHED", 2)
     data = MAKE[format_](*[samples.batch("int", "dictionary")] * batches)
     outcomes = [(look(content), look(upload(content))) for content in damaged_forms(data)]

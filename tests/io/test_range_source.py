@@ -88,7 +88,7 @@ def test_one_column_from_a_web_server_takes_four_rounds() -> None:
         reader = bs.open_file(f"{site.url}/wide", columns=["c7001"])
         assert isinstance(reader, RemoteFileReader)
         assert reader.column("c7001").to_pylist() == [7001, 7002, 7003] * 5
-        assert reader.messages.source.rounds <= 4
+        assert reader.messages.source.num_rounds <= 4
     assert all(range_header for command, _, range_header in site.requests if command == "GET")
     assert len(site.requests) <= 3 + 2 + 5 * 5 + 5
 
@@ -111,7 +111,7 @@ def test_only_the_needed_ranges_of_a_file_object_are_read() -> None:
 
 
 def test_the_bytes_between_ranges_are_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(range_source, "_EDGE_BYTES", 256)
+    monkeypatch.setattr(range_source, "_MIN_EDGE_BYTES", 256)
     table = bs.table({name: np.arange(500) for name in "abcd"})
     file = CountingFile(samples.as_file(*table.to_batches() * 50))
     column = bs.open_file(file).column("b")
@@ -124,9 +124,9 @@ def test_the_bytes_between_ranges_are_not_kept_in_memory(monkeypatch: pytest.Mon
 def test_columns_accessed_in_order_are_fetched_in_growing_groups() -> None:
     reader = open_remote(wide_file(300, 15, compression="zstd"))
     table = reader.read_all()
-    before = reader.messages.source.rounds
+    before = reader.messages.source.num_rounds
     assert [table.column(i).to_pylist()[:1] for i in range(300)][:2] == [["a"], [1]]
-    assert reader.messages.source.rounds - before < 26
+    assert reader.messages.source.num_rounds - before < 26
 
 
 def test_a_column_selected_twice_is_in_the_table_twice() -> None:
@@ -145,19 +145,19 @@ def test_the_work_to_read_all_columns_grows_linearly_with_their_number() -> None
 
 
 def test_iterating_fetches_many_batches_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(range_source, "_EDGE_BYTES", 256)
+    monkeypatch.setattr(range_source, "_MIN_EDGE_BYTES", 256)
     reader = open_remote(wide_file(30, 100), columns=["c1"])
     assert [batch["c1"].to_pylist() for batch in reader] == [[1, 2, 3]] * 100
-    assert reader.messages.source.rounds <= 6
+    assert reader.messages.source.num_rounds <= 6
 
 
 def test_a_large_body_is_fetched_in_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(range_source, "ROUND_BYTES", 1 << 17)
-    monkeypatch.setattr(range_source, "_REQUEST_BYTES", 1 << 15)
+    monkeypatch.setattr(range_source, "MAX_ROUND_BYTES", 1 << 17)
+    monkeypatch.setattr(range_source, "_MAX_REQUEST_BYTES", 1 << 15)
     numbers = bs.table({"x": np.arange(100_000)})
     reader = open_remote(samples.as_file(*numbers.to_batches()))
     assert (reader.column("x").to_numpy() == np.arange(100_000)).all()
-    assert reader.messages.source.rounds >= 5
+    assert reader.messages.source.num_rounds >= 5
 
 
 # The same as from memory
@@ -166,11 +166,11 @@ def test_a_large_body_is_fetched_in_several_rounds(monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def no_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is read at the beginning and the end, and headers are fetched in part however small they are."""
-    monkeypatch.setattr(range_source, "_EDGE_BYTES", 16)
+    monkeypatch.setattr(range_source, "_MIN_EDGE_BYTES", 16)
     monkeypatch.setattr(range_source, "_MAX_WHOLE_HEADER_BYTES", 64)
     monkeypatch.setattr("bowstring.ipc.remote_file._MAX_WHOLE_HEADER_BYTES", 64)
     monkeypatch.setattr("bowstring.ipc.remote_file._SMALL_BODY_BYTES", 64)
-    monkeypatch.setattr(range_source, "GAP_BYTES", 0)
+    monkeypatch.setattr(range_source, "MAX_GAP_BYTES", 0)
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
@@ -626,8 +626,8 @@ def test_merged_ranges_cover_all_requests_and_do_not_overlap(spans: list[tuple[i
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 100)), max_size=12), st.integers(0, 64))
 def test_fetched_ranges_have_the_bytes_of_the_file(spans: list[tuple[int, int]], gap: int) -> None:
     data = os.urandom(1000)
-    source = RangeSource(range_source.FileObjectStore(CountingFile(data), "file"))
-    source._edges = FetchedRanges()
+    source = RangeSource(range_source.FileObjectRangeReader(CountingFile(data), "file"))
+    source._cached_ranges = FetchedRanges()
     ranges = source.fetch(spans, gap)
     for start, length in spans:
         content = ranges.find(start, length)

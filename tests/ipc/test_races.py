@@ -60,18 +60,18 @@ def test_threads_read_the_schema_of_a_new_reader() -> None:
         in_threads(lambda _: [reader.schema.names for reader in readers])  # noqa: B023 -- the threads end here
 
 
-class _Memory:
-    """A store in memory."""
+class _MemoryRangeReader:
+    """Reads ranges of bytes in memory."""
 
     name = "memory"
 
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def fetch_edges(self) -> tuple[int, list[tuple[int, bytes]]]:
+    def read_size_and_edges(self) -> tuple[int, list[tuple[int, bytes]]]:
         return len(self._data), []
 
-    def get(self, spans: Sequence[Span]) -> list[bytes]:
+    def read_ranges(self, spans: Sequence[Span]) -> list[bytes]:
         return [self._data[start : start + size_bytes] for start, size_bytes in spans]
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class _Memory:
 
 def test_threads_read_ranges_of_a_source_with_readahead() -> None:
     data = bytes(range(256)) * (1 << 14)
-    source = RangeSource(_Memory(data))
+    source = RangeSource(_MemoryRangeReader(data))
     starts = np.random.default_rng(0).integers(0, len(data) - 50, 500).tolist()
     expected = [data[start : start + 50] for start in starts]
 

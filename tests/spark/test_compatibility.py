@@ -57,14 +57,14 @@ def test_a_column_or_type_that_the_first_file_lacks_is_named() -> None:
 
 def test_a_missing_column_is_allowed_only_with_merge_schema() -> None:
     schema, requested = struct(("x", LONG)), struct(("x", LONG), ("y", LONG))
-    assert find_missing_columns(A, schema, requested, allow=True) == ("y",)
+    assert find_missing_columns(A, schema, requested, allow_missing=True) == ("y",)
     with pytest.raises(NotFoundError, match=r"/a\.arrow: no column is called 'y'; there are 'x': .*mergeSchema"):
-        find_missing_columns(A, schema, requested, allow=False)
+        find_missing_columns(A, schema, requested, allow_missing=False)
 
 
 def test_a_name_that_differs_only_in_case_is_not_a_missing_column() -> None:
     with pytest.raises(NotFoundError, match=r"/a\.arrow: no column is called 'X'; there are 'x'$"):
-        find_missing_columns(A, struct(("x", LONG)), struct(("X", LONG)), allow=True)
+        find_missing_columns(A, struct(("x", LONG)), struct(("X", LONG)), allow_missing=True)
 
 
 LOSSLESS: list[tuple[Any, Any]] = [

@@ -32,4 +32,4 @@ def test_unix_sockets_are_only_used_where_their_path_is_short(
         deep = Path(folder, *["folders"] * depth)
         deep.mkdir(parents=True)
         monkeypatch.setattr(tempfile, "tempdir", str(deep))
-        assert (ENABLED in spark_session._settings(master)) is expected
+        assert (ENABLED in spark_session._create_default_settings(master)) is expected

@@ -13,7 +13,7 @@ import click
 from bowstring.cli.options import PATH, record_option
 from bowstring.cli.settings import FAILED, failure_line
 from bowstring.cli.tls import tls_options
-from bowstring.io.os_errors import translate_io_error
+from bowstring.io.io_errors import translate_io_error
 from bowstring.sharing.server import serve as serve_sources
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signals import catch_signals

@@ -7,9 +7,9 @@ import stat
 from contextlib import suppress
 
 from bowstring.errors import MissingFileError
-from bowstring.io.os_errors import translate_io_error
+from bowstring.io.io_errors import translate_io_error
 
-_NAME_CHARACTERS = 50  # with prefix and suffix, even 4-byte characters fit the 255 bytes of a file name
+_MAX_NAME_CHARACTERS = 50  # with prefix and suffix, even 4-byte characters fit the 255 bytes of a file name
 
 
 class AtomicFile:
@@ -26,7 +26,7 @@ class AtomicFile:
         self.path = os.path.realpath(os.fspath(path))
         folder, name = os.path.split(self.path)
         self._temporary_path = os.path.join(
-            folder, f".{name[:_NAME_CHARACTERS]}.{os.getpid()}.{os.urandom(6).hex()}.part"
+            folder, f".{name[:_MAX_NAME_CHARACTERS]}.{os.getpid()}.{os.urandom(6).hex()}.part"
         )
         try:
             mode = _file_mode(self.path)

@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 from bowstring.errors import LimitError
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, allocate
 
-GAP_BYTES = 1 << 16
+MAX_GAP_BYTES = 1 << 16
 """Two ranges with a gap of at most this size are fetched as one."""
 
 Span: TypeAlias = tuple[int, int]
 """A byte range: offset and length in bytes."""
 
 
-def merge_spans(spans: Iterable[Span], gap_bytes: int = GAP_BYTES) -> list[Span]:
+def merge_spans(spans: Iterable[Span], gap_bytes: int = MAX_GAP_BYTES) -> list[Span]:
     """Sort spans and merge those that overlap or have a gap of at most `gap_bytes`; drop empty ones.
 
     >>> merge_spans([(100, 10), (0, 8), (8, 2)], gap_bytes=16)
@@ -40,7 +40,7 @@ class FetchedRanges:
     __slots__ = ("_buffers", "_starts")
 
     def __init__(self, ranges: Iterable[tuple[int, Buffer]] = ()) -> None:
-        ordered = sorted(ranges, key=lambda piece: piece[0])
+        ordered = sorted(ranges, key=lambda byte_range: byte_range[0])
         self._starts = [start for start, _ in ordered]
         self._buffers = [buffer for _, buffer in ordered]
 
@@ -75,10 +75,10 @@ class FetchedRanges:
         return len(self._starts)
 
 
-def join_buffers(ranges: Iterable[tuple[int, Buffer]]) -> list[tuple[int, Buffer]]:
+def merge_ranges(ranges: Iterable[tuple[int, Buffer]]) -> list[tuple[int, Buffer]]:
     """Concatenate ranges that touch or overlap, with a copy; leave others as they are."""
     joined: list[tuple[int, Buffer]] = []
-    for start, buffer in sorted(ranges, key=lambda piece: piece[0]):
+    for start, buffer in sorted(ranges, key=lambda byte_range: byte_range[0]):
         if joined and start <= joined[-1][0] + joined[-1][1].size:
             first, previous = joined[-1]
             extra_bytes = start + buffer.size - (first + previous.size)

@@ -11,7 +11,7 @@ from typing import Any
 
 from bowstring.errors import IsDirectoryError, MissingExtraError, ResourceError, TruncatedError, UsageError
 from bowstring.io.byte_ranges import Span
-from bowstring.io.os_errors import missing_file_error, translate_io_error
+from bowstring.io.io_errors import missing_file_error, translate_io_error
 from bowstring.io.range_source import edge_spans
 
 EXTRA = "fsspec"
@@ -59,7 +59,7 @@ def is_fsspec_open_file(source: object) -> bool:
     return core is not None and isinstance(source, core.OpenFile)
 
 
-def find_location(source: object) -> tuple[Any, str] | None:
+def find_store_location(source: object) -> tuple[Any, str] | None:
     """File system and path of a URL or a result of `fsspec.open`; None for anything else.
 
     Raises `MissingExtraError` if a package is missing for a URL.
@@ -70,7 +70,7 @@ def find_location(source: object) -> tuple[Any, str] | None:
     return (file.fs, file.path) if is_fsspec_open_file(source) and not file.compression else None
 
 
-def find_location_of_file(source: object) -> tuple[Any, str] | None:
+def find_open_file_location(source: object) -> tuple[Any, str] | None:
     """File system and path of an fsspec file object that is open for reading; None for other objects."""
     spec = sys.modules.get("fsspec.spec")
     if spec is not None and isinstance(source, spec.AbstractBufferedFile) and source.readable():
@@ -167,7 +167,7 @@ class UnknownSizeError(ResourceError):
     """The store does not report the size of a file, like web servers that generate it: it can only be read in order."""
 
 
-class FsspecStore:
+class FsspecRangeReader:
     """One file of an fsspec file system."""
 
     def __init__(self, file_system: Any, path: str, name: str) -> None:
@@ -176,7 +176,7 @@ class FsspecStore:
         self._options: dict[str, Any] = {}
         self.name = name
 
-    def fetch_edges(self) -> tuple[int, list[tuple[int, bytes]]]:
+    def read_size_and_edges(self) -> tuple[int, list[tuple[int, bytes]]]:
         """The size, beginning and end of the file, requested in parallel if the store is asynchronous.
 
         Otherwise the size first, then beginning and end in proportion to it.
@@ -185,7 +185,11 @@ class FsspecStore:
         if is_http:
             headers = {**self._file_system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
             self._options = {"headers": headers}
-        info, edges = self._request_edges() if getattr(self._file_system, "async_impl", False) else (self._info(), None)
+        info, edges = (
+            self._request_info_and_edges()
+            if getattr(self._file_system, "async_impl", False)
+            else (self._request_info(), None)
+        )
         if info.get("type") == "directory":
             raise IsDirectoryError(f"{self.name}: is a directory", filename=self.name)
         size = info.get("size")
@@ -196,26 +200,26 @@ class FsspecStore:
             self._options["headers"]["If-Match"] = etag  # the server rejects the request if the file was replaced
         if edges is None or len(edges[1]) not in (size, min(size, _TAIL_BYTES)):
             spans = edge_spans(size, _EDGE_DIVISOR)
-            return size, [(start, edge) for (start, _), edge in zip(spans, self.get(spans), strict=True)]
+            return size, [(start, edge) for (start, _), edge in zip(spans, self.read_ranges(spans), strict=True)]
         head, tail = edges
         edge = [(size - len(tail), tail)]
         if len(tail) < size:
             edge.append((0, head[: min(len(head), size - len(tail))]))
         return size, edge
 
-    def _info(self) -> dict[str, Any]:
+    def _request_info(self) -> dict[str, Any]:
         try:
             return dict(self._file_system.info(self._path))
         except Exception as error:
-            raise self._translate(error) from error
+            raise self._translate_error(error) from error
 
-    def _request_edges(self) -> tuple[dict[str, Any], tuple[bytes, bytes] | None]:
+    def _request_info_and_edges(self) -> tuple[dict[str, Any], tuple[bytes, bytes] | None]:
         """The store's metadata of the file, and its first and last bytes, or None if these requests failed."""
         from asyncio import gather  # slow to import, and only asynchronous stores need it
 
         from fsspec.asyn import sync
 
-        async def ask() -> Any:
+        async def request_all() -> Any:
             return await gather(
                 self._file_system._info(self._path),
                 self._file_system._cat_file(self._path, start=0, end=_HEAD_BYTES, **self._options),
@@ -224,17 +228,17 @@ class FsspecStore:
             )
 
         try:
-            info, *edges = sync(self._file_system.loop, ask, timeout=_TIMEOUT_S)
+            info, *edges = sync(self._file_system.loop, request_all, timeout=_TIMEOUT_S)
         except Exception as error:
-            raise self._translate(error) from error
+            raise self._translate_error(error) from error
         if isinstance(info, BaseException):
-            raise self._translate(info) from info
+            raise self._translate_error(info) from info
         head, tail = edges
         if not isinstance(head, bytes) or not isinstance(tail, bytes) or not tail:
             return dict(info), None
         return dict(info), (head, tail)
 
-    def get(self, spans: Sequence[Span]) -> Iterable[bytes]:
+    def read_ranges(self, spans: Sequence[Span]) -> Iterable[bytes]:
         """The bytes of all spans, requested in parallel if the store is asynchronous."""
         file_system = self._file_system
         paths, starts = [self._path] * len(spans), [start for start, _ in spans]
@@ -249,15 +253,15 @@ class FsspecStore:
             else:
                 replies = file_system.cat_ranges(paths, starts, ends, on_error="return", **self._options)
         except Exception as error:
-            raise self._translate(error) from error
+            raise self._translate_error(error) from error
         for reply in replies:
             if isinstance(reply, BaseException):
-                raise self._translate(reply) from reply
+                raise self._translate_error(reply) from reply
             if not isinstance(reply, bytes | bytearray | memoryview):
                 raise ResourceError(f"{self.name}: expected bytes, found {type(reply).__name__}")
         return list(replies)
 
-    def _translate(self, error: BaseException) -> Exception:
+    def _translate_error(self, error: BaseException) -> Exception:
         status = getattr(error, "status", None)
         if status == 412:
             return ResourceError(f"{self.name}: the file was replaced after it was opened")

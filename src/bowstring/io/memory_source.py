@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from bowstring.errors import TruncatedError
 from bowstring.io.byte_ranges import FetchedRanges, Span, merge_spans
-from bowstring.io.os_errors import translate_io_error
+from bowstring.io.io_errors import translate_io_error
 from bowstring.memory.buffer import Buffer, Memory
 
-_COPY_UP_TO = 1 << 13
-_HEAD = 512
+_MAX_COPIED_BYTES = 1 << 13
+_HEAD_BYTES = 512
 
 
 class MemorySource:
@@ -66,7 +66,7 @@ class MemorySource:
 
     def peek(self, offset: int, size_bytes: int) -> bytes | memoryview | LazyBytes:
         """The bytes at `offset`; many bytes are read lazily. The caller has checked the bounds."""
-        if size_bytes <= _COPY_UP_TO:
+        if size_bytes <= _MAX_COPIED_BYTES:
             return self.read_at(offset, size_bytes)
         if self.descriptor >= 0:
             return LazyBytes(self, offset, size_bytes)
@@ -109,7 +109,7 @@ class MemorySource:
 
 
 class LazyBytes:
-    """The bytes of a large header in a file, read lazily, as mostly few are needed. Slicing gives bytes."""
+    """The bytes of a large header in a file, read lazily, as mostly few are needed. Slicing returns bytes."""
 
     __slots__ = ("_head", "_offset", "_size", "_source")
 
@@ -117,7 +117,7 @@ class LazyBytes:
         self._source = source
         self._offset = offset
         self._size = size_bytes
-        self._head = source.read_at(offset, min(size_bytes, _HEAD))
+        self._head = source.read_at(offset, min(size_bytes, _HEAD_BYTES))
 
     def __len__(self) -> int:
         return self._size

@@ -13,39 +13,39 @@ from threading import Lock
 from typing import Any, Protocol
 
 from bowstring.errors import ClosedError, InvalidDataError, ResourceError, TruncatedError, UsageError
-from bowstring.io.byte_ranges import GAP_BYTES, FetchedRanges, Span, allocate_for_range, join_buffers, merge_spans
-from bowstring.io.os_errors import translate_io_error
+from bowstring.io.byte_ranges import MAX_GAP_BYTES, FetchedRanges, Span, allocate_for_range, merge_ranges, merge_spans
+from bowstring.io.io_errors import translate_io_error
 from bowstring.io.readahead import MAX_WINDOW_BYTES, ReadAhead
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer
 
-ROUND_BYTES = 64 << 20
+MAX_ROUND_BYTES = 64 << 20
 """Maximum size of one round of requests; limits the memory for replies."""
-_REQUEST_BYTES = 8 << 20
-_EDGE_BYTES = 1 << 16
+_MAX_REQUEST_BYTES = 8 << 20
+_MIN_EDGE_BYTES = 1 << 16
 _MAX_EDGE_BYTES = 4 << 20
 _MAX_WHOLE_HEADER_BYTES = 1 << 17
 _MAX_MATCH_BYTES = 64
 
 
-class Store(Protocol):
+class RangeReader(Protocol):
     """Access to the byte ranges of one file."""
 
     name: str
 
-    def fetch_edges(self) -> tuple[int, list[tuple[int, bytes]]]:
+    def read_size_and_edges(self) -> tuple[int, list[tuple[int, bytes]]]:
         """The file's size in bytes, and the ranges that were read at the same time: offset and bytes of each."""
 
-    def get(self, spans: Sequence[Span]) -> Iterable[bytes]:
+    def read_ranges(self, spans: Sequence[Span]) -> Iterable[bytes]:
         """The bytes of each span, in one round trip if possible; the caller checks for short replies."""
 
     def close(self) -> None:
-        """Release the store's resources."""
+        """Release the resources."""
 
 
 class RangeSource:
     """A file whose byte ranges are fetched on demand; its beginning and end stay in memory.
 
-    `size` is its size in bytes. Errors of the store are raised as `ResourceError`, `ConnectionLostError` or
+    `size` is its size in bytes. Errors of the reader are raised as `ResourceError`, `ConnectionLostError` or
     `DeadlineError`, short replies as `TruncatedError`.
     """
 
@@ -53,46 +53,46 @@ class RangeSource:
     """Ranges are fetched without a descriptor."""
 
     __slots__ = (
-        "_edges",
-        "_expected",
+        "_cached_ranges",
         "_headers",
+        "_prefetched_ranges",
+        "_range_reader",
         "_readahead",
-        "_store",
         "is_closed",
         "name",
+        "num_rounds",
         "position",
-        "rounds",
         "size",
     )
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.name = store.name
-        self.rounds = 1
-        """The number of round trips to the store."""
-        self.size, edges = store.fetch_edges()
+    def __init__(self, range_reader: RangeReader) -> None:
+        self._range_reader = range_reader
+        self.name = range_reader.name
+        self.num_rounds = 1
+        """The number of round trips."""
+        self.size, edges = range_reader.read_size_and_edges()
         self.position = 0
-        self._edges = FetchedRanges((start, Buffer.of(chunk)) for start, chunk in edges)
-        self._expected = FetchedRanges()
+        self._cached_ranges = FetchedRanges((start, Buffer.of(chunk)) for start, chunk in edges)
+        self._prefetched_ranges = FetchedRanges()
         self._readahead = ReadAhead()
-        self._headers: dict[int, RangeBytes] = {}
+        self._headers: dict[int, LazyRangeBytes] = {}
         self.is_closed = False
         """Whether the source was closed; it can't fetch then."""
 
     def find(self, offset: int, size_bytes: int) -> Buffer | None:
         """Bytes that are in memory; None if they have to be fetched."""
-        return self._edges.find(offset, size_bytes) or self._expected.find(offset, size_bytes)
+        return self._cached_ranges.find(offset, size_bytes) or self._prefetched_ranges.find(offset, size_bytes)
 
-    def prefetch_edges(self, spans: Sequence[Span]) -> None:
+    def cache_ranges(self, spans: Sequence[Span]) -> None:
         """Fetch ranges and keep them for the lifetime of the source."""
         fetched = self.fetch(spans)
-        parts = [(start, buffer) for start, buffer in (*self._edges, *fetched) if buffer.size]
-        self._edges = FetchedRanges(join_buffers(parts))
+        parts = [(start, buffer) for start, buffer in (*self._cached_ranges, *fetched) if buffer.size]
+        self._cached_ranges = FetchedRanges(merge_ranges(parts))
 
     def prefetch(self, spans: Sequence[Span]) -> None:
         """Fetch the ranges that will be read next; ranges of the previous call are dropped."""
-        self._expected = FetchedRanges()
-        self._expected = self.fetch(spans)
+        self._prefetched_ranges = FetchedRanges()
+        self._prefetched_ranges = self.fetch(spans)
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         """The bytes at `offset`, with read-ahead; the caller has checked the bounds."""
@@ -102,11 +102,11 @@ class RangeSource:
         """At least `size_bytes` bytes at `offset`, fetched with read-ahead unless they are in memory."""
         if not size_bytes:
             return EMPTY
-        for ranges in (self._edges, self._expected, self._readahead):
+        for ranges in (self._cached_ranges, self._prefetched_ranges, self._readahead):
             buffer = ranges.find_at_least(offset, size_bytes)
             if buffer is not None:
                 return buffer
-        fetch_bytes = min(max(size_bytes, self._readahead.next_size(offset)), self.size - offset)
+        fetch_bytes = min(max(size_bytes, self._readahead.next_window_bytes(offset)), self.size - offset)
         buffer = self.fetch([(offset, fetch_bytes)]).find(offset, fetch_bytes)
         assert buffer is not None
         if fetch_bytes <= MAX_WINDOW_BYTES:
@@ -128,17 +128,17 @@ class RangeSource:
             offset += window.size - _MAX_MATCH_BYTES + 1
         return self.size
 
-    def peek(self, offset: int, size_bytes: int) -> RangeBytes | bytes:
+    def peek(self, offset: int, size_bytes: int) -> LazyRangeBytes | bytes:
         """The bytes at `offset`; many bytes are fetched lazily. The caller has checked the bounds."""
         header = self._headers.pop(offset, None)
         if header is None or len(header) != size_bytes:
-            header = RangeBytes(self, offset, size_bytes)
+            header = LazyRangeBytes(self, offset, size_bytes)
         buffer = header.find(0, size_bytes)
         return header if buffer is None else buffer.to_bytes()
 
     def add_header(self, offset: int, size_bytes: int, ranges: FetchedRanges) -> None:
         """Store fetched ranges of a header for a later `peek`."""
-        self._headers[offset] = RangeBytes(self, offset, size_bytes, ranges)
+        self._headers[offset] = LazyRangeBytes(self, offset, size_bytes, ranges)
 
     def has_header(self, offset: int) -> bool:
         """Whether ranges of the header at `offset` have been fetched."""
@@ -155,8 +155,8 @@ class RangeSource:
         self.position += size_bytes
         return self._fetch_with_readahead(start, size_bytes).slice(0, size_bytes)
 
-    def fetch(self, spans: Sequence[Span], gap_bytes: int = GAP_BYTES) -> FetchedRanges:
-        """Fetch all spans, which must lie within the file, in rounds of at most `ROUND_BYTES`.
+    def fetch(self, spans: Sequence[Span], gap_bytes: int = MAX_GAP_BYTES) -> FetchedRanges:
+        """Fetch all spans, which must lie within the file, in rounds of at most `MAX_ROUND_BYTES`.
 
         Each range has memory of its own, whose address equals the file offset modulo 64.
         """
@@ -165,22 +165,22 @@ class RangeSource:
         available, missing = [], []
         for start, length_bytes in merge_spans(spans, ALIGNMENT_BYTES):
             size_bytes = min(length_bytes, self.size - start)
-            buffer = self._edges.find(start, size_bytes)
+            buffer = self._cached_ranges.find(start, size_bytes)
             if buffer is None:
                 missing.append((start, size_bytes))
             else:
                 available.append((start, buffer))
-        return FetchedRanges([*available, *self._fetch(missing, gap_bytes)])
+        return FetchedRanges([*available, *self._fetch_missing(missing, gap_bytes)])
 
-    def _fetch(self, spans: Sequence[Span], gap_bytes: int) -> list[tuple[int, Buffer]]:
+    def _fetch_missing(self, spans: Sequence[Span], gap_bytes: int) -> list[tuple[int, Buffer]]:
         """Fetch sorted, disjoint spans; bytes in the gaps between them are dropped."""
         if any(start < 0 or size_bytes <= 0 or start + size_bytes > self.size for start, size_bytes in spans):
             raise InvalidDataError(f"{self.name}: bytes {spans[:4]} … are out of range for a file of {self.size} bytes")
         starts = [start for start, _ in spans]
         memories = [allocate_for_range(start, size_bytes, self.name) for start, size_bytes in spans]
         for requests in _group_into_rounds(merge_spans(spans, gap_bytes)):
-            self.rounds += 1
-            for (offset, expected), raw_reply in zip(requests, self._store.get(requests), strict=True):
+            self.num_rounds += 1
+            for (offset, expected), raw_reply in zip(requests, self._range_reader.read_ranges(requests), strict=True):
                 reply = memoryview(raw_reply)
                 if reply.nbytes != expected:
                     reply = self._trim_reply(reply, offset, expected)
@@ -205,14 +205,14 @@ class RangeSource:
         )
 
     def close(self) -> None:
-        """Close the store; fetched bytes stay valid."""
+        """Close the reader; fetched bytes stay valid."""
         if not self.is_closed:
             self.is_closed = True
-            self._store.close()
+            self._range_reader.close()
 
 
-class RangeBytes:
-    """The bytes of a header, fetched lazily, as mostly few are needed. Slicing gives bytes."""
+class LazyRangeBytes:
+    """The bytes of a header, fetched lazily, as mostly few are needed. Slicing returns bytes."""
 
     __slots__ = ("_ranges", "_size", "_source", "offset")
 
@@ -229,12 +229,12 @@ class RangeBytes:
         start, stop, _ = key.indices(self._size)
         buffer = self.find(start, max(stop - start, 0))
         if buffer is None:
-            self.load(self._missing_spans(start, stop))
+            self.fetch(self._spans_to_fetch(start, stop))
             buffer = self.find(start, stop - start)
             assert buffer is not None
         return buffer.to_bytes()
 
-    def _missing_spans(self, start: int, stop: int) -> list[Span]:
+    def _spans_to_fetch(self, start: int, stop: int) -> list[Span]:
         if self._size <= _MAX_WHOLE_HEADER_BYTES:
             return [(self.offset, self._size)]
         return [(self.offset + start, stop - start)]
@@ -254,7 +254,7 @@ class RangeBytes:
             (self.offset + offset, size_bytes) for offset, size_bytes in spans if self.find(offset, size_bytes) is None
         ]
 
-    def load(self, spans: Sequence[Span]) -> None:
+    def fetch(self, spans: Sequence[Span]) -> None:
         """Fetch ranges of the file."""
         self.add(self._source.fetch(spans))
 
@@ -263,10 +263,10 @@ class RangeBytes:
         self._ranges.append(ranges)
 
 
-class FileObjectStore:
-    """A seekable file object as a store. `close` does not close it, and its position is not restored.
+class FileObjectRangeReader:
+    """Reads a seekable file object. `close` does not close it, and its position is not restored.
 
-    Several threads may use the store as long as nothing else moves the position at the same time.
+    Several threads may read as long as nothing else moves the position at the same time.
     """
 
     def __init__(self, file: Any, name: str) -> None:
@@ -274,7 +274,7 @@ class FileObjectStore:
         self._lock = Lock()
         self.name = name
 
-    def fetch_edges(self) -> tuple[int, list[tuple[int, bytes]]]:
+    def read_size_and_edges(self) -> tuple[int, list[tuple[int, bytes]]]:
         """The size, found by seeking to the end; then the beginning and the end of the file."""
         try:
             end = self._file.seek(0, 2)
@@ -282,9 +282,9 @@ class FileObjectStore:
         except Exception as error:
             raise translate_io_error(error, self.name) from error
         edges = edge_spans(size)
-        return size, [(start, bytes(chunk)) for (start, _), chunk in zip(edges, self.get(edges), strict=True)]
+        return size, [(start, bytes(chunk)) for (start, _), chunk in zip(edges, self.read_ranges(edges), strict=True)]
 
-    def get(self, spans: Sequence[Span]) -> Iterator[bytes]:
+    def read_ranges(self, spans: Sequence[Span]) -> Iterator[bytes]:
         """Seek and read each span."""
         for start, size_bytes in spans:
             with self._lock:
@@ -315,22 +315,22 @@ class FileObjectStore:
         """Do nothing: the caller owns the file object."""
 
 
-def edge_spans(size_bytes: int, share: int = 64) -> list[Span]:
-    """The spans at the beginning and end of a file to read first: each 1/`share` of its size, within bounds."""
-    edge = min(max(size_bytes // share, _EDGE_BYTES), _MAX_EDGE_BYTES)
+def edge_spans(size_bytes: int, divisor: int = 64) -> list[Span]:
+    """The spans at the beginning and end of a file to read first: each 1/`divisor` of its size, within bounds."""
+    edge = min(max(size_bytes // divisor, _MIN_EDGE_BYTES), _MAX_EDGE_BYTES)
     if size_bytes <= 2 * edge:
         return [(0, size_bytes)] if size_bytes else []
     return [(0, edge), (size_bytes - edge, edge)]
 
 
 def _group_into_rounds(spans: Sequence[Span]) -> Iterator[list[Span]]:
-    """Split spans into requests, and group these into rounds of at most `ROUND_BYTES`."""
+    """Split spans into requests, and group these into rounds of at most `MAX_ROUND_BYTES`."""
     requests: list[Span] = []
     total_bytes = 0
     for start, size_bytes in spans:
-        for offset in range(start, start + size_bytes, _REQUEST_BYTES):
-            length = min(_REQUEST_BYTES, start + size_bytes - offset)
-            if requests and total_bytes + length > ROUND_BYTES:
+        for offset in range(start, start + size_bytes, _MAX_REQUEST_BYTES):
+            length = min(_MAX_REQUEST_BYTES, start + size_bytes - offset)
+            if requests and total_bytes + length > MAX_ROUND_BYTES:
                 yield requests
                 requests, total_bytes = [], 0
             requests.append((offset, length))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from bowstring.io.byte_ranges import GAP_BYTES, FetchedRanges
+from bowstring.io.byte_ranges import MAX_GAP_BYTES, FetchedRanges
 from bowstring.memory.buffer import Buffer
 
-_FIRST_BYTES = 1 << 18
+_FIRST_WINDOW_BYTES = 1 << 18
 MAX_WINDOW_BYTES = 8 << 20
 _MAX_WINDOWS = 4
 
@@ -20,13 +20,17 @@ class ReadAhead:
     def __init__(self) -> None:
         self._windows: deque[tuple[int, Buffer]] = deque(maxlen=_MAX_WINDOWS)
 
-    def next_size(self, offset: int) -> int:
+    def next_window_bytes(self, offset: int) -> int:
         """The bytes to fetch from `offset` on: twice the last window if reading continues at its end."""
         if not self._windows:
-            return _FIRST_BYTES
+            return _FIRST_WINDOW_BYTES
         start, last = self._windows[-1]
-        is_contiguous = start < offset <= start + last.size + GAP_BYTES
-        return min(2 * last.size, MAX_WINDOW_BYTES) if is_contiguous and last.size >= _FIRST_BYTES else _FIRST_BYTES
+        is_contiguous = start < offset <= start + last.size + MAX_GAP_BYTES
+        return (
+            min(2 * last.size, MAX_WINDOW_BYTES)
+            if is_contiguous and last.size >= _FIRST_WINDOW_BYTES
+            else _FIRST_WINDOW_BYTES
+        )
 
     def add(self, start: int, buffer: Buffer) -> None:
         """Add a window that was fetched; the oldest one is dropped."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from bowstring.errors import ClosedError, IsDirectoryError, ResourceError, UsageError
 from bowstring.io import fsspec_store
 from bowstring.io.atomic_file import AtomicFile
-from bowstring.io.os_errors import name_of, translate_io_error
+from bowstring.io.io_errors import name_of, translate_io_error
 from bowstring.memory.descriptors import pwrite_all, reserve
 from bowstring.memory.iovec import PaddedBuffers, remaining_buffers, remaining_iovecs, write_all, write_iovecs
 
@@ -31,11 +31,11 @@ class Sink(Protocol):
     name: str
     position: int
 
-    def write(self, parts: Sequence[Any], size_bytes: int) -> None:
-        """Write the parts, `size_bytes` in total. Keeps no reference to the caller's memory."""
+    def write(self, buffers: Sequence[Any], size_bytes: int) -> None:
+        """Write the buffers, `size_bytes` in total. Keeps no reference to the caller's memory."""
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
-        """Write a message: its head and the parts of its body, `body_bytes` in total. Keeps no reference to them."""
+        """Write a message: its head and the buffers of its body, `body_bytes` in total. Keeps no reference to them."""
 
     def finish(self) -> None:
         """Make the written bytes visible."""
@@ -56,53 +56,53 @@ class RewritableSink(Protocol):
 
 
 class VectorSink:
-    """Writes by vectored calls; small parts are gathered first, as a call costs more than copying them.
+    """Writes by vectored calls; small buffers are gathered first, as a call costs more than copying them.
 
-    `send` is `os.writev` with a descriptor, or a socket's `sendmsg`. `file` is the descriptor of a regular file; for
+    `writev` is `os.writev` with a descriptor, or a socket's `sendmsg`. `regular_file` is the descriptor of one; for
     other sinks nothing is gathered, as a reader may be waiting.
     """
 
-    __slots__ = ("_file", "_pending", "_send", "name", "position")
+    __slots__ = ("_pending", "_regular_file", "_writev", "name", "position")
 
-    def __init__(self, send: Callable[[Sequence[Any]], int], name: str, file: int | None = None) -> None:
-        self._send = send
+    def __init__(self, writev: Callable[[Sequence[Any]], int], name: str, regular_file: int | None = None) -> None:
+        self._writev = writev
         self.name = name
-        self._file = file
+        self._regular_file = regular_file
         self._pending = bytearray()
         self.position = 0
 
-    def write(self, parts: Sequence[Any], size_bytes: int) -> None:
-        """Write the parts, `size_bytes` in total."""
+    def write(self, buffers: Sequence[Any], size_bytes: int) -> None:
+        """Write the buffers, `size_bytes` in total."""
         self.position += size_bytes
-        if self._file is not None and size_bytes <= _MAX_GATHERED_BYTES:
-            self._pending += b"".join(parts)
+        if self._regular_file is not None and size_bytes <= _MAX_GATHERED_BYTES:
+            self._pending += b"".join(buffers)
             if len(self._pending) >= _FLUSH_BYTES:
                 self._flush()
             return
         if self._pending:
             self._flush()
-        self._send_all(parts)
+        self._write_all(buffers)
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
         """Write a message; to a regular file without creating a Python object for each buffer of the body."""
-        file = self._file
-        if file is None or body_bytes <= _MAX_GATHERED_BYTES or not isinstance(body, PaddedBuffers):
+        descriptor = self._regular_file
+        if descriptor is None or body_bytes <= _MAX_GATHERED_BYTES or not isinstance(body, PaddedBuffers):
             self.write([head, *body], len(head) + body_bytes)
             return
         self.position += len(head) + body_bytes
         self._pending += head
         self._flush()
         with self._translate_errors():
-            write_all(lambda iovecs: write_iovecs(file, iovecs), body.iovecs(), remaining_iovecs)
+            write_all(lambda iovecs: write_iovecs(descriptor, iovecs), body.iovecs(), remaining_iovecs)
 
     def _flush(self) -> None:
         pending, self._pending = self._pending, bytearray()
         if pending:
-            self._send_all([pending])
+            self._write_all([pending])
 
-    def _send_all(self, parts: Sequence[Any]) -> None:
+    def _write_all(self, buffers: Sequence[Any]) -> None:
         with self._translate_errors():
-            write_all(self._send, parts, remaining_buffers)
+            write_all(self._writev, buffers, remaining_buffers)
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -130,13 +130,13 @@ class PathSink(VectorSink):
         self._path = atomic_file.path
         self._reserved_end = 0
         super().__init__(
-            lambda parts: os.writev(atomic_file.descriptor, parts), os.fspath(path), atomic_file.descriptor
+            lambda buffers: os.writev(atomic_file.descriptor, buffers), os.fspath(path), atomic_file.descriptor
         )
 
-    def write(self, parts: Sequence[Any], size_bytes: int) -> None:
-        """Write the parts, `size_bytes` in total."""
+    def write(self, buffers: Sequence[Any], size_bytes: int) -> None:
+        """Write the buffers, `size_bytes` in total."""
         self.reserve_space(size_bytes)
-        super().write(parts, size_bytes)
+        super().write(buffers, size_bytes)
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
         """Write a message."""
@@ -184,7 +184,7 @@ class PathSink(VectorSink):
 
 
 class FileObjectSink:
-    """A file object with `write`; large parts are passed without a copy."""
+    """A file object with `write`; large buffers are passed without a copy."""
 
     __slots__ = ("_file", "_pending", "name", "position")
 
@@ -194,17 +194,17 @@ class FileObjectSink:
         self._pending = bytearray()
         self.position = 0
 
-    def write(self, parts: Sequence[Any], size_bytes: int) -> None:
-        """Write the parts, `size_bytes` in total."""
+    def write(self, buffers: Sequence[Any], size_bytes: int) -> None:
+        """Write the buffers, `size_bytes` in total."""
         self.position += size_bytes
-        for part in parts:
-            if len(part) <= _MAX_GATHERED_BYTES:
-                self._pending.extend(part)
+        for buffer in buffers:
+            if len(buffer) <= _MAX_GATHERED_BYTES:
+                self._pending.extend(buffer)
                 if len(self._pending) >= _FLUSH_BYTES:
                     self._flush()
             else:
                 self._flush()
-                self._send_all(part)
+                self._write_all(buffer)
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
         """Write a message."""
@@ -213,10 +213,10 @@ class FileObjectSink:
     def _flush(self) -> None:
         pending, self._pending = self._pending, bytearray()
         if pending:
-            self._send_all(pending)
+            self._write_all(pending)
 
-    def _send_all(self, part: Any) -> None:
-        view = memoryview(part)
+    def _write_all(self, buffer: Any) -> None:
+        view = memoryview(buffer)
         while view.nbytes:
             try:
                 written = self._file.write(view)
@@ -282,7 +282,7 @@ def open_sink(sink: Any) -> Sink:
     """Open a sink for a path, a URL, a descriptor, a socket or a binary file object. Raises `UsageError` for other
     objects, `MissingExtraError` for a URL if fsspec is not installed.
     """
-    location = fsspec_store.find_location(sink)
+    location = fsspec_store.find_store_location(sink)
     if location is not None:
         local = fsspec_store.local_path(*location)
         if local is None:
@@ -301,11 +301,11 @@ def open_sink(sink: Any) -> Sink:
         if os.path.isdir(path):
             raise IsDirectoryError(f"{path}: is a directory", filename=path)
         try:
-            return _DescriptorSink(os.open(path, os.O_WRONLY | os.O_CLOEXEC), path)
+            return _SpecialFileSink(os.open(path, os.O_WRONLY | os.O_CLOEXEC), path)
         except OSError as error:
             raise translate_io_error(error, path, "opened") from None
     if isinstance(sink, int) and not isinstance(sink, bool):
-        return VectorSink(_descriptor_writer(sink), name_of(sink), sink if _is_file(sink) else None)
+        return VectorSink(_blocking_writev(sink), name_of(sink), sink if _is_regular_file(sink) else None)
     if isinstance(sink, socket.socket):
         return VectorSink(sink.sendmsg, "socket")
     sink = getattr(sink, "buffer", sink)  # the binary buffer of a text file object such as standard output
@@ -324,41 +324,41 @@ def reject_same_file(sources: Iterable[Any], sink: Any) -> None:
 
     A terminal, a pipe or another special file may be both.
     """
-    target = _identity(sink)
+    target = _file_identity(sink)
     for source in sources if target is not None else ():
-        if _identity(source) == target:
+        if _file_identity(source) == target:
             name = sink if isinstance(sink, str | os.PathLike) else name_of(sink)
             raise UsageError(f"{name}: is the file to read as well as the file to write: write to another name")
 
 
-def _identity(place: Any) -> tuple[Any, ...] | None:
+def _file_identity(file: Any) -> tuple[Any, ...] | None:
     """The identity of the file of a source or sink, such as device and inode; None if it is not a regular file."""
-    place = getattr(place, "buffer", place)
-    stored = fsspec_store.find_location(place) or fsspec_store.find_location_of_file(place)
-    if stored is not None:
-        place = fsspec_store.local_path(*stored)
-        if place is None:
-            return stored
-    if isinstance(place, io.BytesIO):
-        return (id(place),)
+    file = getattr(file, "buffer", file)
+    location = fsspec_store.find_store_location(file) or fsspec_store.find_open_file_location(file)
+    if location is not None:
+        file = fsspec_store.local_path(*location)
+        if file is None:
+            return location
+    if isinstance(file, io.BytesIO):
+        return (id(file),)
     try:
-        if isinstance(place, str | os.PathLike):
-            status = os.stat(place)
+        if isinstance(file, str | os.PathLike):
+            status = os.stat(file)
         else:
-            status = os.fstat(place if isinstance(place, int) else place.fileno())
+            status = os.fstat(file if isinstance(file, int) else file.fileno())
     except (OSError, ValueError, AttributeError, TypeError):  # missing or not a file: opening it raises the error
         return None
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
-class _DescriptorSink(VectorSink):
+class _SpecialFileSink(VectorSink):
     """A special file, such as a named pipe, opened by its path."""
 
     __slots__ = ("_descriptor",)
 
     def __init__(self, descriptor: int, path: str) -> None:
         self._descriptor = descriptor
-        super().__init__(_descriptor_writer(descriptor), path)
+        super().__init__(_blocking_writev(descriptor), path)
 
     def finish(self) -> None:
         super().finish()
@@ -370,18 +370,18 @@ class _DescriptorSink(VectorSink):
             os.close(descriptor)
 
 
-def _is_file(descriptor: int) -> bool:
+def _is_regular_file(descriptor: int) -> bool:
     try:
         return stat.S_ISREG(os.fstat(descriptor).st_mode)
     except OSError as error:
         raise translate_io_error(error, name_of(descriptor), "written") from None
 
 
-def _descriptor_writer(descriptor: int) -> Callable[[Sequence[Any]], int]:
-    def write(parts: Sequence[Any]) -> int:
+def _blocking_writev(descriptor: int) -> Callable[[Sequence[Any]], int]:
+    def write(buffers: Sequence[Any]) -> int:
         while True:
             try:
-                return os.writev(descriptor, parts)
+                return os.writev(descriptor, buffers)
             except BlockingIOError:
                 select.select([], [descriptor], [], 60.0)
 

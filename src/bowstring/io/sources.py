@@ -17,19 +17,19 @@ from bowstring.errors import (
     UsageError,
 )
 from bowstring.io import fsspec_store
+from bowstring.io.io_errors import name_of, translate_io_error
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.os_errors import name_of, translate_io_error
-from bowstring.io.range_source import FileObjectStore, RangeSource
+from bowstring.io.range_source import FileObjectRangeReader, RangeSource
 from bowstring.io.stream_source import StreamSource
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.descriptors import map_file
 
-RandomAccess: TypeAlias = MemorySource | RangeSource
+RandomAccessSource: TypeAlias = MemorySource | RangeSource
 """A source with random access, local or remote."""
-AnySource: TypeAlias = RandomAccess | StreamSource
+AnySource: TypeAlias = RandomAccessSource | StreamSource
 """A source of bytes, with random access or sequential."""
 _MAX_READ_BYTES = 1 << 20
-_DECOMPRESSORS = ("gzip", "bz2", "lzma", "_compression")
+_DECOMPRESSOR_MODULES = ("gzip", "bz2", "lzma", "_compression")
 
 
 def open_random_access(source: Any) -> AnySource:
@@ -58,15 +58,17 @@ def open_sequential(source: Any) -> MemorySource | StreamSource:
 
 def _open_store_ranges(source: Any) -> AnySource | None:
     """A file of an fsspec file system; None if the source is neither a URL nor an object of fsspec."""
-    location = fsspec_store.find_location(source)
+    location = fsspec_store.find_store_location(source)
     local = fsspec_store.local_path(*location) if location else None
     if local:
         return open_path(local)
-    location = location or fsspec_store.find_location_of_file(source)
+    location = location or fsspec_store.find_open_file_location(source)
     if location is None:
         return None
     try:
-        return RangeSource(fsspec_store.FsspecStore(*location, source if isinstance(source, str) else location[1]))
+        return RangeSource(
+            fsspec_store.FsspecRangeReader(*location, source if isinstance(source, str) else location[1])
+        )
     except fsspec_store.UnknownSizeError:
         return open_sequential(source)
 
@@ -75,7 +77,7 @@ def _open_store_stream(source: Any) -> MemorySource | StreamSource | None:
     """A file of an fsspec file system, to be read in order; None if the source is neither a URL nor a result of
     `fsspec.open`.
     """
-    location = fsspec_store.find_location(source)
+    location = fsspec_store.find_store_location(source)
     if location is None and not fsspec_store.is_fsspec_open_file(source):
         return None
     local = fsspec_store.local_path(*location) if location else None
@@ -84,7 +86,7 @@ def _open_store_stream(source: Any) -> MemorySource | StreamSource | None:
     name = source if isinstance(source, str) else source.path
     files = (fsspec_store.open_store_file(*location),) if location else fsspec_store.open_decompressed(source)
     return StreamSource(
-        _translate_errors(lambda view: _read_into(files[0], view), name, name), name, lambda: _close_all(files)
+        _with_translated_errors(lambda view: _call_read(files[0], view), name, name), name, lambda: _close_all(files)
     )
 
 
@@ -92,7 +94,7 @@ def _open_file_object(source: Any) -> AnySource:
     """A file object or a descriptor, from its beginning if it can seek."""
     descriptor, file = _descriptor_of(source), _binary_file(source)
     if descriptor is None and _is_seekable(file):
-        return RangeSource(FileObjectStore(file, name_of(file)))
+        return RangeSource(FileObjectRangeReader(file, name_of(file)))
     try:
         is_regular = descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode)
         descriptor_copy = os.dup(descriptor) if descriptor is not None and is_regular else None
@@ -108,7 +110,7 @@ def _open_file_object(source: Any) -> AnySource:
 def _is_seekable(source: Any) -> bool:
     inner = getattr(source, "raw", source)
     compression = getattr(inner, "_compress_type", None)  # members of zipfile archives have it
-    if type(inner).__module__ in _DECOMPRESSORS or compression:
+    if type(inner).__module__ in _DECOMPRESSOR_MODULES or compression:
         return False
     if not all(callable(getattr(source, name, None)) for name in ("read", "seek", "seekable")):
         return False
@@ -121,16 +123,16 @@ def _is_seekable(source: Any) -> bool:
 def _open_file_object_stream(source: Any) -> StreamSource:
     """A file object, a descriptor or a socket, to be read from its position."""
     if isinstance(source, socket.socket):
-        return StreamSource(_translate_errors(source.recv_into, "socket"), "socket")
+        return StreamSource(_with_translated_errors(source.recv_into, "socket"), "socket")
     if _is_descriptor(source):
         name = f"descriptor {source}"
-        return StreamSource(_translate_errors(lambda view: os.readv(source, [view]), name), name)
+        return StreamSource(_with_translated_errors(lambda view: os.readv(source, [view]), name), name)
     file = _binary_file(source)
     name = name_of(file)
     if callable(getattr(file, "readinto", None)):
-        return StreamSource(_translate_errors(lambda view: _fill(file, view), name), name)
+        return StreamSource(_with_translated_errors(lambda view: _call_readinto(file, view), name), name)
     if callable(getattr(source, "read", None)):
-        return StreamSource(_translate_errors(lambda view: _read_into(source, view), name), name)
+        return StreamSource(_with_translated_errors(lambda view: _call_read(source, view), name), name)
     raise UsageError(
         f"expected a path, bytes, a binary file object, a descriptor or a socket to read, not {type(source).__name__}"
     )
@@ -152,7 +154,7 @@ def open_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
         os.close(descriptor)
         raise IsDirectoryError(f"{name}: is a directory", filename=name)
     return StreamSource(
-        _translate_errors(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor)
+        _with_translated_errors(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor)
     )
 
 
@@ -220,14 +222,14 @@ def _close_all(files: Iterable[Any]) -> None:
         file.close()
 
 
-def _fill(source: Any, view: memoryview) -> int:
+def _call_readinto(source: Any, view: memoryview) -> int:
     filled = source.readinto(view)
     if filled is None:
         raise BlockingIOError
     return int(filled)
 
 
-def _read_into(source: Any, view: memoryview) -> int:
+def _call_read(source: Any, view: memoryview) -> int:
     size_bytes = min(len(view), _MAX_READ_BYTES)
     chunk = source.read(size_bytes)
     if not isinstance(chunk, bytes | bytearray | memoryview):
@@ -238,7 +240,7 @@ def _read_into(source: Any, view: memoryview) -> int:
     return len(chunk)
 
 
-def _translate_errors(
+def _with_translated_errors(
     read: Callable[[memoryview], int], name: str, path: str | None = None
 ) -> Callable[[memoryview], int]:
     def read_translated(view: memoryview) -> int:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bowstring.errors import InvalidDataError, TruncatedError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import BLOCK, read_root
-from bowstring.io.sources import RandomAccess
+from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     FILE_START,
@@ -72,7 +72,7 @@ class Footer:
         return (*stretches, raw[start:])
 
 
-def read_footer(source: RandomAccess, limits: ReadLimits) -> Footer:
+def read_footer(source: RandomAccessSource, limits: ReadLimits) -> Footer:
     """Read the footer of a file, located from the end of the file.
 
     Raises `FormatMismatchError` for another format, `TruncatedError` for a file that is cut off, other
@@ -108,7 +108,7 @@ def _check_blocks(footer: Footer, name: str) -> None:
         )
 
 
-def _footer_bytes(source: RandomAccess, limits: ReadLimits) -> tuple[bytes, int]:
+def _footer_bytes(source: RandomAccessSource, limits: ReadLimits) -> tuple[bytes, int]:
     """Read the footer's flatbuffer; return it and its byte offset."""
     name, size = source.name, source.size
     start = source.read_at(0, min(size, 16))

@@ -11,7 +11,7 @@ from bowstring.errors import FormatMismatchError, LimitError, NoDataError, Trunc
 from bowstring.io import fsspec_store
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.sources import AnySource, RandomAccess, map_descriptor, open_random_access, open_sequential
+from bowstring.io.sources import AnySource, RandomAccessSource, map_descriptor, open_random_access, open_sequential
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -46,7 +46,7 @@ def open_from_position(source: Any) -> MemorySource | StreamSource:
 
 def open_source(source: Any) -> AnySource:
     """Open a source as `open_from_position` does, but URLs and results of `fsspec.open` by ranges."""
-    return open_random_access(source) if fsspec_store.find_location(source) else open_from_position(source)
+    return open_random_access(source) if fsspec_store.find_store_location(source) else open_from_position(source)
 
 
 def detect_format(source: AnySource, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[bool, AnySource]:
@@ -130,7 +130,7 @@ def read_whole_file(source: StreamSource, max_bytes: int) -> MemorySource:
     return read_whole(source, max_bytes) if is_file_start(head) else MemorySource(Memory(head), source.name)
 
 
-def as_random_access(source: AnySource, max_piped_bytes: int) -> RandomAccess:
+def as_random_access(source: AnySource, max_piped_bytes: int) -> RandomAccessSource:
     """Return the rest of a source for random access: a pipe is read into memory, as `read_whole` does."""
     if isinstance(source, StreamSource):
         return read_whole(source, max_piped_bytes)

@@ -18,7 +18,7 @@ from bowstring.arrays.table import Table
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.tables import read_root
 from bowstring.io.byte_ranges import FetchedRanges, Span
-from bowstring.io.range_source import ROUND_BYTES, RangeBytes, RangeSource
+from bowstring.io.range_source import MAX_ROUND_BYTES, LazyRangeBytes, RangeSource
 from bowstring.ipc.file import LABELS, FileMessages, FileReader
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.limits import ReadLimits
@@ -71,7 +71,7 @@ class RemoteFileMessages(FileMessages):
     def read_header(self, kind: str, index: int) -> tuple[BatchHeader, Block]:
         """As in `FileMessages`; the header is fetched on access."""
         header, block = super().read_header(kind, index)
-        if isinstance(header.raw, RangeBytes):
+        if isinstance(header.raw, LazyRangeBytes):
             header = RemoteHeader(header.raw, header.template)
         return header, block
 
@@ -262,7 +262,7 @@ class RemoteFileReader(FileReader):
         first = 0
         while first < len(self):
             last, total_bytes = first, 0
-            while last < min(first + _MAX_ITERATED_BATCHES, len(self)) and total_bytes <= ROUND_BYTES:
+            while last < min(first + _MAX_ITERATED_BATCHES, len(self)) and total_bytes <= MAX_ROUND_BYTES:
                 total_bytes += max(self._block(last)[2], 0)
                 last += 1
             yield from self._read_batches(range(first, max(last, first + 1)), self._select_columns().indices)
@@ -273,7 +273,7 @@ def _group_ends(sizes_bytes: Sequence[int]) -> Iterator[int]:
     """The index after each group of headers that are fetched in one round."""
     group_bytes = start = 0
     for index, size_bytes in enumerate(sizes_bytes):
-        if index > start and (group_bytes + size_bytes > ROUND_BYTES or index - start == _MAX_HEADERS):
+        if index > start and (group_bytes + size_bytes > MAX_ROUND_BYTES or index - start == _MAX_HEADERS):
             yield index
             start, group_bytes = index, 0
         group_bytes += size_bytes
@@ -297,4 +297,4 @@ def _prefetch_footer(source: RangeSource, limits: ReadLimits) -> None:
         first_at = len(FILE_START) + PREFIX_BYTES + int.from_bytes(start[12:16], "little")
         if first_at + _PREVIEW_BYTES <= footer_offset and source.find(first_at, _PREVIEW_BYTES) is None:
             spans.append((first_at, _PREVIEW_BYTES))
-    source.prefetch_edges(spans)
+    source.cache_ranges(spans)

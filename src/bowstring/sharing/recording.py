@@ -39,7 +39,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.schema import Schema, schema
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError, InvalidDataError, TruncatedError
-from bowstring.io.os_errors import translate_io_error
+from bowstring.io.io_errors import translate_io_error
 from bowstring.io.sinks import VectorSink
 from bowstring.ipc.api import open_stream
 from bowstring.ipc.stream import Encoder

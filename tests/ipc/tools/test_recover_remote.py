@@ -84,11 +84,11 @@ def test_the_same_batches_are_recovered_from_a_url_and_from_local_data(
     format_: str, small: bool, compression: str | None, upload: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if small:  # so that everything is requested in several groups
-        monkeypatch.setattr(range_source, "_EDGE_BYTES", 16)
-        monkeypatch.setattr(readahead, "_FIRST_BYTES", 200)
+        monkeypatch.setattr(range_source, "_MIN_EDGE_BYTES", 16)
+        monkeypatch.setattr(readahead, "_FIRST_WINDOW_BYTES", 200)
         monkeypatch.setattr(readahead, "MAX_WINDOW_BYTES", 300)
         monkeypatch.setattr(salvage, "_MAX_PREFETCHED_HEADERS", 2)
-        monkeypatch.setattr(recover_module, "ROUND_BYTES", 700)
+        monkeypatch.setattr(recover_module, "MAX_ROUND_BYTES", 700)
     batch = samples.batch("int", "text", "dictionary", "view", "list")
     other = bs.record_batch({"n": np.arange(40), "s": [f"value {n}" for n in range(40)]})
     for batches in ([batch, batch.slice(1), batch], [other, other.slice(3), other]):
@@ -139,10 +139,10 @@ def test_a_body_larger_than_the_prefetch_is_checked_by_column(
     upload: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name, value in (
-        (recover_module, "ROUND_BYTES", 10_000),
-        (copy_byte_ranges, "ROUND_BYTES", 10_000),
-        (readahead, "_FIRST_BYTES", 1000),
-        (range_source, "_EDGE_BYTES", 16),
+        (recover_module, "MAX_ROUND_BYTES", 10_000),
+        (copy_byte_ranges, "MAX_ROUND_BYTES", 10_000),
+        (readahead, "_FIRST_WINDOW_BYTES", 1000),
+        (range_source, "_MIN_EDGE_BYTES", 16),
     ):
         monkeypatch.setattr(module, name, value)
     fetched, fetch = [], RangeSource.fetch
@@ -200,7 +200,7 @@ def test_a_file_that_disappears_during_recovery_raises_and_leaves_no_output(
     upload: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     url = upload(samples.as_file(*[bs.record_batch({"n": np.arange(50_000)})] * 4))
-    monkeypatch.setattr(recover_module, "ROUND_BYTES", 500_000)
+    monkeypatch.setattr(recover_module, "MAX_ROUND_BYTES", 500_000)
 
     def forget(done: int, _of: int | None) -> None:
         if done:

@@ -18,7 +18,7 @@ from bowstring.inspection.anatomy.walker import Walker
 from bowstring.inspection.inspector import inspect_scan
 from bowstring.inspection.report import Inspection
 from bowstring.inspection.sizes import Tally
-from bowstring.io.sources import RandomAccess
+from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, as_random_access, detect_format, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -53,7 +53,7 @@ def build_anatomy(
         opened.close()
 
 
-def open_seekable(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[RandomAccess, bool]:
+def open_seekable(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[RandomAccessSource, bool]:
     """Open a source with random access from its position on; return it and whether it is a file."""
     opened = open_source(source)
     with close_on_error(opened):
@@ -65,7 +65,7 @@ def open_seekable(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[
 
 
 def build_from_source(
-    source: RandomAccess,
+    source: RandomAccessSource,
     is_file: bool,
     limits: ReadLimits,
     max_parts: int,

@@ -18,8 +18,8 @@ from bowstring.inspection.anatomy.glossary import to_json_data
 from bowstring.inspection.anatomy.model import Anatomy, BodyBufferPlan, ByteRangeKind, Leaves, Part, PartKind
 from bowstring.inspection.text import printable
 from bowstring.io.byte_ranges import Span
-from bowstring.io.range_source import ROUND_BYTES, RangeSource
-from bowstring.io.sources import RandomAccess
+from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
+from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.record_batch.compression import decompress_prefix
 from bowstring.memory.thread_pool import group_by_size
 
@@ -76,7 +76,7 @@ class _Arrays:
         return b"".join(self._parts)
 
 
-def encode_anatomy(anatomy: Anatomy, source: RandomAccess, name: str, limits: PageLimits) -> str:
+def encode_anatomy(anatomy: Anatomy, source: RandomAccessSource, name: str, limits: PageLimits) -> str:
     """Return the data of the page in base64: zlib over the length of a JSON header, the header and the arrays."""
     arrays = _Arrays()
     parts, is_detailed = _limit_leaves(anatomy.parts, limits.max_leaves)
@@ -222,7 +222,7 @@ def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[list[int]]:
     return merged_ranges
 
 
-def _add_file_bytes(arrays: _Arrays, ranges: list[list[int]], source: RandomAccess) -> None:
+def _add_file_bytes(arrays: _Arrays, ranges: list[list[int]], source: RandomAccessSource) -> None:
     arrays.add("range_start", [start for start, _ in ranges], "f8")
     arrays.add("range_length", [stop - start for start, stop in ranges], "u4")
     spans = [(start, stop - start) for start, stop in ranges]
@@ -235,13 +235,13 @@ def _add_decompressed(
     arrays: _Arrays,
     parts: list[tuple[Part, Leaves]],
     ranges: list[list[int]],
-    source: RandomAccess,
+    source: RandomAccessSource,
     limits: PageLimits,
 ) -> None:
     """Add the first decompressed bytes of each compressed buffer with bytes in the page."""
     starts = np.array([start for start, _ in ranges], np.int64)
     requests: list[tuple[int, str, Span]] = []
-    first, remaining_bytes = 0, ROUND_BYTES if isinstance(source, RangeSource) else sys.maxsize
+    first, remaining_bytes = 0, MAX_ROUND_BYTES if isinstance(source, RangeSource) else sys.maxsize
     for part, leaves in parts:
         codec = None if part.span is None else part.span.header.template.compression
         if codec is not None and len(requests) < _MAX_DECOMPRESSED and remaining_bytes > 0:
@@ -260,7 +260,7 @@ def _add_decompressed(
                 remaining_bytes -= requests[-1][2][1]
         first += len(leaves)
     numbers, chunks = [], []
-    for group in group_by_size(requests, [size for _, _, (_, size) in requests], ROUND_BYTES):
+    for group in group_by_size(requests, [size for _, _, (_, size) in requests], MAX_ROUND_BYTES):
         pieces = source.fetch([span for _, _, span in group], _GAP_BYTES)
         for number, codec, span in group:
             try:

@@ -17,10 +17,10 @@ from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import HEADERS, read_root
 from bowstring.inspection.anatomy.leaves import flatbuffer_bytes, metadata_leaves
 from bowstring.inspection.anatomy.model import ByteRangeKind, FaultAtOffset, Leaves, Part, PartKind
-from bowstring.io.byte_ranges import GAP_BYTES, Span
+from bowstring.io.byte_ranges import MAX_GAP_BYTES, Span
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.range_source import ROUND_BYTES
-from bowstring.io.sources import RandomAccess
+from bowstring.io.range_source import MAX_ROUND_BYTES
+from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import make_file_reader
 from bowstring.ipc.limits import ReadLimits
@@ -82,7 +82,7 @@ class Walker:
     yields the parts in the order of their offsets; the body of a batch is a single leaf.
     """
 
-    def __init__(self, source: RandomAccess, is_file: bool, limits: ReadLimits, max_parts: int) -> None:
+    def __init__(self, source: RandomAccessSource, is_file: bool, limits: ReadLimits, max_parts: int) -> None:
         self.source = source
         self.is_file = is_file
         self.schema: WalkedSchema | None = None
@@ -172,13 +172,13 @@ class Walker:
         fetched_bytes, reach = 0, len(FILE_START)
         for start, stop, kind, number in footer.blocks:
             head_bytes = footer.head_bytes(kind, number)
-            if fetched_bytes + head_bytes > ROUND_BYTES or len(group) == _MAX_PREFETCHED:
+            if fetched_bytes + head_bytes > MAX_ROUND_BYTES or len(group) == _MAX_PREFETCHED:
                 self.source.prefetch(spans)
                 yield from group
                 group, spans, fetched_bytes = [], [], 0
             group.append((start, stop, kind, number))
             if reach <= start and stop <= footer.offset and 0 < head_bytes <= self._limits.max_metadata_bytes:
-                first = reach if start - reach <= GAP_BYTES else start
+                first = reach if start - reach <= MAX_GAP_BYTES else start
                 spans.append((first, start + head_bytes - first))
                 fetched_bytes += spans[-1][1]
                 reach = stop
@@ -328,7 +328,7 @@ class Walker:
 class _Footer:
     """The valid footer of a file."""
 
-    def __init__(self, source: RandomAccess, limits: ReadLimits) -> None:
+    def __init__(self, source: RandomAccessSource, limits: ReadLimits) -> None:
         self.reader = make_file_reader(source, None, limits)
         self.offset, root = self.reader.footer_offset, self.reader.footer
         raw, where = root.flatbuffer.raw, root.flatbuffer.where

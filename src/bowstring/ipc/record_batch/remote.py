@@ -14,13 +14,13 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError
 from bowstring.io.byte_ranges import FetchedRanges, Span
-from bowstring.io.range_source import ROUND_BYTES, RangeBytes, RangeSource
+from bowstring.io.range_source import MAX_ROUND_BYTES, LazyRangeBytes, RangeSource
 from bowstring.ipc.metadata.header import BatchHeader, HeaderTemplate
 from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
 from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation, DictionaryLookup
 from bowstring.memory.buffer import EMPTY, Buffer
 
-_AT_ONCE_BYTES = 4 * ROUND_BYTES
+_AT_ONCE_BYTES = 4 * MAX_ROUND_BYTES
 
 
 class RemoteBody:
@@ -220,7 +220,7 @@ def fetch_header_entries(source: RangeSource, batches: Sequence[RemoteColumns], 
     headers = []
     for columns in batches:
         header_bytes = columns.header.raw
-        if isinstance(header_bytes, RangeBytes):
+        if isinstance(header_bytes, LazyRangeBytes):
             ranges = header_bytes.missing_spans(span for column in plans for span in columns.entries(column))
             if ranges:
                 lacking += ranges

@@ -83,7 +83,7 @@ def concat_files(
     """
     if isinstance(sources, str | bytes | os.PathLike):
         raise UsageError(f"sources are a list of files and streams, not {sources!r:.60}: write [{sources!r:.60}]")
-    if not isinstance(sink, str | os.PathLike) or fsspec_store.find_location(sink) is not None:
+    if not isinstance(sink, str | os.PathLike) or fsspec_store.find_store_location(sink) is not None:
         sources = list(sources)  # such a sink can't be rewritten
     if isinstance(sources, Sequence):
         reject_same_file(sources, sink)

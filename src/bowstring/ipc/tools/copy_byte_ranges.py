@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from bowstring.errors import TruncatedError
+from bowstring.io.io_errors import translate_io_error
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.os_errors import translate_io_error
-from bowstring.io.range_source import ROUND_BYTES
+from bowstring.io.range_source import MAX_ROUND_BYTES
 from bowstring.io.sinks import PathSink, Sink
 from bowstring.ipc.record_batch.remote import RemoteBody, fetch_body
 from bowstring.memory.buffer import Buffer
@@ -36,8 +36,8 @@ def copy_memory(source: MemorySource | None, memory_range: Buffer, sink: Sink) -
 
 def copy_remote_body(body: RemoteBody, sink: Sink) -> None:
     """Copy a remote body to a sink, one round of requests at a time."""
-    for at in range(0, body.size, ROUND_BYTES):
-        part = fetch_body(RemoteBody(body.source, body.offset + at, min(ROUND_BYTES, body.size - at)))
+    for at in range(0, body.size, MAX_ROUND_BYTES):
+        part = fetch_body(RemoteBody(body.source, body.offset + at, min(MAX_ROUND_BYTES, body.size - at)))
         sink.write([part.bytes.data], part.size)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from bowstring.arrays.array import Array
 from bowstring.errors import InvalidDataError
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.range_source import ROUND_BYTES, RangeSource
+from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sinks import open_sink, reject_same_file
 from bowstring.ipc.dictionaries.delta import DeltaDictionary
 from bowstring.ipc.dictionaries.reader import DictionarySnapshot, read_values
@@ -372,14 +372,14 @@ def _is_any_between(places: list[int], start: int, stop: int) -> bool:
 def _prefetch_bodies(messages: Iterable[_Message]) -> Iterator[_Message]:
     """Yield the same in the same order, with the remote bodies of `BatchSpan`s fetched.
 
-    A body larger than `ROUND_BYTES` stays remote; its columns are fetched on access.
+    A body larger than `MAX_ROUND_BYTES` stays remote; its columns are fetched on access.
     """
     group: list[_Message] = []
     group_bytes = 0
     for message in messages:
         body = message.body if isinstance(message, BatchSpan) else None
         size_bytes = body.size if isinstance(body, RemoteBody) else 0
-        if group_bytes + size_bytes > ROUND_BYTES or len(group) == _MAX_GROUP_LENGTH:
+        if group_bytes + size_bytes > MAX_ROUND_BYTES or len(group) == _MAX_GROUP_LENGTH:
             yield from _fetch_group(group)
             group, group_bytes = [], 0
         group.append(message)
@@ -391,14 +391,18 @@ def _fetch_group(group: list[_Message]) -> Iterator[_Message]:
     remote_bodies = [
         message.body for message in group if isinstance(message, BatchSpan) and isinstance(message.body, RemoteBody)
     ]
-    small_bodies = [body for body in remote_bodies if body.size <= ROUND_BYTES]
+    small_bodies = [body for body in remote_bodies if body.size <= MAX_ROUND_BYTES]
     if not small_bodies:
         yield from group
         return
     source: RangeSource = small_bodies[0].source
     chunks = source.fetch([(body.offset, body.size) for body in small_bodies])
     for message in group:
-        if isinstance(message, BatchSpan) and isinstance(message.body, RemoteBody) and message.body.size <= ROUND_BYTES:
+        if (
+            isinstance(message, BatchSpan)
+            and isinstance(message.body, RemoteBody)
+            and message.body.size <= MAX_ROUND_BYTES
+        ):
             yield replace(message, body=chunks.find(message.body.offset, message.body.size))
         else:
             yield message

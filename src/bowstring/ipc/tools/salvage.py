@@ -21,8 +21,8 @@ from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.reader import Table
 from bowstring.io.byte_ranges import Span
-from bowstring.io.range_source import ROUND_BYTES, RangeSource
-from bowstring.io.sources import RandomAccess
+from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
+from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.dictionaries.reader import find_dictionary, read_values
 from bowstring.ipc.format_detection import check_format, make_file_reader
 from bowstring.ipc.limits import ReadLimits
@@ -81,7 +81,7 @@ class SalvagedFooter:
     pairs: Metadata
 
     @classmethod
-    def read(cls, source: RandomAccess, limits: ReadLimits) -> SalvagedFooter:
+    def read(cls, source: RandomAccessSource, limits: ReadLimits) -> SalvagedFooter:
         """Read the footer of a file. Raises `InvalidDataError` if it or its schema is malformed."""
         reader = make_file_reader(source, None, limits)
         cached_schema, table = reader.cached_schema, reader.footer
@@ -131,7 +131,7 @@ class CandidateReader:
     The total size of metadata that is read is limited, as bytes may contain any number of overlapping candidates.
     """
 
-    def __init__(self, source: RandomAccess, limits: ReadLimits, first_offset: int) -> None:
+    def __init__(self, source: RandomAccessSource, limits: ReadLimits, first_offset: int) -> None:
         self._source = source
         self._first_offset = first_offset
         self._headers = HeaderReader(limits)
@@ -181,7 +181,7 @@ class MessageSalvager:
     without one.
     """
 
-    def __init__(self, source: RandomAccess, limits: ReadLimits) -> None:
+    def __init__(self, source: RandomAccessSource, limits: ReadLimits) -> None:
         self.source = source
         self.limits = limits
         self.footer: SalvagedFooter | None = None
@@ -289,7 +289,7 @@ class MessageSalvager:
         sizes_bytes = {} if self.footer is None else self.footer.metadata_bytes
         for start in self._footer_offsets[bisect_left(self._footer_offsets, at) :]:
             size_bytes = sizes_bytes[start]
-            if total_bytes + max(size_bytes, 0) > ROUND_BYTES or len(spans) == _MAX_PREFETCHED_HEADERS:
+            if total_bytes + max(size_bytes, 0) > MAX_ROUND_BYTES or len(spans) == _MAX_PREFETCHED_HEADERS:
                 self._prefetched_to = start
                 break
             if start >= 0 and 0 < size_bytes <= min(self.limits.max_metadata_bytes, self.source.size - start):
@@ -449,7 +449,7 @@ def _next_offset_by_buffers(span: BatchSpan) -> int:
     return span.start + size_bytes + -size_bytes % 8
 
 
-def _has_nonzero_padding(span: BatchSpan, source: RandomAccess) -> bool:
+def _has_nonzero_padding(span: BatchSpan, source: RandomAccessSource) -> bool:
     """Whether bytes between the buffers of a body, or after the last one, are not zero as writers leave them."""
     buffers, paddings, end = span.header.buffers(), [], 0
     for start, stop in sorted(
@@ -463,7 +463,7 @@ def _has_nonzero_padding(span: BatchSpan, source: RandomAccess) -> bool:
     return any(any(chunks.read(*padding)) for padding in paddings) or any(_read_end_padding(span, source))
 
 
-def _read_end_padding(span: BatchSpan, source: RandomAccess) -> bytes:
+def _read_end_padding(span: BatchSpan, source: RandomAccessSource) -> bytes:
     """Return the padding after the last buffer of a body."""
     buffers = span.header.buffers()
     end = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0

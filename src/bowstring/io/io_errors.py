@@ -23,14 +23,14 @@ from bowstring.errors import (
     translate_os_error,
 )
 
-_STANDARD = {0: "standard input", 1: "standard output", 2: "standard error"}
+_STANDARD_STREAMS = {0: "standard input", 1: "standard output", 2: "standard error"}
 _CONNECTION_ERRORS = ("Connection", "Disconnect", "Payload", "Transport")
 
 
 def name_of(source: Any) -> str:
     """The name of a descriptor or file object for error messages: its own name if it has one, else its type."""
     if isinstance(source, int):
-        return _STANDARD.get(source, f"descriptor {source}")
+        return _STANDARD_STREAMS.get(source, f"descriptor {source}")
     for stream, label in ((sys.stdin, "standard input"), (sys.stdout, "standard output")):
         if source is getattr(stream, "buffer", stream):
             return label
@@ -38,8 +38,8 @@ def name_of(source: Any) -> str:
     return name if isinstance(name, str) and name else type(source).__name__
 
 
-def translate_io_error(error: Exception, name: str, doing: str = "read", path: object = None) -> BowstringError:
-    """The Bowstring error for an exception raised while `name` was read (`doing` "read"), "written" or "opened".
+def translate_io_error(error: Exception, name: str, operation: str = "read", path: object = None) -> BowstringError:
+    """The Bowstring error for an exception raised while `name` was read (`operation` "read"), "written" or "opened".
 
     An `OSError` keeps its built-in class, `errno` and `strerror` (`translate_os_error`); `path` is its `filename`, by
     default that of `error`. Errors of the libraries behind a store are recognised by their HTTP status and class names.
@@ -51,15 +51,15 @@ def translate_io_error(error: Exception, name: str, doing: str = "read", path: o
     kinds = [kind.__name__ for kind in type(error).__mro__]
     cause = error if isinstance(error, OSError) else None
     is_plain = cause is not None and type(cause).__str__ is OSError.__str__  # its text begins with "[Errno 32]"
-    text = (cause.strerror if cause is not None and is_plain else _reason(error)) or str(error) or kinds[0]
+    text = (cause.strerror if cause is not None and is_plain else _connection_failure(error)) or str(error) or kinds[0]
     status = getattr(error, "status", None)
     if isinstance(status, int) and status >= 400:
         return _translate_http_status(status, str(getattr(error, "message", "")), name, path)
     if isinstance(error, BlockingIOError):
-        state = "no data is available yet" if doing == "read" else f"no more can be {doing} yet"
+        state = "no data is available yet" if operation == "read" else f"no more can be {operation} yet"
         return WouldBlockError(f"{name}: {state}, and the source or sink does not block", error)
     if any("Timeout" in kind for kind in kinds):
-        reason = "no data arrived" if doing == "read" else f"could not be {doing}"
+        reason = "no data arrived" if operation == "read" else f"could not be {operation}"
         return DeadlineError(f"{name}: {reason} in time", cause)
     if isinstance(error, ConnectionError) or any(word in kind for kind in kinds for word in _CONNECTION_ERRORS):
         translated = None if cause is None else translate_os_error(cause, f"{name}: {text}", path)
@@ -77,13 +77,13 @@ def translate_io_error(error: Exception, name: str, doing: str = "read", path: o
     if isinstance(error, EOFError):
         return TruncatedError(f"{name}: {error}")
     if cause is not None:
-        return translate_os_error(cause, f"{name}: cannot be {doing}: {text}", path)
+        return translate_os_error(cause, f"{name}: cannot be {operation}: {text}", path)
     if isinstance(error, ValueError) and "closed" in text:
         return ClosedError(f"{name}: {error}")
-    return ResourceError(f"{name}: cannot be {doing}: {kinds[0]}: {error}")
+    return ResourceError(f"{name}: cannot be {operation}: {kinds[0]}: {error}")
 
 
-def _reason(error: Exception) -> str | None:
+def _connection_failure(error: Exception) -> str | None:
     """Why no connection was made, where aiohttp's text has the address and the settings of TLS around it."""
     reason = getattr(error, "os_error", None)
     if isinstance(reason, ConnectionError) and reason.errno:
