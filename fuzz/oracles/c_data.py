@@ -254,7 +254,7 @@ def _check_array(import_array: Any, field: bs.Field) -> bool:
         values = array.to_pylist()
         if crc32(repr(values).encode("utf-8", "replace")) % 4:
             return True
-        check_batch(bs.RecordBatch(bs.Schema((field,)), array.length, [Array.from_data(array)]))
+        check_batch(bs.RecordBatch(bs.Schema((field,)), array.length, [Array.from_array_data(array)]))
     except ALLOWED_ERRORS:
         pass
     except BowstringError as error:

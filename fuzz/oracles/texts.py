@@ -5,7 +5,7 @@ from __future__ import annotations
 import bowstring as bs
 from bowstring import integration_json
 from bowstring.datatypes import c_format
-from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve
+from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve_extension_type
 from bowstring.dissociated.uri import parse_uri
 from bowstring.dissociated.wire import RESERVED_MASK
 from bowstring.errors import AccessDeniedError, InvalidDataError, ProtocolError, UnsupportedTypeError, UsageError
@@ -111,7 +111,7 @@ def check_extension(data: bytes) -> bool:
     for storage in STORAGES:
         storage_field = bs.Field("x", storage, True, ((NAME_KEY, name), (METADATA_KEY, parameters)))
         try:
-            field = resolve(storage_field)
+            field = resolve_extension_type(storage_field)
         except InvalidDataError as error:
             expect(bool(str(error)), "the error has no message")
             continue

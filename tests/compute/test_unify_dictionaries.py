@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import bowstring as bs
-from bowstring.compute.unify_dictionaries import concat_unified
+from bowstring.compute.unify_dictionaries import concat_and_unify
 from bowstring.errors import DataTypeError, InvalidDataError
 
 CODED = bs.dictionary(bs.int8(), bs.string())
@@ -28,7 +28,7 @@ def test_the_unified_dictionary_has_each_value_once(
         values = [words, None, words[::-1]] if is_nested else words
         arrays.append(bs.array(values, nest(CODED)).slice(offset, length))
         expected += values[offset : offset + length]
-    joined = concat_unified(arrays * times)
+    joined = concat_and_unify(arrays * times)
     joined.validate(full=True)
     assert joined.to_pylist() == expected * times
     if not is_nested:
@@ -38,7 +38,7 @@ def test_the_unified_dictionary_has_each_value_once(
 
 def test_a_shared_dictionary_is_not_copied() -> None:
     whole = bs.array(["a", None, "b", "a"], CODED)
-    joined = concat_unified([whole.slice(2), whole.slice(0, 2)])
+    joined = concat_and_unify([whole.slice(2), whole.slice(0, 2)])
     assert joined.dictionary is whole.dictionary
     assert joined.to_pylist() == ["b", "a", "a", None]
 
@@ -49,9 +49,9 @@ def test_an_index_out_of_range_raises_an_error(count: int) -> None:
     for keys, valid in (([0, 2], None), ([-1, 0], None), ([0, 2], b"\x02")):
         bad = bs.Array.from_buffers(CODED, 2, [valid, np.array(keys, np.int8)], dictionary=good.dictionary)
         with pytest.raises(InvalidDataError, match="is not within the dictionary of 2 values"):
-            concat_unified([good] * count + [bad])
+            concat_and_unify([good] * count + [bad])
     under_null = bs.Array.from_buffers(CODED, 2, [b"\x01", np.array([1, 9], np.int8)], dictionary=good.dictionary)
-    assert concat_unified([good] * count + [under_null]).to_pylist() == ["a", "b"] * count + ["b", None]
+    assert concat_and_unify([good] * count + [under_null]).to_pylist() == ["a", "b"] * count + ["b", None]
 
 
 @pytest.mark.parametrize("count", [2, 100])
@@ -60,10 +60,10 @@ def test_a_missing_dictionary_raises_an_error(count: int) -> None:
     bare = good.slice(0, 1).take([0])
     bare.dictionary = None
     with pytest.raises(InvalidDataError, match="no dictionary"):
-        concat_unified([good] * count + [bare])
+        concat_and_unify([good] * count + [bare])
 
 
 def test_too_many_values_for_the_index_type_raise_an_error() -> None:
     arrays = [bs.array([f"{part}-{number}" for number in range(100)], CODED) for part in range(2)]
     with pytest.raises(DataTypeError, match="a dictionary of 200 values is too large for the indices of"):
-        concat_unified(arrays)
+        concat_and_unify(arrays)

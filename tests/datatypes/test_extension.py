@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 import bowstring as bs
-from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, annotate, resolve
+from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve_extension_type, to_storage_field
 from bowstring.errors import InvalidDataError
 
 
@@ -96,30 +96,30 @@ def test_every_storage_type_keeps_its_layout(storage: bs.DataType) -> None:
 @pytest.mark.usefixtures("registered")
 def test_fields_are_restored_from_metadata() -> None:
     field = bs.field("id", UnitType(bs.float64(), "m/s"), metadata={"k": "v"})
-    plain = annotate(field)
+    plain = to_storage_field(field)
     assert plain.type == bs.float64()
     assert plain.metadata == {b"k": b"v", NAME_KEY: b"test.unit", METADATA_KEY: b"m/s"}
-    assert resolve(plain).equals(field, check_metadata=True)
-    assert annotate(bs.field("x", bs.int8())) == bs.field("x", bs.int8())
+    assert resolve_extension_type(plain).equals(field, check_metadata=True)
+    assert to_storage_field(bs.field("x", bs.int8())) == bs.field("x", bs.int8())
 
 
 def test_unknown_extensions_are_unchanged() -> None:
     field = bs.field("x", bs.int8(), metadata={NAME_KEY: b"nobody.knows\xff", METADATA_KEY: b"?"})
-    assert resolve(field) is field
+    assert resolve_extension_type(field) is field
 
 
 @pytest.mark.usefixtures("registered")
 def test_parameters_are_validated() -> None:
     field = bs.field("x", bs.binary(16), metadata={NAME_KEY: b"test.uuid", METADATA_KEY: b"unexpected"})
     with pytest.raises(InvalidDataError, match="UuidType has no parameters"):
-        resolve(field)
+        resolve_extension_type(field)
 
 
 @pytest.mark.usefixtures("registered")
 def test_parameters_that_raise_in_the_class_are_invalid_data() -> None:
     field = bs.field("x", bs.int8(), metadata={NAME_KEY: b"test.unit", METADATA_KEY: b"\xff\xfe"})
     with pytest.raises(InvalidDataError, match=r"field 'x'.*UnitType.*UnicodeDecodeError"):
-        resolve(field)
+        resolve_extension_type(field)
 
 
 @pytest.mark.parametrize("what", [int, UUIDS, "test.uuid", None])

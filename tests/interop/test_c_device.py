@@ -13,7 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.arrays.array import import_array
-from bowstring.arrays.chunked_array import import_chunked
+from bowstring.arrays.chunked_array import import_chunked_array
 from bowstring.arrays.record_batch import import_stream
 from bowstring.arrays.table import import_table
 from bowstring.errors import DataTypeError, InvalidDataError, UnsupportedError
@@ -174,7 +174,7 @@ def test_an_array_of_another_device_ends_its_stream() -> None:
     fields = c_abi.DeviceStreamStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.DEVICE_STREAM_CAPSULE))
     fields[1 + c_abi.GET_NEXT] = c_abi.function_address(get_next)
     with pytest.raises(UnsupportedError, match="CUDA:0"):
-        import_chunked(capsule)
+        import_chunked_array(capsule)
     gc.collect()
     assert producer.released == 1
 

@@ -66,7 +66,7 @@ def on_device(array: ArrayData, device: Device = DEVICE) -> Array:
         buffers, children = tuple(map(move, part.buffers)), tuple(map(walk, part.children))
         return ArrayData(part.layout, part.length, buffers, children, None, part.null_count, part.offset)
 
-    return Array.from_data(walk(array))
+    return Array.from_array_data(walk(array))
 
 
 @pytest.mark.parametrize("is_versioned", [False, True])
@@ -160,7 +160,7 @@ def test_a_column_on_a_device_is_exported_by_dlpack() -> None:
     owner = Owner()
     reference = weakref.ref(owner)
     data = ArrayData(layout_of(bs.int32()), 10, (None, Buffer(memory(100, owner=owner), 20, 40)), (), None, 0)
-    array = Array.from_data(data).slice(2, 5)
+    array = Array.from_array_data(data).slice(2, 5)
     assert array.__dlpack_device__() == (CUDA, 3)
     for options in ({}, {"max_version": (1, 0), "stream": 7, "dl_device": (CUDA, 3), "copy": False}):
         tensor = consume_capsule(array.__dlpack__(**options))
@@ -257,7 +257,7 @@ def test_a_device_array_of_the_cpu_s_memory_is_exported_as_before() -> None:
 
 def test_views_on_a_device_are_not_exported() -> None:
     layout = layout_of(bs.string_view())
-    array = Array.from_data(ArrayData(layout, 1, (None, Buffer(memory(16), 0, 16)), (), None, 0))
+    array = Array.from_array_data(ArrayData(layout, 1, (None, Buffer(memory(16), 0, 16)), (), None, 0))
     with pytest.raises(UsageError, match="can't export string_view on cuda:3"):
         array.__arrow_c_device_array__()
 

@@ -12,7 +12,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.arrays.array import Array, import_array
-from bowstring.arrays.chunked_array import import_chunked
+from bowstring.arrays.chunked_array import import_chunked_array
 from bowstring.arrays.record_batch import RecordBatch, import_batch, import_stream
 from bowstring.datatypes import c_schema, types
 from bowstring.datatypes.conversion import field
@@ -367,7 +367,7 @@ def test_objects_without_capsules_are_an_error(source: object) -> None:
         import_batch,
         import_stream,
         import_schema,
-        import_chunked,
+        import_chunked_array,
     ):
         with pytest.raises(DataTypeError):
             take(source)

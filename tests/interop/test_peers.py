@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from bowstring.arrays.array import Array, import_array
-from bowstring.arrays.chunked_array import import_chunked
+from bowstring.arrays.chunked_array import import_chunked_array
 from bowstring.arrays.record_batch import RecordBatch, import_batch, import_stream
 from bowstring.arrays.table import Table, import_table
 from bowstring.datatypes import c_schema
@@ -162,7 +162,7 @@ def test_an_endless_stream_is_read_only_on_demand() -> None:
 
 def test_chunked_arrays_survive_a_round_trip() -> None:
     foreign = pa.chunked_array([["a", None], [], [LONG]])
-    exported = import_chunked(foreign)
+    exported = import_chunked_array(foreign)
     assert exported.to_pylist() == foreign.to_pylist()
     assert pa.chunked_array(exported).equals(foreign)
     assert import_array(foreign).to_pylist() == ["a", None, LONG]

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.arrays.array import Array
-from bowstring.compute.unify_dictionaries import concat_unified
+from bowstring.compute.unify_dictionaries import concat_and_unify
 from bowstring.errors import InvalidDataError
 from bowstring.layouts import concatenation
 from bowstring.layouts.concatenation import MIN_ARRAYS
@@ -247,7 +247,7 @@ def test_many_whole_arrays_have_the_values_of_all(name: str, data: st.DataObject
     joined = bs.concat_arrays(arrays)
     joined.validate(full=True)
     assert joined.to_pylist() == [value for some in rows for value in some]
-    assert arrays_equal(concat_unified(arrays), joined, nans_equal=False)
+    assert arrays_equal(concat_and_unify(arrays), joined, nans_equal=False)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def device_array(length: int = LENGTH, null_count: int = 0) -> Array:
     memory = DeviceMemory(DEVICE, POINTER, 64 + 4 * length, owner=None)
     validity = Buffer(memory, 0, 8) if null_count else None
     buffers = (validity, Buffer(memory, 64, 4 * length))
-    return Array.from_data(ArrayData(layout_of(bs.int32()), length, buffers, (), None, null_count))
+    return Array.from_array_data(ArrayData(layout_of(bs.int32()), length, buffers, (), None, null_count))
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)

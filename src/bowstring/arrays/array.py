@@ -10,7 +10,7 @@ import numpy as np
 from bowstring.compute import cast, encode, nulls, sort
 from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.sort import NullPlacement, Order
-from bowstring.compute.unify_dictionaries import concat_unified
+from bowstring.compute.unify_dictionaries import concat_and_unify
 from bowstring.datatypes.conversion import as_type
 from bowstring.errors import DataTypeError, NotFoundError, UsageError
 from bowstring.interop import c_data, dlpack
@@ -42,7 +42,7 @@ class Array(ArrayData):
     __slots__ = ()
 
     @classmethod
-    def from_data(cls, data: ArrayData, dictionaries: dict[int, Array] | None = None) -> Array:
+    def from_array_data(cls, data: ArrayData, dictionaries: dict[int, Array] | None = None) -> Array:
         """Return the public array of an `ArrayData`, sharing its memory; an array is returned as it is.
 
         `dictionaries` has the arrays of dictionaries by the `id` of their data, so that arrays share them, too.
@@ -53,11 +53,11 @@ class Array(ArrayData):
         dictionary = None
         if data.children or data.dictionary is not None:
             dictionaries = {} if dictionaries is None else dictionaries
-            children = tuple([cls.from_data(child, dictionaries) for child in data.children])
+            children = tuple([cls.from_array_data(child, dictionaries) for child in data.children])
             if data.dictionary is not None:
                 dictionary = dictionaries.get(id(data.dictionary))
                 if dictionary is None:
-                    dictionary = dictionaries[id(data.dictionary)] = cls.from_data(data.dictionary, dictionaries)
+                    dictionary = dictionaries[id(data.dictionary)] = cls.from_array_data(data.dictionary, dictionaries)
         return cls(data.layout, data.length, data.buffers, children, dictionary, data._null_count, data.offset)
 
     @classmethod
@@ -81,8 +81,8 @@ class Array(ArrayData):
             layout_of(as_type(type, "Array.from_buffers")),
             length,
             tuple(b if b is None or isinstance(b, Buffer) else Buffer.of(b) for b in buffers),
-            tuple(map(cls.from_data, children)),
-            None if dictionary is None else cls.from_data(dictionary),
+            tuple(map(cls.from_array_data, children)),
+            None if dictionary is None else cls.from_array_data(dictionary),
             null_count,
             offset,
         )
@@ -93,7 +93,7 @@ class Array(ArrayData):
 
     def compact(self) -> Array:
         """Return an equal array with offset 0 and no elements outside its slots; copies only if necessary."""
-        return Array.from_data(self.layout.compact(self))
+        return Array.from_array_data(self.layout.compact(self))
 
     def field(self, key: int | str) -> Array:
         """Return a child array by index or field name, limited to the slots of this array.
@@ -123,7 +123,7 @@ class Array(ArrayData):
         runs and union children (`bowstring.compute.nulls`). Raises `IndexError` if the index is out of range.
         """
         if index is None:
-            return Array.from_data(nulls.is_valid(self))
+            return Array.from_array_data(nulls.is_valid(self))
         validity = self.buffers[0] if self.layout.has_validity else None
         index = normalize_index(index, self.length)
         if validity is None:
@@ -153,39 +153,39 @@ class Array(ArrayData):
 
         Raises `UsageError` if an index is out of range or not an integer.
         """
-        return Array.from_data(super().take(indices))
+        return Array.from_array_data(super().take(indices))
 
     def filter(self, mask: MaskLike) -> Array:
         """Return the slots for which `mask` is true, copied; a null in the mask drops its slot.
 
         Raises `UsageError` if the mask is not boolean or its length differs from the array's.
         """
-        return Array.from_data(self.layout.take(self, mask_to_indices(mask, self.length)))
+        return Array.from_array_data(self.layout.take(self, mask_to_indices(mask, self.length)))
 
     def is_null(self, nan_is_null: bool = False) -> Array:
         """Return a boolean array that is true for nulls, and with `nan_is_null` also for NaN.
 
         Nulls in a dictionary, a run or a union's child count as null.
         """
-        return Array.from_data(nulls.is_null(self, nan_is_null))
+        return Array.from_array_data(nulls.is_null(self, nan_is_null))
 
     def drop_null(self) -> Array:
         """Return the slots that are not null, copied if there are nulls."""
-        return Array.from_data(nulls.drop_null(self))
+        return Array.from_array_data(nulls.drop_null(self))
 
     def fill_null(self, fill_value: Any) -> Array:
         """Replace nulls by `fill_value`, a Python value of the array's type; copies if there are nulls.
 
         Raises `DataTypeError` if the value does not fit the type.
         """
-        return Array.from_data(nulls.fill_null(self, fill_value))
+        return Array.from_array_data(nulls.fill_null(self, fill_value))
 
     def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
         """Return the uint64 indices that sort the array; the sort is stable (`bowstring.compute.sort`).
 
         Nulls, and NaN next to them, come last or first. Raises `DataTypeError` if the type has no order.
         """
-        return Array.from_data(sort.sort_indices(self, order, null_placement))
+        return Array.from_array_data(sort.sort_indices(self, order, null_placement))
 
     def sort(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
         """Return the sorted values, copied, in the order of `sort_indices`."""
@@ -199,33 +199,33 @@ class Array(ArrayData):
         Raises `DataTypeError` if there is no such cast or, naming the value, if a value overflows or loses information.
         With `safe=False` such a value wraps around or is truncated. Strings that cannot be parsed always raise.
         """
-        return Array.from_data(cast.cast(self, target_type, safe))
+        return Array.from_array_data(cast.cast(self, target_type, safe))
 
     def unique(self) -> Array:
         """Return the distinct values in order of first appearance, copied.
 
         All NaNs are one value, and so are all nulls.
         """
-        return Array.from_data(encode.unique(self))
+        return Array.from_array_data(encode.unique(self))
 
     def dictionary_encode(self, index_type: TypeLike | None = None) -> Array:
         """Dictionary-encode the array, with int32 indices by default; returns a dictionary-encoded array as it is.
 
         Raises `DataTypeError` if there are too many distinct values for the index type.
         """
-        return Array.from_data(encode.dictionary_encode(self, index_type))
+        return Array.from_array_data(encode.dictionary_encode(self, index_type))
 
     def dictionary_decode(self) -> Array:
         """Decode a dictionary-encoded array, copied; returns any other array as it is."""
-        return Array.from_data(decode_dictionary(self))
+        return Array.from_array_data(decode_dictionary(self))
 
     def run_end_encode(self, run_end_type: TypeLike | None = None) -> Array:
         """Run-end encode the array, with int32 run ends by default; returns a run-end encoded array as it is."""
-        return Array.from_data(encode.run_end_encode(self, run_end_type))
+        return Array.from_array_data(encode.run_end_encode(self, run_end_type))
 
     def run_end_decode(self) -> Array:
         """Decode a run-end encoded array, copied; returns any other array as it is."""
-        return Array.from_data(encode.run_end_decode(self))
+        return Array.from_array_data(encode.run_end_decode(self))
 
     # Comparison
 
@@ -269,13 +269,13 @@ class Array(ArrayData):
         Shares the memory of numbers, dates and times. Raises `DataTypeError` if the values do not fit one type or the
         requested one, and for periods, intervals and sparse values.
         """
-        return cls.from_data(column_from_series(values, type).combine_chunks())
+        return cls.from_array_data(column_from_series(values, type).combine_chunks())
 
     # Protocols: DLPack, the buffer protocol, the Arrow C data interface, pickle
 
     def to_host(self) -> Array:
         """Copy memory of a GPU to the CPU; without any, return the same memory. Only a copy can be read in Python."""
-        return Array.from_data(to_host(self))
+        return Array.from_array_data(to_host(self))
 
     def __buffer__(self, flags: int) -> memoryview:
         """Support `memoryview(array)` from Python 3.12 on (`bowstring.interop.dlpack`)."""
@@ -309,10 +309,10 @@ class Array(ArrayData):
         """
         array = self.compact()
         buffers = tuple(None if b is None else b.pickled(protocol) for b in array.buffers)
-        return _restore, (array.type, array.length, buffers, array.children, array.dictionary)
+        return _unpickle_array, (array.type, array.length, buffers, array.children, array.dictionary)
 
 
-def _restore(*args: Any) -> Array:
+def _unpickle_array(*args: Any) -> Array:
     return Array.from_buffers(*args)
 
 
@@ -322,7 +322,7 @@ def as_array(values: object) -> Array:
     Raises `DataTypeError` for any other object.
     """
     if isinstance(values, ArrayData):
-        return Array.from_data(values)
+        return Array.from_array_data(values)
     if hasattr(values, "__arrow_c_array__"):
         return import_array(values)
     raise DataTypeError(f"expected an array, found {type(values).__name__}; create one with bowstring.array")
@@ -331,12 +331,12 @@ def as_array(values: object) -> Array:
 def as_arrays(data: Iterable[object]) -> list[Array]:
     """Convert several arrays with `as_array`; dictionaries that they share stay shared."""
     dictionaries: dict[int, Array] = {}
-    return [Array.from_data(d, dictionaries) if isinstance(d, ArrayData) else as_array(d) for d in data]
+    return [Array.from_array_data(d, dictionaries) if isinstance(d, ArrayData) else as_array(d) for d in data]
 
 
 def import_array(source: object) -> Array:
     """Import an array of another library through the C data interface. Raises like `c_data.import_array`."""
-    return Array.from_data(c_data.import_array(source))
+    return Array.from_array_data(c_data.import_array(source))
 
 
 def concat_arrays(arrays: Iterable[Array]) -> Array:
@@ -351,4 +351,4 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
         if array.type != checked[0].type:
             raise UsageError(f"arrays of {checked[0].type} and {array.type} can't be concatenated")
     chunk_starts([array.length for array in checked])
-    return Array.from_data(concat_unified(checked))
+    return Array.from_array_data(concat_and_unify(checked))

@@ -12,10 +12,10 @@ import numpy as np
 
 from bowstring.arrays.array import Array, as_array, as_arrays
 from bowstring.compute import encode
-from bowstring.compute.column_chunks import ColumnChunks, cast_chunks, combine_widened
+from bowstring.compute.column_chunks import ColumnChunks, cast_chunks, combine_with_wider_indices
 from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.sort import NullPlacement, Order, sort_indices
-from bowstring.compute.unify_dictionaries import concat_unified, unify_dictionaries
+from bowstring.compute.unify_dictionaries import concat_and_unify, unify_dictionaries
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.types import DataType, bool_
 from bowstring.errors import DataTypeError
@@ -56,14 +56,14 @@ class ChunkedArray(ColumnChunks):
         self._chunks = arrays
 
     @classmethod
-    def deferred(cls, create_chunk: Callable[[int], Array], starts: list[int], type: DataType) -> ChunkedArray:
+    def with_lazy_chunks(cls, create_chunk: Callable[[int], Array], starts: list[int], type: DataType) -> ChunkedArray:
         """Return a column whose chunks are created on first use, from their index; `starts` are as `chunk_starts`
         returns them.
         """
         column = cls.__new__(cls)
         column.type = type
         column._starts = starts
-        column._chunks = _DeferredChunks(create_chunk, len(starts) - 1, type)
+        column._chunks = _LazyChunks(create_chunk, len(starts) - 1, type)
         return column
 
     @property
@@ -91,7 +91,7 @@ class ChunkedArray(ColumnChunks):
 
         Raises `DataTypeError` if the union of the chunks' dictionaries is too large for the indices.
         """
-        return Array.from_data(super().combine_chunks())
+        return Array.from_array_data(super().combine_chunks())
 
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """Return up to `length` values from value `offset` on, without copying."""
@@ -102,22 +102,22 @@ class ChunkedArray(ColumnChunks):
     def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
         """Return the values at `indices`, copied into one chunk, as `Array.take`."""
         checked_indices = as_indices(combine_if_chunked(indices), len(self))
-        return ChunkedArray([self._interleave(*resolve_chunks(self._starts, checked_indices))], self.type)
+        return ChunkedArray([self._take_from_chunks(*resolve_chunks(self._starts, checked_indices))], self.type)
 
-    def _interleave(self, used: Sequence[int], numbers: Indices, indices: Indices) -> ArrayData:
+    def _take_from_chunks(self, used_chunks: Sequence[int], chunk_indices: Indices, indices: Indices) -> ArrayData:
         """Return the slots that `resolve_chunks` located, in one array."""
-        chunks = [self._chunks[number] for number in used]
+        chunks = [self._chunks[index] for index in used_chunks]
         if len(chunks) <= 1:
             chunk = chunks[0] if chunks else self.slice(0, 0).combine_chunks()
             return chunk.layout.take(chunk, indices)
         layout = chunks[0].layout
-        array = layout.interleave(SlotSelection(chunks, numbers, indices))
+        array = layout.interleave(SlotSelection(chunks, chunk_indices, indices))
         if array is not None:
             return array
-        order = np.argsort(numbers, kind="stable")
-        offsets = np.searchsorted(numbers[order], np.arange(len(chunks) + 1)).tolist()
+        order = np.argsort(chunk_indices, kind="stable")
+        offsets = np.searchsorted(chunk_indices[order], np.arange(len(chunks) + 1)).tolist()
         spans = zip(chunks, pairwise(offsets), strict=True)
-        array = concat_unified([layout.take(chunk, indices[order[first:last]]) for chunk, (first, last) in spans])
+        array = concat_and_unify([layout.take(chunk, indices[order[first:last]]) for chunk, (first, last) in spans])
         inverse = np.empty_like(order)
         inverse[order] = np.arange(len(order))
         return layout.take(array, inverse)
@@ -153,7 +153,7 @@ class ChunkedArray(ColumnChunks):
 
         Its indices are wider if the union of the chunks' dictionaries is too large for theirs.
         """
-        return Array.from_data(encode.unique(combine_widened(self)))
+        return Array.from_array_data(encode.unique(combine_with_wider_indices(self)))
 
     def unify_dictionaries(self) -> ChunkedArray:
         """Unify the dictionaries of all chunks. Raises `DataTypeError` if it is too large."""
@@ -165,7 +165,7 @@ class ChunkedArray(ColumnChunks):
 
     def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
         """Return the uint64 indices that sort the column, as `Array.sort_indices`; concatenates the chunks first."""
-        return Array.from_data(sort_indices(combine_widened(self), order, null_placement))
+        return Array.from_array_data(sort_indices(combine_with_wider_indices(self), order, null_placement))
 
     def sort(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> ChunkedArray:
         """Return the sorted values, copied, in the order of `sort_indices`."""
@@ -190,7 +190,8 @@ class ChunkedArray(ColumnChunks):
     def _map_chunks(self, function: Callable[[Array], Array]) -> ChunkedArray:
         chunks = list(map(function, self.chunks))
         return ChunkedArray(
-            chunks, (chunks[0] if chunks else function(Array.from_data(layout_of(self.type).from_pylist([])))).type
+            chunks,
+            (chunks[0] if chunks else function(Array.from_array_data(layout_of(self.type).from_pylist([])))).type,
         )
 
     def __len__(self) -> int:
@@ -219,7 +220,7 @@ class ChunkedArray(ColumnChunks):
             if not hasattr(other, "__arrow_c_stream__"):
                 raise DataTypeError(f"expected a chunked array, not {type(other).__name__}")
 
-            other = import_chunked(other)
+            other = import_chunked_array(other)
         if self.type != other.type or len(self) != len(other):
             return False
         if self._starts == other._starts:
@@ -257,7 +258,7 @@ class ChunkedArray(ColumnChunks):
         return f"<bowstring.ChunkedArray {self.type}[{size}] in {cut}>\n{format_preview(self, size)}"
 
 
-class _DeferredChunks(Sequence[Array]):
+class _LazyChunks(Sequence[Array]):
     """The chunks of a table's column, created on first access."""
 
     __slots__ = ("_arrays", "_create", "_type")
@@ -298,17 +299,17 @@ def combine_if_chunked(values: Any) -> Any:
     return values.combine_chunks() if isinstance(values, ChunkedArray) else values
 
 
-def import_chunked(source: object) -> ChunkedArray:
-    """Import a column of another library that exports a stream. Raises as `c_data.import_chunked`."""
-    column = c_data.import_chunked(source)
+def import_chunked_array(source: object) -> ChunkedArray:
+    """Import a column of another library that exports a stream. Raises as `c_data.import_chunked_array`."""
+    column = c_data.import_chunked_array(source)
     return ChunkedArray(column.chunks, column.type)
 
 
-def as_chunked(values: object) -> ChunkedArray:
+def as_chunked_array(values: object) -> ChunkedArray:
     """Return a chunked array as it is, an array as one of one chunk, and import a column of another library."""
     if isinstance(values, ChunkedArray):
         return values
     if not isinstance(values, Array) and hasattr(values, "__arrow_c_stream__"):
-        return import_chunked(values)
+        return import_chunked_array(values)
     array = as_array(values)
     return ChunkedArray([array], array.type)

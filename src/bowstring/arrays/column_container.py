@@ -9,14 +9,14 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 
-from bowstring.arrays import display
 from bowstring.arrays.array import Array
-from bowstring.arrays.chunked_array import ChunkedArray, as_chunked, combine_if_chunked
+from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combine_if_chunked
 from bowstring.arrays.construction import array
-from bowstring.compute.column_chunks import combine_widened
+from bowstring.arrays.html import to_html
+from bowstring.compute.column_chunks import combine_with_wider_indices
 from bowstring.compute.sort import NullPlacement, Order, sort_rows
-from bowstring.datatypes.conversion import coerce_field
-from bowstring.datatypes.field import Field, check_name
+from bowstring.datatypes.conversion import import_foreign_field
+from bowstring.datatypes.field import Field, check_field_name
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import NotFoundError, UsageError, WouldCopyError
 from bowstring.interop import c_data
@@ -73,7 +73,7 @@ class ColumnContainer(ABC):
 
     def to_pydict(self) -> dict[str, list[Any]]:
         """Convert to lists of Python values by column name. Raises `UsageError` if two columns share a name."""
-        names = distinct_names(self.schema)
+        names = require_distinct_names(self.schema)
         return {name: column.to_pylist() for name, column in zip(names, self.columns, strict=True)}
 
     def __eq__(self, other: object) -> bool:
@@ -120,7 +120,7 @@ class ColumnContainer(ABC):
         return out
 
     def _repr_html_(self) -> str:
-        return display.html(self)
+        return to_html(self)
 
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
@@ -147,7 +147,10 @@ class ColumnContainer(ABC):
 
         Raises `NotFoundError` for an unknown column, and `DataTypeError` if its type has no order.
         """
-        keys = [(combine_widened(as_chunked(self.column(name))), order) for name, order in _parse_sorting(sorting)]
+        keys = [
+            (combine_with_wider_indices(as_chunked_array(self.column(name))), order)
+            for name, order in _parse_sorting(sorting)
+        ]
         return self._take_rows(sort_rows(keys, null_placement))
 
     @abstractmethod
@@ -181,7 +184,7 @@ class ColumnContainer(ABC):
         if len(new_names) != len(fields):
             raise UsageError(f"rename_columns: {len(new_names)} names for {len(fields)} columns")
         for name in new_names:
-            check_name(name)
+            check_field_name(name)
         new_fields = tuple(f.with_name(name) for f, name in zip(fields, new_names, strict=True))
         return self._with_schema(Schema(new_fields, self.schema.pairs))
 
@@ -195,15 +198,15 @@ class ColumnContainer(ABC):
         i = operator.index(i)
         if not -count <= i <= count:
             raise NotFoundError(f"add_column: index {i} is out of range for {count} columns")
-        return self._add_or_replace(i + count if i < 0 else i, 0, field_, column)
+        return self._add_or_replace_column(i + count if i < 0 else i, 0, field_, column)
 
     def append_column(self, field_: str | Field, column: Any) -> Self:
         """Append `column`, like `add_column`."""
-        return self._add_or_replace(len(self.schema), 0, field_, column)
+        return self._add_or_replace_column(len(self.schema), 0, field_, column)
 
     def set_column(self, i: int | str, field_: str | Field, column: Any) -> Self:
         """Replace column `i`, like `add_column`."""
-        return self._add_or_replace(self.schema.index(i), 1, field_, column)
+        return self._add_or_replace_column(self.schema.index(i), 1, field_, column)
 
     def remove_column(self, i: int | str) -> Self:
         """Remove a column by index or name. Raises `NotFoundError`."""
@@ -215,12 +218,12 @@ class ColumnContainer(ABC):
         dropped = set(self.schema.indices(columns))
         return self.select([index for index in range(len(self.schema)) if index not in dropped])
 
-    def _add_or_replace(self, index: int, num_dropped: int, field_: str | Field, column: Any) -> Self:
-        field_ = coerce_field(field_)
+    def _add_or_replace_column(self, index: int, num_dropped: int, field_: str | Field, column: Any) -> Self:
+        field_ = import_foreign_field(field_)
         type_ = field_.type if isinstance(field_, Field) else None
         values = column if isinstance(column, (Array, ChunkedArray)) else array(column, type_)
         if not isinstance(field_, Field):
-            check_name(field_)
+            check_field_name(field_)
             field_ = Field(field_, values.type)
         if values.type != field_.type:
             raise UsageError(f"column {field_.name!r} has type {values.type}, expected {field_.type}")
@@ -246,7 +249,7 @@ def _common_dtype(parts: Sequence[Values]) -> np.dtype[Any]:
         return np.dtype(object)
 
 
-def distinct_names(schema: Schema) -> list[str]:
+def require_distinct_names(schema: Schema) -> list[str]:
     """Return the column names. Raises `UsageError` if two columns have the same name."""
     names = schema.names
     if len(set(names)) < len(names):

@@ -30,9 +30,9 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     """
     data_type = None if type is None else as_type(type, "array")
     if mask is None and values.__class__ in (list, tuple):
-        return Array.from_data(array_from_python(values, data_type))
+        return Array.from_array_data(array_from_python(values, data_type))
     if mask is None and values.__class__ is np.ndarray:
-        return Array.from_data(array_from_numpy(values, data_type))
+        return Array.from_array_data(array_from_numpy(values, data_type))
     if isinstance(values, ChunkedArray):
         values = values.combine_chunks()
     elif is_pandas(values):
@@ -42,7 +42,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     if isinstance(values, ArrayData):
         if data_type is not None and values.type != data_type:
             raise DataTypeError(f"the array is {values.type}, not {data_type}")
-        return Array.from_data(values)
+        return Array.from_array_data(values)
     own_valid = None
     if isinstance(values, np.ma.MaskedArray):
         own_valid = invert_mask(np.ma.getmaskarray(values)) if mask is None else None
@@ -55,12 +55,14 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
         valid = own_valid if mask is None else ~np.asarray(mask, np.bool_)
         if mask is not None and valid is not None and valid.shape != values.shape[:1]:
             raise UsageError(f"a mask of shape {valid.shape} does not fit values of shape {values.shape}")
-        return Array.from_data(array_from_numpy(values, data_type, valid))
+        return Array.from_array_data(array_from_numpy(values, data_type, valid))
     if mask is not None:
         raise UsageError("a mask requires a NumPy array; in other sequences, use None for nulls")
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise DataTypeError(f"an array is made from a sequence, not from {short_repr(values)}")
-    return Array.from_data(array_from_python(values if isinstance(values, (list, tuple)) else list(values), data_type))
+    return Array.from_array_data(
+        array_from_python(values if isinstance(values, (list, tuple)) else list(values), data_type)
+    )
 
 
 def from_dlpack(source: Any, copy: bool | None = None) -> Array:

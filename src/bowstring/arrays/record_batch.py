@@ -7,11 +7,11 @@ from typing import Any, overload
 
 from bowstring.arrays.array import Array, as_array, as_arrays
 from bowstring.arrays.chunked_array import ChunkedArray, combine_if_chunked
-from bowstring.arrays.column_container import ColumnContainer, distinct_names
+from bowstring.arrays.column_container import ColumnContainer, require_distinct_names
 from bowstring.arrays.construction import array
 from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.nulls import check_no_nulls
-from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_name
+from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_field_name
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import DataTypeError, InvalidDataError, UsageError
 from bowstring.interop import c_data
@@ -62,7 +62,7 @@ class RecordBatch(ColumnContainer):
         the frame has other columns than the schema.
         """
         batch_schema, columns = frame_to_columns(df, schema, preserve_index)
-        return cls(batch_schema, len(df), [Array.from_data(column.combine_chunks()) for column in columns])
+        return cls(batch_schema, len(df), [Array.from_array_data(column.combine_chunks()) for column in columns])
 
     @property
     def columns(self) -> list[Array]:
@@ -116,7 +116,7 @@ class RecordBatch(ColumnContainer):
 
         Raises `UsageError` if the names differ.
         """
-        target_schema = check_target_schema(self.schema, target_schema)
+        target_schema = resolve_target_schema(self.schema, target_schema)
         columns = []
         for field, column in zip(target_schema, self.source, strict=True):
             with prefix_errors(f"column {field.name!r}"):
@@ -126,7 +126,7 @@ class RecordBatch(ColumnContainer):
         return RecordBatch(target_schema, self.num_rows, columns, self.pairs)
 
     def _take_rows(self, indices: Indices) -> RecordBatch:
-        columns = [Array.from_data(column.layout.take(column, indices)) for column in self.source]
+        columns = [Array.from_array_data(column.layout.take(column, indices)) for column in self.source]
         return RecordBatch(self.schema, len(indices), columns, self.pairs)
 
     def _with_schema(self, schema: Schema) -> RecordBatch:
@@ -146,7 +146,7 @@ class RecordBatch(ColumnContainer):
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """Convert to rows, as dictionaries of Python values. Raises `UsageError` if two columns share a name."""
-        names = distinct_names(self.schema)
+        names = require_distinct_names(self.schema)
         return columns_to_rows(names, [column.to_pylist() for column in self.source], self.num_rows)
 
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
@@ -188,7 +188,7 @@ class RecordBatch(ColumnContainer):
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
 
 
-def check_target_schema(schema: Schema, target: SchemaLike) -> Schema:
+def resolve_target_schema(schema: Schema, target: SchemaLike) -> Schema:
     """Return the target schema of a cast. Raises `UsageError` if its names differ or it is not a schema."""
     target = as_schema(target, "cast")
     if schema.names != target.names:
@@ -207,7 +207,7 @@ def resolve_schema(
         if names is None or len(names) != len(columns):
             raise UsageError(f"{len(columns)} columns need as many names, or a schema")
         for name in names:
-            check_name(name)
+            check_field_name(name)
         schema = Schema(tuple(Field(name, column.type) for name, column in zip(names, columns, strict=True)))
     schema = as_schema(schema)
     if len(schema) != len(columns):
@@ -236,14 +236,16 @@ def record_batch(
             return RecordBatch.from_pandas(data, schema)
         if c_data.has_c_array(data):
             return import_batch(data)
-    columns, batch_schema = build_columns(data, schema, names)
+    columns, batch_schema = build_columns_and_schema(data, schema, names)
     if metadata is not None:
         batch_schema = batch_schema.with_metadata(metadata)
     arrays = tuple([c.combine_chunks() if isinstance(c, ChunkedArray) else c for c in columns])
     return RecordBatch(batch_schema, arrays[0].length if arrays else 0, arrays)
 
 
-def build_columns(data: Any, schema: SchemaLike | None, names: Sequence[str] | None) -> tuple[list[Any], Schema]:
+def build_columns_and_schema(
+    data: Any, schema: SchemaLike | None, names: Sequence[str] | None
+) -> tuple[list[Any], Schema]:
     """Create columns of a mapping, or of a sequence with names or a schema; return them and their schema."""
     if schema is not None:
         schema = as_schema(schema)

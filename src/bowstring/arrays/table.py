@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from bowstring.arrays.array import Array, as_arrays
-from bowstring.arrays.chunked_array import ChunkedArray, as_chunked, combine_if_chunked
+from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combine_if_chunked
 from bowstring.arrays.column_container import ColumnContainer
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import (
     RecordBatch,
     as_batch,
-    build_columns,
-    check_target_schema,
+    build_columns_and_schema,
     import_batch,
     import_stream,
     resolve_schema,
+    resolve_target_schema,
 )
 from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.unify_dictionaries import has_dictionary, unify_dictionaries
@@ -77,7 +77,7 @@ class Table(ColumnContainer):
 
         Each chunk boundary of a column starts a new batch.
         """
-        columns = list(map(as_chunked, arrays))
+        columns = list(map(as_chunked_array, arrays))
         schema = resolve_schema(columns, names, schema)
         edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
         spans = list(pairwise(edges))
@@ -119,7 +119,7 @@ class Table(ColumnContainer):
         column = self._columns.get(index)
         if column is None:
             batches, type_ = self._batches, self.schema.field(index).type
-            column = ChunkedArray.deferred(lambda number: batches[number].source[index], self._starts, type_)
+            column = ChunkedArray.with_lazy_chunks(lambda number: batches[number].source[index], self._starts, type_)
             if batches and not getattr(batches[0].source, "is_local", True):
                 _ = column.chunks
             column = self._columns.setdefault(index, column)
@@ -142,7 +142,7 @@ class Table(ColumnContainer):
         Columns whose dictionaries differ are copied. Raises `UsageError`, naming the column, if the union is too large
         for its indices.
         """
-        return Table(self.schema, list(unify_batches(self.schema, self._batches)))
+        return Table(self.schema, list(unify_batch_dictionaries(self.schema, self._batches)))
 
     def select(self, keys: str | int | Iterable[str | int]) -> Table:
         """Select columns by name or index, in this order; nothing is copied."""
@@ -158,7 +158,7 @@ class Table(ColumnContainer):
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> Table:
         """Cast the columns to the types of a schema with the same names, as `RecordBatch.cast`."""
-        target_schema = check_target_schema(self.schema, target_schema)
+        target_schema = resolve_target_schema(self.schema, target_schema)
         batches = []
         for number, batch in enumerate(self._batches):
             with prefix_errors(f"record batch {number}"):
@@ -167,7 +167,7 @@ class Table(ColumnContainer):
 
     def _take_rows(self, indices: Indices) -> Table:
         slots = resolve_chunks(self._starts, indices)
-        columns = [Array.from_data(column._interleave(*slots)) for column in self.columns]
+        columns = [Array.from_array_data(column._take_from_chunks(*slots)) for column in self.columns]
         return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])
 
     def filter(self, mask: MaskLike | ChunkedArray) -> Table:
@@ -258,7 +258,7 @@ def schema_has_dictionaries(schema: Schema) -> bool:
     return any(has_dictionary(layout_of(field.type)) for field in schema.fields)
 
 
-def unify_batches(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[RecordBatch]:
+def unify_batch_dictionaries(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[RecordBatch]:
     """Yield the batches with the same dictionaries for each column. Other columns are read when their batch is.
 
     Raises `UsageError`, naming the column, if a union of dictionaries is too large for the indices.
@@ -307,8 +307,8 @@ def table(
     if c_data.has_c_array(data) or c_data.has_c_stream(data):
         return import_table(data)
     if isinstance(data, (list, tuple)) and data and names is None and _are_rows(data):
-        return _from_rows(data, None if schema is None else as_schema(schema), metadata)
-    columns, table_schema = build_columns(data, schema, names)
+        return _table_from_rows(data, None if schema is None else as_schema(schema), metadata)
+    columns, table_schema = build_columns_and_schema(data, schema, names)
     return Table.from_arrays(columns, schema=table_schema if metadata is None else table_schema.with_metadata(metadata))
 
 
@@ -316,7 +316,7 @@ def _are_rows(data: Sequence[Any]) -> bool:
     return {dict}.issuperset(map(type, data)) or all(isinstance(row, Mapping) for row in data)
 
 
-def _from_rows(rows: Sequence[Mapping[str, Any]], schema: Schema | None, metadata: MetadataLike) -> Table:
+def _table_from_rows(rows: Sequence[Mapping[str, Any]], schema: Schema | None, metadata: MetadataLike) -> Table:
     structs = array(rows, None if schema is None else types.Struct(schema.fields))
     row_schema = schema or Schema(tuple(Field(f.name, f.type) for f in structs.type.fields))
     if metadata is not None:

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table, schema_has_dictionaries, unify_batches
+from bowstring.arrays.table import Table, schema_has_dictionaries, unify_batch_dictionaries
 from bowstring.cli import csv, json, parquet
 from bowstring.cli.input_output import (
     Advance,
@@ -380,7 +380,7 @@ def _prepare(table: _LazyTable, target_format: str, options: dict[str, Any]) -> 
     if schema_has_dictionaries(schema) and (
         options["unify_dictionaries"] or (target_format == "file" and not has_fixed_dictionaries)
     ):  # a file can't replace dictionaries
-        batches = unify_batches(schema, list(batches))
+        batches = unify_batch_dictionaries(schema, list(batches))
     return _LazyTable(schema, batches, has_fixed_dictionaries, table.footer)
 
 

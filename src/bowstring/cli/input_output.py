@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import schema_has_dictionaries, unify_batches
+from bowstring.arrays.table import schema_has_dictionaries, unify_batch_dictionaries
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.inspection.text import human_bytes
@@ -115,7 +115,7 @@ def write_arrow(out: str | int | BinaryIO, schema: Schema, batches: Iterable[Rec
     Dictionaries of a file are unified, which keeps all batches in memory: a file can't replace them.
     """
     if not as_stream and schema_has_dictionaries(schema):
-        batches = unify_batches(schema, list(batches))
+        batches = unify_batch_dictionaries(schema, list(batches))
     rows = 0
     with (new_stream if as_stream else new_file)(out, schema) as writer:
         for batch in batches:

@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bowstring.compute import cast_numeric, cast_string, cast_temporal
-from bowstring.compute.cast_string import scatter_valid_slots
-from bowstring.compute.encode import encode_as_dictionary, run_end_decode, run_end_encode_always
-from bowstring.compute.nulls import check_no_nulls
+from bowstring.compute.encode import dictionary_encode, run_end_decode, run_end_encode
+from bowstring.compute.nulls import check_no_nulls, insert_nulls
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
@@ -45,14 +44,14 @@ _CASTS: dict[tuple[type[t.DataType], type[t.DataType]], Caster] = {
     **dict.fromkeys(product(_NUMBERS, (t.Decimal,)), cast_numeric.cast_to_decimal),
     **dict.fromkeys(product((t.Decimal,), _NUMBERS), cast_numeric.cast_from_decimal),
     (t.Decimal, t.Decimal): cast_numeric.cast_decimals,
-    **dict.fromkeys(product((*_STRINGS, *_BYTES), (*_STRINGS, *_BYTES)), cast_string.cast_strings),
-    **dict.fromkeys(product((*_NUMBERS, t.Decimal, *_TEMPORAL), _STRINGS), cast_string.format_values),
+    **dict.fromkeys(product((*_STRINGS, *_BYTES), (*_STRINGS, *_BYTES)), cast_string.cast_strings_and_bytes),
+    **dict.fromkeys(product((*_NUMBERS, t.Decimal, *_TEMPORAL), _STRINGS), cast_string.format_as_strings),
     **dict.fromkeys(product(_STRINGS, (*_NUMBERS, t.Decimal, *_TEMPORAL)), cast_string.parse_strings),
-    **dict.fromkeys(product((t.Date, t.Timestamp), (t.Date, t.Timestamp)), cast_temporal.cast_timestamps),
-    **dict.fromkeys([(t.Time, t.Time), (t.Duration, t.Duration)], cast_temporal.cast_durations),
-    (t.Timestamp, t.Time): cast_temporal.to_time_of_day,
-    **dict.fromkeys(product((*_TEMPORAL, t.Duration), (t.Int,)), cast_temporal.to_unit_counts),
-    **dict.fromkeys(product((t.Int,), (*_TEMPORAL, t.Duration)), cast_temporal.from_unit_counts),
+    **dict.fromkeys(product((t.Date, t.Timestamp), (t.Date, t.Timestamp)), cast_temporal.cast_dates_and_timestamps),
+    **dict.fromkeys([(t.Time, t.Time), (t.Duration, t.Duration)], cast_temporal.cast_times_and_durations),
+    (t.Timestamp, t.Time): cast_temporal.cast_to_time_of_day,
+    **dict.fromkeys(product((*_TEMPORAL, t.Duration), (t.Int,)), cast_temporal.cast_temporal_to_integers),
+    **dict.fromkeys(product((t.Int,), (*_TEMPORAL, t.Duration)), cast_temporal.cast_integers_to_temporal),
 }
 
 
@@ -89,7 +88,7 @@ def _cast_children(array: ArrayData, target: t.DataType, safe: bool) -> ArrayDat
     fits = type(source) is type(target) and source.num_fields == target.num_fields > 0
     if not fits or any(getattr(source, name, None) != getattr(target, name, None) for name in ("mode", "type_ids")):
         raise DataTypeError(f"can't cast {source} to {target}")
-    compact = _select_valid(array)
+    compact = _compact_valid_slots(array)
     children = []
     for child, source_field, target_field in zip(compact.children, source.fields, target.fields, strict=True):
         with prefix_errors(f"field {source_field.name!r}"):
@@ -99,22 +98,22 @@ def _cast_children(array: ArrayData, target: t.DataType, safe: bool) -> ArrayDat
             source_child = (
                 child
                 if has_same_names
-                else child.with_layout(layout_of(_rename_fields(source_field.type, target_field.type)))
+                else child.with_layout(layout_of(_rename_struct_fields(source_field.type, target_field.type)))
             )
             children.append(cast(source_child, target_field.type, safe))
             if not (isinstance(target, t.Union) or target_field.nullable):
                 check_no_nulls(children[-1])
-    return scatter_valid_slots(
+    return insert_nulls(
         ArrayData(layout_of(target), compact.length, compact.buffers, tuple(children), None, compact.null_count), array
     )
 
 
-def _rename_fields(struct: t.DataType, target: t.DataType) -> t.Struct:
+def _rename_struct_fields(struct: t.DataType, target: t.DataType) -> t.Struct:
     pairs = zip(struct.fields, target.fields, strict=True)
     return t.Struct(tuple(field.with_name(other.name) for field, other in pairs))
 
 
-def _select_valid(array: ArrayData) -> ArrayData:
+def _compact_valid_slots(array: ArrayData) -> ArrayData:
     """Select the valid slots, without children's values that are not referenced."""
     mask = array.validity_mask()
     if mask is None and isinstance(array.layout, (StructLayout, ListLayout, FixedSizeListLayout)):
@@ -124,7 +123,7 @@ def _select_valid(array: ArrayData) -> ArrayData:
 
 def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     """Cast between list types; to fixed-size lists if all lists have that size."""
-    compact = _select_valid(array)
+    compact = _compact_valid_slots(array)
     starts, sizes = compact.layout.list_ranges(compact)  # type: ignore[attr-defined]
     (child,) = compact.children
     ends = np.cumsum(sizes)
@@ -136,12 +135,12 @@ def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:
             check_no_nulls(elements)
     layout = layout_of(target)
     if isinstance(layout, (ListLayout, ListViewLayout)):
-        return scatter_valid_slots(layout.create_array(sizes, elements, None), array)
+        return insert_nulls(layout.create_array(sizes, elements, None), array)
     if (sizes != target.list_size).any():
         index, mask = first_true(sizes != target.list_size), array.validity_mask()
         slot = index if mask is None else np.flatnonzero(mask)[index]
         raise DataTypeError(f"value {slot}: expected {target.list_size} elements ({target}), found {sizes[index]}")
-    return scatter_valid_slots(ArrayData(layout, compact.length, (None,), (elements,)), array)
+    return insert_nulls(ArrayData(layout, compact.length, (None,), (elements,)), array)
 
 
 def _cast_dictionary(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
@@ -193,13 +192,13 @@ def _cast_to_extension(array: ArrayData, target: ExtensionType, safe: bool) -> A
 
 
 def _cast_to_dictionary(array: ArrayData, target: t.Dictionary, safe: bool) -> ArrayData:
-    return encode_as_dictionary(cast(array, target.value_type, safe), target.index_type).with_layout(layout_of(target))
+    values = cast(array, target.value_type, safe)
+    return dictionary_encode(values, target.index_type, allow_nested=True).with_layout(layout_of(target))
 
 
 def _cast_to_run_end_encoded(array: ArrayData, target: t.RunEndEncoded, safe: bool) -> ArrayData:
-    return run_end_encode_always(cast(array, target.value_type, safe), target.run_end_type).with_layout(
-        layout_of(target)
-    )
+    values = cast(array, target.value_type, safe)
+    return run_end_encode(values, target.run_end_type, allow_nested=True).with_layout(layout_of(target))
 
 
 _CASTS_FROM: dict[type[t.DataType], Caster] = {

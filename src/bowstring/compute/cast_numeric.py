@@ -19,7 +19,7 @@ _MAX_SCALE_CHANGE = 1000
 _WIDE_CONTEXT = Context(prec=400, rounding=ROUND_HALF_EVEN)
 
 
-def check_slots(array: ArrayData, invalid: Values, fault: str) -> None:
+def check_valid_slots(array: ArrayData, invalid: Values, fault: str) -> None:
     """Raise `DataTypeError` naming the first slot that is invalid and not null."""
     mask = array.validity_mask()
     if mask is not None:
@@ -35,7 +35,7 @@ def numeric_values(array: ArrayData) -> Values:
     return layout.bits(array).view(np.uint8) if isinstance(layout, BooleanLayout) else array.buffer_values(1)
 
 
-def build_array(target: DataType, slots: Values, array: ArrayData) -> ArrayData:
+def build_with_validity(target: DataType, slots: Values, array: ArrayData) -> ArrayData:
     """Build an array of slots with the validity of `array`."""
     layout = layout_of(target)
     assert isinstance(layout, (BooleanLayout, PrimitiveLayout))
@@ -46,33 +46,33 @@ def cast_numbers(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
     """Cast between integers, floats and booleans."""
     slots = numeric_values(array)
     if isinstance(target, Bool):
-        return build_array(target, slots != 0, array)
+        return build_with_validity(target, slots != 0, array)
     if isinstance(target, Int):
-        return build_array(target, to_integers(array, slots, target, safe), array)
+        return build_with_validity(target, cast_slots_to_integers(array, slots, target, safe), array)
     assert isinstance(target, FloatingPoint)
     dtype = np.dtype(f"f{target.bit_width // 8}")
     with np.errstate(over="ignore"):
         out = slots.astype(dtype)
     if safe and slots.dtype.kind == "f":
-        check_slots(array, np.isinf(out) & ~np.isinf(slots), f"is too large for {target}")
+        check_valid_slots(array, np.isinf(out) & ~np.isinf(slots), f"is too large for {target}")
     elif safe and slots.dtype.itemsize > 1:
         exact = 1 << (np.finfo(dtype).nmant + 1)
-        check_slots(array, (slots > exact) | (slots < -exact), f"is not exactly representable as {target}")
-    return build_array(target, out, array)
+        check_valid_slots(array, (slots > exact) | (slots < -exact), f"is not exactly representable as {target}")
+    return build_with_validity(target, out, array)
 
 
-def to_integers(array: ArrayData, slots: Values, target: Int, safe: bool) -> Values:
+def cast_slots_to_integers(array: ArrayData, slots: Values, target: Int, safe: bool) -> Values:
     """Convert numbers to integers of a type. Raises `DataTypeError` for overflow or fractions if `safe`."""
     dtype = primitive_layout(target).dtype
     if safe and slots.dtype.kind == "f":
         whole = np.trunc(slots).astype(np.float64)
         bits = target.bit_width - target.is_signed
         low = -(2.0**bits) if target.is_signed else 0.0
-        check_slots(array, ~((whole >= low) & (whole < 2.0**bits)), f"does not fit {target}")
-        check_slots(array, whole != slots, f"can't be converted to {target} without loss")
+        check_valid_slots(array, ~((whole >= low) & (whole < 2.0**bits)), f"does not fit {target}")
+        check_valid_slots(array, whole != slots, f"can't be converted to {target} without loss")
     elif safe and not np.can_cast(slots.dtype, dtype):
         limits = np.iinfo(dtype)
-        check_slots(array, (slots < int(limits.min)) | (slots > int(limits.max)), f"does not fit {target}")
+        check_valid_slots(array, (slots < int(limits.min)) | (slots > int(limits.max)), f"does not fit {target}")
     with np.errstate(invalid="ignore"):
         return slots.astype(dtype)
 
@@ -94,8 +94,8 @@ def _unscaled_integers(array: ArrayData) -> Values:
 
 def _build_decimals(array: ArrayData, digits: Values, target: Decimal) -> ArrayData:
     bound = 10**target.precision
-    check_slots(array, np.array([not -bound < n < bound for n in digits], np.bool_), f"does not fit {target}")
-    return build_array(target, _decimal_codec(target).from_integers(digits.tolist()), array)
+    check_valid_slots(array, np.array([not -bound < n < bound for n in digits], np.bool_), f"does not fit {target}")
+    return build_with_validity(target, _decimal_codec(target).from_integers(digits.tolist()), array)
 
 
 def _rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values:
@@ -108,7 +108,7 @@ def _rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values
     unit = 10**-shift
     has_fraction = np.array([abs(n) % unit != 0 for n in digits], np.bool_)
     if safe:
-        check_slots(array, has_fraction, "has digits that would be lost")
+        check_valid_slots(array, has_fraction, "has digits that would be lost")
     return object_array([abs(n) // unit * (1 if n >= 0 else -1) for n in digits])
 
 
@@ -126,7 +126,7 @@ def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
         slots = np.where(mask, slots, slots.dtype.type(0))
     if slots.dtype.kind != "f":
         return _build_decimals(array, _rescale(array, slots.astype(object), target.scale, safe), target)
-    check_slots(array, ~np.isfinite(slots), f"can't be converted to {target}")
+    check_valid_slots(array, ~np.isfinite(slots), f"can't be converted to {target}")
     if abs(target.scale) > _MAX_SCALE_CHANGE:
         raise DataTypeError(f"can't cast to a scale of {target.scale}, at most {_MAX_SCALE_CHANGE}")
     with localcontext(_WIDE_CONTEXT):
@@ -140,7 +140,7 @@ def cast_from_decimal(array: ArrayData, target: DataType, safe: bool) -> ArrayDa
     digits = _unscaled_integers(array)
     scale: int = array.type.scale  # type: ignore[attr-defined]
     if isinstance(target, Bool):
-        return build_array(target, digits != 0, array)
+        return build_with_validity(target, digits != 0, array)
     if isinstance(target, FloatingPoint):
         if abs(scale) > _MAX_SCALE_CHANGE:
             raise DataTypeError(f"can't cast from a scale of {scale}, at most {_MAX_SCALE_CHANGE}")
@@ -148,11 +148,11 @@ def cast_from_decimal(array: ArrayData, target: DataType, safe: bool) -> ArrayDa
         with np.errstate(over="ignore"):
             out = wide.astype(f"f{target.bit_width // 8}")
         if safe:
-            check_slots(array, np.isinf(out), f"is too large for {target}")
-        return build_array(target, out, array)
+            check_valid_slots(array, np.isinf(out), f"is too large for {target}")
+        return build_with_validity(target, out, array)
     whole = _rescale(array, digits, -scale, safe)
     assert isinstance(target, Int)
     dtype = primitive_layout(target).dtype
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    check_slots(array, np.array([not low <= n <= high for n in whole], np.bool_), f"does not fit {target}")
-    return build_array(target, whole.astype(dtype), array)
+    check_valid_slots(array, np.array([not low <= n <= high for n in whole], np.bool_), f"does not fit {target}")
+    return build_with_validity(target, whole.astype(dtype), array)

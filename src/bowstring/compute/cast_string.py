@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.compute.cast_numeric import check_slots, numeric_values
-from bowstring.compute.nulls import drop_null
+from bowstring.compute.cast_numeric import check_valid_slots, numeric_values
+from bowstring.compute.nulls import drop_null, insert_nulls
 from bowstring.datatypes import types as t
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
@@ -24,7 +24,7 @@ from bowstring.layouts.value_codecs.temporal import SECONDS_PER_DAY, UNITS_PER_S
 from bowstring.memory.buffer import UINT8
 
 
-def cast_strings(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noqa: ARG001 -- invalid UTF-8 is never accepted
+def cast_strings_and_bytes(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noqa: ARG001 -- invalid UTF-8 is never accepted
     """Cast between strings and byte strings. Bytes become strings if they are valid UTF-8."""
     source, layout, mask = array.layout, layout_of(target), array.validity_mask()
     if isinstance(source, ByteStringLayout):
@@ -64,7 +64,7 @@ def _format_temporal(array: ArrayData) -> list[str]:
     kind: Any = array.type
     unit = "D" if isinstance(kind, t.Date) and kind.unit == "day" else kind.unit
     values = array.buffer_values(1).astype(np.int64).view(f"M8[{unit}]")
-    check_slots(array, np.isnat(values), "is NumPy's NaT and can't be formatted")
+    check_valid_slots(array, np.isnat(values), "is NumPy's NaT and can't be formatted")
     if isinstance(kind, t.Date):
         return list(np.datetime_as_string(values, "D").tolist())
     strings = np.datetime_as_string(values).tolist()
@@ -85,20 +85,10 @@ _FORMATTERS: dict[type[t.DataType], Callable[[ArrayData], list[str]]] = {
 }
 
 
-def format_values(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noqa: ARG001 -- always exact
+def format_as_strings(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noqa: ARG001 -- always exact
     """Format values: numbers like Python and NumPy, dates and times in ISO 8601 with a space."""
     strings = layout_of(target).from_pylist(_FORMATTERS[type(array.type)](drop_null(array)))
-    return scatter_valid_slots(strings, array)
-
-
-def scatter_valid_slots(values: ArrayData, array: ArrayData) -> ArrayData:
-    """Put `values`, one for each valid slot of `array`, into these slots; the others are null."""
-    mask = array.validity_mask()
-    if mask is None:
-        return values
-    layout = values.layout
-    padded = layout.concat([values, layout.nulls(1)])
-    return layout.take(padded, np.where(mask, np.cumsum(mask) - 1, values.length))
+    return insert_nulls(strings, array)
 
 
 # Parsing
@@ -123,7 +113,7 @@ _TIME_PATTERN = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
 _TIMESTAMP_PATTERN = rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[ T]{_TIME_PATTERN}(Z|[+-][0-9]{{2}}:?[0-9]{{2}})?)?"
 
 
-def _time_units(parts: tuple[Any, ...], unit: str) -> int:
+def _units_since_midnight(parts: tuple[Any, ...], unit: str) -> int:
     hours, minutes, seconds = (int(part or 0) for part in parts[:3])
     if hours > 23 or minutes > 59 or seconds > 59:
         raise ValueError
@@ -138,7 +128,7 @@ def _parse_time(text: str, type: Any) -> Any:
     match = re.fullmatch(_TIME_PATTERN, text)
     if match is None:
         raise ValueError
-    return _time_units(match.groups(), type.unit)
+    return _units_since_midnight(match.groups(), type.unit)
 
 
 def _parse_date(text: str, type: Any) -> Any:  # noqa: ARG001
@@ -159,7 +149,7 @@ def _parse_timestamp(text: str, type: Any) -> Any:
         offset = datetime.strptime(zone, "%z").tzinfo
         assert isinstance(offset, timezone)
         seconds -= int((offset.utcoffset(None) or timedelta()).total_seconds())
-    return seconds * UNITS_PER_SECOND[type.unit] + _time_units(tuple(clock), type.unit)
+    return seconds * UNITS_PER_SECOND[type.unit] + _units_since_midnight(tuple(clock), type.unit)
 
 
 _PARSERS: dict[type[t.DataType], Callable[[str, Any], Any]] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.compute.cast_numeric import build_array, check_slots, to_integers
+from bowstring.compute.cast_numeric import build_with_validity, cast_slots_to_integers, check_valid_slots
 from bowstring.datatypes.types import DataType, Date, Duration, Int, Time
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
@@ -27,7 +27,7 @@ def _convert_units(array: ArrayData, slots: Values, units: tuple[str, str], targ
         factor = old // new
         limit = ((1 << 63) - 1) // factor
         if safe:
-            check_slots(array, (wide > limit) | (wide < -limit), f"does not fit {target}")
+            check_valid_slots(array, (wide > limit) | (wide < -limit), f"does not fit {target}")
         wide = wide * np.int64(factor)
     else:
         unit = new // old
@@ -35,19 +35,19 @@ def _convert_units(array: ArrayData, slots: Values, units: tuple[str, str], targ
         if isinstance(target, Duration):  # truncate towards zero, like numbers
             whole += (whole * unit != wide) & (wide < 0)
         if safe:
-            check_slots(array, whole * unit != wide, f"is finer than {target}")
+            check_valid_slots(array, whole * unit != wide, f"is finer than {target}")
         wide = whole
     if safe and dtype.itemsize == 4:
         limits = np.iinfo(np.int32)
-        check_slots(array, (wide < limits.min) | (wide > limits.max), f"does not fit {target}")
-    return build_array(target, wide.astype(dtype), array)
+        check_valid_slots(array, (wide < limits.min) | (wide > limits.max), f"does not fit {target}")
+    return build_with_validity(target, wide.astype(dtype), array)
 
 
 def _has_local_time(type: Any) -> bool:
     return (getattr(type, "timezone", None) or "UTC") not in ("UTC", "Etc/UTC", "Z")
 
 
-def cast_timestamps(array: ArrayData, target: Any, safe: bool) -> ArrayData:
+def cast_dates_and_timestamps(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     """Cast between dates and timestamps. A time zone does not change the stored value.
 
     With `safe=False` a cast to a date drops the time of day.
@@ -63,18 +63,18 @@ def _build_dates(array: ArrayData, slots: Values, target: Any, safe: bool) -> Ar
     """Build dates from milliseconds. A time of day is dropped, or raises `DataTypeError` if `safe`."""
     time_of_day = slots % _MILLISECONDS_PER_DAY
     if safe:
-        check_slots(array, time_of_day != 0, "is not a whole number of days")
-    check_slots(array, slots < np.iinfo(np.int64).min + time_of_day, f"does not fit {target}")
-    return build_array(target, slots - time_of_day, array)
+        check_valid_slots(array, time_of_day != 0, "is not a whole number of days")
+    check_valid_slots(array, slots < np.iinfo(np.int64).min + time_of_day, f"does not fit {target}")
+    return build_with_validity(target, slots - time_of_day, array)
 
 
-def cast_durations(array: ArrayData, target: Any, safe: bool) -> ArrayData:
+def cast_times_and_durations(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     """Cast times of day or durations to another unit."""
     source: Any = array.type
     return _convert_units(array, array.buffer_values(1), (source.unit, target.unit), target, safe)
 
 
-def to_time_of_day(array: ArrayData, target: Time, safe: bool) -> ArrayData:
+def cast_to_time_of_day(array: ArrayData, target: Time, safe: bool) -> ArrayData:
     """Cast timestamps to their time of day."""
     source: Any = array.type
     if _has_local_time(source):
@@ -83,21 +83,21 @@ def to_time_of_day(array: ArrayData, target: Time, safe: bool) -> ArrayData:
     return _convert_units(array, array.buffer_values(1) % day, (source.unit, target.unit), target, safe)
 
 
-def to_unit_counts(array: ArrayData, target: Int, safe: bool) -> ArrayData:
+def cast_temporal_to_integers(array: ArrayData, target: Int, safe: bool) -> ArrayData:
     """Cast to the number of units since midnight or 1970."""
-    return build_array(target, to_integers(array, array.buffer_values(1), target, safe), array)
+    return build_with_validity(target, cast_slots_to_integers(array, array.buffer_values(1), target, safe), array)
 
 
-def from_unit_counts(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
+def cast_integers_to_temporal(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
     """Cast integers, which count units. Raises `DataTypeError` for an invalid time of day, even if not `safe`."""
     width = primitive_layout(target).dtype.itemsize * 8
-    slots = to_integers(array, array.buffer_values(1), Int(width), safe)
+    slots = cast_slots_to_integers(array, array.buffer_values(1), Int(width), safe)
     if target == Date("ms"):
         return _build_dates(array, slots, target, safe)
     if isinstance(target, Time):
-        check_slots(
+        check_valid_slots(
             array,
             (slots < 0) | (slots >= SECONDS_PER_DAY * UNITS_PER_SECOND[target.unit]),
             f"is not a time of day ({target})",
         )
-    return build_array(target, slots, array)
+    return build_with_validity(target, slots, array)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.compute.cast import cast
-from bowstring.compute.unify_dictionaries import concat_unified
+from bowstring.compute.unify_dictionaries import concat_and_unify
 from bowstring.datatypes.types import DataType, Dictionary, int64
 from bowstring.errors import WouldCopyError
 from bowstring.layouts.array_data import ArrayData
@@ -62,7 +62,7 @@ class ColumnChunks:
             return self.chunks[0].to_numpy(zero_copy_only)
         if zero_copy_only:
             raise WouldCopyError(f"{len(self.chunks)} chunks can't be converted to one NumPy array without a copy")
-        return combine_widened(self).to_numpy(zero_copy_only=False)
+        return combine_with_wider_indices(self).to_numpy(zero_copy_only=False)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
         """Return the values as one NumPy array, as `Array.__array__`; several chunks are copied."""
@@ -75,7 +75,7 @@ class ColumnChunks:
         """
         if len(self.chunks) == 1:
             return self.chunks[0]
-        return concat_unified(self.chunks) if self.chunks else layout_of(self.type).from_pylist([])
+        return concat_and_unify(self.chunks) if self.chunks else layout_of(self.type).from_pylist([])
 
     def validate(self, full: bool = False) -> None:
         """Check every chunk, as `Array.validate`."""
@@ -95,7 +95,7 @@ def cast_chunks(column: ColumnChunks, target_type: DataType, safe: bool = True) 
     return ColumnChunks(chunks, target_type)
 
 
-def combine_widened(column: ColumnChunks) -> ArrayData:
+def combine_with_wider_indices(column: ColumnChunks) -> ArrayData:
     """Combine the chunks of a column, with wider indices if the union of their dictionaries may be too large."""
     type_ = column.type
     if column.num_chunks > 1 and isinstance(type_, Dictionary):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from bowstring.datatypes.conversion import TypeLike, as_type
-from bowstring.datatypes.types import DataType, Dictionary, Int, RunEndEncoded, dictionary, run_end_encoded
+from bowstring.datatypes.types import Dictionary, Int, RunEndEncoded, dictionary, run_end_encoded
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.dictionary import DictionaryLayout
@@ -19,8 +19,15 @@ from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 
 
-def encode_as_dictionary(array: ArrayData, index_type: Int) -> ArrayData:
-    """Encode an array of any type, even a dictionary-encoded one. Raises like `dictionary_encode`."""
+def dictionary_encode(array: ArrayData, index_type: TypeLike | None = None, *, allow_nested: bool = False) -> ArrayData:
+    """Encode an array as indices (int32 by default) into its distinct values, in order of first appearance.
+
+    Returns a dictionary-encoded array unchanged, unless `allow_nested`. Raises `DataTypeError` if there are too many
+    distinct values for the index type.
+    """
+    if isinstance(array.type, Dictionary) and not allow_nested:
+        return array
+    index_type = Int(32) if index_type is None else as_type(index_type, "dictionary_encode")
     layout = layout_of(dictionary(index_type, array.type))
     assert isinstance(layout, DictionaryLayout)
     keys = identity_keys_with_nulls(array)
@@ -36,35 +43,20 @@ def encode_as_dictionary(array: ArrayData, index_type: Int) -> ArrayData:
     )
 
 
-def dictionary_encode(array: ArrayData, index_type: TypeLike | None = None) -> ArrayData:
-    """Encode an array as indices (int32 by default) into its distinct values, in order of first appearance.
-
-    Returns a dictionary-encoded array unchanged. Raises `DataTypeError` if there are too many distinct values for the
-    index type.
-    """
-    if isinstance(array.type, Dictionary):
-        return array
-    indices = Int(32) if index_type is None else as_type(index_type, "dictionary_encode")
-    return encode_as_dictionary(array, indices)  # type: ignore[arg-type]  # the dictionary's type checks it
-
-
 def unique(array: ArrayData) -> ArrayData:
     """Return the distinct values in order of first appearance, including null if there is one."""
     return array.layout.take(array, factorize(array)[1])
 
 
-def run_end_encode(array: ArrayData, run_end_type: TypeLike | None = None) -> ArrayData:
+def run_end_encode(array: ArrayData, run_end_type: TypeLike | None = None, *, allow_nested: bool = False) -> ArrayData:
     """Encode an array as runs of equal values, with run ends of int32 by default.
 
-    Returns a run-end encoded array unchanged. Raises `UsageError` if the array is too long for the run ends.
+    Returns a run-end encoded array unchanged, unless `allow_nested`. Raises `UsageError` if the array is too long for
+    the run ends.
     """
-    if isinstance(array.type, RunEndEncoded):
+    if isinstance(array.type, RunEndEncoded) and not allow_nested:
         return array
-    return run_end_encode_always(array, Int(32) if run_end_type is None else as_type(run_end_type, "run_end_encode"))
-
-
-def run_end_encode_always(array: ArrayData, run_end_type: DataType) -> ArrayData:
-    """Encode an array of any type, even a run-end encoded one. Raises like `run_end_encode`."""
+    run_end_type = Int(32) if run_end_type is None else as_type(run_end_type, "run_end_encode")
     layout = layout_of(run_end_encoded(run_end_type, array.type))
     assert isinstance(layout, RunEndEncodedLayout)
     keys = identity_keys_with_nulls(array)

@@ -1,4 +1,4 @@
-"""Finding, dropping and filling nulls.
+"""Finding, dropping, inserting and filling nulls.
 
 These functions use logical nulls: a slot is null in the array's own bitmap, or because its value in the dictionary,
 run or union member is null («Null count», «Dictionary-encoded Layout», «Run-End Encoded Layout»).
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.compute.encode import run_end_decode
-from bowstring.compute.unify_dictionaries import concat_unified, has_dictionary
+from bowstring.compute.unify_dictionaries import concat_and_unify, has_dictionary
 from bowstring.datatypes.types import Bool
 from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
@@ -25,7 +25,7 @@ from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 from bowstring.layouts.union import UnionLayout
 
 
-def booleans(values: Values, valid: Values | None = None) -> ArrayData:
+def create_boolean_array(values: Values, valid: Values | None = None) -> ArrayData:
     """Build a boolean array from NumPy booleans."""
     layout = layout_of(Bool())
     assert isinstance(layout, BooleanLayout)
@@ -43,7 +43,7 @@ def is_valid(array: ArrayData) -> ArrayData:
     """Return a boolean array that is true for valid slots."""
     check_expanded_array(array)
     valid = array.layout.logical_validity_mask(array)
-    return booleans(np.ones(array.length, np.bool_) if valid is None else valid)
+    return create_boolean_array(np.ones(array.length, np.bool_) if valid is None else valid)
 
 
 def is_null(array: ArrayData, nan_is_null: bool = False) -> ArrayData:
@@ -53,7 +53,7 @@ def is_null(array: ArrayData, nan_is_null: bool = False) -> ArrayData:
     null = np.zeros(array.length, np.bool_) if valid is None else ~valid
     if nan_is_null:
         null |= _is_nan(array)
-    return booleans(null)
+    return create_boolean_array(null)
 
 
 def _is_nan(array: ArrayData) -> Values:
@@ -77,6 +77,16 @@ def drop_null(array: ArrayData) -> ArrayData:
     return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
 
 
+def insert_nulls(values: ArrayData, array: ArrayData) -> ArrayData:
+    """Return `values`, one for each valid slot of `array`, at the indices of these slots; the other slots are null."""
+    mask = array.validity_mask()
+    if mask is None:
+        return values
+    layout = values.layout
+    padded = layout.concat([values, layout.nulls(1)])
+    return layout.take(padded, np.where(mask, np.cumsum(mask) - 1, values.length))
+
+
 def fill_null(array: ArrayData, fill_value: Any) -> ArrayData:
     """Replace nulls with a Python value of the array's type. Returns the array itself if it has no nulls.
 
@@ -90,5 +100,5 @@ def fill_null(array: ArrayData, fill_value: Any) -> ArrayData:
         return array
     if not has_dictionary(array.layout):
         return array.layout.fill_null(array, valid, filler)
-    extended = concat_unified([array, filler])
+    extended = concat_and_unify([array, filler])
     return extended.layout.take(extended, np.where(valid, np.arange(array.length), array.length))

@@ -40,13 +40,13 @@ def sort_rows(columns: Sequence[tuple[ArrayData, Order]], null_placement: NullPl
     for array, order in columns:
         if order not in ("ascending", "descending"):
             raise UsageError(f"order: expected 'ascending' or 'descending', found {order!r}")
-        keys.extend(_sort_keys(array, order == "descending", null_placement == "at_start"))
+        keys.extend(_sort_keys_with_nulls(array, order == "descending", null_placement == "at_start"))
     if not keys:
         raise UsageError("sorting needs at least one column")
     return stable_argsort(keys)
 
 
-def _sort_keys(array: ArrayData, is_descending: bool, nulls_first: bool) -> list[Values]:
+def _sort_keys_with_nulls(array: ArrayData, is_descending: bool, nulls_first: bool) -> list[Values]:
     check_expanded_array(array)
     valid = array.layout.logical_validity_mask(array)
     valid_values = array if valid is None else array.layout.take(array, np.flatnonzero(valid))

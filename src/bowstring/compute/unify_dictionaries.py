@@ -21,16 +21,16 @@ def has_dictionary(layout: Layout) -> bool:
     return layout.dictionary is not None or any(map(has_dictionary, layout.children))
 
 
-def dictionary_arrays(array: ArrayData) -> Iterator[ArrayData]:
+def iter_dictionary_arrays(array: ArrayData) -> Iterator[ArrayData]:
     """Iterate over the dictionary-encoded arrays in an array, depth first, without those inside dictionaries."""
     if array.layout.dictionary is not None:
         yield array
     for child in array.children:
-        yield from dictionary_arrays(child)
+        yield from iter_dictionary_arrays(child)
 
 
 def replace_dictionary_arrays(array: ArrayData, parts: Iterator[ArrayData]) -> ArrayData:
-    """Replace the `dictionary_arrays` of an array, in the same order."""
+    """Replace the `iter_dictionary_arrays` of an array, in the same order."""
     if array.layout.dictionary is not None:
         return next(parts)
     if not array.children:
@@ -45,11 +45,11 @@ def merge_dictionaries(dictionaries: Sequence[ArrayData]) -> tuple[ArrayData, li
     Returns a dictionary that starts with the first one unchanged, followed by every new value once, and for each
     dictionary the indices of its values in it.
     """
-    merged, indices = _merge(dictionaries)
+    merged, indices = _merge_with_joined_indices(dictionaries)
     return merged, np.split(indices, np.cumsum([dictionary.length for dictionary in dictionaries])[:-1])
 
 
-def _merge(dictionaries: Sequence[ArrayData]) -> tuple[ArrayData, Indices]:
+def _merge_with_joined_indices(dictionaries: Sequence[ArrayData]) -> tuple[ArrayData, Indices]:
     """Like `merge_dictionaries`, with all indices in one array."""
     first = dictionaries[0]
     values = first.layout.concat(dictionaries)
@@ -62,7 +62,7 @@ def _merge(dictionaries: Sequence[ArrayData]) -> tuple[ArrayData, Indices]:
     return merged, indices
 
 
-def with_dictionary(array: ArrayData, dictionary: ArrayData, transposition: Indices | None) -> ArrayData:
+def replace_dictionary(array: ArrayData, dictionary: ArrayData, transposition: Indices | None) -> ArrayData:
     """Replace the dictionary of a dictionary-encoded array and transpose its indices.
 
     `transposition[i]` is the index of the old value i in the new dictionary; None keeps the indices. Raises
@@ -82,7 +82,7 @@ def with_dictionary(array: ArrayData, dictionary: ArrayData, transposition: Indi
     return layout.create_array(index_array, dictionary).with_layout(array.layout)
 
 
-def find_longest_dictionary(dictionaries: Iterable[ArrayData]) -> ArrayData | None:
+def find_dictionary_extending_all(dictionaries: Iterable[ArrayData]) -> ArrayData | None:
     """Return the dictionary of which all others are a prefix, or None."""
     candidates = list(dictionaries)
     longest = max(candidates, key=len)
@@ -98,25 +98,25 @@ def unify_dictionaries(arrays: Sequence[ArrayData]) -> list[ArrayData]:
     if not arrays or not has_dictionary(arrays[0].layout):
         return list(arrays)
     arrays = [array if array.layout.dictionary is not None else array.compact() for array in arrays]
-    by_depth = zip(*map(dictionary_arrays, arrays), strict=True)
-    unified = zip(*map(_unify_arrays, by_depth), strict=True)
+    by_depth = zip(*map(iter_dictionary_arrays, arrays), strict=True)
+    unified = zip(*map(_unify_at_one_depth, by_depth), strict=True)
     return [replace_dictionary_arrays(array, iter(parts)) for array, parts in zip(arrays, unified, strict=True)]
 
 
-def _unify_arrays(arrays: Sequence[ArrayData]) -> list[ArrayData]:
+def _unify_at_one_depth(arrays: Sequence[ArrayData]) -> list[ArrayData]:
     distinct = {id(array.dictionary): array.require_dictionary() for array in arrays}
     if len(distinct) == 1:
         return list(arrays)
     dictionaries = unify_dictionaries(list(distinct.values()))
-    unified = find_longest_dictionary(dictionaries)
+    unified = find_dictionary_extending_all(dictionaries)
     transpositions: list[Indices] | list[None] = [None] * len(dictionaries)
     if unified is None:
         unified, transpositions = merge_dictionaries(dictionaries)
     transposition_by_id = dict(zip(distinct, transpositions, strict=True))
-    return [with_dictionary(array, unified, transposition_by_id[id(array.dictionary)]) for array in arrays]
+    return [replace_dictionary(array, unified, transposition_by_id[id(array.dictionary)]) for array in arrays]
 
 
-def concat_unified(arrays: Sequence[ArrayData]) -> ArrayData:
+def concat_and_unify(arrays: Sequence[ArrayData]) -> ArrayData:
     """Concatenate one or more arrays of one layout and unify their dictionaries; copies.
 
     Raises `DataTypeError` if a unified dictionary is too large for the index type.
@@ -125,13 +125,13 @@ def concat_unified(arrays: Sequence[ArrayData]) -> ArrayData:
     storage = layout.storage
     if not isinstance(storage, DictionaryLayout) or has_dictionary(storage.dictionary):
         return layout.concat(unify_dictionaries(arrays))
-    dictionaries, dictionary_numbers = distinct_dictionaries(arrays)
+    dictionaries, dictionary_indices = distinct_dictionaries(arrays)
     indices, validity = storage.concat_indices(arrays)
     unified = dictionaries[0]
     if len(dictionaries) > 1:
-        unified, transposition = _merge(dictionaries)
+        unified, transposition = _merge_with_joined_indices(dictionaries)
         lengths = array_lengths(dictionaries)
-        indices += np.repeat((np.cumsum(lengths) - lengths)[dictionary_numbers], array_lengths(arrays))
+        indices += np.repeat((np.cumsum(lengths) - lengths)[dictionary_indices], array_lengths(arrays))
         if len(transposition):  # else all slots are null
             indices = transposition.take(indices, mode="clip")
         if indices.size and indices.max() > np.iinfo(storage.index_layout.dtype).max:

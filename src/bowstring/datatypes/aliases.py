@@ -37,10 +37,10 @@ def parse_alias(name: str) -> DataType:
     data_type = _ALIASES.get(name)
     if data_type is not None:
         return data_type
-    for pattern, make in _PARAMETERS:
+    for pattern, create_type in _PARAMETERS:
         match = re.fullmatch(pattern, name)
         if match is not None:
-            return make(match)
+            return create_type(match)
     closest = get_close_matches(name, _ALIASES, 1)
     hint = f"; did you mean {closest[0]!r}?" if closest else ""
     raise UsageError(f"{name!r:.100} is not the name of a data type without children, such as 'int64'{hint}")

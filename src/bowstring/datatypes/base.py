@@ -71,7 +71,7 @@ class DataType:
         """The type of the dictionary in the C data interface; None unless the type is dictionary-encoded."""
         return None
 
-    def to_storage(self, pairs: Metadata) -> tuple[DataType, Metadata]:
+    def to_storage_and_metadata(self, pairs: Metadata) -> tuple[DataType, Metadata]:
         """Return the type and custom metadata of a field of this type as they are exchanged.
 
         An extension type is exchanged as its storage type, with its name and parameters in the metadata.
@@ -85,14 +85,14 @@ def check_one_of(what: str, value: object, allowed: Sequence[object]) -> None:
         raise UsageError(f"{what} is one of {', '.join(map(str, allowed))}, not {value!r}")
 
 
-def is_within(number: object, low: int, high: int) -> bool:
+def is_integer_within(number: object, low: int, high: int) -> bool:
     """Whether a parameter of a type is an integer from `low` to `high`, inclusive."""
     return isinstance(number, int) and low <= number <= high
 
 
 def check_size(what: str, value: object) -> None:
     """Raise `UsageError` unless a parameter of a type is a size of at most 31 bits."""
-    if not is_within(value, 0, (1 << 31) - 1):
+    if not is_integer_within(value, 0, (1 << 31) - 1):
         raise UsageError(f"{what} is an integer from 0 to 2147483647, not {value!r}")
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from bowstring.datatypes.c_format import parse_format_string
 from bowstring.datatypes.c_schema_export import NULLABLE
-from bowstring.datatypes.extension import resolve
+from bowstring.datatypes.extension import resolve_extension_type
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.nested import DICTIONARY_ORDERED, Dictionary
 from bowstring.datatypes.primitive import Int
@@ -36,11 +36,11 @@ def read_field(address: int) -> Field:
 
     Raises `InvalidDataError` or a subclass for a malformed structure.
     """
-    return _read(address, 0, iter(range(MAX_FIELDS)))
+    return _read_field(address, 0, iter(range(MAX_FIELDS)))
 
 
-def _read(address: int, depth: int, budget: Iterator[int]) -> Field:
-    if next(budget, None) is None:
+def _read_field(address: int, depth: int, fields_left: Iterator[int]) -> Field:
+    if next(fields_left, None) is None:
         raise LimitError(f"a schema has more than {MAX_FIELDS} fields")
     fields = c_abi.SchemaStruct.from_address(address)[:]
     format_address, name_address, metadata, flags, n_children, children, dictionary, release, _ = fields
@@ -55,23 +55,29 @@ def _read(address: int, depth: int, budget: Iterator[int]) -> Field:
     format_text = _CString.from_address(address).value or b""
     name = _CString.from_address(address + 8).value or b""
     if not n_children and not dictionary and not metadata:
-        read_leaf = _read_leaf if len(name) + len(format_text) < _MAX_CACHED_BYTES else _read_leaf.__wrapped__
+        read_leaf = (
+            _read_leaf_field if len(name) + len(format_text) < _MAX_CACHED_BYTES else _read_leaf_field.__wrapped__
+        )
         return read_leaf(format_text, name, flags)
     if depth >= MAX_NESTING:
         raise LimitError(f"a schema is nested more than {MAX_NESTING} levels deep")
     if n_children < 0:
         raise InvalidDataError(f"a schema has {n_children} children")
     addresses = c_abi.read_pointers(children, n_children, "children of a schema")
-    type_ = parse_format_string(format_text, tuple(_read(child, depth + 1, budget) for child in addresses), flags)
+    type_ = parse_format_string(
+        format_text, tuple(_read_field(child, depth + 1, fields_left) for child in addresses), flags
+    )
     if dictionary:
         if not isinstance(type_, Int):
             raise InvalidDataError(f"dictionary indices must be integers, found {type_}")
         c_abi.check_pointer(dictionary, "a schema's dictionary")
-        type_ = Dictionary(type_, _read(dictionary, depth + 1, budget).type, bool(flags & DICTIONARY_ORDERED))
+        type_ = Dictionary(
+            type_, _read_field(dictionary, depth + 1, fields_left).type, bool(flags & DICTIONARY_ORDERED)
+        )
     pairs = _read_metadata(metadata) if metadata else ()
-    field = Field(_decode_name(name), type_, bool(flags & NULLABLE), pairs)
+    field = Field(_decode_field_name(name), type_, bool(flags & NULLABLE), pairs)
     try:
-        return resolve(field)
+        return resolve_extension_type(field)
     except InvalidDataError as error:
         if isinstance(type_, Dictionary):
             return field  # some writers add the extension metadata to the dictionary values, too
@@ -80,11 +86,11 @@ def _read(address: int, depth: int, budget: Iterator[int]) -> Field:
 
 
 @lru_cache(maxsize=4096)
-def _read_leaf(format_text: bytes, name: bytes, flags: int) -> Field:
-    return Field(_decode_name(name), parse_format_string(format_text, (), flags), bool(flags & NULLABLE))
+def _read_leaf_field(format_text: bytes, name: bytes, flags: int) -> Field:
+    return Field(_decode_field_name(name), parse_format_string(format_text, (), flags), bool(flags & NULLABLE))
 
 
-def _decode_name(text: bytes) -> str:
+def _decode_field_name(text: bytes) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError as error:

@@ -25,21 +25,21 @@ def export_schema(name: str, type: DataType, nullable: bool = True, pairs: Metad
     Raises `UnsupportedTypeError`, naming the field's path, for types and names that the C data interface can't express.
     """
     with c_abi.ExportedStructBlock() as block:
-        _write(block, name, type, nullable, pairs, name)
+        _append_schema_struct(block, name, type, nullable, pairs, name)
     return c_abi.new_capsule(c_abi.SCHEMA_CAPSULE, block)
 
 
 def build_field_block(field: Field) -> c_abi.ExportedStructBlock:
     """Return a block with the ArrowSchema structure of a field. Raises as `export_schema`."""
     with c_abi.ExportedStructBlock() as block:
-        _write(block, field.name, field.type, field.nullable, field.pairs, field.name)
+        _append_schema_struct(block, field.name, field.type, field.nullable, field.pairs, field.name)
     return block
 
 
-def _write(
+def _append_schema_struct(
     block: c_abi.ExportedStructBlock, name: str, type_: DataType, nullable: bool, pairs: Metadata, path: str
 ) -> int:
-    type_, pairs = type_.to_storage(pairs)
+    type_, pairs = type_.to_storage_and_metadata(pairs)
     encoded_name = name.encode()
     if b"\0" in encoded_name:
         raise UnsupportedTypeError(
@@ -60,10 +60,11 @@ def _write(
         for i, child in enumerate(children):
             child_path = f"{path}.{child.name}"
             block.set_pointer(
-                pointers + i, _write(block, child.name, child.type, child.nullable, child.pairs, child_path)
+                pointers + i,
+                _append_schema_struct(block, child.name, child.type, child.nullable, child.pairs, child_path),
             )
     if type_.c_dictionary is not None:
-        dictionary = _write(block, "", type_.c_dictionary, True, (), f"{path}.dictionary")
+        dictionary = _append_schema_struct(block, "", type_.c_dictionary, True, (), f"{path}.dictionary")
         block.set_pointer(index + c_abi.SCHEMA_DICTIONARY, dictionary)
     return index
 

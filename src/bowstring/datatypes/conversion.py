@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 from bowstring.datatypes.aliases import parse_alias
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_schema import import_field
-from bowstring.datatypes.field import Field, MetadataLike, as_metadata, check_name
+from bowstring.datatypes.field import Field, MetadataLike, as_metadata, check_field_name
 from bowstring.errors import UsageError
 
 
@@ -42,11 +42,11 @@ def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLi
     The type is one of Bowstring or of another library, or a name such as "int64". Raises `UsageError` if the name is
     not a string, or for any other object as the type.
     """
-    check_name(name)
+    check_field_name(name)
     return Field(name, as_type(type, f"field {name!r}"), nullable, as_metadata(metadata))
 
 
-def coerce_field(value: Any) -> Any:
+def import_foreign_field(value: Any) -> Any:
     """Import a field of another library; return anything else unchanged."""
     if isinstance(value, Field) or not hasattr(value, "__arrow_c_schema__"):
         return value

@@ -1,7 +1,7 @@
 """Extension types («Extension Types»): a storage type with a name and parameters, and the registry of such types.
 
-An extension is exchanged as two keys of its field's custom metadata. `resolve` returns a field of the registered
-extension type, or for an unknown extension the field itself; `annotate` is the inverse.
+An extension is exchanged as two keys of its field's custom metadata. `resolve_extension_type` returns a field of the
+registered extension type, or for an unknown extension the field itself; `to_storage_field` is the inverse.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ExtensionType(DataType):
         """Convert NumPy values of this type to the storage type; None (the default) to encode values one by one."""
         return None
 
-    def to_storage(self, pairs: Metadata) -> tuple[DataType, Metadata]:
+    def to_storage_and_metadata(self, pairs: Metadata) -> tuple[DataType, Metadata]:
         """Return the storage type, and the custom metadata with the extension's name and parameters."""
         other_pairs = tuple(pair for pair in pairs if pair[0] not in (NAME_KEY, METADATA_KEY))
         extension_pairs = ((NAME_KEY, self.extension_name.encode()), (METADATA_KEY, self.serialize()))
@@ -107,7 +107,7 @@ _CANONICAL = {
 """The canonical extension types and the modules that register them, which are imported on first use."""
 
 
-def _load(name: str) -> None:
+def _import_canonical_module(name: str) -> None:
     if name in _CANONICAL:
         import_module(f"bowstring.datatypes.canonical.{_CANONICAL[name]}")
 
@@ -124,7 +124,7 @@ def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
     if not name:
         raise UsageError(f"{extension.__name__} has no EXTENSION_NAME")
     if not extension.__module__.startswith("bowstring.datatypes.canonical."):
-        _load(name)
+        _import_canonical_module(name)
     if _REGISTRY.setdefault(name, extension) is not extension:
         raise UsageError(f"the extension name {name!r} is taken by {_REGISTRY[name].__name__}")
     return extension
@@ -132,19 +132,19 @@ def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
 
 def unregister_extension_type(name: str) -> None:
     """Remove an extension type from the registry; its fields are then read as the storage type."""
-    _load(name)
+    _import_canonical_module(name)
     if _REGISTRY.pop(name, None) is None:
         raise UsageError(f"no extension type is called {name!r}")
 
 
-def resolve(field: Field) -> Field:
+def resolve_extension_type(field: Field) -> Field:
     """Return the field with its registered extension type if its custom metadata names one; else the field itself.
 
     Raises `InvalidDataError` if storage type or parameters do not fit the extension that is named.
     """
     pairs = dict(field.pairs)
     name = pairs.get(NAME_KEY, b"").decode("utf-8", "replace")
-    _load(name)
+    _import_canonical_module(name)
     extension = _REGISTRY.get(name)
     if extension is None:
         return field
@@ -164,7 +164,7 @@ def resolve(field: Field) -> Field:
     return Field(field.name, data_type, field.nullable, other_pairs)
 
 
-def annotate(field: Field) -> Field:
+def to_storage_field(field: Field) -> Field:
     """Return a field of an extension type with the storage type and custom metadata; any other field as it is."""
-    type_, pairs = field.type.to_storage(field.pairs)
+    type_, pairs = field.type.to_storage_and_metadata(field.pairs)
     return field if type_ is field.type else Field(field.name, type_, field.nullable, pairs)

@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, TypeAlias
 
 from bowstring import datatypes  # its lazy exports: `conversion` and `c_schema` import this module
-from bowstring.datatypes.base import DataType
+from bowstring.datatypes.base import DataType, check_text
 from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.errors import UsageError
 
@@ -57,7 +57,7 @@ class Field:
 
     def with_name(self, name: str) -> Field:
         """Return the field with another name. Raises `UsageError` if it is not a string."""
-        check_name(name)
+        check_field_name(name)
         return replace(self, name=name)
 
     def with_type(self, type: TypeLike) -> Field:
@@ -108,7 +108,7 @@ class Field:
 _SETTERS = [Field.__dict__[name].__set__ for name in ("name", "type", "nullable", "pairs")]
 
 
-def make_fields(
+def create_fields(
     names: Sequence[str], types: Sequence[DataType], nullable: Sequence[bool], pairs: Sequence[Metadata]
 ) -> list[Field]:
     """Create many fields at once, several times faster than one at a time."""
@@ -118,11 +118,6 @@ def make_fields(
     return fields
 
 
-def check_name(name: str) -> None:
+def check_field_name(name: str) -> None:
     """Raise `UsageError` unless a field's name is a string that UTF-8 can encode."""
-    if not isinstance(name, str):
-        raise UsageError(f"a field's name is a string, not {name!r}")
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"a field's name has characters that UTF-8 does not encode (surrogates): {name!r}") from None
+    check_text("a field's name", name)

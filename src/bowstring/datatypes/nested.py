@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bowstring.datatypes.base import DataType, check_one_of, check_size, check_type, is_within
+from bowstring.datatypes.base import DataType, check_one_of, check_size, check_type, is_integer_within
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.primitive import Int
 from bowstring.errors import UsageError
@@ -150,7 +150,9 @@ class Union(DataType):
         check_one_of("a union's mode", self.mode, ("sparse", "dense"))
         if len(self.type_ids) != len(self.children):
             raise UsageError(f"a union of {len(self.children)} fields needs as many type ids, not {self.type_ids}")
-        if len(set(self.type_ids)) != len(self.type_ids) or not all(is_within(i, 0, 127) for i in self.type_ids):
+        if len(set(self.type_ids)) != len(self.type_ids) or not all(
+            is_integer_within(i, 0, 127) for i in self.type_ids
+        ):
             raise UsageError(f"a union's type ids are distinct integers from 0 to 127, not {self.type_ids}")
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
-from bowstring.datatypes.base import DataType, check_one_of, check_size, check_text, is_within
+from bowstring.datatypes.base import DataType, check_one_of, check_size, check_text, is_integer_within
 from bowstring.errors import UsageError
 
 TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
@@ -79,9 +79,9 @@ class Decimal(DataType):
     def __post_init__(self) -> None:
         check_one_of("a decimal's bit width", self.bit_width, tuple(MAX_DECIMAL_DIGITS))
         most = MAX_DECIMAL_DIGITS[self.bit_width]
-        if not is_within(self.precision, 1, most):
+        if not is_integer_within(self.precision, 1, most):
             raise UsageError(f"the precision of a decimal{self.bit_width} is 1 to {most} digits, not {self.precision}")
-        if not is_within(self.scale, -(1 << 31), (1 << 31) - 1):
+        if not is_integer_within(self.scale, -(1 << 31), (1 << 31) - 1):
             raise UsageError(f"a decimal's scale is a 32-bit integer, not {self.scale}")
 
     def c_format(self) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_schema import import_field
 from bowstring.datatypes.c_schema_export import export_schema
-from bowstring.datatypes.conversion import SupportsArrowSchema, TypeLike, coerce_field, field
+from bowstring.datatypes.conversion import SupportsArrowSchema, TypeLike, field, import_foreign_field
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.nested import Struct
 from bowstring.errors import DataTypeError, InvalidDataError, NotFoundError, UsageError
@@ -35,15 +35,15 @@ class LazyFields(ABC):
         """The names of all fields."""
 
     @abstractmethod
-    def named(self, name: str) -> list[int]:
+    def indices_of(self, name: str) -> list[int]:
         """Return the indices of the fields with this name."""
 
     @abstractmethod
-    def one(self, index: int) -> Field:
+    def field_at(self, index: int) -> Field:
         """Return the field at a valid index."""
 
     @abstractmethod
-    def all(self) -> tuple[Field, ...]:
+    def all_fields(self) -> tuple[Field, ...]:
         """Return all fields."""
 
 
@@ -64,7 +64,7 @@ class Schema:
     def fields(self) -> tuple[Field, ...]:
         """All fields, in order."""
         source = self.source
-        return source.all() if isinstance(source, LazyFields) else source
+        return source.all_fields() if isinstance(source, LazyFields) else source
 
     @property
     def names(self) -> list[str]:
@@ -96,7 +96,7 @@ class Schema:
                 return self._indices.setdefault(key, indices[0])
             if indices:
                 raise NotFoundError(f"{len(indices)} columns are called {key!r} (at {indices}): select one by index")
-            raise NotFoundError(f"no column is called {key!r}; there are {_abbreviate(self.names)}")
+            raise NotFoundError(f"no column is called {key!r}; there are {_abbreviate_names(self.names)}")
         try:
             key = operator.index(key)
         except TypeError:
@@ -108,12 +108,12 @@ class Schema:
     def _indices_of(self, name: str) -> list[int]:
         source = self.source
         if isinstance(source, LazyFields):
-            return source.named(name)
+            return source.indices_of(name)
         return [i for i, f in enumerate(source) if f.name == name]
 
     def _field_at(self, index: int) -> Field:
         source = self.source
-        return source.one(index) if isinstance(source, LazyFields) else source[index]
+        return source.field_at(index) if isinstance(source, LazyFields) else source[index]
 
     def indices(self, keys: str | int | Iterable[str | int]) -> list[int]:
         """Return the indices of several fields, or of one, by name or index. Raises as `index`."""
@@ -184,7 +184,7 @@ class Schema:
         return f"Schema({', '.join(map(str, self.fields))})"
 
 
-def _abbreviate(names: list[str]) -> str:
+def _abbreviate_names(names: list[str]) -> str:
     shown = ", ".join(map(repr, names[:10]))
     return shown + (f" and {len(names) - 10} more" if len(names) > 10 else "") if names else "none"
 
@@ -232,10 +232,10 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     if isinstance(fields, Schema):
         return fields.fields
     if hasattr(fields, "__arrow_c_schema__"):
-        return coerce_field(fields).type.fields  # type: ignore[no-any-return]
+        return import_foreign_field(fields).type.fields  # type: ignore[no-any-return]
     items: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else fields
     try:
-        return tuple(f if isinstance(f, Field) else field(*f) for f in map(coerce_field, items))
+        return tuple(f if isinstance(f, Field) else field(*f) for f in map(import_foreign_field, items))
     except DataTypeError:
         raise
     except TypeError:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from bowstring.datatypes.base import DataType as DataType, check_one_of
-from bowstring.datatypes.conversion import TypeLike, as_type, coerce_field, field
+from bowstring.datatypes.conversion import TypeLike, as_type, field, import_foreign_field
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.nested import (
     Dictionary as Dictionary,
@@ -52,14 +52,14 @@ from bowstring.datatypes.primitive import (
 from bowstring.datatypes.schema import FieldsLike as FieldsLike, as_fields as as_fields
 
 
-def as_field(value: TypeLike, name: str) -> Field:
+def as_child_field(value: TypeLike, name: str) -> Field:
     """Return a field as it is, and for a type a nullable field of this name.
 
     An object of another library is a field if it has a name or metadata, or is not nullable.
     """
     if isinstance(value, Field | DataType | str):
         return value if isinstance(value, Field) else field(name, value)
-    foreign = coerce_field(value)
+    foreign = import_foreign_field(value)
     if isinstance(foreign, Field):
         return foreign if foreign.name or foreign.pairs or not foreign.nullable else field(name, foreign.type)
     return field(name, value)
@@ -229,23 +229,23 @@ def string_view() -> Utf8View:
 
 def list_(value_type: TypeLike, list_size: int = -1) -> DataType:
     """Lists of `value_type` with 32-bit offsets, or of exactly `list_size` elements."""
-    value_field = as_field(value_type, "item")
+    value_field = as_child_field(value_type, "item")
     return List(value_field) if list_size == -1 else FixedSizeList(value_field, list_size)
 
 
 def large_list(value_type: TypeLike) -> LargeList:
     """Lists of `value_type` with 64-bit offsets."""
-    return LargeList(as_field(value_type, "item"))
+    return LargeList(as_child_field(value_type, "item"))
 
 
 def list_view(value_type: TypeLike) -> ListView:
     """Lists of `value_type` with 32-bit offsets and sizes."""
-    return ListView(as_field(value_type, "item"))
+    return ListView(as_child_field(value_type, "item"))
 
 
 def large_list_view(value_type: TypeLike) -> LargeListView:
     """Lists of `value_type` with 64-bit offsets and sizes."""
-    return LargeListView(as_field(value_type, "item"))
+    return LargeListView(as_child_field(value_type, "item"))
 
 
 def struct(fields: FieldsLike) -> Struct:
@@ -255,10 +255,10 @@ def struct(fields: FieldsLike) -> Struct:
 
 def map_(key_type: TypeLike, item_type: TypeLike, keys_sorted: bool = False) -> Map:
     """Lists of key-value pairs."""
-    key = as_field(key_type, "key")
+    key = as_child_field(key_type, "key")
     if key is not key_type and key.name == "key":
         key = key.with_nullable(False)
-    return Map(field("entries", Struct((key, as_field(item_type, "value"))), nullable=False), keys_sorted)
+    return Map(field("entries", Struct((key, as_child_field(item_type, "value"))), nullable=False), keys_sorted)
 
 
 def union(fields: FieldsLike, mode: Literal["sparse", "dense"], type_ids: Sequence[int] | None = None) -> Union:
@@ -285,4 +285,4 @@ def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False
 
 def run_end_encoded(run_end_type: TypeLike, value_type: TypeLike) -> RunEndEncoded:
     """Runs of equal values of `value_type`, with ends of `run_end_type`."""
-    return RunEndEncoded(field("run_ends", run_end_type, nullable=False), as_field(value_type, "values"))
+    return RunEndEncoded(field("run_ends", run_end_type, nullable=False), as_child_field(value_type, "values"))

@@ -132,4 +132,4 @@ def _read_batch(
     for field, array in zip(schema, arrays, strict=True):
         if array.length != count:
             raise InvalidDataError(f"column {field.name!r} has {array.length} values, the batch {count}")
-    return RecordBatch(schema, count, tuple(map(Array.from_data, arrays)))
+    return RecordBatch(schema, count, tuple(map(Array.from_array_data, arrays)))

@@ -13,12 +13,12 @@ from typing import Any
 from bowstring.datatypes import extension, types as t
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
-from bowstring.datatypes.type_forms import FORMS_BY_CLASS, REQUIRED, TYPE_FORMS, Enumeration, TypeParameter
+from bowstring.datatypes.type_specs import REQUIRED, TYPE_SPECS, TYPE_SPECS_BY_CLASS, Enumeration, TypeParameter
 from bowstring.errors import InvalidDataError, LimitError, UnsupportedTypeError, UsageError
 from bowstring.integration_json.document import DocumentLimits, Json, expect, member
 from bowstring.layouts.base import prefix_errors
 
-_FORMS_BY_JSON_NAME = {form.json_name: form for form in TYPE_FORMS}
+_TYPE_SPECS_BY_JSON_NAME = {type_spec.json_name: type_spec for type_spec in TYPE_SPECS}
 _DECIMAL_BITS = {"decimal": 128, "decimal32": 32, "decimal64": 64, "decimal128": 128, "decimal256": 256}
 """The bit width of a decimal that has no member for it, by the name of its type."""
 
@@ -40,12 +40,14 @@ class JsonField:
 
 def _read_type(json_object: Json, children: tuple[Field, ...]) -> t.DataType:
     name = member(json_object, "name", str)
-    form = _FORMS_BY_JSON_NAME.get("decimal" if name in _DECIMAL_BITS else name)
-    if form is None:
+    type_spec = _TYPE_SPECS_BY_JSON_NAME.get("decimal" if name in _DECIMAL_BITS else name)
+    if type_spec is None:
         raise InvalidDataError(f"unknown type {name[:40]!r}")
     if name in _DECIMAL_BITS and json_object.get("bitWidth") is None:
         json_object = {**json_object, "bitWidth": _DECIMAL_BITS[name]}
-    return form.create(children, [_read_parameter(json_object, parameter) for parameter in form.parameters])
+    return type_spec.create_type(
+        children, [_read_parameter(json_object, parameter) for parameter in type_spec.parameters]
+    )
 
 
 def _read_parameter(json_object: Json, parameter: TypeParameter) -> Any:
@@ -135,7 +137,7 @@ def _read_node(value: Any, depth: int, limits: DocumentLimits) -> JsonField:
 def _resolve_extension(field: Field) -> Field:
     """Resolve the extension type of a field. One that some writers set on dictionary values is left unresolved."""
     try:
-        return extension.resolve(field)
+        return extension.resolve_extension_type(field)
     except InvalidDataError:
         if isinstance(field.type, t.Dictionary):
             return field
@@ -146,11 +148,11 @@ def _resolve_extension(field: Field) -> Field:
 
 
 def _write_type(type: t.DataType) -> Json:
-    form = FORMS_BY_CLASS.get(type.__class__)
-    if form is None:
+    type_spec = TYPE_SPECS_BY_CLASS.get(type.__class__)
+    if type_spec is None:
         raise UnsupportedTypeError(f"integration JSON has no type for {type}")
-    json_object: Json = {"name": form.json_name}
-    for parameter in form.parameters:
+    json_object: Json = {"name": type_spec.json_name}
+    for parameter in type_spec.parameters:
         value = _write_parameter(type, parameter)
         if value is not None:
             json_object[parameter.json_name or parameter.name] = value
@@ -176,7 +178,7 @@ def write_schema(schema: Schema, ids: Iterator[int]) -> Json:
 
 
 def _write_field(field: Field, ids: Iterator[int], path: str) -> Json:
-    field = extension.annotate(field)
+    field = extension.to_storage_field(field)
     values, encoding = field.type, None
     if isinstance(values, t.Dictionary):
         encoding, values = values, values.value_type

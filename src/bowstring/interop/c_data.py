@@ -149,7 +149,7 @@ def import_array(source: object) -> ArrayData:
     """
     if has_c_array(source) or isinstance(source, tuple):
         return _import_array(source)[1]
-    return import_chunked(source).combine_chunks()
+    return import_chunked_array(source).combine_chunks()
 
 
 def import_batch(source: object) -> tuple[Schema, ImportedBatch]:
@@ -178,7 +178,7 @@ def import_stream(source: object) -> tuple[Schema, Iterator[ImportedBatch]]:
     return schema, map(_to_batch, stream)
 
 
-def import_chunked(source: object) -> ColumnChunks:
+def import_chunked_array(source: object) -> ColumnChunks:
     """Import a chunked array from an object that exports a stream, or from its capsule, without copying."""
     with _open_stream(source) as stream:
         return ColumnChunks(list(stream), stream.field.type)

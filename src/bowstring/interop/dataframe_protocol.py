@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bowstring.compute.cast import cast
-from bowstring.compute.column_chunks import ColumnChunks, combine_widened
+from bowstring.compute.column_chunks import ColumnChunks, combine_with_wider_indices
 from bowstring.compute.encode import run_end_decode
 from bowstring.datatypes import types as t
 from bowstring.errors import DataTypeError, UsageError, WouldCopyError
@@ -257,7 +257,7 @@ class InterchangeFrame:
             raise WouldCopyError(
                 f"column {name!r} has {column.num_chunks} chunks: use get_chunks, or set allow_copy=True"
             )
-        return InterchangeColumn(combine_widened(column), self._allow_copy)
+        return InterchangeColumn(combine_with_wider_indices(column), self._allow_copy)
 
     def get_columns(self) -> list[InterchangeColumn]:
         """All columns."""

@@ -14,7 +14,7 @@ from typing import Any
 from bowstring.arrays.array import Array
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch, as_batch, record_batch
-from bowstring.compute.unify_dictionaries import concat_unified, has_dictionary
+from bowstring.compute.unify_dictionaries import concat_and_unify, has_dictionary
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, DataTypeError, UsageError
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
@@ -303,7 +303,7 @@ class _BatchBuffer:
 
 
 def _join(arrays: Sequence[ArrayData], layout: Layout) -> Array:
-    return Array.from_data(concat_unified(arrays) if has_dictionary(layout) else layout.concat(arrays))
+    return Array.from_array_data(concat_and_unify(arrays) if has_dictionary(layout) else layout.concat(arrays))
 
 
 def _buffer_bytes(array: ArrayData | None) -> int:

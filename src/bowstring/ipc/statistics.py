@@ -274,7 +274,9 @@ class StatisticsCollector:
             return ColumnStatistics(null_counts, distinct_counts=distinct_counts)
         null = layout.nulls(1)
         sides = [[null if bounds is None else bounds[side] for _, bounds, _ in batches] for side in (0, 1)]
-        minima, maxima = (Array.from_data(layout.concat(side) if side else layout.from_pylist([])) for side in sides)
+        minima, maxima = (
+            Array.from_array_data(layout.concat(side) if side else layout.from_pylist([])) for side in sides
+        )
         return ColumnStatistics(null_counts, minima, maxima, distinct_counts)
 
 
@@ -288,7 +290,7 @@ def concat_statistics(schema: Schema, parts: Sequence[FileStatistics]) -> FileSt
         maxima = [one.maxima for one in column_parts if one.maxima is not None]
         if len(minima) == len(maxima) == len(column_parts):
             layout = layout_of(plain_type(schema.fields[position].type))
-            bounds = [Array.from_data(layout.concat(arrays)) for arrays in (minima, maxima)]
+            bounds = [Array.from_array_data(layout.concat(arrays)) for arrays in (minima, maxima)]
             statistics = replace(statistics, minima=bounds[0], maxima=bounds[1])
         counts = [one.distinct_counts for one in column_parts if one.distinct_counts is not None]
         if len(counts) == len(column_parts):
@@ -309,7 +311,8 @@ def _encode(statistics: FileStatistics, blocks: Counts) -> bytes:
     integers = primitive_layout(_INT64)
     rows = statistics.row_counts
     columns = [
-        Array.from_data(integers.create_array(values)) for values in (rows, blocks[:, 0], blocks[:, 1] + blocks[:, 2])
+        Array.from_array_data(integers.create_array(values))
+        for values in (rows, blocks[:, 0], blocks[:, 1] + blocks[:, 2])
     ]
     fields = [Field(name, _INT64, False) for name in _COUNTS]
     for position, column in statistics.columns.items():

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.arrays.record_batch import RecordBatch, as_batch
-from bowstring.arrays.table import Table, as_table, unify_batches
+from bowstring.arrays.table import Table, as_table, unify_batch_dictionaries
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, UsageError, format_count
@@ -104,7 +104,7 @@ class _MessageWriter(BatchWriter):
         table = as_table(table)
         batches: Iterable[RecordBatch] = table.to_batches()
         if self._encoder.options.unify_dictionaries and table.schema == self.schema:
-            batches = unify_batches(self.schema, table.to_batches())
+            batches = unify_batch_dictionaries(self.schema, table.to_batches())
         for batch in batches:
             self.write_batch(batch)
 

@@ -219,7 +219,7 @@ def arrays(draw: st.DrawFn, type_: t.DataType | None = None, max_size: int = 8, 
     array = (
         _union_array(draw, type_, total)
         if isinstance(type_, t.Union)
-        else Array.from_data(layout_of(type_).from_pylist(elements))
+        else Array.from_array_data(layout_of(type_).from_pylist(elements))
     )
     return array.slice(before, array_length)
 

@@ -16,7 +16,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.datatypes.canonical.uuid import UuidType
-from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, annotate, resolve
+from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve_extension_type, to_storage_field
 from bowstring.errors import DataTypeError, InvalidDataError, UsageError, WouldCopyError
 
 EAST = timezone(timedelta(hours=5, minutes=45))
@@ -227,7 +227,7 @@ def test_timestamps_beyond_python_s_precision_keep_their_nanoseconds() -> None:
 
 def test_nulls_inside_a_timestamp_follow_the_specification() -> None:
     storage = bs.struct({"timestamp": bs.timestamp("s", "UTC"), "offset_minutes": bs.dictionary(bs.int8(), bs.int16())})
-    field = resolve(bs.field("x", storage, metadata={NAME_KEY: b"arrow.timestamp_with_offset"}))
+    field = resolve_extension_type(bs.field("x", storage, metadata={NAME_KEY: b"arrow.timestamp_with_offset"}))
     rows = [{"timestamp": None, "offset_minutes": 3}, {"timestamp": NOON, "offset_minutes": None}, None]
     array = bs.array(rows, storage).with_layout(bs.array([], field.type).layout)
     array.validate(full=True)
@@ -278,9 +278,9 @@ def test_a_timestamp_needs_an_offset_of_whole_minutes(value: Any) -> None:
     ids=str,
 )
 def test_the_metadata_follows_the_specification(type_: Any, serialized: bytes) -> None:
-    plain = annotate(bs.field("x", type_))
+    plain = to_storage_field(bs.field("x", type_))
     assert plain.metadata == {NAME_KEY: type_.extension_name.encode(), METADATA_KEY: serialized}
-    assert resolve(plain).type == type_
+    assert resolve_extension_type(plain).type == type_
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_malformed_metadata_is_rejected_with_the_field_name(
 ) -> None:
     field = bs.field("column", storage, metadata={NAME_KEY: f"arrow.{name}".encode(), METADATA_KEY: serialized})
     with pytest.raises(InvalidDataError, match=message):
-        resolve(field)
+        resolve_extension_type(field)
     sink = io.BytesIO()
     with bs.new_stream(sink, bs.schema([field])):
         pass
@@ -384,7 +384,7 @@ def test_variants_may_be_shredded_at_every_depth() -> None:
             bs.field("metadata", bs.dictionary(bs.int8(), bs.binary()), nullable=False),
         ]
     )
-    assert resolve(
+    assert resolve_extension_type(
         bs.field("x", storage, metadata={NAME_KEY: b"arrow.parquet.variant"})
     ).type == bs.datatypes.parquet_variant(storage)
 
@@ -418,8 +418,9 @@ def test_canonical_types_are_imported_on_first_use() -> None:
         "bs.schema({'x': bs.int8()})\n"
         "def loaded(): return sorted(m.rpartition('.')[2] for m in sys.modules if '.datatypes.canonical.' in m)\n"
         "print(loaded())\n"
-        "from bowstring.datatypes.extension import resolve\n"
-        "print(resolve(bs.field('x', bs.binary(16), metadata={'ARROW:extension:name': 'arrow.uuid'})).type)\n"
+        "from bowstring.datatypes.extension import resolve_extension_type\n"
+        "field = bs.field('x', bs.binary(16), metadata={'ARROW:extension:name': 'arrow.uuid'})\n"
+        "print(resolve_extension_type(field).type)\n"
         "print(loaded())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

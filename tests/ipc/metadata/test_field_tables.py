@@ -244,7 +244,7 @@ def test_names_that_occur_elsewhere_in_a_message_are_found_as_names() -> None:
     )
     twice = bs.schema([bs.field("name", bs.int8(), metadata={"name": "name"}) for _ in range(9)])
     raw = footer_of(schema)
-    assert LazySchema(schema_table(raw), DEFAULT_LIMITS).named("name") == [0]
+    assert LazySchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == [0]
     raw = pyarrow_footer(pa.schema(twice))
     assert raw.count(struct.pack("<I", 4) + b"name") > 9
-    assert LazySchema(schema_table(raw), DEFAULT_LIMITS).named("name") == list(range(9))
+    assert LazySchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == list(range(9))

@@ -48,7 +48,7 @@ class CudaArray:
 
 def upload(array: ArrayData) -> Array:
     """Copy an array without a dictionary to a GPU."""
-    return Array.from_data(_upload(array))
+    return Array.from_array_data(_upload(array))
 
 
 def _upload(array: ArrayData) -> ArrayData:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bowstring.datatypes.canonical.parameters import check_storage
+from bowstring.datatypes.canonical.parameters import check_storage_type
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.types import Int
 from bowstring.errors import DataTypeError
@@ -26,7 +26,7 @@ class Bool8Type(ExtensionType):
     EXTENSION_NAME: ClassVar[str] = "arrow.bool8"
 
     def __post_init__(self) -> None:
-        check_storage(self.EXTENSION_NAME, self.storage_type, Int(8))
+        check_storage_type(self.EXTENSION_NAME, self.storage_type, Int(8))
 
     def decode(self, value: Any) -> bool:
         """Convert a byte to a boolean."""

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from bowstring.datatypes.canonical.parameters import check_storage, read_json, read_parameters
+from bowstring.datatypes.canonical.parameters import check_storage_type, parse_json, parse_parameters
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.types import DataType, LargeUtf8, Utf8, Utf8View
@@ -26,12 +26,12 @@ class JsonType(ExtensionType):
     EXTENSION_NAME: ClassVar[str] = "arrow.json"
 
     def __post_init__(self) -> None:
-        check_storage(self.EXTENSION_NAME, self.storage_type, Utf8(), LargeUtf8(), Utf8View())
+        check_storage_type(self.EXTENSION_NAME, self.storage_type, Utf8(), LargeUtf8(), Utf8View())
 
     @classmethod
     def deserialize(cls, storage_type: DataType, serialized: bytes) -> Self:
         """Return the type. Metadata is empty or a JSON object, whose members are ignored."""
-        read_parameters(cls.EXTENSION_NAME, serialized)
+        parse_parameters(cls.EXTENSION_NAME, serialized)
         return cls(storage_type)
 
     def encode(self, value: Any) -> Any:
@@ -45,7 +45,7 @@ class JsonType(ExtensionType):
 
     def check_value(self, value: Any) -> None:
         """Raise `InvalidDataError` if the text is not valid JSON."""
-        read_json(f"{value!r:.60}", value)
+        parse_json(f"{value!r:.60}", value)
 
 
 def json_(storage_type: TypeLike | None = None) -> JsonType:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from bowstring.datatypes.base import check_text, check_type
-from bowstring.datatypes.canonical.parameters import read_parameters, read_text, write_parameters
+from bowstring.datatypes.canonical.parameters import parse_parameters, parse_text, serialize_parameters
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.types import DataType
@@ -35,17 +35,17 @@ class OpaqueType(ExtensionType):
 
     def serialize(self) -> bytes:
         """Return both names as a JSON object."""
-        return write_parameters(type_name=self.type_name, vendor_name=self.vendor_name)
+        return serialize_parameters(type_name=self.type_name, vendor_name=self.vendor_name)
 
     @classmethod
     def deserialize(cls, storage_type: DataType, serialized: bytes) -> Self:
         """Return the type for a JSON object with both names; other members are ignored."""
         name, keys = cls.EXTENSION_NAME, ("type_name", "vendor_name")
-        parameters = read_parameters(name, serialized, keys)
+        parameters = parse_parameters(name, serialized, keys)
         missing = [key for key in keys if key not in parameters]
         if missing:
             raise InvalidDataError(f"{name}: metadata {serialized[:60]!r} lacks {' and '.join(map(repr, missing))}")
-        return cls(storage_type, *(read_text(name, key, parameters[key]) for key in keys))
+        return cls(storage_type, *(parse_text(name, key, parameters[key]) for key in keys))
 
     def __str__(self) -> str:
         return f"extension<arrow.opaque[{self.storage_type}, {self.type_name!r} of {self.vendor_name!r}]>"

@@ -16,13 +16,13 @@ MAX_DIMENSIONS = 64
 _MAX_BYTES = 1 << 20
 
 
-def check_storage(name: str, storage_type: DataType, *allowed: DataType) -> None:
+def check_storage_type(name: str, storage_type: DataType, *allowed: DataType) -> None:
     """Raise `UsageError` if the storage type is not one of `allowed`."""
     if storage_type not in allowed:
         raise UsageError(f"{name}: expected {' or '.join(map(str, allowed))} as storage type, found {storage_type}")
 
 
-def read_parameters(name: str, serialized: bytes, keys: Sequence[str] = ()) -> dict[str, Any]:
+def parse_parameters(name: str, serialized: bytes, keys: Sequence[str] = ()) -> dict[str, Any]:
     """Read an extension's metadata, a JSON object, and return its members named in `keys`; {} for empty metadata.
 
     Members that are null are left out. Raises `InvalidDataError` if the metadata is not a JSON object.
@@ -31,13 +31,13 @@ def read_parameters(name: str, serialized: bytes, keys: Sequence[str] = ()) -> d
         return {}
     if len(serialized) > _MAX_BYTES:
         raise InvalidDataError(f"{name}: expected up to {_MAX_BYTES} bytes of metadata, found {len(serialized)}")
-    members = read_json(f"{name}: metadata {serialized[:60]!r}", serialized, _unique_keys)
+    members = parse_json(f"{name}: metadata {serialized[:60]!r}", serialized, _unique_keys)
     if not isinstance(members, dict):
         raise InvalidDataError(f"{name}: expected a JSON object as metadata, found {serialized[:60]!r}")
     return {key: members[key] for key in keys if members.get(key) is not None}
 
 
-def read_json(what: str, text: str | bytes, pairs_hook: _PairsHook | None = None) -> Any:
+def parse_json(what: str, text: str | bytes, pairs_hook: _PairsHook | None = None) -> Any:
     """Parse JSON (RFC 8259). Raises `InvalidDataError`, naming the text `what`, if the text is not valid.
 
     `pairs_hook` builds an object from its key-value pairs and raises ValueError to reject it.
@@ -62,38 +62,38 @@ def _reject_constant(text: str) -> None:
     raise ValueError(f"{text} is not allowed in JSON")
 
 
-def write_parameters(**members: Any) -> bytes:
+def serialize_parameters(**members: Any) -> bytes:
     """Serialize the members that are not None as a JSON object without spaces."""
     present = {key: value for key, value in members.items() if value is not None}
     return json.dumps(present, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def read_text(name: str, key: str, value: Any) -> str:
+def parse_text(name: str, key: str, value: Any) -> str:
     """Return a member that is a string. Raises `InvalidDataError` for anything else."""
     if not isinstance(value, str):
         raise InvalidDataError(f"{name}: expected a string as {key!r}, found {value!r:.60}")
     return value
 
 
-def read_sizes(name: str, parameters: dict[str, Any], key: str, nullable: bool = False) -> tuple[Any, ...] | None:
+def parse_sizes(name: str, parameters: dict[str, Any], key: str, nullable: bool = False) -> tuple[Any, ...] | None:
     """Return a member that is an array of sizes from 0 to 2**31 - 1, or None if absent.
 
     Raises `InvalidDataError` for anything else.
     """
-    elements = _read_elements(name, parameters, key)
+    elements = _parse_elements(name, parameters, key)
     for element in elements or ():
         if (type(element) is not int or not 0 <= element < 1 << 31) and not (nullable and element is None):
             raise InvalidDataError(f"{name}: expected sizes from 0 to 2147483647 in {key!r}, found {element!r:.60}")
     return elements
 
 
-def read_names(name: str, parameters: dict[str, Any], key: str) -> tuple[str, ...] | None:
+def parse_names(name: str, parameters: dict[str, Any], key: str) -> tuple[str, ...] | None:
     """Return a member that is an array of strings, or None if absent. Raises `InvalidDataError` for anything else."""
-    elements = _read_elements(name, parameters, key)
-    return None if elements is None else tuple(read_text(name, key, element) for element in elements)
+    elements = _parse_elements(name, parameters, key)
+    return None if elements is None else tuple(parse_text(name, key, element) for element in elements)
 
 
-def _read_elements(name: str, parameters: dict[str, Any], key: str) -> tuple[Any, ...] | None:
+def _parse_elements(name: str, parameters: dict[str, Any], key: str) -> tuple[Any, ...] | None:
     value = parameters.get(key)
     if value is None:
         return None

@@ -39,14 +39,14 @@ class ParquetVariantType(ExtensionType):
         metadata = [f for f in storage.fields if f.name == "metadata"]
         if len(metadata) != 1 or metadata[0].nullable or not isinstance(_decoded_type(metadata[0].type), _BYTES):
             raise UsageError(f"{name}: expected one binary, non-nullable field 'metadata', found {storage}")
-        _check_values(name, [f for f in storage.fields if f.name != "metadata"], "")
+        _check_value_fields(name, [f for f in storage.fields if f.name != "metadata"], "")
 
 
 def _decoded_type(type_: t.DataType) -> t.DataType:
     return type_.value_type if isinstance(type_, (t.Dictionary, t.RunEndEncoded)) else type_
 
 
-def _check_values(name: str, fields: list[Field], path: str) -> None:
+def _check_value_fields(name: str, fields: list[Field], path: str) -> None:
     """Raise `UsageError`, naming the path, unless the fields are `value`, `typed_value` or both."""
     types = {f.name: f.type for f in fields}
     if len(types) != len(fields) or not types or types.keys() - {"value", "typed_value"}:
@@ -67,7 +67,7 @@ def _check_typed_value(name: str, type_: t.DataType, path: str) -> None:
             child_path = f"{path}.{child.name}"
             if child.nullable or not isinstance(child.type, t.Struct):
                 raise UsageError(f"{name}: expected '{child_path}' to be a non-nullable struct, found {child}")
-            _check_values(name, list(child.type.fields), f"{child_path}.")
+            _check_value_fields(name, list(child.type.fields), f"{child_path}.")
     elif not _is_primitive(type_):
         raise UsageError(f"{name}: '{path}' is {type_}, which is not a type of variants")
 

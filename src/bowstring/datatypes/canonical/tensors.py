@@ -27,10 +27,10 @@ from bowstring.datatypes import types as t
 from bowstring.datatypes.base import check_size, check_text
 from bowstring.datatypes.canonical.parameters import (
     MAX_DIMENSIONS,
-    read_names,
-    read_parameters,
-    read_sizes,
-    write_parameters,
+    parse_names,
+    parse_parameters,
+    parse_sizes,
+    serialize_parameters,
 )
 from bowstring.datatypes.conversion import TypeLike, field
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
@@ -73,9 +73,9 @@ class TensorType(ExtensionType):
         return dim_names + (f", permutation {list(self.permutation)}" if self.permutation else "")
 
     @classmethod
-    def _read_dimensions(cls, parameters: dict[str, Any]) -> tuple[Any, Any]:
+    def _parse_dimensions(cls, parameters: dict[str, Any]) -> tuple[Any, Any]:
         name = cls.EXTENSION_NAME
-        return read_names(name, parameters, "dim_names"), read_sizes(name, parameters, "permutation")
+        return parse_names(name, parameters, "dim_names"), parse_sizes(name, parameters, "permutation")
 
     def _to_logical(self, elements: Any, shape: Sequence[int], value_type: t.DataType) -> npt.NDArray[Any]:
         """Build a tensor in logical shape from its elements in C order of the physical shape."""
@@ -136,17 +136,17 @@ class FixedShapeTensorType(TensorType):
 
     def serialize(self) -> bytes:
         """Return shape, dimension names and permutation as a JSON object."""
-        return write_parameters(shape=self.shape, permutation=self.permutation, dim_names=self.dim_names)
+        return serialize_parameters(shape=self.shape, permutation=self.permutation, dim_names=self.dim_names)
 
     @classmethod
     def deserialize(cls, storage_type: t.DataType, serialized: bytes) -> Self:
         """Return the type for a JSON object with a shape and optional dimension names and permutation."""
         name = cls.EXTENSION_NAME
-        parameters = read_parameters(name, serialized, ("shape", "dim_names", "permutation"))
+        parameters = parse_parameters(name, serialized, ("shape", "dim_names", "permutation"))
         if "shape" not in parameters:
             raise InvalidDataError(f"{name}: metadata {serialized[:60]!r} lacks 'shape'")
-        shape = read_sizes(name, parameters, "shape") or ()
-        return cls(storage_type, *cls._read_dimensions(parameters), shape)
+        shape = parse_sizes(name, parameters, "shape") or ()
+        return cls(storage_type, *cls._parse_dimensions(parameters), shape)
 
     def decode(self, value: Any) -> npt.NDArray[Any]:
         """Return one tensor as a NumPy array."""
@@ -223,7 +223,7 @@ class VariableShapeTensorType(TensorType):
 
     def serialize(self) -> bytes:
         """Return dimension names, permutation and uniform shape, if any, as a JSON object."""
-        return write_parameters(
+        return serialize_parameters(
             permutation=self.permutation, dim_names=self.dim_names, uniform_shape=self.uniform_shape
         )
 
@@ -231,9 +231,9 @@ class VariableShapeTensorType(TensorType):
     def deserialize(cls, storage_type: t.DataType, serialized: bytes) -> Self:
         """Return the type for a JSON object with optional dimension names, permutation and uniform shape."""
         name = cls.EXTENSION_NAME
-        parameters = read_parameters(name, serialized, ("dim_names", "permutation", "uniform_shape"))
-        uniform_shape = read_sizes(name, parameters, "uniform_shape", nullable=True)
-        return cls(storage_type, *cls._read_dimensions(parameters), uniform_shape)
+        parameters = parse_parameters(name, serialized, ("dim_names", "permutation", "uniform_shape"))
+        uniform_shape = parse_sizes(name, parameters, "uniform_shape", nullable=True)
+        return cls(storage_type, *cls._parse_dimensions(parameters), uniform_shape)
 
     def decode(self, value: Any) -> npt.NDArray[Any]:
         """Return one tensor as a NumPy array. Raises `InvalidDataError` if elements and shape disagree."""
@@ -282,7 +282,7 @@ def fixed_shape_tensor(
         raise UsageError(f"expected a tensor of up to {MAX_DIMENSIONS} dimensions, found {len(dimensions)}")
     for size in dimensions:
         check_size("the size of a tensor's dimension", size)
-    storage = t.FixedSizeList(t.as_field(value_type, "item"), prod(dimensions))
+    storage = t.FixedSizeList(t.as_child_field(value_type, "item"), prod(dimensions))
     return FixedShapeTensorType(storage, _as_tuple(dim_names), _as_tuple(permutation), dimensions)
 
 

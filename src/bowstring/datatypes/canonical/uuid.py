@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import UUID
 
-from bowstring.datatypes.canonical.parameters import check_storage
+from bowstring.datatypes.canonical.parameters import check_storage_type
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.types import FixedSizeBinary
 from bowstring.errors import DataTypeError
@@ -29,7 +29,7 @@ class UuidType(ExtensionType):
     EXTENSION_NAME: ClassVar[str] = "arrow.uuid"
 
     def __post_init__(self) -> None:
-        check_storage(self.EXTENSION_NAME, self.storage_type, FixedSizeBinary(16))
+        check_storage_type(self.EXTENSION_NAME, self.storage_type, FixedSizeBinary(16))
 
     def decode(self, value: Any) -> UUID:
         """Convert 16 bytes to a UUID."""

@@ -134,7 +134,7 @@ def _convert_column(series: Any, type_: t.DataType | None) -> ColumnChunks:
     if hasattr(dtype, "pyarrow_dtype") or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
         series = series if isinstance(series, pd.Series) else pd.Series(series)
         if hasattr(series, "__arrow_c_stream__"):
-            return c_data.import_chunked(series)
+            return c_data.import_chunked_array(series)
         frame = series.reset_index(drop=True).to_frame("values")  # before pandas 2.3
         schema, batches = c_data.import_stream(frame)
         return ColumnChunks([batch.columns[0] for batch in batches], schema.field(0).type)

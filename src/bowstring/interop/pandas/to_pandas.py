@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
-from bowstring.compute.column_chunks import ColumnChunks, combine_widened
+from bowstring.compute.column_chunks import ColumnChunks, combine_with_wider_indices
 from bowstring.compute.encode import dictionary_encode, run_end_decode
 from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
@@ -215,7 +215,7 @@ def _convert_column(column: ColumnChunks, options: Options, stored: Any = None) 
         return _convert_to_dtype(column, dtype, options)
     if isinstance(type_, _STRING_TYPES) and default_string_dtype() is not None:
         return _convert_strings(column, default_string_dtype())
-    return _convert_default(combine_widened(column), options)
+    return _convert_default(combine_with_wider_indices(column), options)
 
 
 _STRING_TYPES = (t.Utf8, t.LargeUtf8, t.Utf8View)

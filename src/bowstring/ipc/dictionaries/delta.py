@@ -69,7 +69,7 @@ def concat_parts(parts: Sequence[Array]) -> Array:
     if len(parts) == 1:
         return parts[0]
     check_expanded_arrays(parts, sum(part.length for part in parts))
-    return Array.from_data(parts[0].layout.concat(parts))
+    return Array.from_array_data(parts[0].layout.concat(parts))
 
 
 def _can_grow(layout: Layout) -> bool:

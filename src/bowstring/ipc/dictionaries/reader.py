@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from bowstring.arrays.array import Array
-from bowstring.compute.unify_dictionaries import dictionary_arrays, replace_dictionary_arrays, with_dictionary
+from bowstring.compute.unify_dictionaries import iter_dictionary_arrays, replace_dictionary, replace_dictionary_arrays
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
@@ -69,7 +69,7 @@ class DictionarySnapshot:
 
 def _resolve_inner(values: Array, node: DictionaryId, lookup: DictionaryLookup) -> Array:
     parts = []
-    for inside, part in zip(node.nested, dictionary_arrays(values), strict=True):
+    for inside, part in zip(node.nested, iter_dictionary_arrays(values), strict=True):
         inner_dictionary, layout = lookup(inside), part.layout.dictionary
         if inner_dictionary is None:
             if part.null_count < part.length:
@@ -80,17 +80,17 @@ def _resolve_inner(values: Array, node: DictionaryId, lookup: DictionaryLookup) 
         else:
             assert layout is not None
             parts.append(
-                with_dictionary(
+                replace_dictionary(
                     part,
                     inner_dictionary if inner_dictionary.layout is layout else inner_dictionary.with_layout(layout),
                     None,
                 )
             )
-    return Array.from_data(replace_dictionary_arrays(values, iter(parts)))
+    return Array.from_array_data(replace_dictionary_arrays(values, iter(parts)))
 
 
 def _empty_values(node: DictionaryId) -> Array:
-    return Array.from_data(layout_of(node.value_type).from_pylist([]))
+    return Array.from_array_data(layout_of(node.value_type).from_pylist([]))
 
 
 class StreamDictionaries:

@@ -18,11 +18,11 @@ from itertools import count
 import numpy as np
 
 from bowstring.compute.unify_dictionaries import (
-    dictionary_arrays,
-    find_longest_dictionary,
+    find_dictionary_extending_all,
+    iter_dictionary_arrays,
     merge_dictionaries,
+    replace_dictionary,
     replace_dictionary_arrays,
-    with_dictionary,
 )
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.ipc.metadata.header import DictionaryHeader
@@ -96,7 +96,7 @@ class DictionaryWriter:
                 matching = self._matching.get(first)
                 if matching and matching[0] is column.dictionary:
                     continue
-            for number, (node, part) in enumerate(zip(nodes, dictionary_arrays(column), strict=True)):
+            for number, (node, part) in enumerate(zip(nodes, iter_dictionary_arrays(column), strict=True)):
                 uses.setdefault(node.id, []).append(_Use(index, name, number, part, part.require_dictionary().storage))
         changed: dict[int, dict[int, ArrayData]] = {}
         for id_, uses_of_id in uses.items():
@@ -106,7 +106,7 @@ class DictionaryWriter:
                     changed.setdefault(use.column, {})[use.number] = part
         for index, parts in changed.items():
             column = columns[index]
-            own_parts = (parts.get(number, part) for number, part in enumerate(dictionary_arrays(column)))
+            own_parts = (parts.get(number, part) for number, part in enumerate(iter_dictionary_arrays(column)))
             plan.columns[index] = replace_dictionary_arrays(column, own_parts)
         return plan
 
@@ -130,7 +130,7 @@ class DictionaryWriter:
         names = list(dict.fromkeys(repr(use.name) for use in uses))
         where = f"column{'s' if len(names) > 1 else ''} {' and '.join(names)}"
         distinct = list({id(use.dictionary): use.dictionary for use in used or uses}.values())
-        unified = find_longest_dictionary(distinct)
+        unified = find_dictionary_extending_all(distinct)
         is_fixed = self._options.unify_dictionaries and written is not None
         if unified is not None and not (is_fixed and written is not None and not has_prefix(written, unified)):
             plan.matching[node.id] = tuple(distinct)
@@ -168,7 +168,7 @@ class DictionaryWriter:
             index_map = index_maps[id(use.dictionary)]
             is_unchanged = np.array_equal(index_map, np.arange(len(index_map)))
             try:
-                yield use, with_dictionary(use.part, unified, None if is_unchanged else index_map)
+                yield use, replace_dictionary(use.part, unified, None if is_unchanged else index_map)
             except DataTypeError as error:
                 raise UsageError(
                     f"{where}: they had one dictionary in the first batch and share its id, but not any more, and "
@@ -187,7 +187,7 @@ class DictionaryWriter:
                 raise UsageError(f"{where}: {self._describe_conflict(values, written)}")
         inner = [
             self._plan_batches(plan, inside, part.require_dictionary().storage, where)
-            for inside, part in zip(node.nested, dictionary_arrays(values), strict=True)
+            for inside, part in zip(node.nested, iter_dictionary_arrays(values), strict=True)
         ]
         is_delta = written is not None and can_extend and not any(inner)
         new = values.slice(written.length) if is_delta and written is not None else values
@@ -224,7 +224,7 @@ def assign_shared_ids(wire: WireSchema, columns: Sequence[ArrayData]) -> list[in
     shared_ids: list[int] = []
     for nodes, column in zip(wire.dictionaries, columns, strict=True):
         if nodes:
-            for node, part in zip(nodes, dictionary_arrays(column), strict=True):
+            for node, part in zip(nodes, iter_dictionary_arrays(column), strict=True):
                 dictionary = part.dictionary
                 memory = (
                     object()

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from bowstring.datatypes import types
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.extension import NAME_KEY
-from bowstring.datatypes.field import Field, Metadata, make_fields
-from bowstring.datatypes.type_forms import FORMS_BY_NAME, TYPE_FORMS
+from bowstring.datatypes.field import Field, Metadata, create_fields
+from bowstring.datatypes.type_specs import TYPE_SPECS, TYPE_SPECS_BY_NAME
 from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.specs import Scalar
@@ -58,13 +58,13 @@ def _counts_by_type() -> tuple[Counts, Counts, IntArray]:
     """
     flat, nested = np.full((256, 3), -1, np.int64), np.full((256, 3), -1, np.int64)
     child_counts = np.zeros(256, np.int64)
-    for form in TYPE_FORMS:
-        layout, number = layout_of(form.example), TYPES.index(form.name)
-        if form.num_children == 0:
+    for type_spec in TYPE_SPECS:
+        layout, number = layout_of(type_spec.example), TYPES.index(type_spec.name)
+        if type_spec.num_children == 0:
             flat[number] = (1, len(layout.buffers), int(layout.VARIADIC))
-        elif form.name not in _READ_INDIVIDUALLY:
+        elif type_spec.name not in _READ_INDIVIDUALLY:
             nested[number] = (1, len(layout.buffers), 0)
-            child_counts[number] = -1 if form.num_children is None else form.num_children
+            child_counts[number] = -1 if type_spec.num_children is None else type_spec.num_children
     return flat, nested, child_counts
 
 
@@ -234,7 +234,7 @@ class _FieldReader:
         flatbuffer.text_left -= text_bytes
         indices = rows.tolist()
         metadata = [pairs.get(index, ()) for index in indices] if pairs else [()] * len(indices)
-        fields = make_fields(name_list, self._types[rows].tolist(), (nullable[rows] != 0).tolist(), metadata)
+        fields = create_fields(name_list, self._types[rows].tolist(), (nullable[rows] != 0).tolist(), metadata)
         if len(fields) == len(all_fields):
             return list(fields), self._dictionaries
         for index, field in zip(indices, fields, strict=True):
@@ -338,9 +338,9 @@ class _FieldReader:
         fields = [field for field in children if field is not None]
         if len(fields) < len(children):
             return None
-        form = FORMS_BY_NAME[TYPES[number]]
+        type_spec = TYPE_SPECS_BY_NAME[TYPES[number]]
         try:
-            return read_type(self._table(row), fields) if form.parameters else form.create(fields, ())
+            return read_type(self._table(row), fields) if type_spec.parameters else type_spec.create_type(fields, ())
         except BowstringError:
             return None
 

@@ -92,7 +92,7 @@ class LazySchema:
         names = self._tables.names()
         return self.schema.names if names is None else names
 
-    def named(self, name: str) -> list[int]:
+    def indices_of(self, name: str) -> list[int]:
         """Return the indices of the fields of this name."""
         indices = self._tables.find_name(name.encode(errors="surrogatepass"))
         return (
@@ -123,11 +123,11 @@ class _Fields(LazyFields):
     def names(self) -> list[str]:
         return self._wire.names
 
-    def named(self, name: str) -> list[int]:
-        return self._wire.named(name)
+    def indices_of(self, name: str) -> list[int]:
+        return self._wire.indices_of(name)
 
-    def one(self, index: int) -> Field:
+    def field_at(self, index: int) -> Field:
         return self._wire.entry(index)[0]
 
-    def all(self) -> tuple[Field, ...]:
+    def all_fields(self) -> tuple[Field, ...]:
         return self._wire.schema.fields

@@ -125,12 +125,12 @@ def _resolve_extension(field: Field) -> Field:
     """
     dictionary_type = field.type
     try:
-        return extension.resolve(field)
+        return extension.resolve_extension_type(field)
     except InvalidDataError:
         if not isinstance(dictionary_type, Dictionary):
             raise
     try:
-        values = extension.resolve(field.with_type(dictionary_type.value_type))
+        values = extension.resolve_extension_type(field.with_type(dictionary_type.value_type))
     except InvalidDataError:
         return field
     return values.with_type(Dictionary(dictionary_type.index_type, values.type, dictionary_type.ordered))
@@ -165,7 +165,7 @@ def write_pairs(pairs: Metadata) -> list[dict[str, bytes]] | None:
 
 
 def _write_field(field: Field, ids: Iterator[int], path: str) -> tuple[dict[str, Any], tuple[DictionaryId, ...]]:
-    field = extension.annotate(field)
+    field = extension.to_storage_field(field)
     values = field.type
     encoding: dict[str, Any] | None = None
     if isinstance(values, Dictionary):
@@ -173,7 +173,7 @@ def _write_field(field: Field, ids: Iterator[int], path: str) -> tuple[dict[str,
         encoding = {"id": next(ids), "indexType": write_int(index), "isOrdered": ordered}
         if isinstance(values.value_type, ExtensionType):
             field = _annotate_value_extension(field, values, path)
-        values = extension.annotate(Field("", values.value_type)).type
+        values = extension.to_storage_field(Field("", values.value_type)).type
     type_table = write_type(values)
     if type_table is None:
         inside = "a dictionary of " if encoding else ""
@@ -201,7 +201,7 @@ def _annotate_value_extension(field: Field, dictionary_type: Dictionary, path: s
         raise UnsupportedTypeError(
             f"column {path}: one field can't have two extensions, of {dictionary_type} and of its values"
         )
-    values = extension.annotate(field.with_type(dictionary_type.value_type))
+    values = extension.to_storage_field(field.with_type(dictionary_type.value_type))
     annotated = values.with_type(Dictionary(dictionary_type.index_type, values.type, dictionary_type.ordered))
     if isinstance(_resolve_extension(annotated).type, ExtensionType):
         raise UnsupportedTypeError(

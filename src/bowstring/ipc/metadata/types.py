@@ -7,7 +7,7 @@ from typing import Any
 
 from bowstring.datatypes import types
 from bowstring.datatypes.field import Field
-from bowstring.datatypes.type_forms import FORMS_BY_CLASS, FORMS_BY_NAME, Enumeration, TypeParameter
+from bowstring.datatypes.type_specs import TYPE_SPECS_BY_CLASS, TYPE_SPECS_BY_NAME, Enumeration, TypeParameter
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Table
@@ -33,8 +33,8 @@ def read_type(field: Table, children: Sequence[Field]) -> DataType:
     table = field["type"]
     if table is None:
         raise InvalidDataError(f"{field.flatbuffer.where}: a field has no type")
-    form = FORMS_BY_NAME[table.spec.name]
-    return form.create(children, [_read_parameter(table, parameter) for parameter in form.parameters])
+    type_spec = TYPE_SPECS_BY_NAME[table.spec.name]
+    return type_spec.create_type(children, [_read_parameter(table, parameter) for parameter in type_spec.parameters])
 
 
 def _read_parameter(table: Table, parameter: TypeParameter) -> Any:
@@ -51,10 +51,12 @@ def _read_parameter(table: Table, parameter: TypeParameter) -> Any:
 
 def write_type(type_: DataType) -> UnionValue | None:
     """Return the table of a type; None for types that are represented otherwise (dictionaries, extensions)."""
-    form = FORMS_BY_CLASS.get(type(type_))
-    if form is None:
+    type_spec = TYPE_SPECS_BY_CLASS.get(type(type_))
+    if type_spec is None:
         return None
-    return UnionValue(form.name, {parameter.name: _write_parameter(type_, parameter) for parameter in form.parameters})
+    return UnionValue(
+        type_spec.name, {parameter.name: _write_parameter(type_, parameter) for parameter in type_spec.parameters}
+    )
 
 
 def _write_parameter(type_: DataType, parameter: TypeParameter) -> Any:

@@ -169,7 +169,7 @@ class BatchColumns(Sequence[Array]):
                     with prefix_errors(self._describe(column)):
                         buffers = decompressor.decompress_all(buffers, column.first_node)
             array = _Walk(self, column, nodes, buffers).array(column.layout)
-        return Array.from_data(swap_byte_order(array, is_native=False)) if self.plan.wire.is_big_endian else array
+        return Array.from_array_data(swap_byte_order(array, is_native=False)) if self.plan.wire.is_big_endian else array
 
     def _read_numbers(self, column: ColumnPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return lengths and null counts alternating, and offsets and sizes alternating."""
@@ -317,7 +317,7 @@ class _Walk:
         if legacy_validity is None or not null_count:
             return array
         validity = columns._check_validity(self._column, length, null_count, legacy_validity)
-        return Array.from_data(self._move_legacy_nulls(array, validity))
+        return Array.from_array_data(self._move_legacy_nulls(array, validity))
 
     def _move_legacy_nulls(self, array: ArrayData, validity: Buffer) -> ArrayData:
         where = self._columns._describe(self._column)
@@ -337,7 +337,7 @@ class _Walk:
             return dictionary if dictionary.layout is layout else dictionary.with_layout(layout)
         if not may_be_missing:
             raise self._columns._error(self._column, f"dictionary {node.id} has not been defined")
-        return Array.from_data(layout.from_pylist([]))
+        return Array.from_array_data(layout.from_pylist([]))
 
 
 def _read_variadic_counts(plan: SchemaPlan, header: BatchHeader, where: tuple[object, ...]) -> tuple[int, ...]:

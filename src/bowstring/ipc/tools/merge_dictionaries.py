@@ -15,10 +15,10 @@ from typing import TypeAlias
 import numpy as np
 
 from bowstring.compute.unify_dictionaries import (
-    dictionary_arrays,
+    iter_dictionary_arrays,
     merge_dictionaries,
+    replace_dictionary,
     replace_dictionary_arrays,
-    with_dictionary,
 )
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.types import DataType, Dictionary
@@ -187,11 +187,13 @@ class DictionaryMerger:
         Raises `UsageError` if the index type is too small, `InvalidDataError` for indices without a value.
         """
         parts = []
-        for node, part in zip(nodes, dictionary_arrays(column), strict=True):
+        for node, part in zip(nodes, iter_dictionary_arrays(column), strict=True):
             new_indices = self._index_maps.get(node.id)
             try:
                 parts.append(
-                    part if new_indices is None else with_dictionary(part, self._output[node.id].values(), new_indices)
+                    part
+                    if new_indices is None
+                    else replace_dictionary(part, self._output[node.id].values(), new_indices)
                 )
             except DataTypeError as error:
                 raise self._file_error(node.id, f"dictionaries differ and can't be unified: {error}") from None

@@ -39,7 +39,7 @@ class TypeParameter:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeForm:
+class TypeSpec:
     """A kind of data type: its name in Schema.fbs, an example, its parameters, and its number of children (None: any).
 
     `build` creates the type from its children and parameters; by default these are the arguments of its class.
@@ -56,7 +56,7 @@ class TypeForm:
         """The name in JSON."""
         return self.name.lower().removesuffix("_")
 
-    def create(self, children: Sequence[Field], values: Sequence[Any]) -> t.DataType:
+    def create_type(self, children: Sequence[Field], values: Sequence[Any]) -> t.DataType:
         """Create a data type. Raises `InvalidDataError` for another number of children, and the errors of the type."""
         if self.num_children is not None and len(children) != self.num_children:
             raise InvalidDataError(
@@ -102,53 +102,53 @@ _UNION_MODE = TypeParameter("mode", "mode", Enumeration("union mode", {"SPARSE":
 _ITEM = Field("item", t.Int(8))
 _KEY = Field("key", t.Int(8), nullable=False)
 
-TYPE_FORMS = (
-    TypeForm("Null", t.Null()),
-    TypeForm("Bool", t.Bool()),
-    TypeForm("Binary", t.Binary()),
-    TypeForm("LargeBinary", t.LargeBinary()),
-    TypeForm("BinaryView", t.BinaryView()),
-    TypeForm("Utf8", t.Utf8()),
-    TypeForm("LargeUtf8", t.LargeUtf8()),
-    TypeForm("Utf8View", t.Utf8View()),
-    TypeForm("Int", t.Int(8), (_BIT_WIDTH, _IS_SIGNED)),
-    TypeForm("FloatingPoint", t.FloatingPoint(16), (_FLOAT_PRECISION,)),
-    TypeForm("FixedSizeBinary", t.FixedSizeBinary(1), (TypeParameter("byteWidth", "byte_width", int),)),
-    TypeForm(
+TYPE_SPECS = (
+    TypeSpec("Null", t.Null()),
+    TypeSpec("Bool", t.Bool()),
+    TypeSpec("Binary", t.Binary()),
+    TypeSpec("LargeBinary", t.LargeBinary()),
+    TypeSpec("BinaryView", t.BinaryView()),
+    TypeSpec("Utf8", t.Utf8()),
+    TypeSpec("LargeUtf8", t.LargeUtf8()),
+    TypeSpec("Utf8View", t.Utf8View()),
+    TypeSpec("Int", t.Int(8), (_BIT_WIDTH, _IS_SIGNED)),
+    TypeSpec("FloatingPoint", t.FloatingPoint(16), (_FLOAT_PRECISION,)),
+    TypeSpec("FixedSizeBinary", t.FixedSizeBinary(1), (TypeParameter("byteWidth", "byte_width", int),)),
+    TypeSpec(
         "Decimal",
         t.Decimal(1, 0),
         (TypeParameter("precision", "precision", int), TypeParameter("scale", "scale", int), _BIT_WIDTH),
     ),
-    TypeForm("Date", t.Date("day"), (_DATE_UNIT,)),
-    TypeForm("Time", t.Time("s"), (_TIME_UNIT, TypeParameter("bitWidth", "bit_width", int, None)), build=_build_time),
-    TypeForm(
+    TypeSpec("Date", t.Date("day"), (_DATE_UNIT,)),
+    TypeSpec("Time", t.Time("s"), (_TIME_UNIT, TypeParameter("bitWidth", "bit_width", int, None)), build=_build_time),
+    TypeSpec(
         "Timestamp",
         t.Timestamp("s"),
         (_TIME_UNIT, TypeParameter("timezone", "timezone", str, None)),
         build=lambda _, unit, timezone: t.Timestamp(unit, timezone or None),
     ),
-    TypeForm("Duration", t.Duration("s"), (_TIME_UNIT,)),
-    TypeForm("Interval", t.Interval("year_month"), (_INTERVAL_UNIT,)),
-    TypeForm("List", t.List(_ITEM), num_children=1),
-    TypeForm("LargeList", t.LargeList(_ITEM), num_children=1),
-    TypeForm("ListView", t.ListView(_ITEM), num_children=1),
-    TypeForm("LargeListView", t.LargeListView(_ITEM), num_children=1),
-    TypeForm("FixedSizeList", t.FixedSizeList(_ITEM, 1), (TypeParameter("listSize", "list_size", int),), 1),
-    TypeForm("Struct_", t.Struct((_ITEM,)), num_children=None, build=t.Struct),
-    TypeForm(
+    TypeSpec("Duration", t.Duration("s"), (_TIME_UNIT,)),
+    TypeSpec("Interval", t.Interval("year_month"), (_INTERVAL_UNIT,)),
+    TypeSpec("List", t.List(_ITEM), num_children=1),
+    TypeSpec("LargeList", t.LargeList(_ITEM), num_children=1),
+    TypeSpec("ListView", t.ListView(_ITEM), num_children=1),
+    TypeSpec("LargeListView", t.LargeListView(_ITEM), num_children=1),
+    TypeSpec("FixedSizeList", t.FixedSizeList(_ITEM, 1), (TypeParameter("listSize", "list_size", int),), 1),
+    TypeSpec("Struct_", t.Struct((_ITEM,)), num_children=None, build=t.Struct),
+    TypeSpec(
         "Map",
         t.Map(Field("entries", t.Struct((_KEY, _ITEM)), nullable=False)),
         (TypeParameter("keysSorted", "keys_sorted", bool, False),),
         1,
     ),
-    TypeForm(
+    TypeSpec(
         "Union",
         t.Union("sparse", (_ITEM,), (0,)),
         (_UNION_MODE, TypeParameter("typeIds", "type_ids", list, None)),
         None,
         _build_union,
     ),
-    TypeForm("RunEndEncoded", t.RunEndEncoded(Field("run_ends", t.Int(16), False), _ITEM), num_children=2),
+    TypeSpec("RunEndEncoded", t.RunEndEncoded(Field("run_ends", t.Int(16), False), _ITEM), num_children=2),
 )
-FORMS_BY_NAME = {form.name: form for form in TYPE_FORMS}
-FORMS_BY_CLASS = {type(form.example): form for form in TYPE_FORMS}
+TYPE_SPECS_BY_NAME = {type_spec.name: type_spec for type_spec in TYPE_SPECS}
+TYPE_SPECS_BY_CLASS = {type(type_spec.example): type_spec for type_spec in TYPE_SPECS}

@@ -1,4 +1,4 @@
-"""How record batches and tables show themselves in a notebook."""
+"""Record batches and tables as HTML, for notebooks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_ROWS = 10
 MAX_COLUMNS = 20
 
 
-def html(data: Any) -> str:
+def to_html(data: Any) -> str:
     """Return the first rows and columns of a record batch or a table as HTML. Malformed values do not raise."""
     indices = list(range(min(data.num_columns, MAX_COLUMNS)))
     head = data.slice(0, MAX_ROWS)
