@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from bowstring.dissociated.wire import UINT64_MODULUS
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, ROLES
-from bowstring.transports.frames import FRAME, HELLO, MAGIC, Kind
-from bowstring.transports.unix_channel import REGION
+from bowstring.transports.frames import FRAME_HEADER, HELLO_BODY, MAGIC, FrameKind
+from bowstring.transports.unix_channel import REGION_BODY
 from fuzz.json_mutations import mutate_json
 from fuzz.mutations import flip, mutate_number
 
@@ -41,24 +41,26 @@ class EditableFrame:
     def encode(self) -> bytes:
         """The bytes of the header and the payload."""
         length = len(self.payload) if self.false_length is None else self.false_length
-        return FRAME.pack(self.magic, self.kind, self.descriptors, self.reserved, self.tag, length) + self.payload
+        return (
+            FRAME_HEADER.pack(self.magic, self.kind, self.descriptors, self.reserved, self.tag, length) + self.payload
+        )
 
 
-def frame(kind: Kind, tag: int, payload: bytes) -> EditableFrame:
+def frame(kind: FrameKind, tag: int, payload: bytes) -> EditableFrame:
     """A correct frame."""
-    return EditableFrame(kind, int(kind is Kind.REGION), 0, tag, bytearray(payload))
+    return EditableFrame(kind, int(kind is FrameKind.REGION), 0, tag, bytearray(payload))
 
 
 def parse_frames(raw: bytes) -> list[EditableFrame]:
     """Parse frames to the end, or to bytes that are not a frame. The last frame may be incomplete."""
     frames: list[EditableFrame] = []
     offset = 0
-    while len(raw) - offset >= FRAME.size and raw[offset : offset + 4] == MAGIC and len(frames) < _MAX_FRAMES:
-        magic, kind, descriptors, reserved, tag, length = FRAME.unpack_from(raw, offset)
-        payload = bytearray(raw[offset + FRAME.size : offset + FRAME.size + length])
+    while len(raw) - offset >= FRAME_HEADER.size and raw[offset : offset + 4] == MAGIC and len(frames) < _MAX_FRAMES:
+        magic, kind, descriptors, reserved, tag, length = FRAME_HEADER.unpack_from(raw, offset)
+        payload = bytearray(raw[offset + FRAME_HEADER.size : offset + FRAME_HEADER.size + length])
         false_length = None if len(payload) == length else length
         frames.append(EditableFrame(kind, descriptors, reserved, tag, payload, false_length, magic))
-        offset += FRAME.size + len(payload)
+        offset += FRAME_HEADER.size + len(payload)
     return frames
 
 
@@ -110,7 +112,7 @@ def _change_header(rng: random.Random, target: EditableFrame) -> None:
     elif pick < 7:
         target.false_length = mutate_number(rng, len(target.payload)) % UINT64_MODULUS
     elif pick == 7:
-        target.kind = rng.choice((*Kind, 255))
+        target.kind = rng.choice((*FrameKind, 255))
     elif pick == 8:
         target.descriptors = rng.choice((0, 1, 2, 255))
     else:
@@ -145,19 +147,19 @@ def _new_frame(rng: random.Random) -> EditableFrame:
     number = mutate_number(rng, rng.choice(_TAGS)) % UINT64_MODULUS
     pick = rng.randrange(7)
     if pick == 0:
-        return frame(Kind.HELLO, 0, HELLO.pack(rng.randrange(3), rng.randrange(3)))
+        return frame(FrameKind.HELLO, 0, HELLO_BODY.pack(rng.randrange(3), rng.randrange(3)))
     if pick == 1:
-        return frame(Kind.RETIRE, rng.randrange(3), b"")
+        return frame(FrameKind.RETIRE, rng.randrange(3), b"")
     if pick == 2:
-        return frame(Kind.REGION, rng.randrange(3), REGION.pack(number, rng.randrange(3)))
+        return frame(FrameKind.REGION, rng.randrange(3), REGION_BODY.pack(number, rng.randrange(3)))
     if pick == 3:
         return frame(
-            Kind.TAGGED,
+            FrameKind.TAGGED,
             rng.choice(list(ROLES)),
             rng.choice((b"numbers", b"\0numbers\0numbers\0", b"", b"\xff", b"absent")),
         )
     if pick == 4:
-        return frame(Kind.TAGGED, FREE_DATA, struct.pack("<2Q", number, 64))
+        return frame(FrameKind.TAGGED, FREE_DATA, struct.pack("<2Q", number, 64))
     if pick == 5:
-        return frame(Kind.PLAIN, 0, struct.pack("<BI", rng.randrange(3), rng.randrange(5)))
-    return frame(Kind.TAGGED, ERROR_DATA, b"not-found\ntext")
+        return frame(FrameKind.PLAIN, 0, struct.pack("<BI", rng.randrange(3), rng.randrange(5)))
+    return frame(FrameKind.TAGGED, ERROR_DATA, b"not-found\ntext")

@@ -20,9 +20,9 @@ from bowstring.sharing.uris import ERROR_DATA
 from bowstring.testing.descriptors import open_descriptors
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.frames import HELLO, VERSION, Kind
+from bowstring.transports.frames import HELLO_BODY, VERSION, FrameKind
 from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_channel import REGION
+from bowstring.transports.unix_channel import REGION_BODY
 from bowstring.transports.unix_listener import UnixListener
 from fuzz.expectations import expect
 from fuzz.frames import EditableFrame, frame, parse_frames
@@ -31,7 +31,7 @@ from fuzz.oracles.sessions import listen
 
 _TIMEOUT_S = 10.0
 _CHUNK_BYTES = 1 << 16
-_HELLO = frame(Kind.HELLO, 0, HELLO.pack(VERSION, VERSION))
+_HELLO = frame(FrameKind.HELLO, 0, HELLO_BODY.pack(VERSION, VERSION))
 _STATUS = {"op": "status"}
 
 
@@ -49,8 +49,10 @@ def check_agent_requests(data: bytes) -> bool:
         for reply in replies:
             _check_reply(reply)
     expect(open_descriptors() == descriptors_before, "the agent leaves descriptors open")
-    num_requests = sum(each.kind == Kind.PLAIN for each in parse_frames(sent))
-    return bool(num_requests) and [each.kind for each in replies] == [Kind.HELLO] + [Kind.PLAIN] * num_requests
+    num_requests = sum(each.kind == FrameKind.PLAIN for each in parse_frames(sent))
+    return (
+        bool(num_requests) and [each.kind for each in replies] == [FrameKind.HELLO] + [FrameKind.PLAIN] * num_requests
+    )
 
 
 def check_agent_replies(data: bytes) -> bool:
@@ -87,10 +89,13 @@ def agent_session() -> tuple[bytes, bytes]:
     """The requests of a task that publishes two partitions, and the replies to another."""
     owner = Process.current()
     requests = [_HELLO, _message({"op": "hello", "owner": [owner.pid, owner.start_time, owner.host]})]
-    region = REGION.pack(passed_region(0).size_bytes, 1)
+    region = REGION_BODY.pack(passed_region(0).size_bytes, 1)
     for index in range(2):
         put = {"op": "put", "dataset": "d", "attempt": [index, 7], "region": index, "rows": TABLE.num_rows}
-        requests += [frame(Kind.REGION, index, region), _message({**put, "ttl_s": 60.0, "needs_commit": not index})]
+        requests += [
+            frame(FrameKind.REGION, index, region),
+            _message({**put, "ttl_s": 60.0, "needs_commit": not index}),
+        ]
     requests += [_message({"op": "commit", "dataset": "d", "attempts": [[0, 7], [1, 7]]}), _message(_STATUS)]
     requests += [_message({"op": "drop", "dataset": "d"})]
     replies = [{"uri": "unix:@a?want_data=1"}, {"missing": [0]}, {"pid": 1, "datasets": {"d": {"rows": 3}}}, {}]
@@ -99,7 +104,7 @@ def agent_session() -> tuple[bytes, bytes]:
 
 def _message(value: object) -> EditableFrame:
     """A request or a reply."""
-    return frame(Kind.PLAIN, 0, json.dumps(value).encode())
+    return frame(FrameKind.PLAIN, 0, json.dumps(value).encode())
 
 
 def _encode(frames: list[EditableFrame]) -> bytes:
@@ -153,8 +158,8 @@ def _is_at_end(task: socket.socket) -> bool:
 
 def _check_reply(reply: EditableFrame) -> None:
     """Check an answer: a URI leads to the served table, or to nothing."""
-    if reply.kind != Kind.PLAIN:
-        expect(reply.kind == Kind.HELLO or reply.tag == ERROR_DATA, f"a reply has the tag {reply.tag}")
+    if reply.kind != FrameKind.PLAIN:
+        expect(reply.kind == FrameKind.HELLO or reply.tag == ERROR_DATA, f"a reply has the tag {reply.tag}")
         return
     answer = json.loads(bytes(reply.payload))
     expect(isinstance(answer, dict), f"a reply is {answer!r}")
@@ -175,5 +180,5 @@ def _check_status(status: dict[str, Any]) -> None:
 def _check_error(error: BowstringError, received: bytes) -> None:
     expect(bool(str(error)), "the error has no message")
     # An agent may refuse a request with any error.
-    is_refusal = any(each.kind == Kind.TAGGED for each in parse_frames(received))
+    is_refusal = any(each.kind == FrameKind.TAGGED for each in parse_frames(received))
     expect(not isinstance(error, UsageError | DeadlineError) or is_refusal, f"{type(error).__name__}: {error}")

@@ -29,7 +29,7 @@ from bowstring.transports.base import (
     RemoteMemoryUpdated,
     TransportOptions,
 )
-from bowstring.transports.frames import Kind
+from bowstring.transports.frames import FrameKind
 from bowstring.transports.tcp_channel import TcpChannel
 from bowstring.transports.unix_channel import UnixChannel
 from fuzz.expectations import expect
@@ -66,7 +66,7 @@ def segments(options: int, received: bytes) -> Iterator[tuple[bytes, list[int]]]
     descriptors: list[int] = []
     for each in parse_frames(received):
         raw, rest = rest[: len(each.encode())], rest[len(each.encode()) :]
-        if each.kind == Kind.REGION and num_descriptors:
+        if each.kind == FrameKind.REGION and num_descriptors:
             if pending:
                 yield pending, descriptors
             pending, descriptors = b"", [region.descriptor] * num_descriptors

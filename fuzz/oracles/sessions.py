@@ -26,7 +26,7 @@ from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, WANT_METADA
 from bowstring.testing.descriptors import open_descriptors
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import dial
-from bowstring.transports.frames import HELLO, VERSION, Kind
+from bowstring.transports.frames import HELLO_BODY, VERSION, FrameKind
 from bowstring.transports.registry import find_transport
 from bowstring.transports.session import Session, SessionOptions
 from bowstring.transports.tcp_address import parse_address
@@ -77,16 +77,16 @@ def check_requests(data: bytes) -> bool:
 
 def record(options: int, tickets: tuple[bytes, ...]) -> tuple[bytes, bytes]:
     """The bytes that client and server send for these requests, one after the other."""
-    requests = [frame(Kind.HELLO, 0, HELLO.pack(VERSION, VERSION))]
+    requests = [frame(FrameKind.HELLO, 0, HELLO_BODY.pack(VERSION, VERSION))]
     replies: list[EditableFrame] = []
     for ticket in tickets:
-        requests.append(frame(Kind.TAGGED, WANT_DATA, ticket))
+        requests.append(frame(FrameKind.TAGGED, WANT_DATA, ticket))
         with _connect(_server(_SCHEMES[options & TCP])) as client:
             num_earlier, replies = len(replies), _exchange(client, options, _encode(requests))
         for reply in replies[num_earlier:]:
-            if reply.kind == Kind.TAGGED and reply.tag >> BODY_TYPE_SHIFT == BodyType.ADDRESSES:
+            if reply.kind == FrameKind.TAGGED and reply.tag >> BODY_TYPE_SHIFT == BodyType.ADDRESSES:
                 body = decode_addresses(reply.payload)
-                requests.append(frame(Kind.TAGGED, FREE_DATA, encode_free(body.addresses[body.lengths > 0])))
+                requests.append(frame(FrameKind.TAGGED, FREE_DATA, encode_free(body.addresses[body.lengths > 0])))
     return _encode(requests), _encode(replies)
 
 
@@ -168,16 +168,16 @@ def _is_answered(replies: list[EditableFrame], num_requests: int) -> bool:
 
 def _is_request(sent: EditableFrame) -> bool:
     """Whether it is a complete request whose answer has an end: for metadata, or for both metadata and bodies."""
-    return sent.kind == Kind.TAGGED and sent.tag in (WANT_DATA, WANT_METADATA) and sent.false_length is None
+    return sent.kind == FrameKind.TAGGED and sent.tag in (WANT_DATA, WANT_METADATA) and sent.false_length is None
 
 
 def _is_error(reply: EditableFrame) -> bool:
-    return reply.kind == Kind.TAGGED and reply.tag == ERROR_DATA
+    return reply.kind == FrameKind.TAGGED and reply.tag == ERROR_DATA
 
 
 def _is_end(reply: EditableFrame) -> bool:
     """Whether it is a complete message for the end of a stream."""
-    return reply.kind == Kind.PLAIN and reply.payload[:1] == b"\0" and reply.false_length is None
+    return reply.kind == FrameKind.PLAIN and reply.payload[:1] == b"\0" and reply.false_length is None
 
 
 @cache

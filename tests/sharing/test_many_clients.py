@@ -21,7 +21,7 @@ from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, uri_for
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.frames import FRAME, MAGIC
+from bowstring.transports.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
@@ -52,7 +52,7 @@ GIGABYTES = 3 << 30
 
 
 def head(kind: int, tag: int, length_bytes: int) -> bytes:
-    return FRAME.pack(MAGIC, kind, 0, 0, tag, length_bytes)
+    return FRAME_HEADER.pack(MAGIC, kind, 0, 0, tag, length_bytes)
 
 
 def raw(uri: str) -> socket.socket:
@@ -243,7 +243,7 @@ def test_a_client_may_free_each_body_with_a_send_that_blocks() -> None:
         client.sendall(head(1, WANT_DATA, 1) + b"t")
         bodies = 0
         while True:
-            _, kind, _, _, tag, length_bytes = FRAME.unpack(file.read(FRAME.size))
+            _, kind, _, _, tag, length_bytes = FRAME_HEADER.unpack(file.read(FRAME_HEADER.size))
             content = file.read(length_bytes)
             if kind == 1:
                 words = np.frombuffer(content, "<u8")

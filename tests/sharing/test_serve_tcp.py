@@ -18,7 +18,7 @@ from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
 from bowstring.testing.descriptors import no_descriptor_left, open_descriptors
-from bowstring.transports.frames import FRAME, MAGIC
+from bowstring.transports.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.tcp_address import parse_address
 from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
@@ -165,7 +165,7 @@ def test_a_slow_client_slows_only_itself() -> None:
     with serve_in_other_process(rows=ROWS, batches=BATCHES) as other:
         uri = other.hear()
         with raw(uri) as slow:
-            slow.sendall(FRAME.pack(MAGIC, 1, 0, 0, WANT_DATA, 1) + b"t")
+            slow.sendall(FRAME_HEADER.pack(MAGIC, 1, 0, 0, WANT_DATA, 1) + b"t")
             assert slow.recv(100)
             stop = threading.Event()
 

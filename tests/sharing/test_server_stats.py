@@ -17,7 +17,7 @@ from bowstring.errors import ConnectionLostError, NotFoundError
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
-from bowstring.transports.frames import FRAME, MAGIC
+from bowstring.transports.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.tcp_address import parse_address
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
@@ -83,7 +83,7 @@ def test_leases_and_messages_are_counted_while_a_client_has_them_and_afterwards(
 
 def test_bytes_sent_are_counted_and_those_that_wait_for_a_slow_client() -> None:
     with bs.serve({"t": bs.table({"a": np.arange(4 << 20)})}, scheme="tcp") as server, raw(server) as slow:
-        slow.sendall(FRAME.pack(MAGIC, 1, 0, 0, WANT_DATA, 1) + b"t")
+        slow.sendall(FRAME_HEADER.pack(MAGIC, 1, 0, 0, WANT_DATA, 1) + b"t")
         assert wait_until(lambda: server.stats().queued_bytes > 1 << 20 and server.stats().bytes_sent > 0)
         assert server.stats().bytes_sent < 32 << 20
         slow.setblocking(False)
@@ -109,7 +109,7 @@ def test_refused_requests_and_connections_and_lost_clients_are_counted(server: S
     assert wait_until(lambda: server.num_clients == 0)
     with raw(server) as first, raw(server) as second:
         assert b"without a request" in first.recv(1000)
-        second.sendall(FRAME.pack(MAGIC, 1, 0, 0, 77, 1) + b"t")
+        second.sendall(FRAME_HEADER.pack(MAGIC, 1, 0, 0, 77, 1) + b"t")
         assert b"expected the tag 1" in second.recv(1000)
     stats = server.stats()
     assert (stats.num_requests, stats.num_refused_requests) == (4, 2)
@@ -126,7 +126,7 @@ def test_connections_are_logged_with_their_peer_and_without_their_tickets(caplog
         with pytest.raises(NotFoundError):
             bs.connect(uri, secret.upper())
         with raw(server) as violating:
-            violating.sendall(FRAME.pack(MAGIC, 1, 0, 0, 77, 1) + b"t")
+            violating.sendall(FRAME_HEADER.pack(MAGIC, 1, 0, 0, 77, 1) + b"t")
             assert violating.recv(1000)
         assert wait_until(lambda: server.num_clients == 0)
         prefix = f"server at {server.address}"
@@ -156,7 +156,7 @@ def test_a_silent_or_stalled_client_is_logged(caplog: pytest.LogCaptureFixture) 
         with raw(server) as silent:
             assert silent.recv(100) == b""
         with raw(server) as stalled:
-            stalled.sendall(FRAME.pack(MAGIC, 1, 0, 0, WANT_DATA, 1) + b"t")
+            stalled.sendall(FRAME_HEADER.pack(MAGIC, 1, 0, 0, WANT_DATA, 1) + b"t")
             assert wait_until(lambda: server.stats().num_lost_clients == 1)
             address = ":".join(map(str, stalled.getsockname()))
         uri = parse_uri(server.uri("t"))

@@ -15,7 +15,7 @@ from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
 from bowstring.testing.descriptors import no_descriptor_left
-from bowstring.transports.frames import FRAME, MAGIC
+from bowstring.transports.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.tcp_address import parse_address
 from tests.polling import wait_until
 from tests.sharing.other_process import Other
@@ -87,7 +87,7 @@ def test_clients_that_receive_nothing_do_not_stop_others_at_the_limit_of_queued_
         address = parse_address(parse_uri(server.uri("t")).address)
         for count in range(1, 5):
             silent = stack.enter_context(socket.create_connection(address, timeout=20))
-            silent.sendall(FRAME.pack(MAGIC, 1, 0, 0, WANT_DATA, 1) + b"t")
+            silent.sendall(FRAME_HEADER.pack(MAGIC, 1, 0, 0, WANT_DATA, 1) + b"t")
             assert wait_until(lambda: server.stats().num_clients == count and server.stats().queued_bytes > 0)  # noqa: B023
         with bs.connect(server.uri("t"), timeout_s=20) as dataset:
             assert [int(batch.column(0).to_numpy()[-1]) for batch in dataset] == [rows - 1 + n for n in range(batches)]

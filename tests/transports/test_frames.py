@@ -44,6 +44,6 @@ def test_memory_is_used_again_after_the_last_view_is_gone() -> None:
 
 
 def test_only_long_messages_use_the_pool() -> None:
-    for length_bytes in (0, frames._LAZY_BYTES, POOLED_BYTES - 1):
+    for length_bytes in (0, frames._MIN_MAPPED_BYTES, POOLED_BYTES - 1):
         assert len(frames._allocate(length_bytes, "test")) == length_bytes
     assert POOL.unused_bytes == 0

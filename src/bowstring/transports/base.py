@@ -191,7 +191,7 @@ class Deadline:
         return min(max(self._end - time.monotonic(), 0.0), _MAX_WAIT_S)
 
     def error(self, wait_description: str) -> DeadlineError:
-        """Create the error for a call that waited in vain."""
+        """Create the error of a call whose deadline has passed."""
         return DeadlineError(f"{wait_description}: nothing within {self.timeout_s:g} s")
 
 
@@ -234,7 +234,7 @@ class Channel(Closable, ABC):
         """
 
     @abstractmethod
-    def grant(self, messages: int, nbytes: int) -> None:
+    def grant(self, num_messages: int, nbytes: int) -> None:
         """Allow this many more messages and bytes to be received; the rest waits in the transport or at the peer.
 
         An offer takes a message; its bytes are granted by `accept_message_into`. A message that exceeds the remaining

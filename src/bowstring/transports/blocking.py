@@ -104,8 +104,8 @@ class BlockingSession(Closable):
         self.is_closed = False
         self._events: deque[SessionEvent] = deque()
         self._failure: SessionFailed | None = None
-        own = weakref.ref(self)  # no cycle: a connection that is dropped ends at once
-        session.wake = lambda: None if (driver := own()) is None else driver.flush()
+        weak_self = weakref.ref(self)  # no cycle: a connection that is dropped ends at once
+        session.wake = lambda: None if (driver := weak_self()) is None else driver.flush()
 
     def request(self, core: ProtocolCore, request: RequestMessages) -> None:
         """As `Session.request`; sends what the transport takes at once."""

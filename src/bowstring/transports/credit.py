@@ -22,12 +22,12 @@ class Credit:
         """Whether another message may be received."""
         return self._messages > 0 and self._nbytes > 0
 
-    def grant(self, messages: int, nbytes: int) -> None:
+    def grant(self, num_messages: int, nbytes: int) -> None:
         """As `Channel.grant`."""
-        self._messages += messages
+        self._messages += num_messages
         self._nbytes += nbytes
 
-    def use(self, tag: int | None, length_bytes: int) -> bool:
+    def consume(self, tag: int | None, length_bytes: int) -> bool:
         """Use the credit of a message; return whether it has to be offered first, without credit for its bytes.
 
         Raises `LimitError` if the message is too long.

@@ -31,20 +31,20 @@ from bowstring.transports.base import (
     as_writable_bytes,
 )
 
-FRAME = struct.Struct("<4sBBHQQ")
+FRAME_HEADER = struct.Struct("<4sBBHQQ")
 """Magic, kind, number of descriptors, zero, tag or region index, length in bytes of what follows."""
 MAGIC = b"BWS1"
-HELLO = struct.Struct("<HH")
+HELLO_BODY = struct.Struct("<HH")
 """The lowest and the highest version of the frames that the sender can receive."""
 VERSION = 1
 
 RECEIVE_BYTES = 1 << 16
-_JOINED_BYTES = 1 << 12
+_MAX_JOINED_BYTES = 1 << 12
 """The length up to which the parts of a message are joined: copying them takes less time than a vector of parts."""
-_LAZY_BYTES = 1 << 16
+_MIN_MAPPED_BYTES = 1 << 16
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """The kind of a frame."""
 
     PLAIN = 0
@@ -54,13 +54,13 @@ class Kind(IntEnum):
     HELLO = 4
 
 
-_KINDS = tuple(Kind)
+_KINDS = tuple(FrameKind)
 # Globals: in Python 3.11, an attribute of an enumeration takes ten times as long.
-PLAIN, TAGGED = Kind.PLAIN, Kind.TAGGED
+PLAIN, TAGGED = FrameKind.PLAIN, FrameKind.TAGGED
 
-Part: TypeAlias = bytes | memoryview | FileRange
+FramePart: TypeAlias = bytes | memoryview | FileRange
 """What a queue sends: bytes, or bytes of a file."""
-_UNITS_OF_BYTES = (bytes, FileRange)
+_BYTE_LENGTH_TYPES = (bytes, FileRange)
 """The types of parts whose length is in bytes."""
 
 
@@ -72,23 +72,23 @@ class FrameQueue:
     def __init__(self, tokens: Iterator[int]) -> None:
         self._tokens = tokens
         # A frame's first part has the negative token, until it is sent in part.
-        self._entries: deque[tuple[Part, Region | None, int]] = deque()
+        self._entries: deque[tuple[FramePart, Region | None, int]] = deque()
         self.queued_bytes = 0
         """The number of bytes that have not been sent."""
 
-    def submit(self, kind: Kind, tag: int, parts: Sequence[Any], region: Region | None = None) -> int:
+    def submit(self, kind: FrameKind, tag: int, parts: Sequence[Any], region: Region | None = None) -> int:
         """Queue a frame, with the descriptor of `region`; return its token."""
         token = next(self._tokens)
         # Small messages are bytes, which need no view.
-        views = [part if type(part) in _UNITS_OF_BYTES else memoryview(part).cast("B") for part in parts]
+        views = [part if type(part) in _BYTE_LENGTH_TYPES else memoryview(part).cast("B") for part in parts]
         length_bytes = sum(map(len, views))
-        header = FRAME.pack(MAGIC, kind, region is not None, 0, tag, length_bytes)
-        if length_bytes <= _JOINED_BYTES and FileRange not in map(type, views):
+        header = FRAME_HEADER.pack(MAGIC, kind, region is not None, 0, tag, length_bytes)
+        if length_bytes <= _MAX_JOINED_BYTES and FileRange not in map(type, views):
             self._entries.append((b"".join((header, *views)), region, -token))
         else:
             self._entries.append((header, region, -token))
             self._entries.extend((view, None, token) for view in views if view)
-        self.queued_bytes += FRAME.size + length_bytes
+        self.queued_bytes += FRAME_HEADER.size + length_bytes
         return token
 
     def next_file(self) -> FileRange | None:
@@ -105,23 +105,23 @@ class FrameQueue:
             views.append(part)
         return views, self._entries[0][1]
 
-    def is_followed_by_file(self, count: int) -> bool:
-        """Whether a range of a file comes after the first `count` parts."""
-        return count < len(self._entries) and isinstance(self._entries[count][0], FileRange)
+    def is_followed_by_file(self, num_parts: int) -> bool:
+        """Whether a range of a file comes after this number of parts."""
+        return num_parts < len(self._entries) and isinstance(self._entries[num_parts][0], FileRange)
 
-    def advance(self, count: int, events: list[Event]) -> None:
-        """Remove the first `count` bytes, which were sent, and report complete messages."""
-        self.queued_bytes -= count
+    def advance(self, sent_bytes: int, events: list[Event]) -> None:
+        """Remove the first bytes, which were sent, and report complete messages."""
+        self.queued_bytes -= sent_bytes
         entries = self._entries
-        while count:
+        while sent_bytes:
             part, _, token = entries.popleft()
             token = abs(token)
             length_bytes = len(part)
-            if count < length_bytes:
-                rest = part[count:] if isinstance(part, FileRange) else memoryview(part)[count:]
+            if sent_bytes < length_bytes:
+                rest = part[sent_bytes:] if isinstance(part, FileRange) else memoryview(part)[sent_bytes:]
                 entries.appendleft((rest, None, token))
                 return
-            count -= length_bytes
+            sent_bytes -= length_bytes
             if not entries or entries[0][2] != token:
                 events.append(MessageSent(token))
 
@@ -143,14 +143,14 @@ class FrameQueue:
 class IncomingFrame:
     """A frame whose header has arrived. `body` is None until an offer is accepted."""
 
-    __slots__ = ("body", "descriptor", "filled", "is_discarded", "kind", "length_bytes", "tag", "token")
+    __slots__ = ("body", "descriptor", "filled_bytes", "is_discarded", "kind", "length_bytes", "tag", "token")
 
-    def __init__(self, kind: Kind, tag: int, length_bytes: int, descriptor: int = -1) -> None:
+    def __init__(self, kind: FrameKind, tag: int, length_bytes: int, descriptor: int = -1) -> None:
         self.kind = kind
         self.tag = tag
         self.length_bytes = length_bytes
         self.descriptor = descriptor
-        self.filled = 0
+        self.filled_bytes = 0
         self.body: memoryview | None = None
         self.token = 0
         self.is_discarded = False
@@ -164,7 +164,7 @@ class IncomingFrame:
 class FrameReader:
     """Cuts received bytes into frames. A subclass adds frames of its own kinds."""
 
-    lengths_bytes: ClassVar[Mapping[Kind, int]] = {Kind.HELLO: HELLO.size}
+    control_body_bytes: ClassVar[Mapping[FrameKind, int]] = {FrameKind.HELLO: HELLO_BODY.size}
     """The kinds besides PLAIN and TAGGED, and the length of each."""
 
     def __init__(self, name: str, options: TransportOptions, tokens: Iterator[int]) -> None:
@@ -175,7 +175,7 @@ class FrameReader:
         self.credit_bytes = options.credit_bytes
         self.is_dialer = self.must_answer_hello = False
         self.has_common_version = True
-        self.last_kind: Kind | None = None
+        self.last_kind: FrameKind | None = None
         """The kind of the last frame whose header was read by `parse_frames`, unless another header is incomplete."""
         self._tokens = tokens
         self._buffer = b""
@@ -197,7 +197,7 @@ class FrameReader:
         return self.frame is None and self._offset == len(self._buffer)
 
     @property
-    def num_buffered(self) -> int:
+    def buffered_bytes(self) -> int:
         """The number of received bytes that are not cut yet."""
         return len(self._buffer) - self._offset
 
@@ -207,38 +207,38 @@ class FrameReader:
         return self.has_credit if self.frame is None else self.frame.body is not None
 
     @property
-    def can_continue(self) -> bool:
+    def can_parse_buffer(self) -> bool:
         """Whether buffered bytes are enough to deliver or offer a message."""
-        if not self.num_buffered or not self.can_receive:
+        if not self.buffered_bytes or not self.can_receive:
             return False
         if self.frame is not None:
             return True
-        if self.num_buffered < FRAME.size:
+        if self.buffered_bytes < FRAME_HEADER.size:
             return False
-        length_bytes: int = FRAME.unpack_from(self._buffer, self._offset)[5]
-        return self.num_buffered >= FRAME.size + min(length_bytes, self.options.eager_bytes)
+        length_bytes: int = FRAME_HEADER.unpack_from(self._buffer, self._offset)[5]
+        return self.buffered_bytes >= FRAME_HEADER.size + min(length_bytes, self.options.eager_bytes)
 
     @property
-    def position(self) -> str:
+    def position_description(self) -> str:
         """Where the next byte is, for error messages."""
         frame = self.frame
         if frame is not None:
-            return f"after {frame.filled} of {frame.length_bytes} bytes of a message"
-        return "in the middle of a frame's header" if self.num_buffered else "between two messages"
+            return f"after {frame.filled_bytes} of {frame.length_bytes} bytes of a message"
+        return "in the middle of a frame's header" if self.buffered_bytes else "between two messages"
 
-    def target(self) -> memoryview | None:
+    def remaining_destination(self) -> memoryview | None:
         """The memory to receive into directly, if the next bytes are those of an accepted message."""
         frame = self.frame
-        if frame is None or self.num_buffered or frame.body is None:
+        if frame is None or self.buffered_bytes or frame.body is None:
             return None
-        rest = frame.length_bytes - frame.filled
-        return frame.body[:rest] if frame.is_discarded else frame.body[frame.filled :]
+        rest = frame.length_bytes - frame.filled_bytes
+        return frame.body[:rest] if frame.is_discarded else frame.body[frame.filled_bytes :]
 
-    def advance(self, count: int, events: list[Event]) -> None:
-        """Record that `count` bytes were received into the target."""
+    def advance(self, received_bytes: int, events: list[Event]) -> None:
+        """Record that bytes were received into the destination."""
         assert self.frame is not None
-        self.frame.filled += count
-        if self.frame.filled == self.frame.length_bytes:
+        self.frame.filled_bytes += received_bytes
+        if self.frame.filled_bytes == self.frame.length_bytes:
             self._deliver(self.frame, events)
 
     def feed(self, received: bytes) -> None:
@@ -251,7 +251,7 @@ class FrameReader:
         while True:
             frame = self.frame
             if frame is None:
-                if len(self._buffer) - self._offset < FRAME.size:
+                if len(self._buffer) - self._offset < FRAME_HEADER.size:
                     break
                 if self.credit_messages <= 0 or self.credit_bytes <= 0:
                     return False
@@ -264,18 +264,18 @@ class FrameReader:
                     events.append(MessageOffered(frame.token, tag, frame.length_bytes))
                     return False
                 content = self._buffer[self._offset : self._offset + frame.length_bytes]
-                frame.filled = len(content)
-                self._offset += frame.filled
-                is_complete = frame.filled == frame.length_bytes
+                frame.filled_bytes = len(content)
+                self._offset += frame.filled_bytes
+                is_complete = frame.filled_bytes == frame.length_bytes
                 frame.body = memoryview(content if is_complete else bytearray(content).ljust(frame.length_bytes, b"\0"))
             elif frame.body is None:
                 return False
             else:
-                self._fill(frame, frame.body)
-            if frame.filled < frame.length_bytes:
+                self._fill_from_buffer(frame, frame.body)
+            if frame.filled_bytes < frame.length_bytes:
                 return True
             self._deliver(frame, events)
-        if self.num_buffered:
+        if self.buffered_bytes:
             self.last_kind = None
         return True
 
@@ -294,7 +294,7 @@ class FrameReader:
         frame = self.frame
         if frame is None or frame.token != token:
             return None
-        frame.is_discarded = frame.filled == 0
+        frame.is_discarded = frame.filled_bytes == 0
         frame.body = memoryview(bytearray(min(frame.length_bytes, RECEIVE_BYTES)))
         return frame.is_discarded
 
@@ -302,12 +302,14 @@ class FrameReader:
         """Discard what was received."""
         self._buffer, self._offset, self.frame = b"", 0, None
 
-    def _fill(self, frame: IncomingFrame, body: memoryview) -> None:
+    def _fill_from_buffer(self, frame: IncomingFrame, body: memoryview) -> None:
         """Move buffered bytes into a frame's body."""
-        count = min(self.num_buffered, frame.length_bytes - frame.filled)
+        count = min(self.buffered_bytes, frame.length_bytes - frame.filled_bytes)
         if count and not frame.is_discarded:
-            body[frame.filled : frame.filled + count] = memoryview(self._buffer)[self._offset : self._offset + count]
-        frame.filled += count
+            body[frame.filled_bytes : frame.filled_bytes + count] = memoryview(self._buffer)[
+                self._offset : self._offset + count
+            ]
+        frame.filled_bytes += count
         self._offset += count
 
     def _deliver(self, frame: IncomingFrame, events: list[Event]) -> None:
@@ -319,26 +321,26 @@ class FrameReader:
                 self.credit_bytes -= frame.length_bytes
             if not frame.is_discarded:
                 events.append(MessageReceived(frame.tag if kind is TAGGED else None, frame.body))
-        elif kind is Kind.HELLO:
-            self._receive_hello(frame)
+        elif kind is FrameKind.HELLO:
+            self._process_hello(frame)
         else:
-            events.append(self._control_event(frame))
+            events.append(self._parse_control_frame(frame))
         self.frame = None
 
     def _parse_header(self) -> IncomingFrame:
-        magic, number, descriptors, reserved, tag, length_bytes = FRAME.unpack_from(self._buffer, self._offset)
+        magic, number, descriptors, reserved, tag, length_bytes = FRAME_HEADER.unpack_from(self._buffer, self._offset)
         is_frame = magic == MAGIC and not reserved and number < len(_KINDS)
-        if not is_frame or (number > TAGGED and _KINDS[number] not in self.lengths_bytes):
-            header = self._buffer[self._offset : self._offset + FRAME.size]
+        if not is_frame or (number > TAGGED and _KINDS[number] not in self.control_body_bytes):
+            header = self._buffer[self._offset : self._offset + FRAME_HEADER.size]
             raise ProtocolError(f"{self.name}: expected a frame, found the bytes {header.hex(' ')}")
-        self._offset += FRAME.size
+        self._offset += FRAME_HEADER.size
         kind = _KINDS[number]
         is_message = number <= TAGGED
         descriptor = -1 if is_message and not descriptors else self._take_descriptor(kind, descriptors)
         frame = IncomingFrame(kind, tag, length_bytes, descriptor)
         self.frame = frame  # closes its descriptor after an error
         if not is_message:
-            if length_bytes != (expected := self.lengths_bytes[kind]):
+            if length_bytes != (expected := self.control_body_bytes[kind]):
                 raise ProtocolError(f"{self.name}: a {kind.name} frame has {expected} bytes, found {length_bytes}")
             return frame
         if kind is PLAIN and tag:
@@ -348,19 +350,21 @@ class FrameReader:
             raise LimitError(f"{self.name}: a message of {length_bytes} bytes; at most {limit} are received")
         return frame
 
-    def _take_descriptor(self, kind: Kind, announced: int) -> int:
+    def _take_descriptor(self, kind: FrameKind, num_announced: int) -> int:
         """Return the descriptor of a frame, or -1. Raises `ProtocolError` for another number than announced."""
-        if announced:
-            raise ProtocolError(f"{self.name}: {kind.name} frame with 0 descriptors; {announced} announced, expected 0")
+        if num_announced:
+            raise ProtocolError(
+                f"{self.name}: {kind.name} frame with 0 descriptors; {num_announced} announced, expected 0"
+            )
         return -1
 
-    def _control_event(self, frame: IncomingFrame) -> Event:
+    def _parse_control_frame(self, frame: IncomingFrame) -> Event:
         """Return the event of a frame of a kind that a subclass has."""
         raise NotImplementedError(frame.kind)
 
-    def _receive_hello(self, frame: IncomingFrame) -> None:
+    def _process_hello(self, frame: IncomingFrame) -> None:
         """Compare the versions. If the peer dialed, the answer precedes the next submitted message."""
-        lowest, highest = HELLO.unpack(frame.body or b"")
+        lowest, highest = HELLO_BODY.unpack(frame.body or b"")
         self.must_answer_hello = not self.is_dialer
         self.has_common_version = lowest <= VERSION <= highest
         if not self.has_common_version:
@@ -371,7 +375,7 @@ class FrameReader:
 
 def _allocate(length_bytes: int, name: str) -> memoryview:
     """Allocate the memory of a message."""
-    if length_bytes < _LAZY_BYTES:
+    if length_bytes < _MIN_MAPPED_BYTES:
         return memoryview(bytearray(length_bytes))
     check_available(length_bytes, f"{name}: a message")
     try:

@@ -48,8 +48,8 @@ from bowstring.transports.credit import Credit
 from bowstring.transports.regions import RegionExporter, RegionUpdate, RemoteRegionTable
 
 
-class _Signal:
-    """A descriptor that is readable while the signal is set."""
+class _EventFd:
+    """A descriptor that is readable while the event is set."""
 
     __slots__ = ("_is_set", "descriptor")
 
@@ -100,12 +100,12 @@ class _Queue:
         self.lock = threading.Lock()
         self.messages: deque[_Message] = deque()
         self.limit = limit
-        self.is_ended = False
+        self.has_sender_ended = False
         """The sender sends no more."""
-        self.is_broken = False
+        self.has_receiver_ended = False
         """The receiver receives no more."""
-        self.readable = _Signal(is_set=False)
-        self.writable = _Signal(is_set=True)
+        self.readable = _EventFd(is_set=False)
+        self.writable = _EventFd(is_set=True)
 
     def put(self, message: _Message) -> bool:
         """Append a message; False if the queue is full."""
@@ -113,7 +113,7 @@ class _Queue:
             if len(self.messages) >= self.limit:
                 return False
             self.messages.append(message)
-            self._signal()
+            self._update_events()
             return True
 
     def peek(self) -> _Message | None:
@@ -123,33 +123,33 @@ class _Queue:
     def pop(self) -> None:
         with self.lock:
             self.messages.popleft()
-            self._signal()
+            self._update_events()
 
-    def end(self) -> None:
+    def end_sending(self) -> None:
         """The sender ends."""
         with self.lock:
-            self.is_ended = True
-            self._signal()
+            self.has_sender_ended = True
+            self._update_events()
 
-    def break_(self) -> None:
+    def end_receiving(self) -> None:
         """The receiver ends: the remaining messages are discarded."""
         with self.lock:
-            self.is_broken = True
+            self.has_receiver_ended = True
             while self.messages:
                 self.messages.popleft().close()
-            self._signal()
+            self._update_events()
 
-    def close_readable(self) -> None:
+    def close_readable_descriptor(self) -> None:
         with self.lock:
             self.readable.close()
 
-    def close_writable(self) -> None:
+    def close_writable_descriptor(self) -> None:
         with self.lock:
             self.writable.close()
 
-    def _signal(self) -> None:
-        self.readable.set(bool(self.messages) or self.is_ended or self.is_broken)
-        self.writable.set(len(self.messages) < self.limit or self.is_broken or self.is_ended)
+    def _update_events(self) -> None:
+        self.readable.set(bool(self.messages) or self.has_sender_ended or self.has_receiver_ended)
+        self.writable.set(len(self.messages) < self.limit or self.has_receiver_ended or self.has_sender_ended)
 
 
 class LoopbackChannel(Channel):
@@ -164,7 +164,7 @@ class LoopbackChannel(Channel):
         self.bytes_received = self.bytes_sent = 0
         self.is_closed = False
         self._outbound, self._inbound = outbound, inbound
-        self._waiting: deque[_Message] = deque()
+        self._unsent: deque[_Message] = deque()
         self._credit = Credit("loopback", options)
         self._offer: tuple[int, Any] | None = None
         self._next_token = 1
@@ -174,12 +174,12 @@ class LoopbackChannel(Channel):
     @property
     def is_sending(self) -> bool:
         """As `Channel.is_sending`."""
-        return bool(self._waiting)
+        return bool(self._unsent)
 
     @property
     def queued_bytes(self) -> int:
         """As `Channel.queued_bytes`."""
-        return sum(message.length_bytes for message in tuple(self._waiting))
+        return sum(message.length_bytes for message in tuple(self._unsent))
 
     @property
     def is_receiving(self) -> bool:
@@ -189,22 +189,22 @@ class LoopbackChannel(Channel):
     @property
     def wait_description(self) -> str:
         """As `Channel.wait_description`."""
-        if self._waiting:
+        if self._unsent:
             return f"loopback: sending while {self._outbound.limit} messages wait"
         return "loopback: receiving"
 
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
         """As `Channel.submit`."""
         length_bytes = sum(memoryview(part).nbytes for part in parts)
-        return self._submit(tag, tuple(parts), length_bytes, None)
+        return self._enqueue(tag, tuple(parts), length_bytes, None)
 
     def submit_region(self, index: int, region: Region) -> None:
         """As `RegionSender.submit_region`: passes a duplicate of the descriptor."""
-        self._submit(None, (), 0, RegionUpdate(index, region.duplicate()))
+        self._enqueue(None, (), 0, RegionUpdate(index, region.duplicate()))
 
     def submit_retirement(self, index: int) -> None:
         """As `RegionSender.submit_retirement`."""
-        self._submit(None, (), 0, RegionUpdate(index, None))
+        self._enqueue(None, (), 0, RegionUpdate(index, None))
 
     def accept_message_into(self, token: int, destination: Any = None) -> None:
         """As `Channel.accept_message_into`."""
@@ -220,16 +220,16 @@ class LoopbackChannel(Channel):
             self._offer = None
             self._inbound.pop()
             return True
-        message = next((message for message in self._waiting if message.token == token), None)
+        message = next((message for message in self._unsent if message.token == token), None)
         if message is None:
             return False
-        self._waiting.remove(message)
+        self._unsent.remove(message)
         message.close()
         return True
 
-    def grant(self, messages: int, nbytes: int) -> None:
+    def grant(self, num_messages: int, nbytes: int) -> None:
         """As `Channel.grant`."""
-        self._credit.grant(messages, nbytes)
+        self._credit.grant(num_messages, nbytes)
 
     def progress(self, directions: int = BOTH) -> list[Event]:
         """As `Channel.progress`."""
@@ -249,7 +249,7 @@ class LoopbackChannel(Channel):
         """As `Channel.interests`: a descriptor for each direction."""
         interests = []
         directions &= ~self._lost_directions
-        if directions & SEND and self._waiting:
+        if directions & SEND and self._unsent:
             interests.append(Interest(self._outbound.writable.descriptor, RECEIVE))
         if directions & RECEIVE and (self._credit.is_available if self._offer is None else self._offer[1] is not None):
             interests.append(Interest(self._inbound.readable.descriptor, RECEIVE))
@@ -262,62 +262,62 @@ class LoopbackChannel(Channel):
     def half_close(self) -> None:
         """As `Channel.half_close`."""
         self._is_half_closed = True
-        if not self._waiting:
-            self._outbound.end()
+        if not self._unsent:
+            self._outbound.end_sending()
 
     def shut_down(self) -> None:
         """As `Channel.shut_down`."""
-        self._outbound.end()
-        self._inbound.break_()
+        self._outbound.end_sending()
+        self._inbound.end_receiving()
 
     def close(self) -> None:
         """As `Channel.close`; also closes the received regions."""
         self.is_closed = True
         self._lost_directions = BOTH
         self.shut_down()
-        self._outbound.close_writable()
-        self._inbound.close_readable()
-        while self._waiting:
-            self._waiting.popleft().close()
+        self._outbound.close_writable_descriptor()
+        self._inbound.close_readable_descriptor()
+        while self._unsent:
+            self._unsent.popleft().close()
         self.memory.close()
 
-    def _submit(
+    def _enqueue(
         self, tag: int | None, parts: tuple[BytesLike, ...], length_bytes: int, update: RegionUpdate | None
     ) -> int:
         token = self._next_token
         self._next_token += 1
-        self._waiting.append(_Message(token, tag, parts, length_bytes, update))
+        self._unsent.append(_Message(token, tag, parts, length_bytes, update))
         return token
 
     def _send(self, events: list[Event]) -> None:
-        while self._waiting:
-            if self._outbound.is_broken or self._outbound.is_ended:
+        while self._unsent:
+            if self._outbound.has_receiver_ended or self._outbound.has_sender_ended:
                 self._lost_directions |= SEND
-                events.append(DirectionLost(self._end("sending"), SEND))
+                events.append(DirectionLost(self._end_error("sending"), SEND))
                 return
-            message = self._waiting[0]
+            message = self._unsent[0]
             copy = _Message(message.token, message.tag, (message.join(),), message.length_bytes, message.update)
             if not self._outbound.put(copy):
                 return
-            self._waiting.popleft()
+            self._unsent.popleft()
             self.bytes_sent += message.length_bytes
             events.append(MessageSent(message.token))
         if self._is_half_closed:
-            self._outbound.end()
+            self._outbound.end_sending()
 
     def _receive(self, events: list[Event]) -> None:
         queue = self._inbound
         while True:
-            if queue.is_broken:
-                raise self._end("receiving")
+            if queue.has_receiver_ended:
+                raise self._end_error("receiving")
             message = queue.peek()
             if message is None:
-                if queue.is_ended:
-                    raise self._end("receiving")
+                if queue.has_sender_ended:
+                    raise self._end_error("receiving")
                 return
             if message.update is not None:
                 queue.pop()
-                events.append(RemoteMemoryUpdated(self._check_region(message.update), message.update.region is None))
+                events.append(RemoteMemoryUpdated(self._accept_region(message.update), message.update.region is None))
                 continue
             if self._offer is not None:
                 destination = self._offer[1]
@@ -328,7 +328,7 @@ class LoopbackChannel(Channel):
                 self._deliver(message, destination, events)
             elif not self._credit.is_available:
                 return
-            elif self._credit.use(message.tag, message.length_bytes):
+            elif self._credit.consume(message.tag, message.length_bytes):
                 self._offer = self._next_token, None
                 self._next_token += 1
                 events.append(MessageOffered(self._offer[0], message.tag, message.length_bytes))
@@ -341,7 +341,7 @@ class LoopbackChannel(Channel):
         self.bytes_received += message.length_bytes
         events.append(MessageReceived(message.tag, content))
 
-    def _check_region(self, update: RegionUpdate) -> RegionUpdate:
+    def _accept_region(self, update: RegionUpdate) -> RegionUpdate:
         region = update.region
         if region is not None:
             with close_on_error(region):
@@ -351,9 +351,9 @@ class LoopbackChannel(Channel):
                     region.release_descriptor()
         return update
 
-    def _end(self, wait_description: str) -> BowstringError:
+    def _end_error(self, action: str) -> BowstringError:
         if self.is_closed:
-            return ClosedError(f"loopback: closed while {wait_description}")
+            return ClosedError(f"loopback: closed while {action}")
         return ConnectionLostError("loopback: the peer disconnected")
 
     def __repr__(self) -> str:
@@ -368,14 +368,14 @@ class LoopbackListener(Listener):
         self.options = options
         self.is_closed = False
         self._pending_channels: deque[LoopbackChannel] = deque()
-        self._signal = _Signal(is_set=False)
+        self._accept_event = _EventFd(is_set=False)
         self._lock = threading.Lock()
 
-    def connect(self, channel: LoopbackChannel) -> None:
+    def add_pending_channel(self, channel: LoopbackChannel) -> None:
         """Add a connection, to be accepted."""
         with self._lock:
             self._pending_channels.append(channel)
-            self._signal.set(True)
+            self._accept_event.set(True)
 
     def accept(self, limit: int = 16) -> list[Channel]:
         """As `Listener.accept`."""
@@ -383,16 +383,16 @@ class LoopbackListener(Listener):
             raise ClosedError(f"loopback {self.address!r}: the listener is closed")
         with self._lock:
             channels = [self._pending_channels.popleft() for _ in range(min(limit, len(self._pending_channels)))]
-            self._signal.set(bool(self._pending_channels))
+            self._accept_event.set(bool(self._pending_channels))
         return list(channels)
 
     def descriptors(self) -> list[int]:
         """As `Listener.descriptors`."""
-        return [self._signal.descriptor] if self._signal.descriptor >= 0 else []
+        return [self._accept_event.descriptor] if self._accept_event.descriptor >= 0 else []
 
     def interests(self) -> list[Interest]:
         """As `Listener.interests`."""
-        return [] if self.is_closed else [Interest(self._signal.descriptor, RECEIVE)]
+        return [] if self.is_closed else [Interest(self._accept_event.descriptor, RECEIVE)]
 
     def shut_down(self) -> None:
         """As `Listener.shut_down`."""
@@ -400,13 +400,13 @@ class LoopbackListener(Listener):
         if _LISTENERS.get(self.address) is self:
             del _LISTENERS[self.address]
         with self._lock:
-            self._signal.set(True)
+            self._accept_event.set(True)
 
     def close(self) -> None:
         """As `Listener.close`."""
         self.shut_down()
         with self._lock:
-            self._signal.close()
+            self._accept_event.close()
             while self._pending_channels:
                 self._pending_channels.popleft().close()
 
@@ -431,7 +431,7 @@ class LoopbackTransport(Transport):
         if listener is None:
             raise ConnectionLostError(f"loopback {address!r}: nobody answers there")
         own, other = self.pair(options, listener.options)
-        listener.connect(other)
+        listener.add_pending_channel(other)
         return own
 
     def exporter(self, channel: Channel) -> MemoryExporter:

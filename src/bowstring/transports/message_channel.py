@@ -74,7 +74,7 @@ class MessageSender(ABC):
 
     def __init__(self) -> None:
         self.queue: deque[SubmittedMessage] = deque()
-        self.started: dict[int, SubmittedMessage] = {}
+        self.started_messages: dict[int, SubmittedMessage] = {}
         """The messages that have left the queue, by token."""
         self.bytes_sent = 0
         self.ends_when_sent = False
@@ -84,12 +84,12 @@ class MessageSender(ABC):
     @property
     def is_sending(self) -> bool:
         """Whether a message has not been sent."""
-        return bool(self.queue or self.started)
+        return bool(self.queue or self.started_messages)
 
     @property
     def queued_bytes(self) -> int:
         """The total length of the messages that have not been sent."""
-        return sum(message.length_bytes for message in (*self.queue, *self.started.values()))
+        return sum(message.length_bytes for message in (*self.queue, *self.started_messages.values()))
 
     def cancel(self, token: int) -> bool:
         """Remove a message from the queue; return False if it has left it."""
@@ -104,19 +104,19 @@ class MessageSender(ABC):
 
     def report_sent(self, message: SubmittedMessage, events: list[Event]) -> None:
         """Report a message that has left this process."""
-        del self.started[message.token]
+        del self.started_messages[message.token]
         events.append(MessageSent(message.token))
 
-    def end(self) -> None:
+    def send_end_once(self) -> None:
         """Tell the peer that no more messages follow, once, if there is a connection."""
         if not self._has_ended and self.is_connected:
             self._has_ended = True
             self.send_end()
 
-    def end_if_sent(self) -> None:
+    def send_end_if_finished(self) -> None:
         """After the last message, tell the peer that no more follow."""
         if self.ends_when_sent and not self.is_sending:
-            self.end()
+            self.send_end_once()
 
     @property
     @abstractmethod
@@ -128,7 +128,7 @@ class MessageSender(ABC):
         """Send the peer the end of the messages."""
 
 
-class IncomingMessage(Protocol):
+class AnnouncedMessage(Protocol):
     """A message of the peer, as the library announces it."""
 
     @property
@@ -140,7 +140,7 @@ class IncomingMessage(Protocol):
         """Its length."""
 
 
-M = TypeVar("M", bound=IncomingMessage)
+M = TypeVar("M", bound=AnnouncedMessage)
 
 
 class MessageReceiver(ABC, Generic[M]):
@@ -171,9 +171,9 @@ class MessageReceiver(ABC, Generic[M]):
         Raises `LimitError`, `ProtocolError`, and the error of a message that failed.
         """
 
-    def take(self, message: M, events: list[Event]) -> None:
+    def offer_or_receive(self, message: M, events: list[Event]) -> None:
         """Offer a message, or receive it if it is short. Raises `LimitError`."""
-        if self.credit.use(message.tag, message.length_bytes):
+        if self.credit.consume(message.tag, message.length_bytes):
             self.offers[self._next_token] = message
             events.append(MessageOffered(self._next_token, message.tag, message.length_bytes))
             self._next_token -= 1  # negative: submitted messages have positive tokens
@@ -300,11 +300,11 @@ class MessageChannel(Channel):
             self._timers[RECEIVE].set()  # later messages may have waited
             return self._receiver.cancel(token)
 
-    def grant(self, messages: int, nbytes: int) -> None:
+    def grant(self, num_messages: int, nbytes: int) -> None:
         """As `Channel.grant`."""
         with self._lock:
             had_credit = self._receiver.credit.is_available
-            self._receiver.credit.grant(messages, nbytes)
+            self._receiver.credit.grant(num_messages, nbytes)
             if not had_credit:
                 self._timers[RECEIVE].set()  # messages that have arrived already
 
@@ -319,9 +319,9 @@ class MessageChannel(Channel):
                 if directions & direction:
                     timer.clear()
             try:
-                self._progress(directions, events)
+                self._progress_until_armed(directions, events)
             except BowstringError as error:
-                self._lose(BOTH, error, events)
+                self._report_loss(BOTH, error, events)
         return events
 
     def interests(self, directions: int = BOTH) -> list[Interest]:
@@ -347,7 +347,7 @@ class MessageChannel(Channel):
         with self._lock:
             self._sender.ends_when_sent = True
             if not self._sender.is_sending:
-                self._end()
+                self._send_end()
 
     def wake(self) -> None:
         """As `Channel.wake`."""
@@ -358,7 +358,7 @@ class MessageChannel(Channel):
         with self._lock:
             if self._failure is None and not self.is_closed and not self._is_inherited:
                 self._failure = ConnectionLostError(f"{self._name}: the connection was shut down")
-                self._end()
+                self._send_end()
                 self._shut_down_connection()
         self.wake()
 
@@ -372,7 +372,7 @@ class MessageChannel(Channel):
             self._sender.queue.clear()
             has_peer_left = self._receiver.has_ended or self._connection_error is not None
             if not self._is_inherited:
-                self._end()
+                self._send_end()
             self._close_connection()
             for timer in self._timers.values():
                 timer.close()
@@ -393,11 +393,11 @@ class MessageChannel(Channel):
 
     @property
     @abstractmethod
-    def _num_steps(self) -> int:
+    def _progress_count(self) -> int:
         """How often the library found something to do."""
 
     @abstractmethod
-    def _advance(self) -> None:
+    def _progress_library(self) -> None:
         """Let the library progress, and take what has arrived."""
 
     @abstractmethod
@@ -435,16 +435,16 @@ class MessageChannel(Channel):
     def _close_connection(self) -> None:
         """Wait until what was sent has left, then release what belongs to the connection."""
 
-    def _progress(self, directions: int, events: list[Event]) -> None:
+    def _progress_until_armed(self, directions: int, events: list[Event]) -> None:
         """Collect what has happened, until the descriptors will report what happens next, or set the timers."""
 
         def advance() -> None:
-            self._advance()
+            self._progress_library()
             self._collect_events(directions, events)
 
-        steps = self._num_steps
+        previous_count = self._progress_count
         is_armed = advance_until_armed(advance, self._arm)
-        has_changed = self._num_steps != steps
+        has_changed = self._progress_count != previous_count
         delay_s = math.inf if is_armed else 0.0 if has_changed else RETRY_S
         delay_s = min(delay_s, self._recheck_s)
         if delay_s < math.inf:
@@ -459,12 +459,12 @@ class MessageChannel(Channel):
             try:
                 self._send(events)
             except BowstringError as error:
-                self._lose(SEND, error, events)
+                self._report_loss(SEND, error, events)
         if directions & ~self._lost_directions & RECEIVE:
             try:
                 self._receive(events)
             except BowstringError as error:
-                self._lose(RECEIVE, error, events)
+                self._report_loss(RECEIVE, error, events)
 
     def _send(self, events: list[Event]) -> None:
         sender, error = self._sender, self._error
@@ -472,7 +472,7 @@ class MessageChannel(Channel):
             raise error
         if sender.is_connected:
             sender.progress(events)
-            sender.end_if_sent()
+            sender.send_end_if_finished()
 
     def _receive(self, events: list[Event]) -> None:
         """Receive; raise the error of an ended connection, once everything that arrived was received."""
@@ -487,10 +487,10 @@ class MessageChannel(Channel):
     def _error(self) -> BowstringError | None:
         return self._failure or self._connection_error
 
-    def _end(self) -> None:
+    def _send_end(self) -> None:
         """Tell the peer that no more messages follow."""
         try:
-            self._sender.end()
+            self._sender.send_end_once()
         except BowstringError:
             pass  # the connection has ended already
 
@@ -499,7 +499,7 @@ class MessageChannel(Channel):
             if direction & directions:
                 timer.set(delay_s)
 
-    def _lose(self, directions: int, error: BowstringError, events: list[Event]) -> None:
+    def _report_loss(self, directions: int, error: BowstringError, events: list[Event]) -> None:
         directions &= ~self._lost_directions
         if directions:
             self._lost_directions |= directions

@@ -166,7 +166,7 @@ class ObservedTransport(Transport):
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Listener:
         """As `Transport.listen`."""
-        return _ObservedEndpoint(self, self._transport.listen(address, options))
+        return _ObservedListener(self, self._transport.listen(address, options))
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> Channel:
         """As `Transport.dial`."""
@@ -196,7 +196,7 @@ class ObservedTransport(Transport):
         return wrapper
 
 
-class _ObservedEndpoint(Listener):
+class _ObservedListener(Listener):
     """A listener whose channels are observed."""
 
     def __init__(self, transport: ObservedTransport, listener: Listener) -> None:
@@ -280,16 +280,16 @@ class _ObservedChannel(Channel):
         text: str = "",
     ) -> None:
         """Pass an entry to the observer."""
-        self._report(direction, kind, tag, None, length_bytes, parts, text)
+        self._pass_entry(direction, kind, tag, None, length_bytes, parts, text)
 
     def report_region(self, direction: Direction, address: int, region: Region | None) -> None:
         """Pass the entry of an exported region, or of its retirement, to the observer."""
         if region is None:
-            self._report(direction, EntryKind.RETIREMENT, None, address)
+            self._pass_entry(direction, EntryKind.RETIREMENT, None, address)
             return
         parts = () if region.is_on_device else (FileRange(region, 0, region.size_bytes),)
         text = "memory of a device" if region.is_on_device else "sealed memory" if region.is_sealed else "file"
-        self._report(direction, EntryKind.REGION, None, address, region.size_bytes, parts, text)
+        self._pass_entry(direction, EntryKind.REGION, None, address, region.size_bytes, parts, text)
 
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
         if self._is_stepwise:
@@ -311,8 +311,8 @@ class _ObservedChannel(Channel):
         self.report(direction, EntryKind.CANCELLATION, tag=tag, length_bytes=length_bytes)
         return True
 
-    def grant(self, messages: int, nbytes: int) -> None:
-        self.channel.grant(messages, nbytes)
+    def grant(self, num_messages: int, nbytes: int) -> None:
+        self.channel.grant(num_messages, nbytes)
 
     def progress(self, directions: int = BOTH) -> list[Event]:
         events: list[Event] = []
@@ -345,10 +345,10 @@ class _ObservedChannel(Channel):
     def _progress(self, directions: int) -> list[Event]:
         events = self.channel.progress(directions)
         for event in events:
-            self._observe(event)
+            self._report_event(event)
         return events
 
-    def _observe(self, event: Event) -> None:
+    def _report_event(self, event: Event) -> None:
         direction = Direction.RECEIVED
         if isinstance(event, MessageReceived):
             length_bytes = _length_bytes(event.data)
@@ -368,7 +368,7 @@ class _ObservedChannel(Channel):
                 if event.directions & flag:
                     self.report(end, EntryKind.LOSS, text=text)
 
-    def _report(self, direction: Direction, kind: EntryKind, *values: Any) -> None:
+    def _pass_entry(self, direction: Direction, kind: EntryKind, *values: Any) -> None:
         index = self._num_entries[direction, kind]
         self._num_entries[direction, kind] = index + 1
         self._observer(Entry(time.monotonic_ns(), self._connection, direction, kind, index, *values))

@@ -35,7 +35,16 @@ from bowstring.transports.base import (
     TransportOptions,
     without_traceback,
 )
-from bowstring.transports.frames import HELLO, PLAIN, RECEIVE_BYTES, TAGGED, VERSION, FrameQueue, FrameReader, Kind
+from bowstring.transports.frames import (
+    HELLO_BODY,
+    PLAIN,
+    RECEIVE_BYTES,
+    TAGGED,
+    VERSION,
+    FrameKind,
+    FrameQueue,
+    FrameReader,
+)
 
 MEMORY_KINDS = frozenset({"host", "file"})
 _LOG = logging.getLogger(__name__)
@@ -90,7 +99,7 @@ class StreamChannel(Channel):
     def wait_s(self) -> float:
         """As `Channel.wait_s`."""
         # Bytes that were received but not delivered, for lack of credit or behind an offer, need no descriptor.
-        return 0.0 if self._reader.can_continue and not self._lost_directions & RECEIVE else math.inf
+        return 0.0 if self._reader.can_parse_buffer and not self._lost_directions & RECEIVE else math.inf
 
     @property
     def wait_description(self) -> str:
@@ -117,9 +126,9 @@ class StreamChannel(Channel):
         is_discarded = self._reader.discard(token)
         return self._queue.cancel(token) if is_discarded is None else is_discarded
 
-    def grant(self, messages: int, nbytes: int) -> None:
+    def grant(self, num_messages: int, nbytes: int) -> None:
         """As `Channel.grant`."""
-        self._reader.credit_messages += messages
+        self._reader.credit_messages += num_messages
         self._reader.credit_bytes += nbytes
 
     def progress(self, directions: int = BOTH) -> list[Event]:
@@ -127,7 +136,7 @@ class StreamChannel(Channel):
         events: list[Event] = []
         if not self.is_connected:
             try:
-                self.is_connected = not self._lost_directions and self._connect()
+                self.is_connected = not self._lost_directions and self._continue_connect()
             except BowstringError as error:
                 self._lost_directions = BOTH
                 events.append(DirectionLost(without_traceback(error), BOTH))
@@ -176,7 +185,7 @@ class StreamChannel(Channel):
         self._queue.clear()
         self._reader.close()
 
-    def _connect(self) -> bool:
+    def _continue_connect(self) -> bool:
         """Continue to connect; return whether it is done. Raises an error of `bowstring.errors`."""
         return True
 
@@ -207,7 +216,7 @@ class StreamChannel(Channel):
             self._submit_hello()
 
     def _submit_hello(self) -> None:
-        self._queue.submit(Kind.HELLO, 0, (HELLO.pack(VERSION, VERSION),))
+        self._queue.submit(FrameKind.HELLO, 0, (HELLO_BODY.pack(VERSION, VERSION),))
 
     def _send(self, events: list[Event]) -> None:
         for _ in range(_CALLS_PER_PROGRESS):
@@ -223,7 +232,7 @@ class StreamChannel(Channel):
                 self._lost_directions |= SEND
                 if isinstance(error, BowstringError):  # a file became shorter: the peer must not wait for its bytes
                     self._shut_down(socket.SHUT_RDWR)
-                lost = error if isinstance(error, BowstringError) else self._socket_error(error)
+                lost = error if isinstance(error, BowstringError) else self._translate_socket_error(error)
                 events.append(DirectionLost(without_traceback(lost), SEND))
                 return
             self.bytes_sent += count
@@ -234,12 +243,12 @@ class StreamChannel(Channel):
     def _receive(self, events: list[Event]) -> None:
         reader = self._reader
         for _ in range(_CALLS_PER_PROGRESS):
-            target = reader.target()
+            target = reader.remaining_destination()
             try:
                 if target is not None:
                     count = self._read_into(target)
                     if not count:
-                        raise self._end_of_input()
+                        raise self._end_of_input_error()
                     self.bytes_received += count
                     reader.advance(count, events)
                     continue
@@ -248,7 +257,7 @@ class StreamChannel(Channel):
                 if reader.frame is None:
                     received = self._read(RECEIVE_BYTES)
                     if not received:
-                        raise self._end_of_input()
+                        raise self._end_of_input_error()
                     self.bytes_received += len(received)
                     reader.feed(received)
                     if len(received) < RECEIVE_BYTES and not reader.has_descriptors:
@@ -259,7 +268,7 @@ class StreamChannel(Channel):
             except BowstringError:
                 raise
             except OSError as error:
-                raise self._socket_error(error) from error
+                raise self._translate_socket_error(error) from error
 
     def _shut_down(self, direction: int) -> None:
         try:
@@ -267,12 +276,12 @@ class StreamChannel(Channel):
         except OSError:
             pass
 
-    def _end_of_input(self) -> BowstringError:
+    def _end_of_input_error(self) -> BowstringError:
         if self.is_closed:
             return ClosedError(f"{self._name}: closed while receiving")
-        return ConnectionLostError(f"{self._name}: the peer disconnected {self._reader.position}")
+        return ConnectionLostError(f"{self._name}: the peer disconnected {self._reader.position_description}")
 
-    def _socket_error(self, error: OSError) -> BowstringError:
+    def _translate_socket_error(self, error: OSError) -> BowstringError:
         if self.is_closed:
             return ClosedError(f"{self._name}: closed by another thread")
         if error.errno in _NOT_CONNECTED:
@@ -304,7 +313,7 @@ class StreamListener(Listener):
         channels: list[Channel] = []
         while len(channels) < limit:
             try:
-                connection = self._accept()
+                connection = self._accept_socket()
             except ResourceError:
                 if channels:
                     break
@@ -312,7 +321,7 @@ class StreamListener(Listener):
             if connection is None:
                 break
             try:
-                channels.append(self._wrap(connection))
+                channels.append(self._create_channel(connection))
             except ConnectionLostError as error:
                 _LOG.warning("%s: refused a connection: %s", self._name, error)
         return channels
@@ -335,23 +344,23 @@ class StreamListener(Listener):
         self._socket.close()
 
     @abstractmethod
-    def _wrap(self, connection: socket.socket) -> Channel:
+    def _create_channel(self, connection: socket.socket) -> Channel:
         """Return the channel of a new connection. Raises `ConnectionLostError` to refuse it."""
 
-    def _listen(self, name: Any) -> None:
+    def _listen(self, sockaddr: Any) -> None:
         """Bind the socket and listen. Raises `UsageError` if the address is in use."""
         try:
-            self._bind(name)
+            self._bind(sockaddr)
             self._socket.listen(_BACKLOG)
             self._socket.setblocking(False)
         except OSError as error:
             self.close()
             raise UsageError(f"{self._name}: can't listen there: {error.strerror}") from error
 
-    def _bind(self, name: Any) -> None:
-        self._socket.bind(name)
+    def _bind(self, sockaddr: Any) -> None:
+        self._socket.bind(sockaddr)
 
-    def _accept(self) -> socket.socket | None:
+    def _accept_socket(self) -> socket.socket | None:
         """Return the next connection of any peer, or None if none is waiting."""
         if self.is_closed:
             raise self._closed_error()

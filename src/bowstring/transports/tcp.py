@@ -21,7 +21,7 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.stream_channel import StreamListener
 from bowstring.transports.tcp_address import format_address, loopback_scope, parse_address, resolve
-from bowstring.transports.tcp_channel import TcpChannel, TlsChannel, accept_tcp
+from bowstring.transports.tcp_channel import TcpChannel, TlsChannel, create_accepted_channel
 from bowstring.transports.tcp_connector import TcpConnector
 from bowstring.transports.tls import TlsOptions
 
@@ -36,24 +36,25 @@ class TcpListener(StreamListener):
 
     def __init__(self, address: str, options: TransportOptions, scheme: str, context: ssl.SSLContext | None) -> None:
         host, port = parse_address(address)
-        where = resolve(host, port)[0]
-        if context is None and not where.is_loopback and not options.allow_other_hosts:
+        socket_address = resolve(host, port)[0]
+        if context is None and not socket_address.is_loopback and not options.allow_other_hosts:
             raise UsageError(
-                f"tcp {address!r}: {where.name[0]} is not a loopback address: use tcp+tls there, or signed tickets"
+                f"tcp {address!r}: {socket_address.name[0]} is not a loopback address: "
+                "use tcp+tls there, or signed tickets"
             )
         name = f"{scheme} {address!r}"
-        super().__init__(where.create_socket(name), address, options, name)
+        super().__init__(socket_address.create_socket(name), address, options, name)
         self._scheme = scheme
         self._context = context
         # Without it, a server could not restart at its port while connections of the last one end.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listen(where.name)
-        host = socket.gethostname() if where.is_unspecified else host
+        self._listen(socket_address.name)
+        host = socket.gethostname() if socket_address.is_unspecified else host
         self.address = format_address(host, self._socket.getsockname()[1])
-        self.address_scope = network_scope() if where.is_loopback else None
+        self.address_scope = network_scope() if socket_address.is_loopback else None
 
-    def _wrap(self, connection: socket.socket) -> Channel:
-        return accept_tcp(connection, self.options, self._scheme, self._context)
+    def _create_channel(self, connection: socket.socket) -> Channel:
+        return create_accepted_channel(connection, self.options, self._scheme, self._context)
 
 
 class TcpTransport(Transport):
@@ -75,7 +76,7 @@ class TcpTransport(Transport):
         self.check_options(options)
         connector = TcpConnector(resolve(*parse_address(address)), f"{self.scheme} {address}")
         channel = TcpChannel(connector.socket, address, options)
-        channel.dial(connector)
+        channel.start_connecting(connector)
         return channel
 
     def exporter(self, channel: Channel) -> MemoryExporter | None:  # noqa: ARG002 - not needed
@@ -117,7 +118,7 @@ class TlsTransport(TcpTransport):
         host, port = parse_address(address)
         connector = TcpConnector(resolve(host, port), f"{self.scheme} {address}")
         channel = TlsChannel(connector.socket, address, options, context, tls.server_name or host)
-        channel.dial(connector)
+        channel.start_connecting(connector)
         return channel
 
 

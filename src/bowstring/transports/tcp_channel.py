@@ -30,7 +30,7 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.stream_channel import StreamChannel
 from bowstring.transports.tcp_address import format_address
-from bowstring.transports.tcp_connector import UNREACHABLE, TcpConnector
+from bowstring.transports.tcp_connector import UNREACHABLE_ERRNOS, TcpConnector
 
 if TYPE_CHECKING:
     import ssl
@@ -44,8 +44,8 @@ while.
 """
 _LAST_ACK_RECEIVED = struct.Struct("=56xI")
 """The field `tcpi_last_ack_recv` of Linux's `struct tcp_info`, in milliseconds."""
-_REPORTS_ACKNOWLEDGEMENTS = sys.platform == "linux"
-_RECORD_BYTES = 1 << 14
+_HAS_ACKNOWLEDGEMENT_TIMES = sys.platform == "linux"
+_TLS_RECORD_BYTES = 1 << 14
 _TLS_CALL_BYTES = 1 << 18
 # Plain integers: the enum flags of the socket module are slow in a loop.
 _NO_SIGNAL = int(getattr(socket, "MSG_NOSIGNAL", 0))
@@ -53,7 +53,7 @@ _MORE = int(getattr(socket, "MSG_MORE", 0))
 
 
 class TcpChannel(StreamChannel):
-    """One end of a connection; created by `dial` or `TcpListener.accept`."""
+    """One end of a connection; created by `TcpTransport.dial` or `TcpListener.accept`."""
 
     def __init__(
         self, connection: socket.socket, address: str, options: TransportOptions = DEFAULT_OPTIONS, scheme: str = "tcp"
@@ -61,20 +61,20 @@ class TcpChannel(StreamChannel):
         super().__init__(connection, f"{scheme} {address}", options)
         self._connector: TcpConnector | None = None
 
-    def dial(self, connector: TcpConnector) -> None:
+    def start_connecting(self, connector: TcpConnector) -> None:
         """Use a connection that is being made. The first frame is a HELLO."""
         self._reader.is_dialer = True
         self._submit_hello()
         self.is_connected = False
         self._connector = connector
 
-    def configure(self) -> None:
+    def configure_socket(self) -> None:
         """Set the options of the connected socket."""
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, number in _KEEP_ALIVE_OPTIONS:
+        for name, value in _KEEP_ALIVE_OPTIONS:
             if hasattr(socket, name):
-                self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), number)
+                self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def interests(self, directions: int = BOTH) -> list[Interest]:
         """As `Channel.interests`."""
@@ -85,7 +85,7 @@ class TcpChannel(StreamChannel):
     @property
     def acknowledged_at(self) -> float:
         """As `Channel.acknowledged_at`: Linux reports it. The kernel itself retransmits for about 15 minutes."""
-        if not _REPORTS_ACKNOWLEDGEMENTS or not self.is_connected or self.is_closed or not self.bytes_sent:
+        if not _HAS_ACKNOWLEDGEMENT_TIMES or not self.is_connected or self.is_closed or not self.bytes_sent:
             return math.inf
         try:
             if not int.from_bytes(fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4)), sys.byteorder):
@@ -107,12 +107,12 @@ class TcpChannel(StreamChannel):
     def _connect_direction(self) -> int:
         return SEND
 
-    def _connect(self) -> bool:
+    def _continue_connect(self) -> bool:
         assert self._connector is not None
         is_connected = self._connector.progress()
         self._socket = self._connector.socket
         if is_connected:
-            self.configure()
+            self.configure_socket()
         return is_connected
 
     def _read(self, size_bytes: int) -> bytes:
@@ -127,15 +127,17 @@ class TcpChannel(StreamChannel):
         super()._send(events)
         if not self._queue.queued_bytes and not self._lost_directions & SEND:
             # Nothing else would report that the peer is closed: sending the first message to it succeeds.
-            number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if number:
+            error_number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error_number:
                 self._lost_directions |= SEND
-                events.append(DirectionLost(self._socket_error(OSError(number, os.strerror(number))), SEND))
+                events.append(
+                    DirectionLost(self._translate_socket_error(OSError(error_number, os.strerror(error_number))), SEND)
+                )
 
-    def _socket_error(self, error: OSError) -> BowstringError:
-        if error.errno in UNREACHABLE and not self.is_closed:
+    def _translate_socket_error(self, error: OSError) -> BowstringError:
+        if error.errno in UNREACHABLE_ERRNOS and not self.is_closed:
             return ConnectionLostError(f"{self._name}: the peer is unreachable ({error.strerror})", error)
-        return super()._socket_error(error)
+        return super()._translate_socket_error(error)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name}, {'closed' if self.is_closed else 'open'}>"
@@ -166,10 +168,10 @@ class TlsChannel(TcpChannel):
         """Whether OpenSSL has to be called again with the bytes at the beginning of the queue."""
         self._needs_write_to_read = False
 
-    def begin_accepted(self) -> None:
+    def start_server_handshake(self) -> None:
         """Begin the handshake of an accepted connection."""
         self.is_connected = False
-        self._begin_handshake()
+        self._start_handshake()
 
     def cancel(self, token: int) -> bool:
         """As `Channel.cancel`."""
@@ -200,7 +202,7 @@ class TlsChannel(TcpChannel):
     def _tls_socket(self) -> ssl.SSLSocket:
         return cast("ssl.SSLSocket", self._socket)
 
-    def _begin_handshake(self) -> None:
+    def _start_handshake(self) -> None:
         self._socket = self._context.wrap_socket(
             self._socket,
             server_side=self._server_name is None,
@@ -210,14 +212,14 @@ class TlsChannel(TcpChannel):
         )
         self._handshake_direction = RECEIVE if self._server_name is None else SEND
 
-    def _connect(self) -> bool:
+    def _continue_connect(self) -> bool:
         import ssl
 
         try:
             if not self._handshake_direction:
-                if not super()._connect():
+                if not super()._continue_connect():
                     return False
-                self._begin_handshake()
+                self._start_handshake()
             self._tls_socket.do_handshake()
         except ssl.SSLWantReadError:
             self._handshake_direction = RECEIVE
@@ -231,7 +233,9 @@ class TlsChannel(TcpChannel):
         except OSError as error:
             if isinstance(error, BowstringError):
                 raise
-            raise ConnectionLostError(f"{self._name}: the TLS handshake failed: {_describe(error)}", error) from error
+            raise ConnectionLostError(
+                f"{self._name}: the TLS handshake failed: {_describe_error(error)}", error
+            ) from error
         certificate = self._tls_socket.getpeercert()
         if certificate:
             subject: Any = certificate["subject"]
@@ -258,20 +262,20 @@ class TlsChannel(TcpChannel):
 
     def _write(self, views: list[bytes | memoryview], region: Region | None) -> int:  # noqa: ARG002 - never sent
         first = memoryview(views[0])
-        if len(first) >= _RECORD_BYTES:
-            return self._encrypt(first[:_TLS_CALL_BYTES])
+        if len(first) >= _TLS_RECORD_BYTES:
+            return self._send_encrypted(first[:_TLS_CALL_BYTES])
         record = bytearray()
         for view in views:
-            record += view[: _RECORD_BYTES - len(record)]
-            if len(record) == _RECORD_BYTES:
+            record += view[: _TLS_RECORD_BYTES - len(record)]
+            if len(record) == _TLS_RECORD_BYTES:
                 break
-        return self._encrypt(memoryview(record))
+        return self._send_encrypted(memoryview(record))
 
     def _write_file(self, file: FileRange) -> int:
         file.region.check()
-        return self._encrypt(file.region.view(file.offset_bytes, min(file.nbytes, _TLS_CALL_BYTES)))
+        return self._send_encrypted(file.region.view(file.offset_bytes, min(file.nbytes, _TLS_CALL_BYTES)))
 
-    def _encrypt(self, view: memoryview) -> int:
+    def _send_encrypted(self, view: memoryview) -> int:
         """Send bytes. After `BlockingIOError`, the next call has to begin with the same bytes."""
         import ssl
 
@@ -291,25 +295,27 @@ class TlsChannel(TcpChannel):
         except OSError:
             pass
 
-    def _socket_error(self, error: OSError) -> BowstringError:
+    def _translate_socket_error(self, error: OSError) -> BowstringError:
         import ssl
 
         if self.is_closed or not isinstance(error, ssl.SSLError):
-            return super()._socket_error(error)
+            return super()._translate_socket_error(error)
         if isinstance(error, ssl.SSLEOFError):
-            return ConnectionLostError(f"{self._name}: the peer disconnected {self._reader.position}", error)
-        reason = _describe(error)
+            return ConnectionLostError(
+                f"{self._name}: the peer disconnected {self._reader.position_description}", error
+            )
+        reason = _describe_error(error)
         if "ALERT" in reason.upper():
             return ConnectionLostError(f"{self._name}: the peer ended the connection: {reason}", error)
         return ProtocolError(f"{self._name}: {reason}")
 
 
-def _describe(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     reason: Any = getattr(error, "reason", None)
     return str(reason or error.strerror or error)
 
 
-def accept_tcp(
+def create_accepted_channel(
     connection: socket.socket,
     options: TransportOptions,
     scheme: str,
@@ -329,9 +335,9 @@ def accept_tcp(
     channel.traits = replace(channel.traits, peer_address=address)
     with close_on_error(channel):
         try:
-            channel.configure()
+            channel.configure_socket()
             if isinstance(channel, TlsChannel):
-                channel.begin_accepted()
+                channel.start_server_handshake()
         except OSError as error:
             raise ConnectionLostError(f"{scheme} {address}: the peer disconnected", error) from error
     return channel

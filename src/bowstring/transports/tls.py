@@ -43,7 +43,7 @@ class TlsOptions:
         context.num_tickets = 0
         if self.authorities is not None:
             context.verify_mode = ssl.CERT_REQUIRED
-        return self._load(context)
+        return self._load_certificates(context)
 
     def client_context(self) -> ssl.SSLContext:
         """Create the context of a client. Raises as `server_context`."""
@@ -52,7 +52,7 @@ class TlsOptions:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self.authorities is None:
             context.load_default_certs()
-        return self._load(context)
+        return self._load_certificates(context)
 
     def read_pem(self, name: str) -> bytes | None:
         """Return the contents of the file of an option, such as "certificate". Raises `NotFoundError`."""
@@ -62,7 +62,7 @@ class TlsOptions:
         except OSError as error:
             raise translate_os_error(error, f"tls: {name} {str(path)!r}: {error.strerror}") from error
 
-    def _load(self, context: ssl.SSLContext) -> ssl.SSLContext:
+    def _load_certificates(self, context: ssl.SSLContext) -> ssl.SSLContext:
         import ssl
 
         context.minimum_version = ssl.TLSVersion.TLSv1_3

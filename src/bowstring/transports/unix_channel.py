@@ -23,12 +23,12 @@ from bowstring.transports.base import (
     RemoteMemoryUpdated,
     TransportOptions,
 )
-from bowstring.transports.frames import HELLO, FrameReader, IncomingFrame, Kind
+from bowstring.transports.frames import HELLO_BODY, FrameKind, FrameReader, IncomingFrame
 from bowstring.transports.regions import RegionUpdate, RemoteRegionTable
 from bowstring.transports.stream_channel import MEMORY_KINDS, StreamChannel
 from bowstring.transports.unix_socket import CONNECT_RETRY_S, peer_credentials, try_connect
 
-REGION = struct.Struct("<QQ")
+REGION_BODY = struct.Struct("<QQ")
 """The size of a region in bytes; 1 for sealed memory, 0 for an ordinary file."""
 
 _SOCKET_BUFFER_BYTES = 4 << 20
@@ -43,7 +43,11 @@ _TRUNCATED = int(socket.MSG_CTRUNC)
 class UnixFrameReader(FrameReader):
     """Adds regions, and pairs descriptors with their frames."""
 
-    lengths_bytes: ClassVar[Mapping[Kind, int]] = {Kind.REGION: REGION.size, Kind.RETIRE: 0, Kind.HELLO: HELLO.size}
+    control_body_bytes: ClassVar[Mapping[FrameKind, int]] = {
+        FrameKind.REGION: REGION_BODY.size,
+        FrameKind.RETIRE: 0,
+        FrameKind.HELLO: HELLO_BODY.size,
+    }
 
     def __init__(self, name: str, options: TransportOptions, tokens: Iterator[int]) -> None:
         super().__init__(name, options, tokens)
@@ -55,13 +59,13 @@ class UnixFrameReader(FrameReader):
         return bool(self.descriptors)
 
     def parse_frames(self, events: list[Event]) -> bool:
-        """As `FrameReader.cut`."""
+        """As `FrameReader.parse_frames`."""
         first_event = len(events)
         needs_more = super().parse_frames(events)
         # One that arrived with the end of the bytes may belong to the next, incomplete header.
         if needs_more and len(self.descriptors) > (self.last_kind is None):
             del events[first_event:]
-            kind = Kind.PLAIN if self.last_kind is None else self.last_kind
+            kind = FrameKind.PLAIN if self.last_kind is None else self.last_kind
             raise ProtocolError(f"{self.name}: {kind.name} frame with {len(self.descriptors)} descriptors")
         return needs_more
 
@@ -73,21 +77,21 @@ class UnixFrameReader(FrameReader):
         while self.descriptors:
             os.close(self.descriptors.pop())
 
-    def _take_descriptor(self, kind: Kind, announced: int) -> int:
-        expected = int(kind is Kind.REGION)
-        if announced != expected or (expected and len(self.descriptors) != expected):
+    def _take_descriptor(self, kind: FrameKind, num_announced: int) -> int:
+        expected = int(kind is FrameKind.REGION)
+        if num_announced != expected or (expected and len(self.descriptors) != expected):
             raise ProtocolError(
-                f"{self.name}: {kind.name} frame with {len(self.descriptors)} descriptors; {announced} announced, "
+                f"{self.name}: {kind.name} frame with {len(self.descriptors)} descriptors; {num_announced} announced, "
                 f"expected {expected}"
             )
         return self.descriptors.pop() if expected else -1
 
-    def _control_event(self, frame: IncomingFrame) -> Event:
-        region = self._receive_region(frame) if frame.kind is Kind.REGION else None
+    def _parse_control_frame(self, frame: IncomingFrame) -> Event:
+        region = self._attach_region(frame) if frame.kind is FrameKind.REGION else None
         return RemoteMemoryUpdated(RegionUpdate(frame.tag, region), is_retirement=region is None)
 
-    def _receive_region(self, frame: IncomingFrame) -> Region:
-        size_bytes, flags = REGION.unpack(frame.body or b"")
+    def _attach_region(self, frame: IncomingFrame) -> Region:
+        size_bytes, flags = REGION_BODY.unpack(frame.body or b"")
         name = f"region {frame.tag}"
         region = Region.attach(frame.take_descriptor(), size_bytes, accept_files=self.options.accept_files, name=name)
         with close_on_error(region):
@@ -148,12 +152,12 @@ class UnixChannel(StreamChannel):
     def submit_region(self, index: int, region: Region) -> None:
         """As `RegionSender.submit_region`. The region has to stay open until it is sent."""
         self._answer_hello()
-        self._queue.submit(Kind.REGION, index, (REGION.pack(region.size_bytes, region.is_sealed),), region)
+        self._queue.submit(FrameKind.REGION, index, (REGION_BODY.pack(region.size_bytes, region.is_sealed),), region)
 
     def submit_retirement(self, index: int) -> None:
         """As `RegionSender.submit_retirement`."""
         self._answer_hello()
-        self._queue.submit(Kind.RETIRE, index, ())
+        self._queue.submit(FrameKind.RETIRE, index, ())
 
     def close(self) -> None:
         """As `Channel.close`; also closes the received regions."""
@@ -168,7 +172,7 @@ class UnixChannel(StreamChannel):
         self.traits = ChannelTraits(memory_kinds=MEMORY_KINDS, peer=PeerIdentity(user_id, process_id))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
 
-    def _connect(self) -> bool:
+    def _continue_connect(self) -> bool:
         """Try to connect again, because the listener's queue was full, for which poll can't wait."""
         assert self._pending_address is not None
         connection, is_connected = try_connect(self._pending_address, self._socket)

@@ -21,14 +21,14 @@ class UnixListener(StreamListener):
     def __init__(self, address: str | None = None, *, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         """Listen. Raises `UsageError` if the address is in use, `ResourceError` if no descriptors are left."""
         address = random_abstract_address() if address is None else address
-        name = encode_unix_address(address)
+        sockaddr = encode_unix_address(address)
         try:
             listening_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         except OSError as error:
             raise translate_os_error(error, f"unix socket: {error.strerror}") from error
         super().__init__(listening_socket, address, options, f"unix socket {address!r}")
         self._inode: tuple[int, int] | None = None
-        self._listen(name)
+        self._listen(sockaddr)
         self.address_scope = unix_address_scope(address)
 
     @classmethod
@@ -53,20 +53,20 @@ class UnixListener(StreamListener):
                 pass
         super().close()
 
-    def _wrap(self, connection: socket.socket) -> Channel:
+    def _create_channel(self, connection: socket.socket) -> Channel:
         return UnixChannel.wrap(connection, self.options)
 
-    def _bind(self, name: bytes) -> None:
-        if name.startswith(b"\0"):
-            self._socket.bind(name)
+    def _bind(self, sockaddr: bytes) -> None:
+        if sockaddr.startswith(b"\0"):
+            self._socket.bind(sockaddr)
             return
         try:
-            self._socket.bind(name)
+            self._socket.bind(sockaddr)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or not _is_stale_socket(self.address):
                 raise
             Path(self.address).unlink()
-            self._socket.bind(name)
+            self._socket.bind(sockaddr)
         status = os.lstat(self.address)
         self._inode = (status.st_dev, status.st_ino)
         Path(self.address).chmod(0o600)

@@ -68,6 +68,6 @@ def try_connect(address: str, connection: socket.socket | None = None) -> tuple[
 def peer_credentials(connection: socket.socket) -> tuple[int, int, int]:
     """The peer's process, user and group IDs. Raises `ResourceError` if the platform does not support this."""
     if not hasattr(socket, "SO_PEERCRED"):
-        raise ResourceError("unix socket: this platform does not tell who the peer is (SO_PEERCRED)")
+        raise ResourceError("unix socket: this platform does not report the credentials of peers (SO_PEERCRED)")
     pid, uid, gid = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid, uid, gid

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from bowstring.transports.frames import FRAME, MAGIC
+from bowstring.transports.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.tcp_address import format_address, parse_address
 from bowstring.transports.tls import TlsOptions
 from bowstring.transports.unix_socket import encode_unix_address, random_abstract_address
@@ -177,23 +177,23 @@ class Proxy:
 
     def _receive(self, source: Connected) -> Frame | None:
         header, descriptors = b"", list[int]()
-        while len(header) < FRAME.size:
+        while len(header) < FRAME_HEADER.size:
             if isinstance(source, socket.socket) and self._is_unix:
-                received, passed, _, _ = socket.recv_fds(source, FRAME.size - len(header), 1)
+                received, passed, _, _ = socket.recv_fds(source, FRAME_HEADER.size - len(header), 1)
                 descriptors += passed
             else:
-                received = source.recv(FRAME.size - len(header))
+                received = source.recv(FRAME_HEADER.size - len(header))
             if not received:
                 return None
             header += received
-        magic, kind, count, reserved, tag, length_bytes = FRAME.unpack(header)
+        magic, kind, count, reserved, tag, length_bytes = FRAME_HEADER.unpack(header)
         payload = receive_exactly(source, length_bytes)
         if payload is None:
             return None
         return Frame(kind, count, tag, length_bytes, payload, tuple(descriptors), magic, reserved)
 
     def _send(self, target: Connected, frame: Frame) -> None:
-        header = FRAME.pack(
+        header = FRAME_HEADER.pack(
             frame.magic, frame.kind, frame.num_descriptors, frame.reserved, frame.tag, frame.length_bytes
         )
         if frame.descriptors and isinstance(target, socket.socket):

@@ -16,7 +16,7 @@ from bowstring.dissociated.uri import StreamURI, parse_uri
 from bowstring.dissociated.wire import BODY_TYPE_SHIFT, AddressBody, BodyType, decode_addresses, encode_addresses
 from bowstring.errors import BowstringError
 from bowstring.sharing.uris import FREE_DATA
-from bowstring.transports.frames import Kind
+from bowstring.transports.frames import FrameKind
 from bowstring.transports.tls import TlsOptions
 from tests.sharing.faults.children import BATCHES, numbers
 from tests.sharing.faults.conftest import MODES, CountFaults
@@ -51,7 +51,7 @@ def with_wrong_headers(frame: Frame) -> Iterator[Frame]:
         yield replace(frame, tag=frame.tag ^ 1 << bit)
     for length_bytes in (frame.length_bytes + 1, 1 << 40, (1 << 64) - 1):
         yield replace(frame, length_bytes=length_bytes)
-    for kind in {*range(max(Kind) + 2), 255} - {frame.kind}:
+    for kind in {*range(max(FrameKind) + 2), 255} - {frame.kind}:
         yield replace(frame, kind=kind)
     yield replace(frame, num_descriptors=1 - frame.num_descriptors)
     yield replace(frame, reserved=1)
@@ -69,7 +69,7 @@ def with_wrong_payloads(sender: Sender, frame: Frame) -> Iterator[Frame]:
         yield frame.with_payload(payload[: len(payload) // 2])
     yield frame.with_payload(b"")
     yield frame.with_payload(payload + bytes(8))
-    if frame.kind == Kind.PLAIN:
+    if frame.kind == FrameKind.PLAIN:
         kind, sequence = struct.unpack_from("<BI", payload)
         for number in (sequence - 1, sequence + 1, 1 << 31):
             yield frame.with_payload(struct.pack("<BI", kind, number & 0xFFFFFFFF) + payload[5:])
@@ -79,7 +79,7 @@ def with_wrong_payloads(sender: Sender, frame: Frame) -> Iterator[Frame]:
         addresses = np.frombuffer(payload, "<u8")
         for wrong in (addresses + np.uint64(8), addresses + np.uint64(1 << 48), addresses[:0], [addresses[0]] * 3):
             yield frame.with_payload(np.asarray(wrong, "<u8").tobytes())
-    elif frame.kind == Kind.TAGGED and frame.tag >> BODY_TYPE_SHIFT == BodyType.ADDRESSES:
+    elif frame.kind == FrameKind.TAGGED and frame.tag >> BODY_TYPE_SHIFT == BodyType.ADDRESSES:
         body = decode_addresses(payload)
         for shift in (1 << 47, 1 << 48, 1 << 63):
             yield frame.with_payload(encode_addresses(AddressBody.of(body.addresses + np.uint64(shift), body.lengths)))
@@ -87,7 +87,7 @@ def with_wrong_payloads(sender: Sender, frame: Frame) -> Iterator[Frame]:
             yield frame.with_payload(encode_addresses(AddressBody.of(body.addresses, lengths)))
         yield frame.with_payload(encode_addresses(AddressBody.of(body.addresses[1:], body.lengths[1:])))
         yield frame.with_payload(struct.pack("<QQ", body.total_bytes + 1000, body.addresses.size) + payload[16:])
-    elif frame.kind == Kind.REGION:
+    elif frame.kind == FrameKind.REGION:
         size_bytes, flags = struct.unpack("<QQ", payload)
         for values in ((size_bytes + 1, flags), (0, flags), (1 << 62, flags), (size_bytes, 0), (size_bytes, 2)):
             yield frame.with_payload(struct.pack("<QQ", *values))

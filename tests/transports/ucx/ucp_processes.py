@@ -16,7 +16,7 @@ import pytest
 
 from bowstring.errors import EnvironmentProblemError, MissingExtraError
 from bowstring.transports.ucx import libucp
-from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context, Memory
+from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context, RegisteredMemory
 from bowstring.transports.ucx.libucp import Feature
 from bowstring.transports.ucx.ucp import Endpoint, Request, TaggedMessage, Worker
 
@@ -85,7 +85,7 @@ def receive_active_message(worker: Worker) -> bytes:
     return bytes(buffer)
 
 
-def describe(memory: Memory) -> bytes:
+def describe(memory: RegisteredMemory) -> bytes:
     """Pack the address, size and key of a memory."""
     return struct.pack("<QQ", memory.address, memory.size_bytes) + memory.pack_key()
 

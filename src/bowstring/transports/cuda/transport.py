@@ -82,7 +82,7 @@ class CudaListener(UnixListener):
         super().close()
         self._arena = None
 
-    def _wrap(self, connection: socket.socket) -> Channel:
+    def _create_channel(self, connection: socket.socket) -> Channel:
         channel = CudaChannel.wrap(connection, self.options)
         assert isinstance(channel, CudaChannel)
         assert self._arena is not None

@@ -1,6 +1,6 @@
 """Channels over libfabric («Requirements»): ordered messages between two endpoints.
 
-A channel has an endpoint of its own, whose address both ends tell each other over a TCP connection (`control_socket`).
+A channel has an endpoint of its own; both ends exchange their addresses over a TCP connection (`control_socket`).
 Short messages are frames (`frame_link`), long ones are announced by a frame. Their content is received directly into
 its destination, in parts of at most 4 MiB: tagged messages, which are sent when the receiver is ready for them.
 """
@@ -18,7 +18,7 @@ from bowstring.memory.buffer import Memory
 from bowstring.transports.base import RECEIVE, ChannelTraits, Event, Interest, MessageReceived, TransportOptions
 from bowstring.transports.fabric.control_socket import ControlSocket
 from bowstring.transports.fabric.endpoint import Endpoint, Operation
-from bowstring.transports.fabric.frame_link import MAX_MESSAGE_NUMBER, Frame, FrameLink, Kind
+from bowstring.transports.fabric.frame_link import MAX_MESSAGE_NUMBER, Frame, FrameKind, FrameLink
 from bowstring.transports.message_channel import (
     LINGER_S,
     RETRY_S,
@@ -37,7 +37,7 @@ _GRACE_S = 0.5
 """How long messages may arrive after the end of the TCP connection."""
 
 
-class _MultipartContent:
+class _OutgoingLongMessage:
     """The content of a long message, which is being sent part by part."""
 
     __slots__ = ("_next_part", "_num_started", "_number", "_parts", "_started", "message")
@@ -45,7 +45,7 @@ class _MultipartContent:
     def __init__(self, message: SubmittedMessage, number: int, num_buffers: int) -> None:
         self.message = message
         self._number = number
-        self._parts = _split(message.parts, num_buffers)
+        self._parts = _split_into_parts(message.parts, num_buffers)
         self._next_part = next(self._parts, None)
         self._num_started = 0
         self._started: list[tuple[Operation, int]] = []
@@ -78,7 +78,7 @@ class _Sender(MessageSender):
         self._next_number = 0
         self._announced: dict[int, SubmittedMessage] = {}
         """Long messages whose receiver is not ready, by number."""
-        self._contents: list[_MultipartContent] = []
+        self._contents: list[_OutgoingLongMessage] = []
 
     @property
     def is_connected(self) -> bool:
@@ -88,14 +88,14 @@ class _Sender(MessageSender):
     def progress(self, events: list[Event]) -> None:
         """As `MessageSender.progress`."""
         assert self.link is not None
-        self._start(self.link, events)
+        self._start_messages(self.link, events)
         for content in self._contents:
             self.bytes_sent += content.progress(self.link)
             if content.is_sent:
                 self.report_sent(content.message, events)
         self._contents = [content for content in self._contents if not content.is_sent]
 
-    def _start(self, link: FrameLink, events: list[Event]) -> None:
+    def _start_messages(self, link: FrameLink, events: list[Event]) -> None:
         while self.queue and link.can_send and self._next_number < MAX_MESSAGE_NUMBER:
             message = self.queue[0]
             is_short = link.is_short(message.length_bytes)
@@ -103,7 +103,7 @@ class _Sender(MessageSender):
             if not link.send_message_frame(self._next_number, message.tag, message.length_bytes, content):
                 return
             self.queue.popleft()
-            self.started[message.token] = message
+            self.started_messages[message.token] = message
             if is_short:  # a copy is being sent
                 self.bytes_sent += message.length_bytes
                 self.report_sent(message, events)
@@ -111,19 +111,19 @@ class _Sender(MessageSender):
                 self._announced[self._next_number] = message
             self._next_number += 1
 
-    def answer(self, frame: Frame, link: FrameLink) -> None:
+    def process_answer(self, frame: Frame, link: FrameLink) -> None:
         """Process READY and REFUSED. Raises `ProtocolError` for a message that was not announced."""
         message = self._announced.pop(frame.number, None)
         if message is None:
             raise ProtocolError(f"{link.name}: the peer is ready for message {frame.number}, which was not announced")
-        if frame.kind == Kind.REFUSED:
-            message = self.started[message.token] = SubmittedMessage(message.token, message.tag, (), 0)
-        self._contents.append(_MultipartContent(message, frame.number, link.endpoint.domain.num_buffers))
+        if frame.kind == FrameKind.REFUSED:
+            message = self.started_messages[message.token] = SubmittedMessage(message.token, message.tag, (), 0)
+        self._contents.append(_OutgoingLongMessage(message, frame.number, link.endpoint.domain.num_buffers))
 
     def send_end(self) -> None:
         """As `MessageSender.send_end`."""
         assert self.link is not None
-        self.link.send_control_frame(Kind.END, self._next_number)
+        self.link.send_control_frame(FrameKind.END, self._next_number)
 
 
 class _IncomingMessage:
@@ -181,7 +181,7 @@ class _Receiver(MessageReceiver[Frame]):
         return self._arrival is not None or bool(self.offers)
 
     @property
-    def is_waiting(self) -> bool:
+    def is_waiting_for_user(self) -> bool:
         """Whether only this end's user can make progress: by credit, or by accepting an offer."""
         return bool(self.offers) or (self._next_number in self._frames and not self.credit.is_available)
 
@@ -190,9 +190,9 @@ class _Receiver(MessageReceiver[Frame]):
         """As `MessageReceiver.has_ended`."""
         return self._next_number == self._total and not self.is_receiving
 
-    def add(self, frame: Frame) -> None:
+    def add_frame(self, frame: Frame) -> None:
         """Process a frame of the peer's messages or their end. Raises `ProtocolError`."""
-        if frame.kind == Kind.END:
+        if frame.kind == FrameKind.END:
             self._total = frame.number
         elif frame.number < self._next_number or frame.number in self._frames:
             raise ProtocolError(f"{self._name}: message {frame.number} arrived twice")
@@ -213,14 +213,14 @@ class _Receiver(MessageReceiver[Frame]):
                 return
             frame = self._frames.pop(self._next_number)
             self._next_number += 1
-            self.take(frame, events)
+            self.offer_or_receive(frame, events)
 
     def receive_into(self, message: Frame, destination: memoryview) -> None:
         """As `MessageReceiver.receive_into`."""
         assert self.link is not None
         self._arrival = _IncomingMessage(message.number, message.tag, destination)
         if message.content is None:
-            self.link.send_control_frame(Kind.READY, message.number)
+            self.link.send_control_frame(FrameKind.READY, message.number)
         else:
             self._arrival.copy(message.content)
             self.bytes_received += message.length_bytes
@@ -230,11 +230,11 @@ class _Receiver(MessageReceiver[Frame]):
         """As `MessageReceiver.discard`."""
         assert self.link is not None
         if message.content is None:
-            self.link.send_control_frame(Kind.REFUSED, message.number)
+            self.link.send_control_frame(FrameKind.REFUSED, message.number)
         self.link.recycle_frame(message)
 
 
-class Fetch:
+class FabricFetch:
     """A fetch from the peer's memory, which `FabricChannel.progress` starts and ends."""
 
     __slots__ = ("_address", "_key", "_memory", "_operation")
@@ -280,35 +280,35 @@ class FabricChannel(MessageChannel):
         self._open_endpoint = open_endpoint
         self._close_endpoint = close_endpoint
         self._link: FrameLink | None = None
-        self._fetches: deque[Fetch] = deque()
+        self._fetches: deque[FabricFetch] = deque()
         self._grace_end = math.inf
 
     @property
     def is_connected(self) -> bool:  # type: ignore[override]
-        """As `Channel.is_connected`: both ends have told their addresses."""
+        """As `Channel.is_connected`: both ends have exchanged addresses."""
         return self._link is not None and self._link.is_connected
 
-    def fetch(self, memory: Memory, address: int, key: int) -> Fetch:
+    def fetch(self, memory: Memory, address: int, key: int) -> FabricFetch:
         """Start to copy the peer's registered memory into a buffer. `progress` advances it."""
         with self._lock:
-            self._fetches.append(fetch := Fetch(memory, address, key))
+            self._fetches.append(fetch := FabricFetch(memory, address, key))
             self._timers[RECEIVE].set()
             return fetch
 
     @property
-    def _num_steps(self) -> int:
+    def _progress_count(self) -> int:
         return 0 if self._link is None else self._link.endpoint.num_operations_ended
 
-    def _advance(self) -> None:
+    def _progress_library(self) -> None:
         self._connect()
         link = self._link
         if link is None:
             return
         for frame in link.progress():
-            if frame.kind in (Kind.READY, Kind.REFUSED):
-                self._sender.answer(frame, link)
-            elif frame.kind != Kind.FREED:
-                self._receiver.add(frame)
+            if frame.kind in (FrameKind.READY, FrameKind.REFUSED):
+                self._sender.process_answer(frame, link)
+            elif frame.kind != FrameKind.FREED:
+                self._receiver.add_frame(frame)
         while self._fetches and link.is_connected and self._fetches[0].start(link):
             self._fetches.popleft()
 
@@ -324,8 +324,8 @@ class FabricChannel(MessageChannel):
         if self._link is not None and control.peer_hello is not None and not self._link.is_connected:
             self._link.connect(control.peer_hello, control.peer_host)
             if self._is_dialer:
-                self._link.send_control_frame(Kind.FREED, 0)  # connects the endpoints
-            self._sender.end_if_sent()
+                self._link.send_control_frame(FrameKind.FREED, 0)  # connects the endpoints
+            self._sender.send_end_if_finished()
         if self._grace_end == math.inf and self._connection_error is not None:
             self._grace_end = time.monotonic() + (_GRACE_S if self.is_connected else 0.0)
 
@@ -346,7 +346,7 @@ class FabricChannel(MessageChannel):
 
     @property
     def _has_received_all(self) -> bool:
-        is_over = time.monotonic() >= self._grace_end and not self._receiver.is_waiting
+        is_over = time.monotonic() >= self._grace_end and not self._receiver.is_waiting_for_user
         return is_over or self._failure is not None
 
     def _connection_interests(self) -> list[Interest]:
@@ -385,11 +385,11 @@ class FabricChannel(MessageChannel):
             pass
 
 
-def _split(buffers: Sequence[BytesLike], num_buffers: int) -> Iterator[list[Memory]]:
+def _split_into_parts(buffers: Sequence[BytesLike], num_buffers: int) -> Iterator[list[Memory]]:
     """Yield the parts of a long message: at most this many buffers, and 4 MiB. Small buffers are joined."""
     part: list[Memory] = []
     space_bytes = _PART_BYTES
-    for piece in _with_joined_small_buffers(buffers):
+    for piece in _join_small_buffers(buffers):
         start = 0
         while start < piece.nbytes:
             size_bytes = min(piece.nbytes - start, space_bytes)
@@ -403,7 +403,7 @@ def _split(buffers: Sequence[BytesLike], num_buffers: int) -> Iterator[list[Memo
         yield part
 
 
-def _with_joined_small_buffers(buffers: Sequence[BytesLike]) -> Iterator[memoryview]:
+def _join_small_buffers(buffers: Sequence[BytesLike]) -> Iterator[memoryview]:
     small = bytearray()
     for buffer in buffers:
         view = memoryview(buffer).cast("B")

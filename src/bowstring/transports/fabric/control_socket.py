@@ -1,7 +1,7 @@
 """The TCP connection that belongs to each connection over libfabric.
 
-Endpoints of libfabric are connectionless: they have an address, but no peer, and don't notice that a peer has gone. So
-both ends open a TCP connection, over which each sends one HELLO with the address of its endpoint. Nothing follows: the
+Endpoints of libfabric are connectionless: they have an address, but no peer, and do not report the loss of one. So both
+ends open a TCP connection, over which each sends one HELLO with the address of its endpoint. Nothing follows: the
 connection lasts as long as both ends do, and its end is that of the connection over libfabric.
 """
 
@@ -125,9 +125,9 @@ class ControlSocket(Closable):
         elif self.peer_hello is not None:
             raise ProtocolError(f"{self.name}: found {len(received)} bytes after HELLO")
         elif len(self._input) >= _HELLO.size:
-            self._parse()
+            self._parse_hello()
 
-    def _parse(self) -> None:
+    def _parse_hello(self) -> None:
         magic, version, address_bytes, num_frames, frame_bytes = _HELLO.unpack_from(self._input)
         if magic != _MAGIC or version != _VERSION:
             raise ProtocolError(f"{self.name}: expected HELLO of version {_VERSION}, found {self._input[:6]!r}")

@@ -76,7 +76,7 @@ class Domain(Closable):
         self._process_id = os.getpid()
         self._handles: list[int] = []
         """The objects to close, in the order in which they were opened."""
-        self.info = self._find(provider, host)
+        self.info = self._query_info(provider, host)
         try:
             attributes = self.info.contents
             self.provider: str = ctypes.string_at(attributes.fabric_attr.contents.prov_name).decode()
@@ -98,16 +98,16 @@ class Domain(Closable):
         """Whether the domain belongs to the parent of this process."""
         return self._process_id != os.getpid()
 
-    def error(self, what: str, code: int) -> BowstringError:
+    def error(self, purpose: str, code: int) -> BowstringError:
         """Return the error for a code of libfabric."""
-        kinds = {_NO_MEMORY: ResourceError, _TOO_MANY_FILES: ResourceError, _CANCELED: AbortedConnectionError}
-        kind = kinds.get(abs(code), ConnectionLostError)
-        return kind(f"{self.name}: {what}: {libfabric.error_text(self.library, code)}")
+        error_types = {_NO_MEMORY: ResourceError, _TOO_MANY_FILES: ResourceError, _CANCELED: AbortedConnectionError}
+        error_type = error_types.get(abs(code), ConnectionLostError)
+        return error_type(f"{self.name}: {purpose}: {libfabric.error_text(self.library, code)}")
 
-    def check(self, what: str, code: int) -> None:
+    def check(self, purpose: str, code: int) -> None:
         """Raise `ResourceError` if a call that creates something has failed, `ClosedError` after a fork."""
         if code < 0:
-            raise ResourceError(f"{self.name}: {what}: {libfabric.error_text(self.library, code)}")
+            raise ResourceError(f"{self.name}: {purpose}: {libfabric.error_text(self.library, code)}")
 
     def check_open(self) -> None:
         """Raise `ClosedError` if the domain was closed, or belongs to the parent process."""
@@ -126,7 +126,7 @@ class Domain(Closable):
         self._handles.clear()
         self.info = libfabric.InfoPointer()
 
-    def _find(self, provider: str, host: str) -> Any:
+    def _query_info(self, provider: str, host: str) -> Any:
         """Return the first description of an endpoint with what is needed here."""
         hints = self.library.fi_dupinfo(None)
         try:
@@ -250,7 +250,7 @@ class Endpoint(Closable):
         """Whether an operation was refused since the last `progress`. Nothing reports when the queue has space."""
         try:
             self._open()
-            self.address = self._name()
+            self.address = self._query_address()
             """The address for peers, in the format of the provider."""
         except BaseException:
             self.close()
@@ -261,7 +261,7 @@ class Endpoint(Closable):
         """Whether the endpoint was closed, or belongs to the parent process."""
         return not self._handles or self.domain.is_inherited
 
-    def insert(self, address: bytes, host: str) -> int:
+    def add_peer(self, address: bytes, host: str) -> int:
         """Return the number of a peer with this address.
 
         Raises `ProtocolError` if it is not valid, or a socket address of another host than the IP address `host`.
@@ -269,7 +269,7 @@ class Endpoint(Closable):
         self._check_open()
         if len(address) != len(self.address):
             raise ProtocolError(f"{self.domain.name}: the peer's address has {len(address)} bytes")
-        address_host = _host(address, self.domain.address_format)
+        address_host = _parse_host(address, self.domain.address_format)
         if address_host not in (None, host.partition("%")[0]):
             raise ProtocolError(f"{self.domain.name}: a peer at {host} has an endpoint at {address_host}")
         peer = ctypes.c_uint64()
@@ -286,13 +286,13 @@ class Endpoint(Closable):
         self._check_peer(peer)
         operation = Operation("send", memory)
         function, arguments = self._msg.send, (memory.address, size_bytes, None, peer)
-        return self._start(operation, function, arguments)
+        return self._start_operation(operation, function, arguments)
 
     def receive(self, memory: Memory) -> Operation | None:
         """Receive a message without a tag into a buffer; None if the queue is full."""
         operation = Operation("receive", memory)
         function, arguments = self._msg.recv, (memory.address, memory.size, None, libfabric.ADDR_UNSPEC)
-        return self._start(operation, function, arguments)
+        return self._start_operation(operation, function, arguments)
 
     def send_tagged(self, buffers: Iterable[Memory], peer: int, tag: int) -> Operation | None:
         """Send a message of at most `Domain.num_buffers` buffers; None if the queue is full."""
@@ -302,20 +302,20 @@ class Endpoint(Closable):
         )
         self._check_peer(peer)
         operation = Operation("send", (memories, iovecs))
-        return self._start(operation, self._tagged.sendv, (iovecs, None, len(memories), peer, tag))
+        return self._start_operation(operation, self._tagged.sendv, (iovecs, None, len(memories), peer, tag))
 
     def receive_tagged(self, memory: Memory, tag: int) -> Operation | None:
         """Receive the message with this tag, which must not be longer than the buffer; None if the queue is full."""
         operation = Operation("receive", memory)
         arguments = memory.address, memory.size, None, libfabric.ADDR_UNSPEC, tag, 0
-        return self._start(operation, self._tagged.recv, arguments)
+        return self._start_operation(operation, self._tagged.recv, arguments)
 
     def fetch(self, memory: Memory, peer: int, address: int, key: int) -> Operation | None:
         """Copy a peer's registered memory into a buffer (RMA read); None if the queue is full."""
         self._check_peer(peer)
         operation = Operation("fetch", memory)
         arguments = memory.address, memory.size, None, peer, address, key
-        return self._start(operation, self._rma.read, arguments)
+        return self._start_operation(operation, self._rma.read, arguments)
 
     def progress(self) -> list[Operation]:
         """Return the operations that have ended, without waiting. Raises `ClosedError`, `ConnectionLostError`."""
@@ -328,7 +328,7 @@ class Endpoint(Closable):
                 operations += self._read_error()
             elif count > 0:
                 for entry in self._entries[:count]:
-                    operations += self._end(entry.op_context, entry.len, None)
+                    operations += self._complete(entry.op_context, entry.len, None)
             elif count in (0, libfabric.AGAIN):
                 break
             else:
@@ -360,7 +360,7 @@ class Endpoint(Closable):
         domain.check("address vector", objects.av_open(domain.handle, av_attr, ctypes.byref(handle), None))
         self._handles.append(int(handle.value or 0))
         self._av = libfabric.FidAv.from_address(self._handles[-1])
-        self.event_descriptor = self._open_queue(objects)
+        self.event_descriptor = self._open_completion_queue(objects)
         """Readable after a successful `try_wait` when there is work; -1 if the provider has none."""
         self._cq = libfabric.FidCq.from_address(self._handles[-1])
         domain.check("endpoint", objects.endpoint(domain.handle, domain.info, ctypes.byref(handle), None))
@@ -374,7 +374,7 @@ class Endpoint(Closable):
         self._rma = self._ep.rma.contents
         self._tagged = self._ep.tagged.contents
 
-    def _open_queue(self, objects: Any) -> int:
+    def _open_completion_queue(self, objects: Any) -> int:
         """Open the completion queue, with a descriptor if the provider supports it; return the descriptor or -1."""
         domain, handle, descriptor = self.domain, ctypes.c_void_p(), ctypes.c_int(-1)
         attributes = libfabric.CqAttr(size=_QUEUE_ENTRIES, format=libfabric.CQ_FORMAT_TAGGED)
@@ -391,13 +391,13 @@ class Endpoint(Closable):
         self._handles.append(int(handle.value or 0))
         return -1
 
-    def _name(self) -> bytes:
+    def _query_address(self) -> bytes:
         buffer, size = ctypes.create_string_buffer(_MAX_ADDRESS_BYTES), ctypes.c_size_t(_MAX_ADDRESS_BYTES)
         code = self._ep.cm.contents.getname(self._handles[2], buffer, ctypes.byref(size))
         self.domain.check("address", code)
         return buffer.raw[: size.value]
 
-    def _start(self, operation: Operation, function: Any, arguments: tuple[Any, ...]) -> Operation | None:
+    def _start_operation(self, operation: Operation, function: Any, arguments: tuple[Any, ...]) -> Operation | None:
         self._check_open()
         context = ctypes.addressof(operation.context)
         code = function(self._handles[2], *arguments, context)
@@ -412,9 +412,9 @@ class Endpoint(Closable):
     def _read_error(self) -> list[Operation]:
         entry = libfabric.CqErrorEntry()
         count = self._cq.ops.contents.readerr(self._handles[1], entry, 0)
-        return self._end(entry.op_context, entry.len, entry.err) if count > 0 else []
+        return self._complete(entry.op_context, entry.len, entry.err) if count > 0 else []
 
-    def _end(self, context: int, length_bytes: int, code: int | None) -> list[Operation]:
+    def _complete(self, context: int, length_bytes: int, code: int | None) -> list[Operation]:
         operation = self._operations.pop(context, None)
         if operation is None:
             return []
@@ -433,7 +433,7 @@ class Endpoint(Closable):
             raise ClosedError(f"{self.domain.name}: the endpoint is closed")
 
 
-def _host(address: bytes, address_format: int) -> str | None:
+def _parse_host(address: bytes, address_format: int) -> str | None:
     """Return the IP address in the address of an endpoint; None for other formats."""
     if address_format == libfabric.SOCKADDR_IN:
         return socket.inet_ntop(socket.AF_INET, address[4:8])

@@ -400,7 +400,7 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 _libraries: dict[str, Any] = {}
-_loading = threading.Lock()
+_load_lock = threading.Lock()
 
 
 def load(path: str | os.PathLike[str] | None = None) -> Any:
@@ -409,9 +409,9 @@ def load(path: str | os.PathLike[str] | None = None) -> Any:
     Raises `EnvironmentProblemError` if it cannot be loaded, or is older than 1.17.
     """
     name = LIBRARY if path is None else os.fspath(path)
-    with _loading:
+    with _load_lock:
         if name not in _libraries:
-            _libraries[name] = _load(name)
+            _libraries[name] = _load_library(name)
         return _libraries[name]
 
 
@@ -427,7 +427,7 @@ def error_text(library: Any, code: int) -> str:
     return f"{(text or b'unknown error').decode(errors='replace')} ({abs(code)})"
 
 
-def _load(name: str) -> Any:
+def _load_library(name: str) -> Any:
     for variable, value in _ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
     try:

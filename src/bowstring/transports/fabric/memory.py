@@ -17,7 +17,7 @@ from bowstring.errors import ProtocolError, UsageError
 from bowstring.memory.buffer import Memory
 from bowstring.transports.base import Extent
 from bowstring.transports.export_arena import HostArena, RemoteArena
-from bowstring.transports.fabric.channel import FabricChannel, Fetch
+from bowstring.transports.fabric.channel import FabricChannel, FabricFetch
 from bowstring.transports.fabric.endpoint import Domain, RegisteredMemory
 
 _HANDLE = struct.Struct("<QQQ")
@@ -69,7 +69,7 @@ class RemoteFabricMemory(RemoteArena):
         """As `RemoteMemory.view`: the memory has to be fetched."""
         return
 
-    def _start_fetch(self, address: int, buffer: memoryview) -> Fetch:
+    def _start_fetch(self, address: int, buffer: memoryview) -> FabricFetch:
         return self._channel.fetch(Memory(buffer), address, self._key)
 
     def close(self) -> None:

@@ -57,39 +57,39 @@ class FabricListener(StreamListener):
 
     def __init__(self, transport: FabricTransport, address: str, options: TransportOptions) -> None:
         host, port, self._provider = parse_fabric_address(address, transport.settings.provider)
-        where = resolve(host, port)[0]
+        socket_address = resolve(host, port)[0]
         name = f"fabric {address!r}"
         self._transport = transport
         self._arena: FabricArena | None = None
         # In use while the endpoint is open; an error if the provider is not available.
-        self._domain: Domain | None = transport.open_domain(self._provider, where.name[0])
+        self._domain: Domain | None = transport.acquire_domain(self._provider, socket_address.name[0])
         with ExitStack() as on_error:
-            on_error.callback(self._release)
-            super().__init__(where.create_socket(name), address, options, name)
+            on_error.callback(self._release_resources)
+            super().__init__(socket_address.create_socket(name), address, options, name)
             on_error.callback(self._socket.close)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._listen(where.name)
+            self._listen(socket_address.name)
             if transport.settings.shares_memory:
-                self._share_memory(where)
+                self._create_arena(socket_address)
             on_error.pop_all()
-        host = socket.gethostname() if where.is_unspecified else host
+        host = socket.gethostname() if socket_address.is_unspecified else host
         self.address = f"{format_address(host, self._socket.getsockname()[1])}/{self._provider}"
-        self.address_scope = network_scope() if where.is_loopback else None
+        self.address_scope = network_scope() if socket_address.is_loopback else None
 
     def close(self) -> None:
-        """As `Endpoint.close`."""
+        """As `Listener.close`."""
         super().close()
-        self._release()
+        self._release_resources()
 
-    def _share_memory(self, where: SocketAddress) -> None:
+    def _create_arena(self, socket_address: SocketAddress) -> None:
         """Create the arena, which is registered with one interface."""
-        if where.is_unspecified:
+        if socket_address.is_unspecified:
             raise UsageError(f"{self._name}: expected the address of one interface, because shares_memory is set")
         assert self._domain is not None
         self._arena = FabricArena(self._domain, self._transport.settings.arena_bytes)
         self.remote_handle = self._arena.handle
 
-    def _release(self) -> None:
+    def _release_resources(self) -> None:
         arena, self._arena = self._arena, None
         if arena is not None:
             arena.release()
@@ -97,7 +97,7 @@ class FabricListener(StreamListener):
         if domain is not None:
             self._transport.domains.release(domain)
 
-    def _wrap(self, connection: socket.socket) -> Channel:
+    def _create_channel(self, connection: socket.socket) -> Channel:
         with close_on_error(connection):
             control = ControlSocket(connection, (), self._name)
             channel = self._transport.create_channel(control, self._provider, self.options)
@@ -126,7 +126,7 @@ class FabricTransport(Transport):
             raise UsageError("fabric: options can't be changed while there are connections")
         self.settings = settings
 
-    def open_domain(self, provider: str, host: str) -> Domain:
+    def acquire_domain(self, provider: str, host: str) -> Domain:
         """Return the domain of a provider at a local IP address; `domains.release` follows. Raises as `Domain`."""
         return self.domains.acquire(provider, host.partition("%")[0], self.settings.library)
 
@@ -134,7 +134,7 @@ class FabricTransport(Transport):
         """Create a channel over a TCP connection. Its endpoint is at the same interface."""
 
         def open_endpoint(host: str) -> Endpoint:
-            domain = self.open_domain(provider, host)
+            domain = self.acquire_domain(provider, host)
             try:
                 return Endpoint(domain)
             except BaseException:

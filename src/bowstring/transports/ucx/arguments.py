@@ -15,9 +15,9 @@ from bowstring.memory.buffer import Memory
 from bowstring.memory.iovec import PaddedBuffers
 from bowstring.transports.ucx import libucp
 
-Address: TypeAlias = tuple[str, int]
+HostAndPort: TypeAlias = tuple[str, int]
 """Host and port."""
-Parts: TypeAlias = Sequence[Any] | PaddedBuffers
+MessageParts: TypeAlias = Sequence[Any] | PaddedBuffers
 """The bytes of a message: objects with the buffer protocol, in order."""
 
 MAX_TAG = (1 << 64) - 1
@@ -42,19 +42,19 @@ def check_tag(tag: int) -> None:
         raise UsageError(f"tag {tag}: expected an unsigned 64-bit number")
 
 
-def check_address(address: int, size_bytes: int) -> None:
+def check_address_range(address: int, size_bytes: int) -> None:
     """Raise `UsageError` if a range is not inside the address space."""
     if address < 0 or size_bytes < 0 or address + size_bytes > 1 << 64:
         raise UsageError(f"{size_bytes} bytes at address {address} are not in an address space of 64 bits")
 
 
-def readable_parts(parts: Parts) -> tuple[int, int, int, object]:
+def send_buffer_arguments(parts: MessageParts) -> tuple[int, int, int, object]:
     """Return the address, count and datatype of a message for libucp, and what must stay alive."""
     if isinstance(parts, PaddedBuffers):
         iovecs = parts.iovecs()
         owners: object = (parts, iovecs)
     else:
-        memories = list(map(Memory, _with_joined_small_parts(parts)))
+        memories = list(map(Memory, _join_small_parts(parts)))
         iovecs = np.array([(memory.address, memory.size) for memory in memories], np.intp).reshape(-1, 2)
         owners = (memories, iovecs)
     if len(iovecs) == 0:
@@ -64,7 +64,7 @@ def readable_parts(parts: Parts) -> tuple[int, int, int, object]:
     return iovecs.ctypes.data, len(iovecs), libucp.DATATYPE_IOV, owners
 
 
-def _with_joined_small_parts(parts: Sequence[Any]) -> Iterator[Any]:
+def _join_small_parts(parts: Sequence[Any]) -> Iterator[Any]:
     """Yield the parts that are not empty. Runs of small ones are joined: libucp would copy them one by one."""
     small: list[Any] = []
     for part in parts:
@@ -80,7 +80,7 @@ def _with_joined_small_parts(parts: Sequence[Any]) -> Iterator[Any]:
         yield b"".join(small)
 
 
-def writable_buffer(buffer: Any, length_bytes: int | None) -> tuple[int, int, object]:
+def receive_buffer_arguments(buffer: Any, length_bytes: int | None) -> tuple[int, int, object]:
     """Return the address and size of a buffer, and what must stay alive. Raises `UsageError` if it is unsuitable."""
     try:
         view = memoryview(buffer)
@@ -93,7 +93,7 @@ def writable_buffer(buffer: Any, length_bytes: int | None) -> tuple[int, int, ob
     return (Memory(view.cast("B")).address if view.nbytes else 0), view.nbytes, view
 
 
-def socket_address(host: str, port: int) -> Any:
+def pack_socket_address(host: str, port: int) -> Any:
     """Return a `struct sockaddr` in a C array.
 
     Raises `RefusedConnectionError` if the host has no address, and `UsageError` for an invalid port.
@@ -115,7 +115,7 @@ def socket_address(host: str, port: int) -> Any:
     return ctypes.create_string_buffer(packed, len(packed))
 
 
-def host_and_port(storage: libucp.SocketStorage) -> Address:
+def unpack_socket_address(storage: libucp.SocketStorage) -> HostAndPort:
     """Return the content of a `struct sockaddr`."""
     packed = bytes(storage)
     family, port = struct.unpack_from("=H", packed)[0], struct.unpack_from("!H", packed, 2)[0]

@@ -55,7 +55,7 @@ class _Sender(MessageSender):
     def progress(self, events: list[Event]) -> None:
         """As `MessageSender.progress`."""
         while True:
-            while self.queue and len(self.started) < _MAX_STARTED:
+            while self.queue and len(self.started_messages) < _MAX_STARTED:
                 self._start(self.queue.popleft())
             requests, self._requests = self._requests, []
             for message, request in requests:
@@ -66,7 +66,7 @@ class _Sender(MessageSender):
                 else:
                     self.bytes_sent += message.length_bytes
                     self.report_sent(message, events)
-            if not self.queue or len(self.started) >= _MAX_STARTED:
+            if not self.queue or len(self.started_messages) >= _MAX_STARTED:
                 return
 
     def send_end(self) -> None:
@@ -79,7 +79,7 @@ class _Sender(MessageSender):
             request = self._endpoint.send_active_message(message.parts, PLAIN_ID, flags=0)
         else:
             request = self._endpoint.send_tagged(message.parts, message.tag)
-        self.started[message.token] = message
+        self.started_messages[message.token] = message
         self._requests.append((message, request))
 
 
@@ -112,7 +112,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
         return self._counts == self._total and not self.is_receiving
 
     @property
-    def _awaits_plain(self) -> bool:
+    def _is_awaiting_plain(self) -> bool:
         """Whether the bytes of a plain message have not arrived."""
         if any(arrival.tag is None for arrival in self._arrivals):
             return True
@@ -121,22 +121,24 @@ class _Receiver(MessageReceiver[UcxMessage]):
     def progress(self, events: list[Event]) -> None:
         """As `MessageReceiver.progress`."""
         while True:
-            self._take_available(events)
-            if not self._deliver_arrived(events) or not self._worker.active_messages:
+            self._receive_available(events)
+            if not self._deliver_complete(events) or not self._worker.active_messages:
                 return
 
-    def _take_available(self, events: list[Event]) -> None:
+    def _receive_available(self, events: list[Event]) -> None:
         credit, active_messages = self.credit, self._worker.active_messages
-        while active_messages and (active_messages[0].id == END_ID or (credit.is_available and not self._awaits_plain)):
+        while active_messages and (
+            active_messages[0].id == END_ID or (credit.is_available and not self._is_awaiting_plain)
+        ):
             active_message = active_messages.popleft()
             if active_message.id == END_ID:
                 self._receive_end(active_message)
             else:
-                self.take(active_message, events)
+                self.offer_or_receive(active_message, events)
         while credit.is_available and (tagged_message := self._worker.probe()) is not None:
-            self.take(tagged_message, events)
+            self.offer_or_receive(tagged_message, events)
 
-    def _deliver_arrived(self, events: list[Event]) -> bool:
+    def _deliver_complete(self, events: list[Event]) -> bool:
         """Report the messages that have arrived; return whether there were any."""
         num_events, pending = len(events), []
         for arrival in self._arrivals:
@@ -149,10 +151,10 @@ class _Receiver(MessageReceiver[UcxMessage]):
         self._arrivals = pending
         return len(events) > num_events
 
-    def take(self, message: UcxMessage, events: list[Event]) -> None:
-        """As `MessageReceiver.take`."""
+    def offer_or_receive(self, message: UcxMessage, events: list[Event]) -> None:
+        """As `MessageReceiver.offer_or_receive`."""
         try:
-            super().take(message, events)
+            super().offer_or_receive(message, events)
         except LimitError:
             message.discard()
             raise
@@ -199,13 +201,13 @@ class UcxChannel(MessageChannel):
         name = f"ucx: {endpoint.name}"
         receiver = _Receiver(name, options, self._worker)
         super().__init__(name, options, ChannelTraits(is_ordered=False), _Sender(endpoint), receiver)
-        self._progress(0, [])
+        self._progress_until_armed(0, [])
 
     @property
-    def _num_steps(self) -> int:
-        return self._worker.num_steps
+    def _progress_count(self) -> int:
+        return self._worker.progress_count
 
-    def _advance(self) -> None:
+    def _progress_library(self) -> None:
         self._worker.progress()
 
     def _arm(self) -> bool:
@@ -225,15 +227,15 @@ class UcxChannel(MessageChannel):
     def _connection_descriptors(self) -> list[int]:
         return [self._worker.event_descriptor]
 
-    def _end(self) -> None:
-        super()._end()
+    def _send_end(self) -> None:
+        super()._send_end()
         try:
             self._worker.progress()
         except BowstringError:
             pass  # the connection has ended already
 
     def _shut_down_connection(self) -> None:
-        """As `MessageChannel._shut_down_connection`: the peer learns it from the end of the messages."""
+        """As `MessageChannel._shut_down_connection`: nothing, because the end of the messages was sent."""
 
     def _close_connection(self) -> None:
         if self._is_inherited:
@@ -246,7 +248,7 @@ class UcxChannel(MessageChannel):
         self._on_close()
 
     def _linger(self) -> None:
-        if self._sender.started or self.endpoint.status < 0:
+        if self._sender.started_messages or self.endpoint.status < 0:
             return
         request = self.endpoint.close(is_forced=False)
         end = time.monotonic() + LINGER_S

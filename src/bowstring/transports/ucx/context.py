@@ -31,7 +31,7 @@ from bowstring.errors import (
     UnsupportedError,
     UsageError,
 )
-from bowstring.memory.buffer import Memory as MemoryRange
+from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import Closable
 from bowstring.transports.ucx import libucp
 from bowstring.transports.ucx.arguments import encode_option, handle_address
@@ -64,7 +64,7 @@ _ERRORS: dict[int, Callable[[str], BowstringError]] = {
 
 _open_contexts: set[Context] = set()
 _fork_count = 0
-_lacks_thread = False
+_is_forked_while_open = False
 """Whether this is a child of a fork while a context was open: libucp's thread, which connects, exists in the parent."""
 
 
@@ -83,7 +83,7 @@ class Context(Closable):
         options: Mapping[str, str] | None = None,
         library: str | os.PathLike[str] | None = None,
     ) -> None:
-        if _lacks_thread:
+        if _is_forked_while_open:
             raise UsageError("UCX: the parent used UCX when it forked this process: start processes with spawn instead")
         self.library = libucp.load(library)
         self.features = features
@@ -117,22 +117,22 @@ class Context(Closable):
             self.library.ucp_config_release(config)
         return handle_address(handle)
 
-    def allocate(self, size_bytes: int) -> Memory:
+    def allocate(self, size_bytes: int) -> RegisteredMemory:
         """Allocate zeroed memory that a process of this machine can map. Raises `ResourceError`, `ClosedError`."""
         if size_bytes <= 0:
             raise UsageError(f"expected a size of at least 1 byte, found {size_bytes}")
-        return Memory(self, None, size_bytes)
+        return RegisteredMemory(self, None, size_bytes)
 
-    def register(self, buffer: Any) -> Memory:
+    def register(self, buffer: Any) -> RegisteredMemory:
         """Register memory of this process, at least one byte, so that peers can fetch it.
 
         The memory is not copied, and stays alive until the registration is closed. Raises `ResourceError`,
         `ClosedError`.
         """
-        memory = MemoryRange(buffer)
+        memory = Memory(buffer)
         if not memory.size:
             raise UsageError("an empty buffer can't be registered")
-        return Memory(self, memory, memory.size)
+        return RegisteredMemory(self, memory, memory.size)
 
     @property
     def is_inherited(self) -> bool:
@@ -156,7 +156,7 @@ class Context(Closable):
             _open_contexts.discard(self)
             self._clean_up()
 
-    def remove(self, worker: Closable) -> None:
+    def remove_worker(self, worker: Closable) -> None:
         """Forget a worker, which was closed."""
         with self.lock:
             self.workers.discard(worker)
@@ -182,25 +182,25 @@ class Context(Closable):
         if self._is_closed:
             raise ClosedError("UCX: the context is closed")
 
-    def call(self, what: str, function: Any, *arguments: Any) -> None:
+    def call(self, purpose: str, function: Any, *arguments: Any) -> None:
         """Call a function that returns a status. Raises its error."""
         status = function(*arguments)
         if status < 0:
-            raise self.error(what, status)
+            raise self.error(purpose, status)
 
-    def error(self, what: str, status: int) -> BowstringError:
+    def error(self, purpose: str, status: int) -> BowstringError:
         """Return the error for a status of libucp."""
-        kind = _ERRORS.get(status, ConnectionLostError)
-        return kind(f"UCX: {what}: {libucp.status_text(self.library, status)}")
+        error_type = _ERRORS.get(status, ConnectionLostError)
+        return error_type(f"UCX: {purpose}: {libucp.status_text(self.library, status)}")
 
 
-class Memory(Closable):
+class RegisteredMemory(Closable):
     """Memory that peers may read: registered, or allocated by libucp.
 
     `close` ends the peers' access. Memory allocated by libucp is freed when no view of it is left.
     """
 
-    def __init__(self, context: Context, memory: MemoryRange | None, size_bytes: int) -> None:
+    def __init__(self, context: Context, memory: Memory | None, size_bytes: int) -> None:
         self._context = context
         self._owner = memory
         self._handle = self._map(memory, size_bytes)
@@ -213,7 +213,7 @@ class Memory(Closable):
             arguments = self._handle, context._fork_count
             weakref.finalize(self._array, context._unmap, *arguments).atexit = False
 
-    def _map(self, memory: MemoryRange | None, size_bytes: int) -> int:
+    def _map(self, memory: Memory | None, size_bytes: int) -> int:
         context = self._context
         protection = libucp.MEM_MAP_PROT_LOCAL_READ | libucp.MEM_MAP_PROT_REMOTE_READ
         if memory is None:
@@ -275,19 +275,19 @@ class Memory(Closable):
                 self._owner = None
 
 
-def _close_all() -> None:
+def _close_all_contexts() -> None:
     for context in list(_open_contexts):
         context.close()
 
 
-def _forget_parent() -> None:
+def _disown_parent_contexts() -> None:
     """In a child process: what was opened before belongs to the parent."""
-    global _fork_count, _lacks_thread  # noqa: PLW0603 - compared by each object
+    global _fork_count, _is_forked_while_open  # noqa: PLW0603 - compared by each object
     _fork_count += 1
-    _lacks_thread = _lacks_thread or bool(_open_contexts)
+    _is_forked_while_open = _is_forked_while_open or bool(_open_contexts)
     _open_contexts.clear()
 
 
-atexit.register(_close_all)
+atexit.register(_close_all_contexts)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parent)
+    os.register_at_fork(after_in_child=_disown_parent_contexts)

@@ -332,7 +332,7 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 _libraries: dict[str, Any] = {}
-_loading = threading.Lock()
+_load_lock = threading.Lock()
 
 
 def load(path: str | os.PathLike[str] | None = None) -> Any:
@@ -342,11 +342,11 @@ def load(path: str | os.PathLike[str] | None = None) -> Any:
     than 1.12, and `UsageError` if this process already uses another one: their symbols would be mixed.
     """
     name = "" if path is None else os.fspath(path)
-    with _loading:
+    with _load_lock:
         if name not in _libraries:
             if _libraries:
-                raise UsageError(f"UCX: this process already uses {_described(next(iter(_libraries)))}")
-            _libraries[name] = _load(name)
+                raise UsageError(f"UCX: this process already uses {_describe_library(next(iter(_libraries)))}")
+            _libraries[name] = _load_library(name)
         return _libraries[name]
 
 
@@ -363,30 +363,32 @@ def status_text(library: Any, code: int) -> str:
     return f"{(text or b'unknown status').decode(errors='replace')} ({code})"
 
 
-def _described(name: str) -> str:
+def _describe_library(name: str) -> str:
     return name or "the wheel libucx-cu12"
 
 
-def _load(name: str) -> Any:
+def _load_library(name: str) -> Any:
     # The wheel's libraries are loaded in the order of their dependencies, so that none is looked up in the system.
-    names = [name] if name else [str(_wheel_folder() / file) for file in _WHEEL_LIBRARIES]
-    with _quiet_environment():
+    names = [name] if name else [str(_find_wheel_libraries() / file) for file in _WHEEL_LIBRARIES]
+    with _quiet_log():
         try:
             library = [ctypes.CDLL(file, ctypes.RTLD_LOCAL) for file in names][-1]
         except OSError as error:
-            raise EnvironmentProblemError(f"UCX: {_described(name)} cannot be loaded: {error}") from None
+            raise EnvironmentProblemError(f"UCX: {_describe_library(name)} cannot be loaded: {error}") from None
     for function, (return_type, arguments) in _PROTOTYPES.items():
         pointer = getattr(library, function, None)
         if pointer is None:
-            raise EnvironmentProblemError(f"UCX: {_described(name)} has no {function}: libucp 1.12 or later is needed")
+            raise EnvironmentProblemError(
+                f"UCX: {_describe_library(name)} has no {function}: libucp 1.12 or later is needed"
+            )
         pointer.restype, pointer.argtypes = return_type, arguments
     if version(library)[:2] < _MINIMUM_VERSION:
         number = ".".join(map(str, version(library)))
-        raise EnvironmentProblemError(f"UCX: {_described(name)} is version {number}: 1.12 or later is needed")
+        raise EnvironmentProblemError(f"UCX: {_describe_library(name)} is version {number}: 1.12 or later is needed")
     return library
 
 
-def _wheel_folder() -> Path:
+def _find_wheel_libraries() -> Path:
     """Return the folder with the libraries of the wheel, without importing it."""
     package = importlib.util.find_spec(_WHEEL)
     for location in (package.submodule_search_locations or ()) if package else ():
@@ -397,7 +399,7 @@ def _wheel_folder() -> Path:
 
 
 @contextmanager
-def _quiet_environment() -> Iterator[None]:
+def _quiet_log() -> Iterator[None]:
     """Set the option that UCX reads only while it is loaded, unless the user has set it.
 
     By default UCX writes warnings to standard output, which may be a program's output.

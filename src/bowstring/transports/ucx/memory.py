@@ -67,13 +67,13 @@ class RemoteUcxMemory(RemoteArena):
     def view(self, extent: Extent) -> memoryview | None:
         """As `RemoteMemory.view`: a read-only mapping, if the server is on this machine and its bounds are known."""
         if self._view is None and self.size_bytes != _UNKNOWN_BYTES:
-            self._view = self._unpacked_key().map(extent.start, extent.size_bytes)
+            self._view = self._unpack_key().map(extent.start, extent.size_bytes)
         return self._view
 
     def _start_fetch(self, address: int, buffer: memoryview) -> Fetch:
         view = self.view(self._extent)
         if view is None:
-            return self._unpacked_key().fetch(address, buffer)
+            return self._unpack_key().fetch(address, buffer)
         # libucp may prefer TCP to shared memory for a long RMA operation.
         start = address - self._extent.start
         copy_bytes(view[start : start + buffer.nbytes], buffer)
@@ -84,7 +84,7 @@ class RemoteUcxMemory(RemoteArena):
         if isinstance(self._key, RemoteKey):
             self._key.close()
 
-    def _unpacked_key(self) -> RemoteKey:
+    def _unpack_key(self) -> RemoteKey:
         # Not in the constructor: libucp unpacks a key for the transports of a connection, which has to exist.
         if isinstance(self._key, bytes):
             self._key = self._channel.endpoint.unpack_key(self._key)

@@ -64,9 +64,9 @@ class UcxListener(Listener):
         self.is_closed = False
         self.arena: UcxArena | None = None
         self._transport = transport
-        context = transport.acquire()
+        context = transport.acquire_context()
         with ExitStack() as on_error:
-            on_error.callback(transport.release)
+            on_error.callback(transport.release_context)
             self._worker = on_error.enter_context(Worker(context, ()))
             self._timer = Timer()
             on_error.callback(self._timer.close)
@@ -93,9 +93,9 @@ class UcxListener(Listener):
                 endpoint = worker.accept(request)
             except (ConnectionLostError, UsageError, UnsupportedError):  # the client has left
                 worker.close()
-                self._transport.release()
+                self._transport.release_context()
                 continue
-            channel = UcxChannel(endpoint, self.options, self._transport.release)
+            channel = UcxChannel(endpoint, self.options, self._transport.release_context)
             channel.arena = self.arena
             channels.append(channel)
         self._arm()
@@ -121,15 +121,15 @@ class UcxListener(Listener):
         if not self._worker.is_closed:
             self._worker.close()
             self._timer.close()
-            self._transport.release()
+            self._transport.release_context()
 
     def _arm(self) -> None:
         worker = self._worker
-        steps = worker.num_steps
+        previous_count = worker.progress_count
         if self._listener.requests:
             self._timer.set()
         elif not advance_until_armed(worker.progress, worker.arm):
-            self._timer.set(RETRY_S if worker.num_steps == steps else 0.0)
+            self._timer.set(RETRY_S if worker.progress_count == previous_count else 0.0)
 
 
 class UcxTransport(Transport):
@@ -150,8 +150,8 @@ class UcxTransport(Transport):
                 raise UsageError("ucx: options can't be changed while there are connections")
             self.settings = settings
 
-    def acquire(self) -> Context:
-        """Return the context, which stays open until the matching `release`. Raises as `Context`."""
+    def acquire_context(self) -> Context:
+        """Return the context, which stays open until the matching `release_context`. Raises as `Context`."""
         with self._lock:
             if self._context is None or self._context.is_closed:
                 features = DEFAULT_FEATURES | Feature.RMA if self.settings.shares_memory else DEFAULT_FEATURES
@@ -160,8 +160,8 @@ class UcxTransport(Transport):
             self._num_users += 1
             return self._context
 
-    def release(self) -> None:
-        """Undo one `acquire`."""
+    def release_context(self) -> None:
+        """Undo one `acquire_context`."""
         with self._lock:
             self._num_users -= 1
             if self._num_users == 0 and self._context is not None:
@@ -169,12 +169,12 @@ class UcxTransport(Transport):
                 context.close()
 
     def create_worker(self) -> Worker:
-        """Create a worker for one channel; `release` follows when it is closed. Raises as `Context`."""
-        context = self.acquire()
+        """Create a worker for one channel; `release_context` follows when it is closed. Raises as `Context`."""
+        context = self.acquire_context()
         try:
             return Worker(context, ACTIVE_MESSAGE_IDS)
         except BaseException:
-            self.release()
+            self.release_context()
             raise
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> UcxListener:
@@ -186,10 +186,10 @@ class UcxTransport(Transport):
         host, port = parse_address(address, self.scheme)
         worker = self.create_worker()
         try:
-            return UcxChannel(worker.connect(host, port), options, self.release)
+            return UcxChannel(worker.connect(host, port), options, self.release_context)
         except BaseException:
             worker.close()
-            self.release()
+            self.release_context()
             raise
 
     def exporter(self, channel: Channel) -> MemoryExporter | None:

@@ -33,21 +33,21 @@ from bowstring.errors import BowstringError, ClosedError, UsageError
 from bowstring.memory.closable import Closable
 from bowstring.transports.ucx import libucp
 from bowstring.transports.ucx.arguments import (
-    Address,
-    Parts,
-    check_address,
+    HostAndPort,
+    MessageParts,
+    check_address_range,
     check_tag,
     handle_address,
-    host_and_port,
-    readable_parts,
-    socket_address,
-    writable_buffer,
+    pack_socket_address,
+    receive_buffer_arguments,
+    send_buffer_arguments,
+    unpack_socket_address,
 )
 from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.libucp import ErrorMode, Feature, StatusCode
 from bowstring.transports.ucx.read_only_mapping import remap_read_only
 
-_REPORTING_CLIENT = int.from_bytes(b"bowstrin")
+_PEER_MODE_CLIENT_ID = int.from_bytes(b"bowstrin")
 """The client id of clients with `ErrorMode.PEER`."""
 _CLOSE_TIMEOUT_S = 2.0
 _MAX_STEPS = 256
@@ -55,10 +55,10 @@ _MAX_STEPS = 256
 _KEY_PADDING = bytes(4096)
 """Follows a key to unpack, so that libucp reads no memory of others if the key is truncated."""
 
-_targets: dict[int, Any] = {}
+_callback_targets: dict[int, Any] = {}
 """The objects that libucp refers to, by the number that it passes to the functions below."""
 _keys = itertools.count(1)
-_failures: deque[BaseException] = deque()
+_callback_errors: deque[BaseException] = deque()
 """Exceptions in functions that libucp called, such as `KeyboardInterrupt`; `Worker.progress` raises them."""
 
 
@@ -70,7 +70,7 @@ def _callback(prototype: Any, value_on_error: int | None = None) -> Callable[[Ca
             try:
                 return function(*arguments)
             except BaseException as error:  # noqa: BLE001 - raised by `Worker.progress`
-                _failures.append(error)
+                _callback_errors.append(error)
                 return value_on_error
 
         return prototype(call)
@@ -80,33 +80,33 @@ def _callback(prototype: Any, value_on_error: int | None = None) -> Callable[[Ca
 
 @_callback(libucp.SendCallback)
 def _on_sent(pointer: int, status: int, key: int) -> None:
-    _targets.pop(key)._end(status, pointer)
+    _callback_targets.pop(key)._complete(status, pointer)
 
 
 @_callback(libucp.TagReceiveCallback)
 def _on_tag_received(pointer: int, status: int, info: Any, key: int) -> None:
-    request = _targets.pop(key)
+    request = _callback_targets.pop(key)
     if status == StatusCode.OK:
         request.tag, request.length_bytes = info.contents.sender_tag, info.contents.length
-    request._end(status, pointer)
+    request._complete(status, pointer)
 
 
 @_callback(libucp.ActiveMessageDataCallback)
 def _on_data_received(pointer: int, status: int, length_bytes: int, key: int) -> None:
-    request = _targets.pop(key)
+    request = _callback_targets.pop(key)
     request.length_bytes = length_bytes
-    request._end(status, pointer)
+    request._complete(status, pointer)
 
 
 @_callback(libucp.ActiveMessageCallback, StatusCode.OK)
 def _on_active_message(key: int, _header: int, header_bytes: int, data: int, length_bytes: int, param: Any) -> int:
-    worker, message_id = _targets[key]
+    worker, message_id = _callback_targets[key]
     attributes = param.contents.recv_attr
     reply_endpoint = param.contents.reply_ep if attributes & libucp.AM_RECV_REPLY_EP else None
     message = ActiveMessage(worker, message_id, length_bytes, header_bytes, reply_endpoint)
     worker.active_messages.append(message)
     if attributes & libucp.AM_RECV_RENDEZVOUS:
-        message._keep_descriptor(data)
+        message._set_descriptor(data)
         return StatusCode.IN_PROGRESS
     message.payload = ctypes.string_at(data, length_bytes)
     return StatusCode.OK
@@ -114,27 +114,27 @@ def _on_active_message(key: int, _header: int, header_bytes: int, data: int, len
 
 @_callback(libucp.ConnectionCallback)
 def _on_connection(handle: int, key: int) -> None:
-    listener = _targets[key]
+    listener = _callback_targets[key]
     listener.requests.append(ConnectionRequest(listener, handle))
 
 
 @_callback(libucp.ErrorCallback)
 def _on_error(key: int, _endpoint: int, status: int) -> None:
-    endpoint = _targets.get(key)
+    endpoint = _callback_targets.get(key)
     if endpoint is not None:
         endpoint.status = status
 
 
-def _address_of(function: Any) -> int:
+def _function_address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-_ON_SENT = _address_of(_on_sent)
-_ON_TAG_RECEIVED = _address_of(_on_tag_received)
-_ON_DATA_RECEIVED = _address_of(_on_data_received)
-_ON_ACTIVE_MESSAGE = _address_of(_on_active_message)
-_ON_CONNECTION = _address_of(_on_connection)
-_ON_ERROR = _address_of(_on_error)
+_ON_SENT = _function_address(_on_sent)
+_ON_TAG_RECEIVED = _function_address(_on_tag_received)
+_ON_DATA_RECEIVED = _function_address(_on_data_received)
+_ON_ACTIVE_MESSAGE = _function_address(_on_active_message)
+_ON_CONNECTION = _function_address(_on_connection)
+_ON_ERROR = _function_address(_on_error)
 
 
 class Request:
@@ -167,16 +167,16 @@ class Request:
 
     def cancel(self) -> None:
         """Try to cancel a receive. It ends with `AbortedConnectionError`, or successfully if it was faster."""
-        with self._worker._use() as library:
+        with self._worker._locked_library() as library:
             if self._handle and not self.is_complete:
                 library.ucp_request_cancel(self._worker._handle, self._handle)
 
-    def _end(self, status: int, handle: int = 0) -> None:
+    def _complete(self, status: int, handle: int = 0) -> None:
         self.status = status
         self._handle = handle
         self._buffers = None
         if handle:
-            self._worker._ended.append(self)
+            self._worker._completed_requests.append(self)
 
 
 class ActiveMessage:
@@ -204,7 +204,7 @@ class ActiveMessage:
     def tag(self) -> None:
         """None: only tagged messages have one."""
 
-    def _keep_descriptor(self, descriptor: int) -> None:
+    def _set_descriptor(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._worker._unreceived.add(self)
 
@@ -215,17 +215,17 @@ class ActiveMessage:
 
     def receive_into(self, buffer: Any) -> Request:
         """Receive the bytes into a writable buffer of `length_bytes`. Raises `UsageError`, `ClosedError`."""
-        address, size_bytes, owner = writable_buffer(buffer, self.length_bytes)
+        address, size_bytes, owner = receive_buffer_arguments(buffer, self.length_bytes)
         worker = self._worker
-        with worker._use() as library:
+        with worker._locked_library() as library:
             if not self._descriptor:
                 raise UsageError("UCX: this active message was already received")
             arguments = worker._handle, self._take_descriptor(), address, size_bytes
-            return worker._start("receive", library.ucp_am_recv_data_nbx, arguments, _ON_DATA_RECEIVED, owner)
+            return worker._start_request("receive", library.ucp_am_recv_data_nbx, arguments, _ON_DATA_RECEIVED, owner)
 
     def discard(self) -> None:
         """Drop a rendezvous message that was not received."""
-        with self._worker._use() as library:
+        with self._worker._locked_library() as library:
             if self._descriptor:
                 library.ucp_am_data_release(self._worker._handle, self._take_descriptor())
 
@@ -244,7 +244,7 @@ class TaggedMessage:
 
     def receive_into(self, buffer: Any) -> Request:
         """Receive the bytes into a writable buffer of `length_bytes`. Raises `UsageError`, `ClosedError`."""
-        return self._receive(*writable_buffer(buffer, self.length_bytes))
+        return self._receive(*receive_buffer_arguments(buffer, self.length_bytes))
 
     def discard(self) -> None:
         """Drop a message that was not received."""
@@ -253,13 +253,13 @@ class TaggedMessage:
 
     def _receive(self, address: int, size_bytes: int, owner: object) -> Request:
         worker = self._worker
-        with worker._use() as library:
+        with worker._locked_library() as library:
             if not self._handle:
                 raise UsageError("UCX: this tagged message was already received")
             handle, self._handle = self._handle, 0
             worker._unreceived.discard(self)
             arguments = worker._handle, address, size_bytes, handle
-            request = worker._start("receive", library.ucp_tag_msg_recv_nbx, arguments, _ON_TAG_RECEIVED, owner)
+            request = worker._start_request("receive", library.ucp_tag_msg_recv_nbx, arguments, _ON_TAG_RECEIVED, owner)
             request.tag, request.length_bytes = self.tag, self.length_bytes
             return request
 
@@ -276,12 +276,12 @@ class Worker(Closable):
         self.active_messages: deque[ActiveMessage] = deque()
         self.event_descriptor = -1
         """Readable if there is work, after `arm` returned true; -1 without `Feature.WAKEUP`."""
-        self.num_steps = 0
+        self.progress_count = 0
         """How often `progress` found something to do."""
         self._lock = threading.RLock()
         self._listeners: set[Listener] = set()
         self._unreceived: set[ActiveMessage | TaggedMessage] = set()
-        self._ended: deque[Request] = deque()
+        self._completed_requests: deque[Request] = deque()
         self._keys: list[int] = []
         self._is_progressing = self._closes_after_progress = False
         self._handle = self._create()
@@ -289,7 +289,7 @@ class Worker(Closable):
             if context.features & Feature.WAKEUP:
                 self.event_descriptor = self._query_event_descriptor()
             for message_id in active_message_ids:
-                self._receive_active_messages(message_id)
+                self._set_active_message_handler(message_id)
         except BaseException:
             self.close()
             raise
@@ -300,7 +300,7 @@ class Worker(Closable):
             field_mask=libucp.WORKER_PARAM_THREAD_MODE | libucp.WORKER_PARAM_FLAGS | libucp.WORKER_PARAM_CLIENT_ID,
             thread_mode=libucp.THREAD_MODE_SERIALIZED,
             flags=libucp.WORKER_FLAG_IGNORE_REQUEST_LEAK,
-            client_id=_REPORTING_CLIENT,
+            client_id=_PEER_MODE_CLIENT_ID,
         )
         with context.lock:
             context.check_open()
@@ -316,11 +316,11 @@ class Worker(Closable):
         os.set_inheritable(descriptor.value, False)
         return descriptor.value
 
-    def _receive_active_messages(self, message_id: int) -> None:
+    def _set_active_message_handler(self, message_id: int) -> None:
         if not 0 <= message_id <= libucp.MAX_ACTIVE_MESSAGE_ID:
             raise UsageError(f"active message {message_id}: expected a number from 0 to 65535")
         key = next(_keys)
-        _targets[key] = (self, message_id)
+        _callback_targets[key] = (self, message_id)
         self._keys.append(key)
         params = libucp.AmHandlerParam(
             field_mask=libucp.AM_HANDLER_ID | libucp.AM_HANDLER_CB | libucp.AM_HANDLER_ARG,
@@ -346,26 +346,26 @@ class Worker(Closable):
 
         Those that ended when they were started are not returned.
         """
-        with self._use() as library:
+        with self._locked_library() as library:
             self._is_progressing = True
             try:
                 for _ in range(_MAX_STEPS):
                     if not library.ucp_worker_progress(self._handle):
                         break
-                    self.num_steps += 1
+                    self.progress_count += 1
             finally:
                 self._is_progressing = False
-            ended = self._free_ended()
+            ended = self._free_completed()
             if self._closes_after_progress:
                 self.close()
-        if _failures:
-            raise _failures.popleft()
+        if _callback_errors:
+            raise _callback_errors.popleft()
         return ended
 
-    def _free_ended(self) -> list[Request]:
+    def _free_completed(self) -> list[Request]:
         ended = []
-        while self._ended:
-            request = self._ended.popleft()
+        while self._completed_requests:
+            request = self._completed_requests.popleft()
             handle, request._handle = request._handle, 0
             self.context.library.ucp_request_free(handle)
             ended.append(request)
@@ -376,7 +376,7 @@ class Worker(Closable):
 
         Raises `ClosedError`, `UsageError` without `Feature.WAKEUP`.
         """
-        with self._use() as library:
+        with self._locked_library() as library:
             if self.event_descriptor < 0:
                 raise UsageError("UCX: waiting needs Feature.WAKEUP")
             status = library.ucp_worker_arm(self._handle)
@@ -399,7 +399,7 @@ class Worker(Closable):
         check_tag(tag)
         check_tag(mask)
         info = libucp.TagRecvInfo()
-        with self._use() as library:
+        with self._locked_library() as library:
             self._check_feature(Feature.TAG)
             handle = library.ucp_tag_probe_nb(self._handle, tag, mask, 1, ctypes.byref(info))
             return TaggedMessage(self, handle, info.sender_tag, info.length) if handle else None
@@ -416,7 +416,7 @@ class Worker(Closable):
 
         Raises `RefusedConnectionError` if the address is unusable, `ClosedError`.
         """
-        address = socket_address(host, port)
+        address = pack_socket_address(host, port)
         identification = libucp.EP_FLAG_SEND_CLIENT_ID if error_mode == ErrorMode.PEER else 0
         params = libucp.EpParams(
             field_mask=libucp.EP_PARAM_FLAGS | libucp.EP_PARAM_SOCK_ADDR,
@@ -436,11 +436,11 @@ class Worker(Closable):
         """
         if request._listener.worker.context is not self.context:
             raise UsageError("UCX: the listener belongs to another context")
-        with self._use():
+        with self._locked_library():
             host, port = request.client_address
             if error_mode is None:
-                error_mode = ErrorMode.PEER if request.client_id == _REPORTING_CLIENT else ErrorMode.NONE
-            params = libucp.EpParams(field_mask=libucp.EP_PARAM_CONN_REQUEST, conn_request=request._take())
+                error_mode = ErrorMode.PEER if request.client_id == _PEER_MODE_CLIENT_ID else ErrorMode.NONE
+            params = libucp.EpParams(field_mask=libucp.EP_PARAM_CONN_REQUEST, conn_request=request._take_handle())
             return Endpoint(self, params, error_mode, f"connection of {host}:{port}")
 
     def close(self) -> None:
@@ -459,28 +459,28 @@ class Worker(Closable):
             for message in list(self._unreceived):
                 message.discard()
             requests = [endpoint.close() for endpoint in list(self.endpoints)]
-            for target in list(_targets.values()):
+            for target in list(_callback_targets.values()):
                 if isinstance(target, Request) and target._worker is self:
                     target.cancel()
-            self._drain(requests)
+            self._progress_until_complete(requests)
             handle, self._handle = self._handle, 0
             for key in self._keys:
-                _targets.pop(key, None)
+                _callback_targets.pop(key, None)
             self.context.library.ucp_worker_destroy(handle)
             self.event_descriptor = -1
-        self.context.remove(self)
+        self.context.remove_worker(self)
 
-    def _drain(self, requests: Sequence[Request | None]) -> None:
+    def _progress_until_complete(self, requests: Sequence[Request | None]) -> None:
         """Make progress until the requests have ended, for a limited time."""
         end = time.monotonic() + _CLOSE_TIMEOUT_S
         while any(request is not None and not request.is_complete for request in requests):
             self.context.library.ucp_worker_progress(self._handle)
             if time.monotonic() > end:
                 break
-        self._free_ended()
+        self._free_completed()
 
     @contextmanager
-    def _use(self) -> Iterator[Any]:
+    def _locked_library(self) -> Iterator[Any]:
         """Lock the worker for calls of the library. Raises `ClosedError`."""
         with self._lock:
             if self.context.is_inherited:
@@ -493,7 +493,7 @@ class Worker(Closable):
         if not self.context.features & feature:
             raise UsageError(f"UCX: this context has no Feature.{feature.name}")
 
-    def _start(  # noqa: PLR0913 - what libucp needs
+    def _start_request(  # noqa: PLR0913 - what libucp needs
         self,
         purpose: str,
         function: Any,
@@ -518,12 +518,12 @@ class Worker(Closable):
             user_data=key,
             memory_type=libucp.MEMORY_TYPE_HOST,
         )
-        _targets[key] = request
+        _callback_targets[key] = request
         pointer = function(*arguments, ctypes.byref(param))
         status = pointer - (1 << 64) if pointer >= (1 << 64) + libucp.LAST_ERROR else 0
         if status < 0 or not pointer:
-            _targets.pop(key, None)
-            request._end(status)
+            _callback_targets.pop(key, None)
+            request._complete(status)
         elif not request.is_complete:
             request._handle = pointer
         return request
@@ -539,9 +539,9 @@ class ConnectionRequest:
         self._handle = handle
 
     @property
-    def client_address(self) -> Address:
+    def client_address(self) -> HostAndPort:
         """The client's address. Raises `UsageError` once it was accepted or rejected."""
-        return host_and_port(self._query(libucp.CONN_REQUEST_ATTR_CLIENT_ADDR).client_address)
+        return unpack_socket_address(self._query(libucp.CONN_REQUEST_ATTR_CLIENT_ADDR).client_address)
 
     @property
     def client_id(self) -> int:
@@ -551,23 +551,23 @@ class ConnectionRequest:
     def _query(self, field: int) -> libucp.ConnRequestAttr:
         attributes = libucp.ConnRequestAttr(field_mask=field)
         worker = self._listener.worker
-        with worker._use() as library:
-            self._check_waiting()
+        with worker._locked_library() as library:
+            self._check_pending()
             worker.context.call("client", library.ucp_conn_request_query, self._handle, ctypes.byref(attributes))
         return attributes
 
     def reject(self) -> None:
         """Reject the client. Raises `UsageError` once it was accepted or rejected."""
-        with self._listener.worker._use() as library:
+        with self._listener.worker._locked_library() as library:
             if self._listener._handle:
-                library.ucp_listener_reject(self._listener._handle, self._take())
+                library.ucp_listener_reject(self._listener._handle, self._take_handle())
 
-    def _check_waiting(self) -> None:
+    def _check_pending(self) -> None:
         if not self._handle:
             raise UsageError("UCX: this client was already accepted or rejected")
 
-    def _take(self) -> int:
-        self._check_waiting()
+    def _take_handle(self) -> int:
+        self._check_pending()
         if not self._listener._handle:
             raise ClosedError("UCX: the listener is closed")
         handle, self._handle = self._handle, 0
@@ -579,13 +579,13 @@ class ConnectionRequest:
 class Listener(Closable):
     """An address at which clients connect; `Worker.progress` appends them to `requests`."""
 
-    def __init__(self, worker: Worker, address: Address) -> None:
+    def __init__(self, worker: Worker, address: HostAndPort) -> None:
         self.worker = worker
         self.requests: deque[ConnectionRequest] = deque()
         self._handle = 0
         self._key = next(_keys)
-        _targets[self._key] = self
-        packed = socket_address(*address)
+        _callback_targets[self._key] = self
+        packed = pack_socket_address(*address)
         params = libucp.ListenerParams(
             field_mask=libucp.LISTENER_PARAM_SOCK_ADDR | libucp.LISTENER_PARAM_CONN_HANDLER,
             sockaddr=libucp.SocketAddress(ctypes.addressof(packed), len(packed)),
@@ -594,7 +594,7 @@ class Listener(Closable):
         handle = libucp.Handle()
         attributes = libucp.ListenerAttr(field_mask=libucp.LISTENER_ATTR_SOCKADDR)
         try:
-            with worker._use() as library:
+            with worker._locked_library() as library:
                 context, what = worker.context, f"listen at {address[0]}:{address[1]}"
                 create = library.ucp_listener_create
                 context.call(what, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
@@ -604,16 +604,16 @@ class Listener(Closable):
         except BaseException:
             self.close()
             raise
-        self.address = host_and_port(attributes.sockaddr)
+        self.address = unpack_socket_address(attributes.sockaddr)
         """The host and port in use."""
 
     def close(self) -> None:
         """Reject the waiting clients and stop listening. Idempotent."""
-        _targets.pop(self._key, None)
+        _callback_targets.pop(self._key, None)
         if not self._handle or self.worker.is_closed:
             self._handle = 0
             return
-        with self.worker._use() as library:
+        with self.worker._locked_library() as library:
             for request in list(self.requests):
                 request.reject()
             handle, self._handle = self._handle, 0
@@ -638,15 +638,15 @@ class Endpoint:
             params.field_mask |= libucp.EP_PARAM_ERR_HANDLING_MODE | libucp.EP_PARAM_ERR_HANDLER
             params.err_mode = error_mode
             params.err_handler = libucp.CallbackWithArgument(_ON_ERROR, self._key)
-        _targets[self._key] = self
+        _callback_targets[self._key] = self
         try:
-            with worker._use() as library:
+            with worker._locked_library() as library:
                 create = library.ucp_ep_create
                 worker.context.call(name, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
                 self.handle = handle_address(handle)
                 worker.endpoints.add(self)
         except BaseException:
-            _targets.pop(self._key, None)
+            _callback_targets.pop(self._key, None)
             raise
 
     @property
@@ -654,21 +654,23 @@ class Endpoint:
         """Why the connection failed, or None. Only with `ErrorMode.PEER`."""
         return self.worker.context.error(self.name, self.status) if self.status < 0 else None
 
-    def send_tagged(self, parts: Parts, tag: int, *, is_synchronous: bool = False) -> Request:
+    def send_tagged(self, parts: MessageParts, tag: int, *, is_synchronous: bool = False) -> Request:
         """Send a tagged message; a synchronous one is complete when the peer has begun to receive it.
 
         The parts are not copied and must not change until the request is complete. Raises `UsageError`, `ClosedError`,
         and the error of a failed connection.
         """
         check_tag(tag)
-        address, count, datatype, owners = readable_parts(parts)
-        with self._use() as library:
+        address, count, datatype, owners = send_buffer_arguments(parts)
+        with self._locked_library() as library:
             self.worker._check_feature(Feature.TAG)
             function = library.ucp_tag_send_sync_nbx if is_synchronous else library.ucp_tag_send_nbx
             arguments = self.handle, address, count, tag
-            return self.worker._start("send", function, arguments, _ON_SENT, owners, datatype=datatype)
+            return self.worker._start_request("send", function, arguments, _ON_SENT, owners, datatype=datatype)
 
-    def send_active_message(self, parts: Parts, message_id: int = 0, *, flags: int = libucp.AM_SEND_REPLY) -> Request:
+    def send_active_message(
+        self, parts: MessageParts, message_id: int = 0, *, flags: int = libucp.AM_SEND_REPLY
+    ) -> Request:
         """Send an active message without a header. By default the receiver learns the endpoint.
 
         The parts are not copied and must not change until the request is complete. Raises `UsageError`, `ClosedError`,
@@ -676,17 +678,17 @@ class Endpoint:
         """
         if not 0 <= message_id <= libucp.MAX_ACTIVE_MESSAGE_ID:
             raise UsageError(f"active message {message_id}: expected a number from 0 to 65535")
-        address, count, datatype, owners = readable_parts(parts)
-        with self._use() as library:
+        address, count, datatype, owners = send_buffer_arguments(parts)
+        with self._locked_library() as library:
             self.worker._check_feature(Feature.ACTIVE_MESSAGES)
             arguments = self.handle, message_id, None, 0, address, count
-            start = self.worker._start
+            start = self.worker._start_request
             return start("send", library.ucp_am_send_nbx, arguments, _ON_SENT, owners, flags=flags, datatype=datatype)
 
     def flush(self) -> Request:
         """Return a request that is complete when the peer has received everything sent before. Raises `ClosedError`."""
-        with self._use() as library:
-            return self.worker._start("flush", library.ucp_ep_flush_nbx, (self.handle,), _ON_SENT, None)
+        with self._locked_library() as library:
+            return self.worker._start_request("flush", library.ucp_ep_flush_nbx, (self.handle,), _ON_SENT, None)
 
     def unpack_key(self, packed_key: bytes) -> RemoteKey:
         """Return the key with which this end can read the peer's memory. See the module about untrusted keys.
@@ -700,25 +702,25 @@ class Endpoint:
 
         If it `is_forced`, all requests end at once. Otherwise, or with `ErrorMode.NONE`, what was sent is flushed.
         """
-        _targets.pop(self._key, None)
+        _callback_targets.pop(self._key, None)
         if not self.handle or self.worker.is_closed:
             self.handle = 0
             return None
-        with self.worker._use() as library:
+        with self.worker._locked_library() as library:
             for key in list(self._remote_keys):
                 key.close()
             handle, self.handle = self.handle, 0
             self.worker.endpoints.discard(self)
             flags = libucp.EP_CLOSE_FORCE if is_forced and self.error_mode != ErrorMode.NONE else 0
-            return self.worker._start("close", library.ucp_ep_close_nbx, (handle,), _ON_SENT, None, flags=flags)
+            return self.worker._start_request("close", library.ucp_ep_close_nbx, (handle,), _ON_SENT, None, flags=flags)
 
     @contextmanager
-    def _use(self) -> Iterator[Any]:
+    def _locked_library(self) -> Iterator[Any]:
         """Lock the worker for calls of the library. Raises `ClosedError`, and the error of a failed connection.
 
         libucp sometimes does not return from a send on a failed endpoint.
         """
-        with self.worker._use() as library:
+        with self.worker._locked_library() as library:
             if not self.handle:
                 raise ClosedError(f"UCX: {self.name} is closed")
             if (error := self.error) is not None:
@@ -735,7 +737,7 @@ class RemoteKey(Closable):
         if not packed_key:
             raise UsageError("UCX: a packed key is empty")
         handle = libucp.Handle()
-        with endpoint._use() as library:
+        with endpoint._locked_library() as library:
             endpoint.worker._check_feature(Feature.RMA)
             function, padded = library.ucp_ep_rkey_unpack, bytes(packed_key) + _KEY_PADDING
             endpoint.worker.context.call("remote key", function, endpoint.handle, padded, ctypes.byref(handle))
@@ -748,13 +750,13 @@ class RemoteKey(Closable):
         libucp does not check the address: the caller must know that the range is inside the memory of this key.
         Raises `ClosedError`, `UsageError`.
         """
-        local, size_bytes, owner = writable_buffer(buffer, None)
-        check_address(address, size_bytes)
+        local, size_bytes, owner = receive_buffer_arguments(buffer, None)
+        check_address_range(address, size_bytes)
         endpoint = self._endpoint
-        with endpoint._use() as library:
+        with endpoint._locked_library() as library:
             self._check_open()
             arguments = endpoint.handle, local, size_bytes, address, self._handle
-            return endpoint.worker._start("fetch", library.ucp_get_nbx, arguments, _ON_SENT, owner)
+            return endpoint.worker._start_request("fetch", library.ucp_get_nbx, arguments, _ON_SENT, owner)
 
     def map(self, address: int, size_bytes: int) -> memoryview | None:
         """Return the peer's memory at `address`, read-only and not copied, or None if it is not mapped here.
@@ -763,9 +765,9 @@ class RemoteKey(Closable):
         mapping, which exists while this key is open, is writable. Raises `LimitError` if the range is not inside one
         mapping, `ClosedError`.
         """
-        check_address(address, size_bytes)
+        check_address_range(address, size_bytes)
         pointer = libucp.Handle()
-        with self._endpoint._use() as library:
+        with self._endpoint._locked_library() as library:
             self._check_open()
             if library.ucp_rkey_ptr(self._handle, address, ctypes.byref(pointer)) < 0:
                 return None
@@ -776,7 +778,7 @@ class RemoteKey(Closable):
         if not self._handle or self._endpoint.worker.is_closed:
             self._handle = 0
             return
-        with self._endpoint.worker._use() as library:
+        with self._endpoint.worker._locked_library() as library:
             handle, self._handle = self._handle, 0
             self._endpoint._remote_keys.discard(self)
             library.ucp_rkey_destroy(handle)
@@ -787,4 +789,4 @@ class RemoteKey(Closable):
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_targets.clear)
+    os.register_at_fork(after_in_child=_callback_targets.clear)
