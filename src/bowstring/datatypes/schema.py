@@ -101,9 +101,10 @@ class Schema:
             key = operator.index(key)
         except TypeError:
             raise UsageError(f"a column is found by its name or its index, not by {key!r}") from None
-        if -len(self) <= key < len(self):
-            return key % len(self)
-        raise NotFoundError(f"column index {key} is out of range for a schema of length {len(self)}")
+        count = len(self)
+        if -count <= key < count:
+            return key % count
+        raise NotFoundError(f"column index {key} is out of range for a schema of length {count}")
 
     def _indices_of(self, name: str) -> list[int]:
         source = self.source

@@ -124,17 +124,17 @@ class BlockingSession(Closable):
         while not self._events:
             if self._failure is not None:
                 return self._failure
+            self._wait()
             with self.lock:
                 self._step()
             self.flush()
-            if not self._events:
-                self._wait()
         return self._events.popleft()
 
     def poll_events(self) -> list[SessionEvent]:
         """Return what happened so far, without waiting."""
-        with self.lock:
-            self._step()
+        if self._wait(0.0):
+            with self.lock:
+                self._step()
         events, self._events = list(self._events), deque()
         return events
 
@@ -174,11 +174,16 @@ class BlockingSession(Closable):
         if self.session.is_failed and events and isinstance(events[-1], SessionFailed):
             self._failure = events[-1]
 
-    def _wait(self) -> None:
+    def _wait(self, max_timeout_s: float = _MAX_WAIT_S) -> bool:
+        """Wait until the session can continue, at most until a deadline; return False if `max_timeout_s` passes first.
+
+        A session without interests has lost its channels, which the next step reports.
+        """
         session = self.session
-        timeout_s = min(max(session.next_deadline() - time.monotonic(), 0.0), session.wait_s, _MAX_WAIT_S)
-        if timeout_s > 0:
-            wait(session.interests(), timeout_s)
+        timeout_s = min(max(session.next_deadline() - time.monotonic(), 0.0), session.wait_s)
+        if timeout_s == 0 or not (interests := session.interests()):
+            return True
+        return wait(interests, min(timeout_s, max_timeout_s)) or timeout_s <= max_timeout_s
 
 
 class BlockingChannel(Closable):
