@@ -13,14 +13,14 @@ import numpy as np
 
 from bowstring.dissociated.client import ClientConnection
 from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamEnded
-from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
+from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.wire import AddressBody, PackedBody, encode_prefix, encode_tag
 from bowstring.errors import ConnectionLostError, LimitError, ProtocolError, UsageError
 from fuzz.expectations import expect
 
 WANT, FREE = 5, 6
-_SMALL = Limits(
+_SMALL = ProtocolLimits(
     max_ticket_bytes=4, max_metadata_bytes=64, max_packed_body_bytes=100, max_address_body_bytes=1 << 20,
     max_buffers=3, max_pending_messages=4, max_pending_bytes=300, max_outstanding_addresses=5,
 )  # fmt: skip
@@ -216,7 +216,7 @@ def _serve(server: ServerConnection, script: Script) -> None:
             body = AddressBody.of([script.number() for _ in range(count)], [1] * count)  # type: ignore[assignment]
         server.send(b"header", body)
     elif step == 4:
-        server.end()
+        server.send_end()
     else:
         server.receive(None, script.bytes(script.byte() % 8))
 

@@ -10,7 +10,7 @@ from bowstring.dissociated.wire import (
     BodyType,
     MessageType,
     encode_addresses,
-    encode_free,
+    encode_free_data,
     encode_prefix,
     encode_tag,
 )
@@ -48,7 +48,7 @@ def encoded_recording() -> bytes:
         ("received", "message", encode_tag(1, BodyType.ADDRESSES), encode_addresses(body), ""),
         ("received", "message", encode_tag(2, BodyType.PACKED), b"body", ""),
         ("received", "message", None, encode_prefix(MessageType.END_OF_STREAM, 3), ""),
-        ("sent", "message", FREE_DATA, encode_free(body.addresses), ""),
+        ("sent", "message", FREE_DATA, encode_free_data(body.addresses), ""),
         ("received", "message", ERROR_DATA, b"not-found\ntext", ""),
         *(("received", kind, None, None, "text") for kind in EntryKind if kind not in ("connection", "message")),
     ]

@@ -55,7 +55,7 @@ def check_served(data: bytes) -> bool:
     batches: list[bs.RecordBatch] = []
     with server_end, session, Region.copy_of([data or b"\0"]) as region:
         is_falsified = _serve(server_end, region, data, checksum)
-        connection = Connection.over(StreamURI("loopback", "served", WANT_DATA, FREE_DATA), session)
+        connection = Connection.from_session(StreamURI("loopback", "served", WANT_DATA, FREE_DATA), session)
         stream = Stream(connection, Ticket(("t",)))
         try:
             connection.driver.request(stream.protocol, stream.protocol.request(b"t"))
@@ -105,7 +105,7 @@ def _serve(transport: BlockingChannel, region: Region, data: bytes, checksum: in
         for message in messages:
             transport.send_message(message)
     try:
-        for message in server.end():
+        for message in server.send_end():
             transport.send_message(message)
     except BowstringError:
         return True

@@ -17,7 +17,7 @@ from functools import cache
 import bowstring as bs
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import parse_uri
-from bowstring.dissociated.wire import BODY_TYPE_SHIFT, BodyType, decode_addresses, encode_free
+from bowstring.dissociated.wire import BODY_TYPE_SHIFT, BodyType, decode_addresses, encode_free_data
 from bowstring.errors import BowstringError, DeadlineError, UsageError
 from bowstring.sharing.connection import Connection
 from bowstring.sharing.server import Server
@@ -108,9 +108,9 @@ def _read(options: int, received: bytes) -> bool:
             for segment, descriptors in segments(options, received):
                 send_segment(peer, segment, descriptors)
             peer.shutdown(socket.SHUT_WR)
-            connection = Connection.over(uri, session)
+            connection = Connection.from_session(uri, session)
             try:
-                for batch in connection.stream(Ticket((NAME,))):
+                for batch in connection.request_stream(Ticket((NAME,))):
                     batch.validate(full=True)
             except BowstringError as error:
                 expect(bool(str(error)), "the error has no message")

@@ -20,7 +20,7 @@ from bowstring.dissociated.events import (
     StreamComplete,
     StreamEnded,
 )
-from bowstring.dissociated.limits import Limits
+from bowstring.dissociated.limits import ProtocolLimits
 from bowstring.dissociated.server import ConnectionRole, EncodedStream, ServerConnection
 from bowstring.dissociated.states import State
 from bowstring.dissociated.wire import AddressBody, Message, PackedBody
@@ -84,7 +84,7 @@ def test_the_bytes_of_a_small_stream_follow_the_specification() -> None:
     messages = server.send(b"Schema")
     messages += server.send(b"B1", PackedBody.of(b"ab", b"cd"))
     messages += server.send(b"B2", AddressBody.of([4096, 8192], [3, 5]))
-    messages += server.end()
+    messages += server.send_end()
     assert [(message.tag, joined(message)) for message in messages] == [
         (None, b"\x01\0\0\0\0Schema"),
         (None, b"\x01\x01\0\0\0B1"),
@@ -104,7 +104,7 @@ def test_an_encoded_stream_has_the_messages_of_one_that_is_sent_in_parts() -> No
         messages = server.send(b"Schema")
         for header, body in batches:
             messages += server.send(header, body)
-        messages += server.end()
+        messages += server.send_end()
         encoded = other.send_stream(stream)
         assert [(each.tag, joined(each), each.length_bytes) for each in encoded] == [
             (each.tag, joined(each), each.length_bytes) for each in messages
@@ -133,7 +133,7 @@ def test_the_client_gets_messages_in_order_with_their_bodies() -> None:
     server, client = streaming_server(), requesting_client()
     events = give(client, server.send(b"Schema"))
     events += give(client, server.send(b"B1", PackedBody.of(b"abcd")))
-    events += give(client, server.end())
+    events += give(client, server.send_end())
     first, second, ended, complete = events
     assert isinstance(first, MessageReady)
     assert isinstance(second, MessageReady)
@@ -149,7 +149,7 @@ def test_the_stream_is_complete_when_the_client_has_freed_all_memory() -> None:
     server, client = streaming_server(), requesting_client()
     owner = Owner()
     alive = weakref.ref(owner)
-    messages = server.send(b"Schema") + server.send(b"B", AddressBody.of([1, 2], [1, 1]), owner) + server.end()
+    messages = server.send(b"Schema") + server.send(b"B", AddressBody.of([1, 2], [1, 1]), owner) + server.send_end()
     del owner
     events = give(client, messages)
     assert events[-1] == StreamEnded(2)
@@ -190,7 +190,7 @@ def test_one_message_frees_several_bodies_and_several_messages_free_one() -> Non
     assert freed is not None
     assert joined(freed) == pairs(10, 20, 30, 60, 20, 40, 50)
     assert server.receive(FREE, joined(freed)) == [AddressesFreed(7, 1)]
-    give(client, server.end())
+    give(client, server.send_end())
     assert server.receive(FREE, pairs(80)) == [AddressesFreed(1, 0), StreamComplete()]
     last = client.free(np.array([80], np.uint64), np.array([70], np.uint64))
     assert last is not None
@@ -231,7 +231,7 @@ def test_the_lower_half_of_a_tag_matches_a_body_of_any_type_with_its_metadata() 
 
 def test_metadata_that_is_missing_at_the_end_of_stream_is_still_processed() -> None:
     server, client = streaming_server(), requesting_client(in_order=False)
-    messages = server.send(b"Schema") + server.send(b"B", PackedBody.of(b"x")) + server.end()
+    messages = server.send(b"Schema") + server.send(b"B", PackedBody.of(b"x")) + server.send_end()
     schema, metadata, body, end = messages
     assert [type(event) for event in give(client, [schema, end])] == [MessageReady]
     assert not client.is_ended
@@ -241,7 +241,7 @@ def test_metadata_that_is_missing_at_the_end_of_stream_is_still_processed() -> N
 
 def test_a_batch_without_buffers_leases_nothing() -> None:
     server, client = streaming_server(), requesting_client()
-    events = give(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([], [])) + server.end())
+    events = give(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([], [])) + server.send_end())
     assert events[-1] == StreamComplete()
     body = events[1].message.body  # type: ignore[union-attr]
     assert isinstance(body, AddressBody)
@@ -259,7 +259,7 @@ def test_metadata_and_bodies_of_two_connections_are_paired() -> None:
     for header, body in [(b"Schema", None), (b"B1", PackedBody.of(b"x")), (b"B2", AddressBody.of([7], [1]))]:
         plain += metadata.send(header, body)
         tagged += bodies.send(header, body)
-    plain, tagged = plain + metadata.end(), tagged + bodies.end()
+    plain, tagged = plain + metadata.send_end(), tagged + bodies.send_end()
     assert {message.tag for message in plain} == {None}
     assert [message.tag for message in tagged] == [1, 1 << 56 | 2]
     assert (metadata.state, bodies.state) == (State.COMPLETE, State.HOLDING)
@@ -278,7 +278,7 @@ def test_the_tag_of_the_request_selects_the_role() -> None:
         request = client.request(b"t", role)
         assert server.receive(request.tag, joined(request)) == [DataRequested(b"t")]
         assert server.role is role
-        messages = server.send(b"Schema") + server.send(b"B", AddressBody.of([7], [1])) + server.end()
+        messages = server.send(b"Schema") + server.send(b"B", AddressBody.of([7], [1])) + server.send_end()
         assert [message.tag for message in messages] == kinds
         events += give(client, messages)
     assert [type(event) for event in events] == [MessageReady, MessageReady, StreamEnded]
@@ -311,7 +311,7 @@ def test_an_unordered_transport_may_deliver_in_any_order(random: Any, start: int
     messages = server.send(b"Schema")
     for number in range(6):
         messages += server.send(b"B%d" % number, PackedBody.of(b"%d" % number))
-    messages += server.end()
+    messages += server.send_end()
     random.shuffle(messages)
     events = give(client, messages)
     ready = [event.message for event in events if isinstance(event, MessageReady)]
@@ -321,7 +321,7 @@ def test_an_unordered_transport_may_deliver_in_any_order(random: Any, start: int
 
 def test_the_sequence_number_rolls_over_on_both_sides() -> None:
     server, client = streaming_server(first_sequence=2**32 - 1), requesting_client(first_sequence=2**32 - 1)
-    events = give(client, server.send(b"Schema") + server.send(b"B", PackedBody.of(b"x")) + server.end())
+    events = give(client, server.send(b"Schema") + server.send(b"B", PackedBody.of(b"x")) + server.send_end())
     assert [event.message.sequence for event in events if isinstance(event, MessageReady)] == [2**32 - 1, 0]
 
 
@@ -329,11 +329,11 @@ def test_one_connection_serves_one_stream_after_the_other() -> None:
     server = streaming_server()
     server.send(b"Schema")
     server.send(b"B", AddressBody.of([9], [1]))
-    server.end()
+    server.send_end()
     assert server.receive(WANT, b"again") == [DataRequested(b"again")]
     assert joined(server.send(b"Schema")[0]).startswith(prefix(1, 0))
     server.receive(FREE, pairs(9))
-    server.end()
+    server.send_end()
     assert server.state is State.COMPLETE
 
 
@@ -387,7 +387,7 @@ def test_a_protocol_violation_of_the_client_ends_the_connection(
 
 def test_a_huge_ticket_is_an_error() -> None:
     with pytest.raises(LimitError, match="max_ticket_bytes = 10"):
-        ServerConnection(WANT, limits=Limits(max_ticket_bytes=10)).receive(WANT, bytes(11))
+        ServerConnection(WANT, limits=ProtocolLimits(max_ticket_bytes=10)).receive(WANT, bytes(11))
 
 
 @given(st.lists(st.tuples(st.none() | st.sampled_from([WANT, FREE, 0, 2**64 - 1]), st.binary(max_size=24)), max_size=8))
@@ -464,7 +464,7 @@ def test_a_body_that_cannot_be_encoded_is_an_error_and_the_stream_continues() ->
 
 
 def test_limits_of_the_client_are_named() -> None:
-    limits = Limits(max_metadata_bytes=10, max_packed_body_bytes=20, max_pending_messages=3, max_ticket_bytes=4)
+    limits = ProtocolLimits(max_metadata_bytes=10, max_packed_body_bytes=20, max_pending_messages=3, max_ticket_bytes=4)
     with pytest.raises(LimitError, match="max_metadata_bytes = 10"):
         requesting_client(limits=limits).receive(None, prefix(1, 0) + b"S" * 6)
     with pytest.raises(LimitError, match="max_packed_body_bytes = 20"):
@@ -549,7 +549,7 @@ def test_gaps_before_the_end_are_an_error_when_an_unordered_connection_ends() ->
 
 def test_a_server_lost_after_the_end_is_not_an_error() -> None:
     server, client = streaming_server(), requesting_client()
-    events = give(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([1], [1])) + server.end())
+    events = give(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([1], [1])) + server.send_end())
     client.connection_lost()
     body = events[1].message.body  # type: ignore[union-attr]
     assert isinstance(body, AddressBody)
@@ -565,11 +565,11 @@ def test_misuse_of_the_server_is_a_usage_error() -> None:
         server.send(b"Schema")
     server.receive(WANT, b"t")
     with pytest.raises(UsageError, match="schema before the end"):
-        server.end()
+        server.send_end()
     with pytest.raises(UsageError, match="has to be the schema"):
         server.send(b"B", PackedBody.of(b""))
     server.send(b"Schema")
-    server.end()
+    server.send_end()
     with pytest.raises(ProtocolError, match="while complete"):
         server.send(b"B")
 
@@ -592,7 +592,7 @@ def test_a_stream_is_complete_when_all_buffers_that_have_bytes_are_freed(freed: 
     server = streaming_server()
     server.send(b"Schema")
     server.send(b"B", AddressBody.of([10, 20, 30], [0, 5, 0]))
-    server.end()
+    server.send_end()
     for addresses in freed:
         server.receive(FREE, pairs(*addresses))
     assert server.state is State.COMPLETE
@@ -610,5 +610,5 @@ def test_a_client_frees_all_addresses_of_a_body_also_those_of_empty_buffers() ->
     freed = client.free(event.message.body)
     assert freed is not None
     assert joined(freed) == pairs(10, 20)
-    give(client, server.end())
+    give(client, server.send_end())
     assert client.is_complete

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from bowstring.dissociated.limits import Limits
+from bowstring.dissociated.limits import ProtocolLimits
 from bowstring.dissociated.message_assembler import MessageAssembler, StreamMessage
 from bowstring.dissociated.wire import PackedBody
 from bowstring.errors import BowstringError, LimitError, ProtocolError
@@ -92,7 +92,7 @@ def test_a_stream_with_a_missing_message_is_not_complete(
     st.lists(st.tuples(st.sampled_from(["metadata", "bare", "body", "end"]), st.integers(-5, 20)), max_size=30), starts
 )
 def test_any_sequence_of_events_is_a_stream_or_an_error_of_bowstring(events: list[tuple[str, int]], start: int) -> None:
-    assembler = MessageAssembler(Limits(max_pending_messages=8), start=start)
+    assembler = MessageAssembler(ProtocolLimits(max_pending_messages=8), start=start)
     expected = start
     for kind, offset in events:
         sequence = (start + offset) % 2**32
@@ -144,14 +144,14 @@ def test_an_end_before_delivered_messages_is_an_error() -> None:
 
 
 def test_a_sequence_number_too_far_ahead_is_an_error_that_names_the_limit() -> None:
-    assembler = MessageAssembler(Limits(max_pending_messages=3))
+    assembler = MessageAssembler(ProtocolLimits(max_pending_messages=3))
     assembler.add_body(2, body(2))
     with pytest.raises(LimitError, match="body 3 is 3 messages ahead of message 0, max_pending_messages = 3"):
         assembler.add_body(3, body(3))
 
 
 def test_pending_bytes_are_limited_but_not_the_size_of_a_complete_message() -> None:
-    limits = Limits(max_pending_bytes=100)
+    limits = ProtocolLimits(max_pending_bytes=100)
     assembler = MessageAssembler(limits)
     assembler.add_metadata(0, b"h", True)
     assert len(assembler.add_body(0, PackedBody.of(bytes(1000)))) == 1

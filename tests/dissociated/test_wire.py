@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from bowstring.dissociated.limits import Limits
+from bowstring.dissociated.limits import ProtocolLimits
 from bowstring.dissociated.wire import (
     AddressBody,
     BodyType,
     MessageType,
     PackedBody,
     decode_addresses,
-    decode_free,
+    decode_free_data,
     decode_prefix,
     decode_tag,
     encode_addresses,
-    encode_free,
+    encode_free_data,
     encode_prefix,
     encode_tag,
     sequence_distance,
@@ -122,7 +122,7 @@ def test_a_total_that_counts_padding_is_accepted() -> None:
 
 def test_buffers_and_bytes_beyond_the_limits_are_an_error() -> None:
     with pytest.raises(LimitError, match="max_buffers = 1"):
-        decode_addresses(words(2, 2, 0, 1, 1, 1), Limits(max_buffers=1))
+        decode_addresses(words(2, 2, 0, 1, 1, 1), ProtocolLimits(max_buffers=1))
     with pytest.raises(LimitError, match="max_address_body_bytes"):
         decode_addresses(words(2**63, 1, 0, 2**63))
 
@@ -137,19 +137,19 @@ def test_any_bytes_are_a_body_of_addresses_or_an_error_of_bowstring(data: bytes)
 
 
 def test_free_data_is_an_array_of_integers() -> None:
-    assert encode_free(np.array([1, 2**64 - 1], np.uint64)) == words(1, 2**64 - 1)
-    assert decode_free(words(3, 4)).tolist() == [3, 4]
+    assert encode_free_data(np.array([1, 2**64 - 1], np.uint64)) == words(1, 2**64 - 1)
+    assert decode_free_data(words(3, 4)).tolist() == [3, 4]
 
 
 @pytest.mark.parametrize("data", [b"", b"1234567", b"123456789"])
 def test_free_data_needs_one_or_more_whole_integers(data: bytes) -> None:
     with pytest.raises(ProtocolError, match="8 bytes"):
-        decode_free(data)
+        decode_free_data(data)
 
 
 def test_free_data_is_limited() -> None:
     with pytest.raises(LimitError, match="max_outstanding_addresses = 1"):
-        decode_free(words(1, 2), Limits(max_outstanding_addresses=1))
+        decode_free_data(words(1, 2), ProtocolLimits(max_outstanding_addresses=1))
 
 
 @given(sequences, st.integers(0, 2**31))

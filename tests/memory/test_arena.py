@@ -144,7 +144,7 @@ def test_unused_memory_is_limited() -> None:
             region.close()
         with region_of(arena, 1):
             assert arena.nbytes == 4 * BLOCK_BYTES
-        assert arena.release() == 4 * BLOCK_BYTES
+        assert arena.release_unused() == 4 * BLOCK_BYTES
         assert arena.nbytes == 0
 
 

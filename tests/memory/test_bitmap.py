@@ -46,19 +46,19 @@ def test_any_range_is_unpacked_counted_and_realigned(bit_range: tuple[bytes, int
 
 
 @given(bit_range=bit_ranges())
-def test_a_compact_bitmap_has_no_bits_of_other_slots(bit_range: tuple[bytes, int, int]) -> None:
+def test_a_zero_padded_bitmap_has_no_bits_of_other_slots(bit_range: tuple[bytes, int, int]) -> None:
     data, offset, length = bit_range
-    compact = bitmap.compact(Buffer.of(data), offset, length)
-    assert compact.size == bitmap.size_bytes(length)
-    assert bitmap.unpack(compact, 0, compact.size * 8).tolist() == [
-        number < length and bit(data, offset + number) for number in range(compact.size * 8)
+    padded = bitmap.realign_zero_padded(Buffer.of(data), offset, length)
+    assert padded.size == bitmap.size_bytes(length)
+    assert bitmap.unpack(padded, 0, padded.size * 8).tolist() == [
+        number < length and bit(data, offset + number) for number in range(padded.size * 8)
     ]
 
 
-def test_compacting_a_bitmap_copies_only_within_a_byte_or_to_clear_bits() -> None:
+def test_realigning_with_zero_padding_copies_only_within_a_byte_or_to_clear_bits() -> None:
     buffer = Buffer.of(b"\x01" * 8)
-    assert bitmap.compact(buffer, 16, 9).address == buffer.address + 2
-    assert bitmap.compact(Buffer.of(b"\x03" * 8), 16, 9).to_bytes() == b"\x03\x01"
+    assert bitmap.realign_zero_padded(buffer, 16, 9).address == buffer.address + 2
+    assert bitmap.realign_zero_padded(Buffer.of(b"\x03" * 8), 16, 9).to_bytes() == b"\x03\x01"
 
 
 def test_realigning_copies_only_within_a_byte() -> None:

@@ -142,8 +142,8 @@ def test_a_region_on_a_device_has_no_bytes_and_no_descriptor() -> None:
     region = DeviceRegion(DEVICE, [], 64, "table")
     assert region.is_on_device
     assert not region.has_descriptor
-    assert not region.is_released
-    region.check()
+    assert not region.is_descriptor_released
+    region.check_file()
     with pytest.raises(UsageError, match=REFUSAL):
         region.view(0, 64)
     region.close()

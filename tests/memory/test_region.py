@@ -28,7 +28,7 @@ from bowstring.errors import (
     TruncatedError,
     UsageError,
 )
-from bowstring.memory import descriptors
+from bowstring.memory import available_memory
 from bowstring.memory.region import Region, RegionWriter
 from bowstring.testing.descriptors import no_descriptor_left
 
@@ -281,7 +281,7 @@ def test_a_file_becomes_a_region_without_a_copy(tmp_path: Path) -> None:
         assert (bytes(region.memory), region.is_sealed) == (b"in a file", False)
         assert bytes(received.memory) == b"in a file"
         received.release_descriptor()
-        received.check()
+        received.check_file()
         assert str(path) in Path("/proc/self/maps").read_text()
     with path.open("rb") as file, Region.from_file(file.fileno()) as region:
         assert bytes(region.memory) == b"in a file"
@@ -308,10 +308,10 @@ def test_a_truncated_file_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 10_000)
     with Region.from_file(path) as region:
-        region.check()
+        region.check_file()
         os.truncate(path, 5000)
         with pytest.raises(TruncatedError, match="expected 10000 bytes, its file now has 5000"):
-            region.check()
+            region.check_file()
         with pytest.raises(TruncatedError, match="expected 10000 bytes"):
             _ = region.memory
 
@@ -327,12 +327,12 @@ def test_a_file_with_a_released_descriptor_is_reopened_by_its_path(
         region.release_descriptor()
         with pytest.raises(ClosedError):
             _ = region.descriptor
-        region.check()
+        region.check_file()
         with region.duplicate() as other:
             assert bytes(other.memory) == bytes(region.memory) == b"content"
         os.truncate(path, 3)
         with pytest.raises(TruncatedError, match="7 bytes"):
-            region.check()
+            region.check_file()
     with pytest.raises(ClosedError):
         region.duplicate()
 
@@ -344,11 +344,11 @@ def test_a_replaced_or_removed_file_is_detected(tmp_path: Path) -> None:
         region.release_descriptor()
         (tmp_path / "new").write_bytes(b"another")
         (tmp_path / "new").rename(path)
-        for attempt in (region.check, region.duplicate):
+        for attempt in (region.check_file, region.duplicate):
             with pytest.raises(InvalidDataError, match="replaced"):
                 attempt()
         path.unlink()
-        for attempt in (region.check, region.duplicate):
+        for attempt in (region.check_file, region.duplicate):
             with pytest.raises(MissingFileError, match="opened again: No such file"):
                 attempt()
         assert bytes(region.memory) == b"content"
@@ -378,22 +378,16 @@ def test_a_request_beyond_available_memory_is_a_resource_error() -> None:
 
 
 def test_a_writer_stops_before_memory_is_exhausted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "available_bytes", lambda: 100 << 20)
+    monkeypatch.setattr(available_memory, "available_memory_bytes", lambda: 100 << 20)
     chunk = bytes(1 << 20)
     with Region.writer() as writer:
         for _ in range(50):
             writer.write(chunk)
-        monkeypatch.setattr(descriptors, "available_bytes", lambda: 50 << 20)
+        monkeypatch.setattr(available_memory, "available_memory_bytes", lambda: 50 << 20)
         with pytest.raises(ResourceError, match="available"):
             for _ in range(50):
                 writer.write(chunk)
         assert writer.tell() < 64 << 20
-
-
-def test_available_memory_is_measured() -> None:
-    available = descriptors.available_bytes()
-    assert available is not None
-    assert 1 << 20 < available < 1 << 50
 
 
 def test_a_lack_of_descriptors_is_a_resource_error() -> None:

@@ -78,7 +78,7 @@ def honest(
     transport.export(dataset.region)
     for message in dataset.messages:
         send(transport, connection.send(message.metadata, change(message.buffers)))
-    send(transport, connection.end())
+    send(transport, connection.send_end())
 
 
 def lie(change: Callable[[AddressBody], AddressBody]) -> BaseException:
@@ -106,7 +106,7 @@ def test_buffers_scattered_over_a_region_are_read_in_place() -> None:
         order = [Region.copy_of(parts)]
         transport.export(order[0])
         send(transport, connection.send(message.metadata, AddressBody.of(places, message.buffers.lengths)))
-        send(transport, connection.end())
+        send(transport, connection.send_end())
 
     with false_server(scattered) as uri, bs.connect(uri) as data:
         assert data.read_all() == TABLE
@@ -121,7 +121,7 @@ def test_buffers_of_several_regions_are_gathered() -> None:
             index = transport.export(Region.copy_of([bytes(memory[start : start + length])])).index
             addresses.append(index << 48)
         send(transport, connection.send(message.metadata, AddressBody.of(addresses, message.buffers.lengths)))
-        send(transport, connection.end())
+        send(transport, connection.send_end())
 
     with false_server(several) as uri, bs.connect(uri) as data:
         assert data.read_all() == TABLE
@@ -137,7 +137,7 @@ def test_more_bytes_at_addresses_than_all_regions_have_are_not_gathered() -> Non
         assert count * size > len(indexes) * size
         addresses = [indexes[number % 2] << 48 for number in range(count)]
         send(transport, connection.send(message.metadata, AddressBody.of(addresses, [size] * count)))
-        send(transport, connection.end())
+        send(transport, connection.send_end())
 
     limit = pytest.raises(LimitError, match="more than all regions have")
     with false_server(overlapping) as uri, bs.connect(uri, timeout_s=5) as data, limit:
@@ -157,7 +157,7 @@ def test_gathering_a_body_without_enough_memory_is_a_resource_error(tmp_path: Pa
         lengths = message.buffers.lengths.copy()
         lengths[-1] = 1 << 42
         send(transport, connection.send(message.metadata, AddressBody.of(addresses, lengths)))
-        send(transport, connection.end())
+        send(transport, connection.send_end())
 
     translate_shortage = pytest.raises(ResourceError, match="requested")
     with false_server(sparse) as uri, bs.connect(uri, timeout_s=5) as data, translate_shortage:
@@ -202,7 +202,7 @@ def test_a_batch_of_another_schema_is_an_error() -> None:
         message = other.messages[0]
         memory = other.region.memory[message.body_offset : message.body_offset + message.body_bytes]
         send(transport, connection.send(message.metadata, PackedBody.of(memory)))
-        send(transport, connection.end())
+        send(transport, connection.send_end())
 
     with false_server(mixed) as uri, bs.connect(uri, timeout_s=5) as data, pytest.raises(InvalidDataError):
         data.read_all()

@@ -37,7 +37,7 @@ with listener.accept(timeout_s=60) as end, store(table)[0] as region:
     for message in dataset.messages:
         body = PackedBody.of(region.view(message.body_offset, message.body_bytes))
         messages += server.send(message.metadata, message.address_body(exported.address) if has_addresses else body)
-    for message in messages + server.end():
+    for message in messages + server.send_end():
         end.send_message(message)
     events = []
     while server.leases:

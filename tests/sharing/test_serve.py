@@ -190,7 +190,7 @@ def test_parts_whose_equal_schemas_are_encoded_differently_are_one_data_set(
 def test_a_request_for_more_than_max_tickets_is_an_error(server: bs.sharing.Server) -> None:
     connection = Connection(parse_uri(server.uri("t")), 10)
     with pytest.raises(UsageError, match="maximum is 256"):
-        connection.stream(Ticket(("t",) * 257))
+        connection.request_stream(Ticket(("t",) * 257))
 
 
 def test_parts_with_different_schemas_are_an_error(server: bs.sharing.Server) -> None:

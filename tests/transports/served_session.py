@@ -67,7 +67,7 @@ class Served:
             yield self.core.send(b"schema")
             for body in bodies:
                 yield self.core.send(b"batch", body)
-            yield self.core.end()
+            yield self.core.send_end()
 
         self.session.start_stream(messages(), time.monotonic())
         self.step()

@@ -144,7 +144,7 @@ def test_leases_of_a_killed_client_end(listener: BlockingListener) -> None:
         with Region.copy_of([b"abcdef"], f"leased by {os.getpid()}") as region:
             index = transport.export(region).index
             body = AddressBody.of(region_addresses(index, [0, 3]), [3, 3])
-            for message in [*server.send(b"Schema"), *server.send(b"B", body, owner=region), *server.end()]:
+            for message in [*server.send(b"Schema"), *server.send(b"B", body, owner=region), *server.send_end()]:
                 transport.send_message(message)
         assert bytes(transport.receive().data) == b"ad"
         assert (server.state, server.leases.outstanding) == (State.HOLDING, 2)

@@ -40,7 +40,7 @@ class Server:
             if number % 2:
                 body = PackedBody.of(dataset.region.view(message.body_offset, message.body_bytes))
             messages += self.connection.send(message.metadata, body)
-        for outgoing in messages + self.connection.end():
+        for outgoing in messages + self.connection.send_end():
             self.transport.send_message(outgoing)
 
 

@@ -23,7 +23,7 @@ from bowstring.dissociated.events import (
     StreamEnded,
 )
 from bowstring.dissociated.leases import Leases
-from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
+from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
 from bowstring.dissociated.message_assembler import MessageAssembler, StreamMessage
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.states import (
@@ -48,7 +48,7 @@ from bowstring.dissociated.wire import (
     decode_addresses,
     decode_prefix,
     decode_tag,
-    encode_free,
+    encode_free_data,
 )
 from bowstring.errors import BowstringError, ConnectionLostError, LimitError, ProtocolError, UsageError
 
@@ -94,7 +94,7 @@ class ClientConnection:
         *,
         has_body: HasBody,
         error_data: int | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: ProtocolLimits = DEFAULT_LIMITS,
         in_order: bool = True,
         first_sequence: int = 0,
     ) -> None:
@@ -149,7 +149,9 @@ class ClientConnection:
         """
         if role is ConnectionRole.BOTH or not self.expects_input:
             return self.expects_input
-        return self._assembler.lacks_body if role is ConnectionRole.BODIES else not self._assembler.has_all_metadata
+        return (
+            self._assembler.has_missing_body if role is ConnectionRole.BODIES else not self._assembler.has_all_metadata
+        )
 
     def request(self, ticket: bytes, role: ConnectionRole = ConnectionRole.BOTH) -> Message:
         """Return the <want_data> message for the connection with this role; by default, for all connections.
@@ -174,7 +176,7 @@ class ClientConnection:
             stream.apply(_WANT_DATA)
         return Message(self._want_data[role], (ticket,), len(ticket))
 
-    def check_length(self, tag: int | None, length_bytes: int) -> None:
+    def check_tag_and_length(self, tag: int | None, length_bytes: int) -> None:
         """Raise `ProtocolError` or `LimitError` if `receive` would refuse a message for its tag or length.
 
         Call it before allocating memory for the message.
@@ -206,7 +208,7 @@ class ClientConnection:
     def receive(self, tag: int | None, body: Any, length_bytes: int | None = None) -> list[ClientEvent]:
         """Process a plain or tagged message; see `receive_metadata` and `receive_body`."""
         if tag is not None and tag == self._error_data:
-            self.check_length(tag, len(body))
+            self.check_tag_and_length(tag, len(body))
             return [RequestRefused(bytes(body))]
         return self.receive_metadata(body) if tag is None else self.receive_body(tag, body, length_bytes)
 
@@ -240,7 +242,7 @@ class ClientConnection:
             sequence, body_type = fields = decode_tag(tag)
             self._check_body(fields, length_bytes)
             is_packed = body_type is _PACKED
-            content: Body = PackedBody((body,), length_bytes) if is_packed else self._read_addresses(body)
+            content: Body = PackedBody((body,), length_bytes) if is_packed else self._lease_addresses(body)
             return self._deliver(self._assembler.add_body(sequence, content))
         except BowstringError:
             self._fail()
@@ -262,7 +264,7 @@ class ClientConnection:
             raise UsageError(str(error)) from None
         self._bodies.apply(Action.FREE_DATA)
         self._complete_if_freed()
-        data = encode_free(addresses)
+        data = encode_free_data(addresses)
         return Message(self._free_data, (data,), len(data))
 
     def connection_lost(self) -> None:
@@ -289,9 +291,9 @@ class ClientConnection:
         self._last_sequence = (sequence - 1) & SEQUENCE_MASK
         return self._deliver([])
 
-    def _read_addresses(self, data: BytesLike) -> AddressBody:
+    def _lease_addresses(self, data: BytesLike) -> AddressBody:
         body = decode_addresses(data, self._limits)
-        self.leases.lend(body)
+        self.leases.add_body(body)
         return body
 
     def _check_order(self, sequence: int, what: str) -> None:

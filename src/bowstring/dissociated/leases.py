@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
+from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
 from bowstring.dissociated.wire import AddressBody, Addresses
 from bowstring.errors import LimitError, ProtocolError
 
 
-class _Span(NamedTuple):
+class _AddressRange(NamedTuple):
     """The lowest and highest leased address of a body, and the bytes of all its addresses."""
 
     lowest: int
@@ -29,19 +29,19 @@ class _Span(NamedTuple):
     key: bytes
 
 
-class _Body:
+class _LeasedBody:
     """A body that was leased once per owner. `empty` has a bool for each buffer; it is None if no buffer is empty."""
 
-    __slots__ = ("count", "empty", "nbytes", "owners", "span")
+    __slots__ = ("count", "empty", "nbytes", "owners", "address_range")
 
     def __init__(self, count: int, empty: bytes | None, nbytes: int) -> None:
         self.count = count
         self.nbytes = nbytes
         self.empty = empty
         self.owners: deque[Any] = deque()
-        self.span: _Span | None = None
+        self.address_range: _AddressRange | None = None
 
-    def lent_addresses(self, key: bytes) -> Addresses:
+    def leased_addresses(self, key: bytes) -> Addresses:
         addresses = np.frombuffer(key, "<u8")
         return addresses if self.empty is None else addresses[~np.frombuffer(self.empty, np.bool_)]
 
@@ -66,7 +66,7 @@ class Leases:
         "_empty_addresses",
         "_key_lengths",
         "_limits",
-        "_spans",
+        "_address_ranges",
         "_unsorted",
         "holder",
         "outstanding",
@@ -75,7 +75,7 @@ class Leases:
         "total_bytes",
     )
 
-    def __init__(self, holder: str = "the client", limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, holder: str = "the client", limits: ProtocolLimits = DEFAULT_LIMITS) -> None:
         self.holder = holder
         self.outstanding = 0
         self.outstanding_bytes = 0
@@ -83,25 +83,25 @@ class Leases:
         self.total = self.total_bytes = 0
         """The addresses that were leased since the beginning, and their bytes."""
         self._limits = limits
-        self._bodies: dict[bytes, _Body] = {}
+        self._bodies: dict[bytes, _LeasedBody] = {}
         self._key_lengths: Counter[int] = Counter()
         """How many bodies there are by the length of their key; few lengths differ."""
         # The bodies by address, sorted when one is freed in parts; until then their keys are in `_unsorted`.
-        self._spans: list[_Span] = []
+        self._address_ranges: list[_AddressRange] = []
         self._unsorted: dict[bytes, None] = {}
         # The owners of an address, as a linked list: most have one owner, whose node all addresses of a body share.
         self._by_address: dict[int, tuple[_SplitLease, Any]] = {}
         self._empty_addresses: set[int] = set()
 
-    def lend(self, lent: AddressBody, owner: Any = None) -> None:
+    def add_body(self, body: AddressBody, owner: Any = None) -> None:
         """Lease the addresses of one body; `owner` is kept alive until all of them are freed.
 
         Buffers of length 0 are not leased. Raises `LimitError`.
         """
-        addresses, count, nbytes = lent.addresses, lent.num_leased, lent.exact_bytes
+        addresses, count, nbytes = body.addresses, body.num_leased, body.exact_bytes
         empty = None
         if count < addresses.size:
-            is_empty = lent.lengths == 0
+            is_empty = body.lengths == 0
             empty = is_empty.tobytes()
             self._empty_addresses.update(addresses[is_empty].tolist())
         if self.outstanding + len(self._empty_addresses) + count > self._limits.max_outstanding_addresses:
@@ -112,15 +112,15 @@ class Leases:
         if not count:
             return
         key = addresses.tobytes()
-        body = self._bodies.get(key)
-        if body is not None and (body.empty != empty or body.nbytes != nbytes):
+        leased_body = self._bodies.get(key)
+        if leased_body is not None and (leased_body.empty != empty or leased_body.nbytes != nbytes):
             self._split_body(key)
-            body = None
-        if body is None:
-            body = self._bodies[key] = _Body(count, empty, nbytes)
+            leased_body = None
+        if leased_body is None:
+            leased_body = self._bodies[key] = _LeasedBody(count, empty, nbytes)
             self._unsorted[key] = None
             self._key_lengths[len(key)] += 1
-        body.owners.append(owner)
+        leased_body.owners.append(owner)
         self.outstanding += count
         self.outstanding_bytes += nbytes
         self.total += count
@@ -129,9 +129,9 @@ class Leases:
     def free(self, addresses: Addresses) -> None:
         """End one lease of each address. If one is not leased, free none and raise `ProtocolError`."""
         data = addresses.tobytes()
-        keys = [data] if data in self._bodies else self._split_keys(data)
+        keys = [data] if data in self._bodies else self._split_into_bodies(data)
         if not keys:
-            self._free_singly(addresses)
+            self._free_one_by_one(addresses)
             return
         for key in keys:
             body = self._bodies[key]
@@ -146,13 +146,13 @@ class Leases:
         count, self.outstanding, self.outstanding_bytes = self.outstanding, 0, 0
         self._bodies.clear()
         self._key_lengths.clear()
-        self._spans.clear()
+        self._address_ranges.clear()
         self._unsorted.clear()
         self._by_address.clear()
         self._empty_addresses.clear()
         return count
 
-    def _split_keys(self, data: bytes) -> list[bytes]:
+    def _split_into_bodies(self, data: bytes) -> list[bytes]:
         """Split the addresses of several bodies into the keys of these; empty if they are not those of whole bodies."""
         keys, start = Counter[bytes](), 0
         while start < len(data):
@@ -164,7 +164,7 @@ class Leases:
             start += len(key)
         return list(keys.elements())
 
-    def _free_singly(self, addresses: Addresses) -> None:
+    def _free_one_by_one(self, addresses: Addresses) -> None:
         counts: dict[int, int] = {}
         for address in addresses.tolist():
             counts[address] = counts.get(address, 0) + 1
@@ -187,37 +187,37 @@ class Leases:
                     self._by_address[address] = others
             self.outstanding -= count
 
-    def _split_and_count(self, address: int, enough: int) -> int:
-        """Count the leases of an address, up to `enough`; splits the bodies that contain it."""
+    def _split_and_count(self, address: int, max_count: int) -> int:
+        """Count the leases of an address, up to `max_count`; splits the bodies that contain it."""
         while True:
             count, node = 0, self._by_address.get(address)
-            while node is not None and count < enough:
+            while node is not None and count < max_count:
                 count, node = count + 1, node[1]
-            key = None if count == enough else self._find_body(address)
+            key = None if count == max_count else self._find_body_key(address)
             if key is None:
                 return count
             self._split_body(key)
 
-    def _find_body(self, address: int) -> bytes | None:
+    def _find_body_key(self, address: int) -> bytes | None:
         """Return the key of an unsplit body with this address, if any."""
         for key in self._unsorted:
             body = self._bodies[key]
-            addresses = body.lent_addresses(key)
-            body.span = _Span(int(addresses.min()), int(addresses.max()), key)
-            self._spans.append(body.span)
+            addresses = body.leased_addresses(key)
+            body.address_range = _AddressRange(int(addresses.min()), int(addresses.max()), key)
+            self._address_ranges.append(body.address_range)
         if self._unsorted:
             self._unsorted.clear()
-            self._spans.sort()
-        for index in reversed(range(bisect_right(self._spans, address, key=itemgetter(0)))):
-            span = self._spans[index]
-            if span.highest >= address and bool((self._bodies[span.key].lent_addresses(span.key) == address).any()):
-                return span.key
+            self._address_ranges.sort()
+        for index in reversed(range(bisect_right(self._address_ranges, address, key=itemgetter(0)))):
+            address_range = self._address_ranges[index]
+            if address_range.highest >= address and bool((self._bodies[address_range.key].leased_addresses(address_range.key) == address).any()):
+                return address_range.key
         return None
 
     def _split_body(self, key: bytes) -> None:
         """Replace the lease of a body by leases of its addresses, which keep its owners alive."""
         body = self._remove_body(key)
-        addresses = body.lent_addresses(key).tolist()
+        addresses = body.leased_addresses(key).tolist()
         for owner in body.owners:
             lease = _SplitLease(owner, body.count, body.nbytes)
             node = (lease, None)
@@ -225,15 +225,15 @@ class Leases:
                 others = self._by_address.get(address)
                 self._by_address[address] = node if others is None else (lease, others)
 
-    def _remove_body(self, key: bytes) -> _Body:
+    def _remove_body(self, key: bytes) -> _LeasedBody:
         body = self._bodies.pop(key)
         self._key_lengths[len(key)] -= 1
         if not self._key_lengths[len(key)]:
             del self._key_lengths[len(key)]
-        if body.span is None:
+        if body.address_range is None:
             del self._unsorted[key]
         else:
-            del self._spans[bisect_left(self._spans, body.span)]
+            del self._address_ranges[bisect_left(self._address_ranges, body.address_range)]
         return body
 
     def __len__(self) -> int:

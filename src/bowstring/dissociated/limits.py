@@ -8,7 +8,7 @@ from bowstring.errors import LimitError
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProtocolLimits:
     """The maximum that a peer may send. Exceeding a limit is a `LimitError` that names it.
 
     Memory at addresses is not allocated here, so its limit is much higher than that of bodies sent as bytes.
@@ -42,4 +42,4 @@ class Limits:
             raise LimitError(f"{what}: {length_bytes} bytes, more than {name} = {limit}")
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = ProtocolLimits()

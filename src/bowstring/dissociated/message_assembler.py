@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
+from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
 from bowstring.dissociated.wire import SEQUENCE_MASK, SEQUENCE_MODULUS, Body, sequence_distance
 from bowstring.errors import LimitError, ProtocolError
 
@@ -45,7 +45,7 @@ class MessageAssembler:
 
     __slots__ = ("_end_distance", "_limits", "_next", "_pending", "_pending_bytes", "_stream")
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, start: int = 0, stream: str = "stream") -> None:
+    def __init__(self, limits: ProtocolLimits = DEFAULT_LIMITS, *, start: int = 0, stream: str = "stream") -> None:
         self._limits = limits
         self._stream = stream
         self._next = start & SEQUENCE_MASK
@@ -70,7 +70,7 @@ class MessageAssembler:
         return self._end_distance is not None and headers == self._end_distance
 
     @property
-    def lacks_body(self) -> bool:
+    def has_missing_body(self) -> bool:
         """Whether a metadata message was received whose body was not."""
         return any(pending.needs_body and pending.body is None for pending in self._pending.values())
 
@@ -87,21 +87,21 @@ class MessageAssembler:
     def add_metadata(self, sequence: int, header: Any, needs_body: bool) -> list[StreamMessage]:
         """Add a metadata message. Return the messages that can now be delivered."""
         if needs_body or sequence != self._next or sequence in self._pending or self._end_distance is not None:
-            pending = self._pending_message(sequence, "metadata message")
+            pending = self._get_or_add_pending(sequence, "metadata message")
             if pending.header is not None:
                 raise ProtocolError(f"{self._stream}: metadata message {sequence} came twice")
             if pending.body is not None and not needs_body:
                 raise ProtocolError(f"{self._stream}: a body came for message {sequence}, whose header has none")
             pending.header, pending.needs_body = header, needs_body
             self._add_bytes(pending, len(header))
-            return self._take_complete()
+            return self._take_complete_messages()
         self._next = (sequence + 1) & SEQUENCE_MASK
         message = StreamMessage(sequence, header, None)
-        return [message, *self._take_complete()] if self._pending else [message]
+        return [message, *self._take_complete_messages()] if self._pending else [message]
 
     def add_body(self, sequence: int, body: Body) -> list[StreamMessage]:
         """Add a body. Return the messages that can now be delivered."""
-        pending = self._pending_message(sequence, "body")
+        pending = self._get_or_add_pending(sequence, "body")
         if pending.body is not None:
             raise ProtocolError(f"{self._stream}: body {sequence} came twice")
         if pending.header is not None and not pending.needs_body:
@@ -109,7 +109,7 @@ class MessageAssembler:
         pending.body = body
         # A body of addresses takes 16 bytes per buffer here, whatever the size of the buffers.
         self._add_bytes(pending, body.addresses.nbytes * 2 if hasattr(body, "addresses") else body.length_bytes)
-        return self._take_complete()
+        return self._take_complete_messages()
 
     def add_end(self, sequence: int) -> None:
         """Add the end of the stream, whose number is one more than that of the last message."""
@@ -144,7 +144,7 @@ class MessageAssembler:
         )
         return f"{first} (of {self._end_distance - ready} incomplete ones before the end of stream)"
 
-    def _pending_message(self, sequence: int, what: str) -> _PendingMessage:
+    def _get_or_add_pending(self, sequence: int, what: str) -> _PendingMessage:
         pending = self._pending.get(sequence)
         if pending is not None:
             return pending
@@ -165,7 +165,7 @@ class MessageAssembler:
         pending.pending_bytes += length_bytes
         self._pending_bytes += length_bytes
 
-    def _take_complete(self) -> list[StreamMessage]:
+    def _take_complete_messages(self) -> list[StreamMessage]:
         complete: list[StreamMessage] = []
         while True:
             pending = self._pending.get(self._next)

@@ -22,7 +22,7 @@ from bowstring.dissociated.events import (
     StreamComplete,
 )
 from bowstring.dissociated.leases import Leases
-from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
+from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
 from bowstring.dissociated.states import (
     SERVER_STREAM,
     Action,
@@ -39,7 +39,7 @@ from bowstring.dissociated.wire import (
     Message,
     MessageType,
     PackedBody,
-    decode_free,
+    decode_free_data,
     encode_addresses,
     encode_prefix,
     encode_tag,
@@ -84,7 +84,7 @@ class ServerConnection:
         want_data: int | Mapping[int, ConnectionRole],
         free_data: int | None = None,
         *,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: ProtocolLimits = DEFAULT_LIMITS,
         first_sequence: int = 0,
     ) -> None:
         self._roles = {want_data: ConnectionRole.BOTH} if isinstance(want_data, int) else dict(want_data)
@@ -120,7 +120,7 @@ class ServerConnection:
         """The sequence number of the next message."""
         return self._sequence
 
-    def check_length(self, tag: int | None, length_bytes: int) -> None:
+    def check_tag_and_length(self, tag: int | None, length_bytes: int) -> None:
         """Raise `ProtocolError` or `LimitError` if `receive` would refuse a message for its tag or length.
 
         Call it before allocating memory for the message.
@@ -152,7 +152,7 @@ class ServerConnection:
 
     def receive(self, tag: int | None, data: BytesLike) -> list[ServerEvent]:
         """Process a message of the client. Raises `ProtocolError` or `LimitError`."""
-        self.check_length(tag, len(data))
+        self.check_tag_and_length(tag, len(data))
         try:
             if tag in self._roles:
                 return self._receive_want_data(self._roles[tag], data)
@@ -182,7 +182,7 @@ class ServerConnection:
         if body is not None and self.role is not ConnectionRole.METADATA:
             self._state_machine.apply(Action.BODY)
             if isinstance(body, AddressBody):
-                self.leases.lend(body, owner)
+                self.leases.add_body(body, owner)
                 self._num_addresses += body.addresses.size
                 encoded = encode_addresses(body)
                 messages.append(Message(encode_tag(sequence, BodyType.ADDRESSES), (encoded,), len(encoded)))
@@ -205,7 +205,7 @@ class ServerConnection:
         self._end_stream()
         return stream.messages
 
-    def end(self) -> list[Message]:
+    def send_end(self) -> list[Message]:
         """Return the messages that end the stream; none on a connection for bodies only."""
         if not self._has_sent_schema and self.state is State.STREAMING:
             raise UsageError("server stream: send the schema before the end")
@@ -234,7 +234,7 @@ class ServerConnection:
 
     def _receive_free_data(self, data: BytesLike) -> list[ServerEvent]:
         self._state_machine.apply(Action.FREE_DATA)
-        addresses = decode_free(data, self._limits)
+        addresses = decode_free_data(data, self._limits)
         self.leases.free(addresses)
         events: list[ServerEvent] = [AddressesFreed(addresses.size, self.leases.outstanding)]
         if not self.leases and self.state is State.HOLDING:
@@ -266,7 +266,7 @@ class EncodedStream:
         messages = connection.send(schema)
         for header, body in batches:
             messages += connection.send(header, body)
-        messages += connection.end()
+        messages += connection.send_end()
         joined = (Message(each.tag, (b"".join(each.parts),), each.length_bytes) for each in messages)
         return cls(tuple(joined), connection.next_sequence)
 

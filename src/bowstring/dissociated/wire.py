@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.dissociated.limits import DEFAULT_LIMITS, Limits
+from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
 from bowstring.errors import LimitError, ProtocolError, UsageError
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
@@ -191,7 +191,7 @@ def encode_addresses(body: AddressBody) -> bytes:
     return words.tobytes()
 
 
-def decode_addresses(data: BytesLike, limits: Limits = DEFAULT_LIMITS) -> AddressBody:
+def decode_addresses(data: BytesLike, limits: ProtocolLimits = DEFAULT_LIMITS) -> AddressBody:
     """Decode a body of type 1; its arrays are views of a copy of `data`.
 
     The total is the sum of the lengths, each padded by at most 63 bytes. Raises `ProtocolError` if the counts and
@@ -227,12 +227,12 @@ def decode_addresses(data: BytesLike, limits: Limits = DEFAULT_LIMITS) -> Addres
     return AddressBody(addresses, lengths, total_bytes, exact_bytes, int(np.count_nonzero(lengths)))
 
 
-def encode_free(addresses: Addresses) -> bytes:
+def encode_free_data(addresses: Addresses) -> bytes:
     """The body of a <free_data> message."""
     return np.ascontiguousarray(addresses, _UINT64).tobytes()
 
 
-def decode_free(data: BytesLike, limits: Limits = DEFAULT_LIMITS) -> Addresses:
+def decode_free_data(data: BytesLike, limits: ProtocolLimits = DEFAULT_LIMITS) -> Addresses:
     """The addresses of a <free_data> message. Raises `ProtocolError` unless it holds one or more whole uint64."""
     count, rest = divmod(len(data), _UINT64.itemsize)
     if rest or not count:

@@ -253,7 +253,7 @@ class ArrayImporter:
         return array
 
     def _read_buffers(self, address: int, count: int, slots: int, plan: _ImportPlan) -> tuple[Buffer | None, ...]:
-        addresses = c_abi.read_addresses(address, count, "buffers")
+        addresses = c_abi.read_nullable_pointers(address, count, "buffers")
         unbound = self._buffers
         buffers: list[Buffer | None] = []
         data_bytes = index = 0
@@ -296,7 +296,7 @@ class ArrayImporter:
     def _read_variadic_buffers(self, addresses: Sequence[int], num_declared: int) -> list[Buffer]:
         """Return the buffers after the declared ones; the last pointer is that of their lengths, 64 bits each."""
         data_addresses = addresses[num_declared:-1]
-        lengths = c_abi.read_addresses(addresses[-1], len(data_addresses), "lengths of variadic buffers")
+        lengths = c_abi.read_nullable_pointers(addresses[-1], len(data_addresses), "lengths of variadic buffers")
         buffers = []
         for index, (address, length) in enumerate(zip(data_addresses, lengths, strict=True)):
             if length < 0 or (length and not address):

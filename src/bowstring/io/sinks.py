@@ -16,7 +16,7 @@ from bowstring.errors import ClosedError, IsDirectoryError, ResourceError, Usage
 from bowstring.io import fsspec_store
 from bowstring.io.atomic_file import AtomicFile
 from bowstring.io.io_errors import name_of, translate_io_error
-from bowstring.memory.descriptors import pwrite_all, reserve
+from bowstring.memory.descriptors import preallocate, pwrite_all
 from bowstring.memory.iovec import PaddedBuffers, remaining_buffers, remaining_iovecs, write_all, write_iovecs
 
 _MAX_GATHERED_BYTES = 1 << 15
@@ -166,7 +166,7 @@ class PathSink(VectorSink):
         if end > self._reserved_end and end >= _MIN_RESERVED_FILE_BYTES:
             length_bytes = size_bytes + _RESERVE_STEP_BYTES
             is_on_disk = os.major(os.fstat(self._atomic_file.descriptor).st_dev) != 0
-            is_reserved = is_on_disk and reserve(self._atomic_file.descriptor, self.position, length_bytes)
+            is_reserved = is_on_disk and preallocate(self._atomic_file.descriptor, self.position, length_bytes)
             self._reserved_end = self.position + length_bytes if is_reserved else sys.maxsize
 
     def finish(self) -> None:

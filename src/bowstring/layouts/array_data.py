@@ -117,7 +117,7 @@ class ArrayData:
     def compact_validity(self) -> Buffer | None:
         """Return the validity bitmap with the first slot at bit 0; None if no slot is null."""
         validity = self.validity
-        return None if validity is None else bitmap.compact(validity, self.offset, self.length)
+        return None if validity is None else bitmap.realign_zero_padded(validity, self.offset, self.length)
 
     def take_validity(self, indices: Indices) -> Buffer | None:
         """Return the validity bitmap of the slots at `indices`; None if none of them is null."""

@@ -78,7 +78,7 @@ class BooleanLayout(Layout):
 
     def compact(self, array: ArrayData) -> ArrayData:
         data = array.buffers[1]
-        bits = data if data is None else bitmap.compact(data, array.offset, array.length)
+        bits = data if data is None else bitmap.realign_zero_padded(data, array.offset, array.length)
         return ArrayData(self, array.length, (array.compact_validity(), bits), null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
@@ -97,7 +97,7 @@ class BooleanLayout(Layout):
         if left_bits is None or right_bits is None:
             return bool(np.array_equal(self.bits(left), self.bits(right)))
         left_bits = bitmap.realign(left_bits, left.offset, left.length)
-        return bitmap.same(left_bits, bitmap.realign(right_bits, right.offset, right.length), left.length)
+        return bitmap.is_equal(left_bits, bitmap.realign(right_bits, right.offset, right.length), left.length)
 
     def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return not ((self.bits(left) != self.bits(right)) & left.validity_mask()).any()

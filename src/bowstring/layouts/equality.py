@@ -36,7 +36,7 @@ def arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
     validity = left.validity
     if validity is not None and right.validity is not None:
         left_bits = bitmap.realign(validity, left.offset, left.length)
-        if not bitmap.same(left_bits, bitmap.realign(right.validity, right.offset, right.length), left.length):
+        if not bitmap.is_equal(left_bits, bitmap.realign(right.validity, right.offset, right.length), left.length):
             return False
         if left.null_count == left.length:
             return True

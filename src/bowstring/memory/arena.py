@@ -28,10 +28,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bowstring.errors import ClosedError, ResourceError, UsageError
+from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import UINT8, Bytes
 from bowstring.memory.closable import Closable
 from bowstring.memory.descriptors import (
-    check_available,
     lock_for_reading,
     map_writable,
     new_memfd,
@@ -63,7 +63,7 @@ class _Block:
         """Allocate a block for a region of this size, with all its pages. Raises `ResourceError`."""
         step_bytes = _SMALL_STEP_BYTES if region_bytes < _LARGE_STEP_BYTES else _LARGE_STEP_BYTES
         size_bytes = max(-(-region_bytes // step_bytes), 1) * step_bytes
-        check_available(size_bytes, name)
+        check_available_memory(size_bytes, name)
         descriptor = new_memfd(name)
         try:
             with translate_shortage(f"reserve {size_bytes} bytes for", name):
@@ -75,7 +75,7 @@ class _Block:
             raise
         return cls(descriptor, mapping, size_bytes, os.getpid())
 
-    def lock(self) -> bool:
+    def try_lock(self) -> bool:
         """Lock the block exclusively; return False if a region of it is open or mapped in any process."""
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,7 +96,7 @@ class _Block:
         return Region(reader, size_bytes, name, is_sealed=False)
 
 
-class ArenaBuilder(UnsealedRegion):
+class ArenaRegionBuilder(UnsealedRegion):
     """Memory of an arena, written in place through `memory` and then sealed; created by `Arena.builder`.
 
     Its bytes are those of earlier regions until they are written.
@@ -141,7 +141,7 @@ class ArenaBuilder(UnsealedRegion):
         if self._has_views():
             os.close(descriptor)
         else:
-            self._arena._add(self._block)
+            self._arena._return_block(self._block)
 
     def _has_views(self) -> bool:
         """Whether arrays or memoryviews over `memory` exist. They refer to the array that `memory` is a view of."""
@@ -156,8 +156,8 @@ class ArenaBuilder(UnsealedRegion):
 class Arena(Closable):
     """Shared memory that is filled again when no process has it open or mapped; for `bowstring.share`.
 
-    Up to `max_unused_bytes` of memory that nobody reads are kept for the next region; `release` frees them. The arena
-    belongs to the process that created it, and is empty in a forked child. Thread-safe. Raises `UsageError` for a
+    Up to `max_unused_bytes` of memory that nobody reads are kept for the next region; `release_unused` frees them. The
+    arena belongs to the process that created it, and is empty in a forked child. Thread-safe. Raises `UsageError` for a
     negative size.
     """
 
@@ -176,27 +176,27 @@ class Arena(Closable):
         with self._lock:
             return sum(block.size_bytes for block in self._blocks)
 
-    def builder(self, size_bytes: int, name: str = "arena") -> ArenaBuilder:
+    def builder(self, size_bytes: int, name: str = "arena") -> ArenaRegionBuilder:
         """Return memory of `size_bytes` bytes, to be written in place and then sealed: unused one, if there is enough.
 
         Raises `ClosedError`, and `ResourceError` if memory or descriptors are exhausted.
         """
         if size_bytes < 0:
             raise UsageError(f"region {name!r}: expected a size of 0 or more bytes, not {size_bytes}")
-        block = self._take_unused(size_bytes)
+        block = self._take_unused_block(size_bytes)
         if block is None:
             try:
                 block = _Block.allocate(size_bytes, name)
             except ResourceError:
-                if not self.release():
+                if not self.release_unused():
                     raise
                 block = _Block.allocate(size_bytes, name)
-        return ArenaBuilder(self, block, size_bytes, name)
+        return ArenaRegionBuilder(self, block, size_bytes, name)
 
-    def release(self) -> int:
+    def release_unused(self) -> int:
         """Free all memory that nobody reads; return its size in bytes."""
         with self._lock:
-            return self._drop(self._unused_blocks(), 0)
+            return self._drop_unused(self._unused_blocks(), 0)
 
     def close(self) -> None:
         """Free all memory that nobody reads, and the rest with its last reader. Idempotent."""
@@ -206,7 +206,7 @@ class Arena(Closable):
         for block in blocks:
             os.close(block.descriptor)
 
-    def _take_unused(self, size_bytes: int) -> _Block | None:
+    def _take_unused_block(self, size_bytes: int) -> _Block | None:
         """Return the smallest unused block that is large enough but not much larger, and drop those above the limit."""
         max_bytes = max(size_bytes * _MAX_RATIO, _SMALL_STEP_BYTES)
         with self._lock:
@@ -218,14 +218,14 @@ class Arena(Closable):
             if best is not None:
                 unused.remove(best)
                 self._blocks.remove(best)
-            self._drop(unused, self._max_unused_bytes)
+            self._drop_unused(unused, self._max_unused_bytes)
             return best
 
     def _unused_blocks(self) -> list[_Block]:
         """The blocks that nobody reads, in the order in which they were filled. They stay locked."""
-        return [block for block in self._blocks if block.lock()]
+        return [block for block in self._blocks if block.try_lock()]
 
-    def _drop(self, unused: list[_Block], max_bytes: int) -> int:
+    def _drop_unused(self, unused: list[_Block], max_bytes: int) -> int:
         """Drop the first unused blocks until the rest has at most `max_bytes`; return the size of the dropped ones."""
         total = unused_bytes = sum(block.size_bytes for block in unused)
         for block in unused:
@@ -236,7 +236,7 @@ class Arena(Closable):
             unused_bytes -= block.size_bytes
         return total - unused_bytes
 
-    def _add(self, block: _Block) -> None:
+    def _return_block(self, block: _Block) -> None:
         """Add a block that was filled or discarded; a forked child drops those of its parent."""
         with self._lock:
             if not self._is_closed and block.process_id == os.getpid():
@@ -262,10 +262,10 @@ class Arena(Closable):
 _ARENAS: weakref.WeakSet[Arena] = weakref.WeakSet()
 
 
-def _forget_blocks() -> None:
+def _close_after_fork() -> None:
     for arena in list(_ARENAS):
         arena._close_in_child()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_blocks)
+    os.register_at_fork(after_in_child=_close_after_fork)

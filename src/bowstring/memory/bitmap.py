@@ -67,7 +67,7 @@ def realign(bitmap: Buffer, offset: int, length: int) -> Buffer:
     return Buffer.of(out[: size_bytes(length)])
 
 
-def compact(bitmap: Buffer, offset: int, length: int) -> Buffer:
+def realign_zero_padded(bitmap: Buffer, offset: int, length: int) -> Buffer:
     """Return a bitmap of `length` bits from bit `offset` on, without those of other slots: later bits are zero.
 
     Copies only if `offset` is not a multiple of 8, or to clear bits.
@@ -80,7 +80,7 @@ def compact(bitmap: Buffer, offset: int, length: int) -> Buffer:
     return Buffer.of(out)
 
 
-def same(left: Buffer, right: Buffer, length: int) -> bool:
+def is_equal(left: Buffer, right: Buffer, length: int) -> bool:
     """Whether the first `length` bits of two bitmaps are equal."""
     left_bytes, right_bytes = _bytes_of(left, 0, length), _bytes_of(right, 0, length)
     num_whole_bytes = length >> 3

@@ -35,7 +35,7 @@ class Memory:
     __slots__ = ("_array", "_bytes", "_typed", "address", "device", "owner", "size")
 
     def __init__(self, owner: Any, device: str = "cpu") -> None:
-        array = _array_over(owner)
+        array = _as_array(owner)
         self.size: int = array.nbytes
         """The length in bytes."""
         self.address: int = array.__array_interface__["data"][0]
@@ -56,7 +56,7 @@ class Memory:
             self._bytes = view
         return view
 
-    def typed(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    def view(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """View all whole elements of `dtype`, without copying (possibly unaligned)."""
         array = self._typed.get(dtype)
         if array is None:
@@ -70,7 +70,7 @@ _UNTYPED: dict[np.dtype[Any], npt.NDArray[Any]] = {}
 """A shared placeholder for the typed views of a new memory: many small ones are never viewed."""
 
 
-def _array_over(owner: Any) -> npt.NDArray[Any]:
+def _as_array(owner: Any) -> npt.NDArray[Any]:
     """Return the owner as an array. Raises `UsageError` if it is not C-contiguous or contains Python objects."""
     array = owner if isinstance(owner, np.ndarray) else np.frombuffer(owner, UINT8)
     if not array.flags.c_contiguous or array.dtype.hasobject:
@@ -112,7 +112,7 @@ class Buffer:
         if owner.__class__ is bytes:
             buffer.whole, buffer.size = owner, len(owner)
         else:
-            buffer.whole = array = _array_over(owner)
+            buffer.whole = array = _as_array(owner)
             buffer.size = array.nbytes
         return buffer
 
@@ -159,7 +159,7 @@ class Buffer:
         first += start
         typed = memory._typed.get(dtype)
         if typed is None:
-            typed = memory.typed(dtype)
+            typed = memory.view(dtype)
         return typed[first : first + count]
 
     def element(self, dtype: np.dtype[Any], index: int) -> Any:
@@ -188,7 +188,7 @@ class Buffer:
         """Copy the bytes."""
         return self.bytes.tobytes()
 
-    def pickled(self, protocol: int) -> builtins.bytes | PickleBuffer:
+    def to_pickle(self, protocol: int) -> builtins.bytes | PickleBuffer:
         """Return the bytes to pickle: a copy, or an out-of-band buffer from protocol 5 on."""
         return PickleBuffer(self.bytes.data) if protocol >= _OUT_OF_BAND else self.to_bytes()
 
@@ -196,7 +196,7 @@ class Buffer:
         return self
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return Buffer.of, (self.pickled(protocol),)
+        return Buffer.of, (self.to_pickle(protocol),)
 
     def __len__(self) -> int:
         return self.size

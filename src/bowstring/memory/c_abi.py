@@ -228,7 +228,7 @@ RELEASE_DEVICE_STREAM_ADDRESS = function_address(release_device_stream)
 # Capsules
 
 
-def _destroy(
+def _destroy_capsule(
     capsule: int,
     _name: Any = _destroyed_capsule_name,
     _pointer: Any = _destroyed_capsule_pointer,
@@ -242,7 +242,7 @@ def _destroy(
         _function(release)(address)
 
 
-_destructor = function_address(make_callback(ReleaseFunction, _destroy))
+_destructor = function_address(make_callback(ReleaseFunction, _destroy_capsule))
 
 
 def new_capsule(name: bytes, block: ExportedStructBlock) -> object:
@@ -296,7 +296,7 @@ def capsule_pointer(capsule: object, name: bytes) -> int:
     return address
 
 
-def read_addresses(address: int, count: int, what: str) -> Sequence[int]:
+def read_nullable_pointers(address: int, count: int, what: str) -> Sequence[int]:
     """Return the `count` pointers at an address; they may be null.
 
     Raises `InvalidDataError` if the address itself is null or not in the address space, `LimitError` for more than
@@ -316,10 +316,12 @@ def read_addresses(address: int, count: int, what: str) -> Sequence[int]:
 
 
 def read_pointers(address: int, count: int, what: str) -> Sequence[int]:
-    """Return the `count` pointers at an address. Raises as `read_addresses`, and `InvalidDataError` if one of the
-    pointers is null or not in the address space.
+    """Return the `count` pointers at an address.
+
+    Raises as `read_nullable_pointers`, and `InvalidDataError` if one of the pointers is null or not in the address
+    space.
     """
-    pointers = read_addresses(address, count, what)
+    pointers = read_nullable_pointers(address, count, what)
     if pointers and (min(pointers) < FIRST_ADDRESS or max(pointers) >= LAST_ADDRESS):
         index = next(i for i, pointer in enumerate(pointers) if not FIRST_ADDRESS <= pointer < LAST_ADDRESS)
         name = f"[{index}] of {count} {what}"

@@ -1,4 +1,4 @@
-"""Python functions as the C callbacks that release structures («Release make_callback semantics -- for producers»).
+"""Python functions as the C callbacks that release structures («Release callback semantics -- for producers»).
 
 A consumer may call `release` from any thread, after the producer's modules are unloaded, and while a Python exception
 unwinds the consumer's frames: a frame may own the last reference to the structure. A plain ctypes callback would lose

@@ -42,7 +42,7 @@ def _driver() -> Any:
     return driver
 
 
-def _call(function: str, *arguments: Any) -> Any:
+def _call_driver(function: str, *arguments: Any) -> Any:
     """Call a function of the driver API. Return its value, a tuple if it has several, or None."""
     try:
         status, *values = getattr(_driver(), function)(*arguments)
@@ -62,42 +62,42 @@ class Gpu:
 
     def __init__(self, ordinal: int) -> None:
         self.device = Device(CUDA, ordinal)
-        self._handle = _call("cuDeviceGet", ordinal)
-        self.uuid = bytes(_call("cuDeviceGetUuid", self._handle).bytes)
+        self._handle = _call_driver("cuDeviceGet", ordinal)
+        self.uuid = bytes(_call_driver("cuDeviceGetUuid", self._handle).bytes)
         self._context: Any = None
         self._lock = threading.Lock()
         self._process_id = os.getpid()
 
     def call(self, function: str, *arguments: Any) -> Any:
-        """As `_call`, in the context of this device."""
-        with self._current():
-            return _call(function, *arguments)
+        """As `_call_driver`, in the context of this device."""
+        with self._current_context():
+            return _call_driver(function, *arguments)
 
     @contextmanager
-    def _current(self) -> Iterator[None]:
+    def _current_context(self) -> Iterator[None]:
         if self._context is None:  # finalizers, which may run while a thread has the lock, find a context
             with self._lock:
                 if self._context is None:
-                    self._context = _call("cuDevicePrimaryCtxRetain", self._handle)
-        _call("cuCtxPushCurrent", self._context)
+                    self._context = _call_driver("cuDevicePrimaryCtxRetain", self._handle)
+        _call_driver("cuCtxPushCurrent", self._context)
         try:
             yield
         finally:
-            _call("cuCtxPopCurrent")
+            _call_driver("cuCtxPopCurrent")
 
     def synchronize(self) -> None:
         """Wait until the device has finished all work in the primary context, of any library and stream."""
         self.call("cuCtxSynchronize")
 
-    def finish_work(self) -> None:
+    def try_synchronize(self) -> None:
         """As `synchronize`, for finalizers: errors are ignored, and a forked child, which can't use CUDA, returns."""
         if os.getpid() == self._process_id:
             with suppress(BowstringError):
                 self.synchronize()
 
     def release(self, function: str, pointer: int) -> None:
-        """Free or unmap memory when the queued work, which may use it, is finished; as `finish_work`."""
-        self.finish_work()
+        """Free or unmap memory when the queued work, which may use it, is finished; as `try_synchronize`."""
+        self.try_synchronize()
         if os.getpid() == self._process_id:
             with suppress(BowstringError):
                 self.call(function, pointer)
@@ -109,7 +109,7 @@ class Gpu:
         self.call("cuMemsetD8", allocation.pointer, 0, size_bytes)
         return allocation
 
-    def export(self, allocation: Allocation) -> bytes:
+    def export_ipc_handle(self, allocation: Allocation) -> bytes:
         """Return the IPC handle of memory from `allocate`."""
         base, _ = self.call("cuMemGetAddressRange", allocation.pointer)
         if int(base) != allocation.pointer:  # a client would count its addresses from there
@@ -117,7 +117,7 @@ class Gpu:
         handle = self.call("cuIpcGetMemHandle", allocation.pointer)
         return ctypes.string_at(handle.getPtr(), HANDLE_BYTES)
 
-    def open(self, handle: bytes) -> Allocation:
+    def open_ipc_handle(self, handle: bytes) -> Allocation:
         """Map the memory of another process's IPC handle, writable, as CUDA always does.
 
         Its size is what the driver reports, whatever the other process says.
@@ -166,8 +166,8 @@ class Allocation:
 
 def num_gpus() -> int:
     """Return the number of devices that this process may use."""
-    _call("cuInit", 0)
-    count: int = _call("cuDeviceGetCount")
+    _call_driver("cuInit", 0)
+    count: int = _call_driver("cuDeviceGetCount")
     return count
 
 
@@ -197,15 +197,15 @@ def gpu_at(pointer: int) -> Gpu:
     num_gpus()
     attribute = _driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     try:
-        ordinal: int = _call("cuPointerGetAttribute", attribute, pointer)
+        ordinal: int = _call_driver("cuPointerGetAttribute", attribute, pointer)
     except ResourceError as error:
         raise UsageError(f"cuda: {pointer:#x} is not an address of CUDA: {error}") from None
     return gpu(ordinal)
 
 
-def finish_work(memory: DeviceMemory) -> None:
-    """Wait until nothing that this process has queued reads the memory; as `Gpu.finish_work`."""
-    _gpu(memory.location.id).finish_work()
+def try_synchronize(memory: DeviceMemory) -> None:
+    """Wait until nothing that this process has queued reads the memory; as `Gpu.try_synchronize`."""
+    _gpu(memory.location.id).try_synchronize()
 
 
 def copy_to_host(memory: DeviceMemory, offset_bytes: int, size_bytes: int) -> bytearray:

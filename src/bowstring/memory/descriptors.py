@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,12 +43,9 @@ _SHORTAGES = {
     errno.ENOSYS,
     errno.EPERM,
 }
-CHECK_AVAILABLE_BYTES = 64 << 20
-"""Number of bytes after which available memory is checked."""
 _BLOCK_BYTES = 512
 _MAP_FIXED = 0x10
 _UNUSABLE: list[mmap.mmap] = []
-_CGROUP = "/sys/fs/cgroup"
 
 
 def new_memfd(name: str) -> int:
@@ -101,7 +97,7 @@ def is_sealed(seals: int | None) -> bool:
     return (seals or 0) & _NEEDED_SEALS == _NEEDED_SEALS
 
 
-def belongs_to_arena(seals: int | None) -> bool:
+def is_arena_memory(seals: int | None) -> bool:
     """Whether the seals of a memfd prevent shrinking, and writing except by an arena's mapping."""
     return (seals or 0) & (_ARENA_SEALS | _SEAL_WRITE) == _ARENA_SEALS
 
@@ -116,15 +112,17 @@ def lock_for_reading(descriptor: int, name: str) -> None:
         raise ClosedError(f"region {name!r}: its memory contains another region now") from None
 
 
-def check_received(descriptor: int, expected_bytes: int | None, accept_files: bool, name: str) -> tuple[int, bool]:
-    """Check a received descriptor as documented for `Region.attach`. Return its size in bytes and whether it is a
-    sealed memfd.
+def check_received_descriptor(
+    descriptor: int, expected_bytes: int | None, accept_files: bool, name: str
+) -> tuple[int, bool]:
+    """Check a received descriptor as documented for `Region.attach`, and lock memory of an arena. Return the size in
+    bytes and whether it is a sealed memfd.
     """
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise InvalidDataError(f"region {name!r}: expected a sealed memfd, received {describe_file_type(status)}")
     seals = seals_of(descriptor, status)
-    is_from_arena, has_seals = belongs_to_arena(seals), is_sealed(seals)
+    is_from_arena, has_seals = is_arena_memory(seals), is_sealed(seals)
     if not has_seals and not (accept_files and (seals is None or is_from_arena)):
         kind = "an ordinary file" if seals is None else "memory that its creator can still write or shrink"
         raise InvalidDataError(
@@ -202,7 +200,7 @@ def map_writable(descriptor: int, size_bytes: int) -> mmap.mmap:
     return mapping
 
 
-def make_private(mapping: mmap.mmap, descriptor: int) -> None:
+def make_copy_on_write(mapping: mmap.mmap, descriptor: int) -> None:
     """Make a mapping of `map_writable` copy pages on write: existing views keep the bytes and no longer change the
     memfd. Raises `OSError`.
     """
@@ -211,29 +209,19 @@ def make_private(mapping: mmap.mmap, descriptor: int) -> None:
 
 def _replace_pages(mapping: mmap.mmap, descriptor: int, flags: int, protection: int) -> None:
     address = np.frombuffer(mapping, np.uint8).__array_interface__["data"][0]
-    if _mmap()(address, len(mapping), protection, flags | _MAP_FIXED, descriptor, 0) != address:
+    if _load_mmap()(address, len(mapping), protection, flags | _MAP_FIXED, descriptor, 0) != address:
         number = ctypes.get_errno()
         _UNUSABLE.append(mapping)  # its addresses may be reused by other mappings: never unmap them
         raise OSError(number, os.strerror(number))
 
 
 @cache
-def _mmap() -> Any:
+def _load_mmap() -> Any:
     """Return the C function."""
     call = ctypes.CDLL(None, use_errno=True).mmap
     call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
     call.restype = ctypes.c_void_p
     return call
-
-
-def check_available(size_bytes: int, name: str) -> None:
-    """Raise `ResourceError` if memory is short: the kernel could kill a process instead of failing an allocation."""
-    if size_bytes < CHECK_AVAILABLE_BYTES:
-        return
-    available = available_bytes()
-    if available is not None and size_bytes > available:
-        cause = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-        raise ResourceError(f"region {name!r}: {size_bytes} bytes requested, {available} available", cause)
 
 
 def pwrite_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:
@@ -243,43 +231,23 @@ def pwrite_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:
         data, offset = data[written_bytes:], offset + written_bytes
 
 
-def reserve(descriptor: int, offset_bytes: int, length_bytes: int) -> bool:
+def preallocate(descriptor: int, offset_bytes: int, length_bytes: int) -> bool:
     """Preallocate blocks of a file and extend it to that length; returns whether the file system supports it.
 
     Writing takes a third less time afterwards.
     """
-    call = _fallocate()
+    call = _load_fallocate()
     return call is not None and call(descriptor, 0, offset_bytes, length_bytes) == 0
 
 
 @cache
-def _fallocate() -> Any:
+def _load_fallocate() -> Any:
     """Return Linux's fallocate. posix_fallocate writes zeros if the file system can't preallocate."""
     call = getattr(ctypes.CDLL(None), "fallocate", None)
     if call is None or ctypes.sizeof(ctypes.c_long) < ctypes.sizeof(ctypes.c_int64):
         return None
     call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long)
     return call
-
-
-def available_bytes() -> int | None:
-    """Return the available memory of the machine or container in bytes; None if unknown."""
-    limits_bytes = list(_memory_limits())
-    return min(limits_bytes) if limits_bytes else None
-
-
-def _memory_limits() -> Iterator[int]:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                yield int(line.split()[1]) << 10
-        limit = Path(_CGROUP, "memory.max").read_text().strip()
-        if limit.isdigit():
-            statistics = dict(line.split() for line in Path(_CGROUP, "memory.stat").read_text().splitlines())
-            cache = int(statistics["file"]) - int(statistics["shmem"])  # the kernel reclaims it under pressure
-            yield max(int(limit) - int(Path(_CGROUP, "memory.current").read_text()) + cache, 0)
-    except (OSError, ValueError, LookupError):
-        return
 
 
 def describe_file_type(status: os.stat_result) -> str:

@@ -95,11 +95,11 @@ class DeviceMemory(Memory):
         """Raise `UsageError`."""
         raise self.location.access_error()
 
-    def typed(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:  # noqa: ARG002 - as `Memory.typed`
+    def view(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:  # noqa: ARG002 - as `Memory.view`
         """Raise `UsageError`."""
         raise self.location.access_error()
 
-    def share(self) -> DeviceMemory:
+    def duplicate(self) -> DeviceMemory:
         """Return another object for the same memory, with its own references."""
         return DeviceMemory(self.location, self.pointer, self.size, self.owner)
 

@@ -9,8 +9,8 @@ A `Region` is a range of bytes behind a descriptor, either
 * an **ordinary file**, such as an uncompressed Arrow file. Nothing is copied, but the file's owner can still change or
   truncate it, and reading a mapped page beyond the end of a file raises SIGBUS, which no system call can prevent.
   Receivers therefore accept files, and arenas, only with `accept_files`, compare the size with the announced one, and
-  `Region.check` compares it again, with one fstat, before each use. Replacing a file by renaming, as this library does,
-  is safe: mappings keep the old content.
+  `Region.check_file` compares it again, with one fstat, before each use. Replacing a file by renaming, as this
+  library does, is safe: mappings keep the old content.
 
 A received memfd is rejected unless it is sealed against writing and shrinking, with all pages allocated: reading a
 hole allocates memory, and a shortage at that moment is also a SIGBUS.
@@ -38,14 +38,13 @@ from bowstring.errors import (
     format_count,
     translate_os_error,
 )
+from bowstring.memory.available_memory import CHECK_AVAILABLE_BYTES, check_available_memory
 from bowstring.memory.closable import Closable, warn_unclosed
 from bowstring.memory.descriptors import (
-    CHECK_AVAILABLE_BYTES,
-    check_available,
-    check_received,
+    check_received_descriptor,
     describe_file_type,
     is_sealed,
-    make_private,
+    make_copy_on_write,
     map_read_only,
     map_writable,
     new_memfd,
@@ -59,7 +58,7 @@ BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
-class _RegionFile:
+class _FileIdentity:
     """The path of a file, and the numbers that distinguish it from later files at that path."""
 
     path: str
@@ -75,16 +74,16 @@ class _RegionFile:
 
     def open(self) -> int:
         """Open the same file again. Raises `InvalidDataError` for another file, or `OSError`."""
-        self.check(self.status())  # before it is opened: opening a pipe or a device could have effects
+        self.check_identity(self.status())  # before it is opened: opening a pipe or a device could have effects
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            self.check(os.fstat(descriptor))
+            self.check_identity(os.fstat(descriptor))
         except BaseException:
             os.close(descriptor)
             raise
         return descriptor
 
-    def check(self, status: os.stat_result) -> os.stat_result:
+    def check_identity(self, status: os.stat_result) -> os.stat_result:
         """Raise `InvalidDataError` for the status of another file."""
         if (status.st_dev, status.st_ino) != (self.device, self.inode):
             raise InvalidDataError(f"{self.path}: the file was replaced by another one")
@@ -106,7 +105,7 @@ class Region(Closable):
     def __init__(self, descriptor: int, size_bytes: int, name: str, *, is_sealed: bool) -> None:
         self._descriptor = descriptor
         self._memory: memoryview | None = None
-        self._file: _RegionFile | None = None
+        self._file: _FileIdentity | None = None
         self.size_bytes = size_bytes
         self.name = name
         self.is_sealed = is_sealed
@@ -160,7 +159,7 @@ class Region(Closable):
             os.close(descriptor)
             raise
         if not isinstance(source, int):
-            region._file = _RegionFile(os.path.abspath(os.fsdecode(source)), status.st_dev, status.st_ino)
+            region._file = _FileIdentity(os.path.abspath(os.fsdecode(source)), status.st_dev, status.st_ino)
         return region
 
     @classmethod
@@ -174,7 +173,7 @@ class Region(Closable):
         differs.
         """
         try:
-            checked_bytes, has_seals = check_received(descriptor, size_bytes, accept_files, name)
+            checked_bytes, has_seals = check_received_descriptor(descriptor, size_bytes, accept_files, name)
             return cls(descriptor, checked_bytes, name, is_sealed=has_seals)
         except BaseException:
             os.close(descriptor)
@@ -209,7 +208,7 @@ class Region(Closable):
             )
         return self.memory[offset_bytes : offset_bytes + length_bytes]
 
-    def check(self) -> None:
+    def check_file(self) -> None:
         """Raise `TruncatedError` if an ordinary file became shorter; a sealed region can't.
 
         After `release_descriptor`, raise `InvalidDataError` if another file is at the path now, and `MissingFileError`
@@ -217,7 +216,7 @@ class Region(Closable):
         """
         if not self.is_sealed:
             if self._descriptor < 0 and self._file is not None:
-                size_now = self._file.check(self._file.status()).st_size
+                size_now = self._file.check_identity(self._file.status()).st_size
             else:
                 size_now = os.fstat(self.descriptor).st_size
             if size_now < self.size_bytes:
@@ -242,7 +241,7 @@ class Region(Closable):
         """Map the region and close the descriptor, if the region will not be passed on.
 
         A file that was opened by its path is opened again when needed; a file that was opened by its descriptor keeps
-        it for `check`.
+        it for `check_file`.
         """
         _ = self.memory
         if self.is_sealed or self._file is not None:
@@ -259,7 +258,7 @@ class Region(Closable):
         return not self.is_sealed and seals_of(self.descriptor, os.fstat(self.descriptor)) is None
 
     @property
-    def is_released(self) -> bool:
+    def is_descriptor_released(self) -> bool:
         """Whether the descriptor was released, and `duplicate` opens the file again."""
         return self._descriptor < 0 and self._file is not None
 
@@ -381,7 +380,7 @@ class RegionWriter(UnsealedRegion):
         total = sum(view.nbytes for view in views)
         self._unchecked_bytes += total
         if self._unchecked_bytes >= CHECK_AVAILABLE_BYTES:
-            check_available(self._unchecked_bytes, self.name)
+            check_available_memory(self._unchecked_bytes, self.name)
             self._unchecked_bytes = 0
         with translate_shortage(f"write {total} bytes to", self.name):
             write_all(lambda rest: os.writev(descriptor, rest), views, remaining_buffers)
@@ -421,7 +420,7 @@ class RegionBuilder(UnsealedRegion):
         self._memory: memoryview | None = None
         if size_bytes < 0:
             raise UsageError(f"region {name!r}: expected a size of 0 or more bytes, not {size_bytes}")
-        check_available(size_bytes, name)
+        check_available_memory(size_bytes, name)
         self._descriptor = new_memfd(name)
         try:
             if size_bytes:
@@ -450,7 +449,7 @@ class RegionBuilder(UnsealedRegion):
         memory, self._memory = self.memory, memoryview(bytearray())
         if isinstance(memory.obj, mmap.mmap):
             with translate_shortage(f"map {self.size_bytes} bytes of", self.name):
-                make_private(memory.obj, self.fileno())
+                make_copy_on_write(memory.obj, self.fileno())
 
     def seal(self) -> Region:
         """End writing permanently, for all processes; return the sealed `Region`, which owns the memory.

@@ -33,7 +33,7 @@ def map_in_threads(
         if len(items) > 1 and sum(sizes_bytes) >= _MIN_PARALLEL_BYTES
         else []
     )
-    pool = _threads.pool() if len(groups) > 1 else None
+    pool = _thread_pool.pool() if len(groups) > 1 else None
     if pool is None:
         return [function(item) for item in items]
     pending = deque(range(len(groups)))
@@ -85,7 +85,7 @@ def _num_threads() -> int:
     return min(os.cpu_count() or 1, _MAX_THREADS)
 
 
-class _Threads:
+class _ThreadPool:
     """The thread pool of this process, started on first use."""
 
     def __init__(self) -> None:
@@ -109,4 +109,4 @@ class _Threads:
             return self._pool
 
 
-_threads = _Threads()
+_thread_pool = _ThreadPool()

@@ -103,11 +103,11 @@ class Dataset(Closable):
         self._lock = threading.Lock()
         self._idle: dict[StreamURI, list[Connection]] = {}
         self._connections: set[Connection] = set()
-        self._opened: tuple[Connection, Stream] | None = None
+        self._first_stream: tuple[Connection, Stream] | None = None
         self._is_closed = False
         if self._requests:
-            self._opened = self._open_first()
-            schema = self._opened[1].schema
+            self._first_stream = self._open_first_stream()
+            schema = self._first_stream[1].schema
         if schema is None:
             raise UsageError("connect: no URIs, so no schema")
         self.schema = schema
@@ -136,30 +136,33 @@ class Dataset(Closable):
         Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`, `InvalidDataError`.
         """
         requests = deque(self._requests)
-        opened = self._take_first()
+        first_stream = self._take_first_stream()
         while requests:
             request = requests.popleft()
             try:
-                connection, stream = opened or self._open(request)
+                connection, stream = first_stream or self._open_stream(request)
             except _REFUSALS:
                 if len(request.uris) == 1:
                     raise
                 requests.extendleft(reversed(request.split()))
                 continue
-            opened = None
+            first_stream = None
             if stream.schema is not self.schema and stream.schema != self.schema:
-                self._end(connection, None)
+                self._close_connection(connection)
                 where = display_uri(request.uris[0])
                 raise InvalidDataError(f"{where}: expected {self.schema!r}, found {stream.schema!r}")
-            is_whole = False
+            is_complete = False
             try:
                 for batch in stream:
                     if self._is_closed:
                         raise ClosedError("the data set was closed while it was read")
                     yield with_schema(batch, self.schema)
-                is_whole = True
+                is_complete = True
             finally:
-                self._end(connection, request if is_whole else None)
+                if is_complete:
+                    self._reuse_connection(connection, request.server)
+                else:
+                    self._close_connection(connection)
 
     def read_all(self) -> Table:
         """Read all batches into a table, without copying. Raises as iterating."""
@@ -176,29 +179,29 @@ class Dataset(Closable):
             connections = list(self._connections)
             self._connections.clear()
             self._idle.clear()
-            self._opened = None
+            self._first_stream = None
         for connection in connections:
             connection.close()
         if self._recorder is not None:
             self._recorder.release()
 
-    def _open_first(self) -> tuple[Connection, Stream]:
+    def _open_first_stream(self) -> tuple[Connection, Stream]:
         """Open the first request, or its first data set if the server refuses them together."""
         try:
-            return self._open(self._requests[0])
+            return self._open_stream(self._requests[0])
         except _REFUSALS:
             if len(self._requests[0].uris) == 1:
                 raise
         self._requests[:1] = self._requests[0].split()
-        return self._open(self._requests[0])
+        return self._open_stream(self._requests[0])
 
-    def _take_first(self) -> tuple[Connection, Stream] | None:
+    def _take_first_stream(self) -> tuple[Connection, Stream] | None:
         """Return the connection and stream that were opened for the schema, if still usable."""
         with self._lock:
-            opened, self._opened = self._opened, None
-        return opened if opened is not None and not opened[0].is_closed else None
+            first_stream, self._first_stream = self._first_stream, None
+        return first_stream if first_stream is not None and not first_stream[0].is_closed else None
 
-    def _open(self, request: TicketRequest) -> tuple[Connection, Stream]:
+    def _open_stream(self, request: TicketRequest) -> tuple[Connection, Stream]:
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the data set is closed")
@@ -206,10 +209,10 @@ class Dataset(Closable):
             connection = idle.pop() if idle else None
         if connection is not None and not connection.is_closed:
             try:
-                connection.check_idle()
-                return connection, self._start_stream(connection, request)
+                connection.check_connected()
+                return connection, self._request_stream(connection, request)
             except ConnectionError:
-                self._end(connection, None)  # the server may have restarted: try a new connection
+                self._close_connection(connection)  # the server may have restarted: try a new connection
         try:
             connection = Connection(
                 request.uris[0], self._timeout_s, self._tls, copy=self._copy, recorder=self._recorder
@@ -218,28 +221,32 @@ class Dataset(Closable):
             raise type(error)(f"{request.ticket}: {error}") from error
         with self._lock:
             self._connections.add(connection)
-        return connection, self._start_stream(connection, request)
+        return connection, self._request_stream(connection, request)
 
-    def _start_stream(self, connection: Connection, request: TicketRequest) -> Stream:
+    def _request_stream(self, connection: Connection, request: TicketRequest) -> Stream:
         try:
-            return connection.stream(request.ticket)
+            return connection.request_stream(request.ticket)
         except BaseException:
-            self._end(connection, None)
+            self._close_connection(connection)
             raise
 
-    def _end(self, connection: Connection, request: TicketRequest | None) -> None:
-        """Keep the connection for another stream if the last one was read to its end, else close it."""
+    def _reuse_connection(self, connection: Connection, server: StreamURI) -> None:
+        """Keep a connection whose stream was read to its end for another one, unless the data set is closed."""
         with self._lock:
-            if request is not None and not self._is_closed:
-                self._idle.setdefault(request.server, []).append(connection)
+            if not self._is_closed:
+                self._idle.setdefault(server, []).append(connection)
                 return
+        self._close_connection(connection)
+
+    def _close_connection(self, connection: Connection) -> None:
+        with self._lock:
             self._connections.discard(connection)
         connection.close()
 
     def __del__(self) -> None:
         for connection in getattr(self, "_connections", ()):
             try:
-                connection.release()
+                connection.close_when_unused()
             except BowstringError:
                 pass
 
@@ -253,9 +260,9 @@ class Dataset(Closable):
         return self.read_all().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return f"<bowstring.sharing.Dataset {'closed' if self._is_closed else self._describe()}>\n{self.schema}"
+        return f"<bowstring.sharing.Dataset {'closed' if self._is_closed else self._describe_parts()}>\n{self.schema}"
 
-    def _describe(self) -> str:
+    def _describe_parts(self) -> str:
         """The number of parts, their schemes, and those that can't be used."""
         uris = self.uris
         text = "1 part" if len(uris) == 1 else f"{len(uris)} parts"

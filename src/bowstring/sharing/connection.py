@@ -38,7 +38,7 @@ from bowstring.errors import (
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory
-from bowstring.memory.cuda import finish_work
+from bowstring.memory.cuda import try_synchronize
 from bowstring.memory.device import DeviceMemory
 from bowstring.sharing.locations import is_local_or_encrypted
 from bowstring.sharing.processes import close_inherited
@@ -57,7 +57,7 @@ _MESSAGES = (MessageReady, MessageLocated)
 class Connection:
     """A connection to one server, or two connections to those of the metadata and of the bodies.
 
-    `stream` may be called again after the last stream was read to its end.
+    `request_stream` may be called again after the last stream was read to its end.
     """
 
     def __init__(
@@ -84,15 +84,15 @@ class Connection:
         channels: dict[ConnectionRole, Channel] = {}
         with ExitStack() as on_error:
             for role, transport in transports.items():
-                own_options = replace(options, tls=tls if transport.supports_tls else None)
-                channels[role] = on_error.enter_context(dial(transport, servers[role].address, own_options))
+                channel_options = replace(options, tls=tls if transport.supports_tls else None)
+                channels[role] = on_error.enter_context(dial(transport, servers[role].address, channel_options))
             memory = transport.open_memory(channels[role], servers[role].remote_handle)
             on_error.pop_all()
         session_options = SessionOptions(input_timeout_s=timeout_s, stall_s=timeout_s, copies_memory=copy)
         self._initialize(uri, Session(channels, memory, now=time.monotonic(), options=session_options))
 
     @classmethod
-    def over(cls, uri: StreamURI, session: Session) -> Connection:
+    def from_session(cls, uri: StreamURI, session: Session) -> Connection:
         """Return a connection over a session that is connected already."""
         connection = cls.__new__(cls)
         connection._initialize(uri, session)
@@ -108,8 +108,8 @@ class Connection:
         self.decoder = Decoder()
         """Decodes one stream after the other."""
         self.driver = BlockingSession(session)
-        self._tokens: dict[int, weakref.ref[Any]] = {}
-        self._is_released = False
+        self._leased_memories: dict[int, weakref.ref[Any]] = {}
+        self._is_closing = False
         _CONNECTIONS.add(self)
 
     @property
@@ -120,9 +120,9 @@ class Connection:
     @property
     def num_leased_messages(self) -> int:
         """The number of batches and dictionaries of this connection in use."""
-        return len(self._tokens)
+        return len(self._leased_memories)
 
-    def stream(self, ticket: Ticket) -> Stream:
+    def request_stream(self, ticket: Ticket) -> Stream:
         """Request a data set, and read its schema. Raises the server's error, and errors of the connection and data."""
         stream = Stream(self, ticket)
         try:
@@ -133,52 +133,52 @@ class Connection:
             raise
         return stream
 
-    def end_stream(self) -> None:
-        """Record that the stream was read to its end, so that the server receives without waiting for this client."""
+    def finish_stream(self) -> None:
+        """Detach the stream, which was read to its end, and send the addresses that were freed meanwhile."""
         self.driver.session.core = None
         self.driver.flush()
 
-    def check_idle(self) -> None:
+    def check_connected(self) -> None:
         """Raise `ConnectionLostError` if the server has disconnected or sent a message without a request."""
         for event in self.driver.poll_events():
             if isinstance(event, SessionFailed):
                 raise ConnectionLostError(f"{display_uri(self.uri)}: {event.error}") from event.error
 
-    def lend(self, lease: Lease, memory: Any) -> Memory:
+    def wrap_leased_memory(self, lease: Lease, memory: Any) -> Memory:
         """Return the memory as a `Memory` that frees the addresses when it is garbage-collected."""
         is_on_device = isinstance(memory, DeviceMemory)
-        token: Any = memory.share() if is_on_device else np.frombuffer(memory, _UINT8)
-        _LENDING.add(self)
-        key = id(token)
+        base: Any = memory.duplicate() if is_on_device else np.frombuffer(memory, _UINT8)
+        _LEASING_CONNECTIONS.add(self)
+        key = id(base)
 
         def free_body(_: object) -> None:
             if is_on_device:
-                finish_work(memory)  # that reads the memory, and was queued by this process
-            self._tokens.pop(key, None)
+                try_synchronize(memory)  # that reads the memory, and was queued by this process
+            self._leased_memories.pop(key, None)
             self.driver.session.release(lease)
-            if self._is_released and not self._tokens:
+            if self._is_closing and not self._leased_memories:
                 self.close()
 
-        self._tokens[key] = weakref.ref(token, free_body)
-        return token if is_on_device else Memory(token)
+        self._leased_memories[key] = weakref.ref(base, free_body)
+        return base if is_on_device else Memory(base)
 
-    def release(self) -> None:
+    def close_when_unused(self) -> None:
         """Close when no batch is in use."""
-        self._is_released = True
+        self._is_closing = True
         self.driver.flush()
-        if not self._tokens:
+        if not self._leased_memories:
             self.close()
 
     def close(self) -> None:
         """Close now, which ends all leases. Arrays stay valid: the mappings are this process's own. Idempotent.
 
-        As `release` if arrays would not stay valid.
+        As `close_when_unused` if arrays would not stay valid.
         """
         memory = self.driver.session.memory
-        if self._tokens and memory is not None and not memory.outlives_connection:
-            self.release()
+        if self._leased_memories and memory is not None and not memory.outlives_connection:
+            self.close_when_unused()
             return
-        _LENDING.discard(self)
+        _LEASING_CONNECTIONS.discard(self)
         self.driver.close()
 
 
@@ -227,15 +227,15 @@ class Stream:
 
     def read_schema(self) -> None:
         """Receive the first message."""
-        self._next_message()
+        self._receive_message()
 
     def __iter__(self) -> Iterator[RecordBatch]:
         try:
-            while (message := self._next_message()) is not None:
-                batch = self._batch(message)
+            while (message := self._receive_message()) is not None:
+                batch = self._decode_batch(message)
                 if batch is not None:
                     yield batch
-            self._connection.end_stream()
+            self._connection.finish_stream()
         except BowstringError:
             self._connection.close()
             raise
@@ -245,12 +245,12 @@ class Stream:
 
     def _decode_header(self, header: Any) -> bool:
         """Decode the header of the next message in order; return whether it has a body."""
-        read = self._decoder.decode_header(bytes(header))
-        if read is not None:
-            self._headers.append(read)
-        return read is not None
+        batch_header = self._decoder.decode_header(bytes(header))
+        if batch_header is not None:
+            self._headers.append(batch_header)
+        return batch_header is not None
 
-    def _next_message(self) -> MessageReady | MessageLocated | None:
+    def _receive_message(self) -> MessageReady | MessageLocated | None:
         """Wait for the next message; None at the end of the stream. Raises `ClosedError` if it was closed meanwhile."""
         connection = self._connection
         if connection.is_closed:
@@ -278,18 +278,18 @@ class Stream:
             return type(error)(f"{self._ticket}, {error}")
         return error
 
-    def _batch(self, event: MessageReady | MessageLocated) -> RecordBatch | None:
+    def _decode_batch(self, event: MessageReady | MessageLocated) -> RecordBatch | None:
         header, message = self._headers.popleft(), event.message
         body = message.body
         try:
             if isinstance(event, MessageLocated):
-                return self._read_located(header, event)
+                return self._decode_located_batch(header, event)
             assert isinstance(body, PackedBody)
             return self._decoder.decode_body(header, Buffer.of(body.parts[0]) if body.length_bytes else EMPTY)
         except (InvalidDataError, ProtocolError) as error:
             raise type(error)(f"{self._ticket}, message {message.sequence}: {error}") from error
 
-    def _read_located(self, header: BatchHeader, event: MessageLocated) -> RecordBatch | None:
+    def _decode_located_batch(self, header: BatchHeader, event: MessageLocated) -> RecordBatch | None:
         body = event.message.body
         assert isinstance(body, AddressBody)
         count = header.template.buffer_count
@@ -299,9 +299,9 @@ class Stream:
         if event.lease is None:
             buffer = Buffer.of(event.memory) if len(event.memory) else EMPTY
         else:
-            memory = self._connection.lend(event.lease, event.memory)
+            memory = self._connection.wrap_leased_memory(event.lease, event.memory)
             buffer = Buffer(memory, 0, memory.size)
-        return self._decoder.decode_body(_with_offsets(header, event.offsets, len(event.memory)), buffer)
+        return self._decoder.decode_body(_set_buffer_offsets(header, event.offsets, len(event.memory)), buffer)
 
 
 def _check_lengths(lengths: npt.NDArray[np.int64], body_lengths: Addresses) -> None:
@@ -314,7 +314,7 @@ def _check_lengths(lengths: npt.NDArray[np.int64], body_lengths: Addresses) -> N
         raise ProtocolError(f"buffer {index}: the header has {lengths[index]} bytes, the address {body_lengths[index]}")
 
 
-def _with_offsets(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:
+def _set_buffer_offsets(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:
     """Set the offsets of the header's buffers in a body of `body_bytes`, and return it; lengths stay the same."""
     template = header.template
     if template.buffer_count:
@@ -325,7 +325,7 @@ def _with_offsets(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHe
     return header
 
 
-_LENDING: set[Connection] = set()
+_LEASING_CONNECTIONS: set[Connection] = set()
 """Connections with leases, kept alive until these end or the connection is closed."""
 _CONNECTIONS: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -336,7 +336,7 @@ def _close_after_fork() -> None:
         connection.driver.is_closed = True
         for channel in connection.driver.session.channels.values():
             close_inherited(channel.descriptors())
-    _LENDING.clear()
+    _LEASING_CONNECTIONS.clear()
 
 
 os.register_at_fork(after_in_child=_close_after_fork)

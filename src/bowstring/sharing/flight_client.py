@@ -210,10 +210,10 @@ class _FlightStream:
         self._thread = threading.Thread(target=self._call.read, name="bowstring-flight", daemon=True)
         self._thread.start()
         _STREAMS.add(self)
-        self.schema: Schema = self._next_message()
+        self.schema: Schema = self._receive_message()
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        while (batch := self._next_message()) is not None:
+        while (batch := self._receive_message()) is not None:
             yield batch
 
     def cancel(self) -> None:
@@ -224,7 +224,7 @@ class _FlightStream:
         """Wait for the end of the thread."""
         self._thread.join(timeout_s)
 
-    def _next_message(self) -> Any:
+    def _receive_message(self) -> Any:
         """Return the schema, then the batches, then None. Raises errors of the call."""
         try:
             message = self._call.messages.get(timeout=self._timeout_s)

@@ -29,9 +29,9 @@ from bowstring.dissociated.wire import (
     BodyType,
     BytesLike,
     decode_addresses,
-    decode_free,
+    decode_free_data,
     encode_addresses,
-    encode_free,
+    encode_free_data,
 )
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError, UsageError
 from bowstring.ipc.limits import DEFAULT_LIMITS
@@ -170,7 +170,7 @@ class _ConnectionPlayer:
             actual_message = _ServerMessage(message.tag, message.data, _resolve(self.channel, message))
             self._actual_messages.setdefault(self._message_key(message.tag, message.data), []).append(actual_message)
         elif step.kind == "free_data":
-            self._recorded_frees.update(map(self._exported_address, decode_free(entry.view()).tolist()))
+            self._recorded_frees.update(map(self._exported_address, decode_free_data(entry.view()).tolist()))
         else:
             self._receive_request(entry, step)
 
@@ -205,7 +205,7 @@ class _ConnectionPlayer:
         """Count the addresses of a <free_data> message; return False for another message."""
         if not self._recording.is_free_data(message.tag):
             return False
-        self._actual_frees.update(decode_free(message.data).tolist())
+        self._actual_frees.update(decode_free_data(message.data).tolist())
         return True
 
     def _missing_frees(self) -> Counter[int]:
@@ -230,7 +230,7 @@ class _ConnectionPlayer:
     def _translate(self, entry: Entry, step: Step) -> bytes | memoryview:
         """Return the bytes of a message with the addresses of this connection."""
         if step.kind == "free_data":
-            return encode_free(self._actual_addresses(decode_free(entry.view())))
+            return encode_free_data(self._actual_addresses(decode_free_data(entry.view())))
         if step.kind == "body" and step.body_type == _ADDRESS_BODY:
             body = decode_addresses(entry.view())
             addresses = np.array([self._exported_address(each) for each in body.addresses.tolist()], "<u8")

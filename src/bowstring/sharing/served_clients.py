@@ -12,7 +12,7 @@ from typing import Protocol
 
 from bowstring.dissociated.events import DataRequested
 from bowstring.dissociated.leases import Leases
-from bowstring.dissociated.limits import Limits
+from bowstring.dissociated.limits import ProtocolLimits
 from bowstring.dissociated.server import ConnectionRole, EncodedStream, ServerConnection
 from bowstring.dissociated.states import State
 from bowstring.dissociated.wire import Body, Message, PackedBody
@@ -43,7 +43,7 @@ from bowstring.transports.total_limits import OutstandingAmounts, TotalLimits
 
 LOG = logging.getLogger("bowstring.sharing.server")
 LOG.addHandler(logging.NullHandler())  # else Python prints warnings, and clients could block a server that way
-LIMITS = Limits(max_ticket_bytes=1 << 16)
+LIMITS = ProtocolLimits(max_ticket_bytes=1 << 16)
 """The limits of what a client may send."""
 _REFUSAL_S = 2.0
 _STEPS_PER_TURN = 4
@@ -413,7 +413,7 @@ class ClientHandler:
         for index, part in enumerate(parts):
             if part.messages and not is_packed and part.region not in self._exports:
                 self._export(part.region)
-                if part.region.is_released:  # send the descriptor that was opened for it
+                if part.region.is_descriptor_released:  # send the descriptor that was opened for it
                     yield None
             if not index:  # after the region, so that one system call sends both
                 yield connection.send(part.schema)
@@ -424,7 +424,7 @@ class ClientHandler:
                 else:
                     body = message.address_body(self._exports[part.region].address)
                 yield connection.send(message.metadata, body, part)
-        yield connection.end()
+        yield connection.send_end()
         self._retire_unneeded()
 
     def _packed_body(self, region: Region, message: StoredMessage) -> PackedBody:
@@ -439,7 +439,7 @@ class ClientHandler:
 
     def _export(self, region: Region) -> None:
         assert self._exporter is not None
-        opened = region.duplicate() if region.is_released else region
+        opened = region.duplicate() if region.is_descriptor_released else region
         self._exports[region] = self._exporter.export(opened)
 
     def _retire_unneeded(self) -> None:

@@ -329,7 +329,7 @@ class Server(Closable):
             if datasets is None:
                 raise NotFoundError(f"the server has no data set {hide_signatures(name)[:200]!r}")
         for part in datasets:
-            part.region.check()
+            part.region.check_file()
         return datasets
 
     def __reduce__(self) -> NoReturn:

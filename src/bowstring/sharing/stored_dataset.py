@@ -40,8 +40,8 @@ from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, HeaderReade
 from bowstring.ipc.stream import Decoder, Encoder, StreamReader
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.arena import Arena
+from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory
-from bowstring.memory.descriptors import check_available
 from bowstring.memory.region import Region
 from bowstring.sharing.region_layout import RegionLayout
 
@@ -72,7 +72,7 @@ def store(source: Batches, name: str = "table", arena: Arena | None = None) -> t
         batches = list(batches)
     if isinstance(source, RecordBatch | Table):
         if arena is None:
-            check_available(source.nbytes, name)
+            check_available_memory(source.nbytes, name)
         try:
             return _write(FileWriter, schema, batches, name, arena)
         except UsageError:
@@ -97,7 +97,7 @@ def store_in_parts(source: Batches, name: str = "table", arena: Arena | None = N
         return (region,), rows
     from concurrent.futures import ThreadPoolExecutor  # slow to import, and rarely needed
 
-    check_available(source.nbytes, name)
+    check_available_memory(source.nbytes, name)
     schema = source.schema
     with ThreadPoolExecutor(len(shares), "bowstring-copy") as pool:
         futures = [pool.submit(_write, FileWriter, schema, share, name) for share in shares]
@@ -241,7 +241,7 @@ def pack(datasets: Sequence[StoredDataset], name: str) -> list[StoredDataset]:
     Raises `ResourceError` if memory is short.
     """
     offsets = []
-    check_available(sum(dataset.size_bytes for dataset in datasets), name)
+    check_available_memory(sum(dataset.size_bytes for dataset in datasets), name)
     with Region.writer(name) as memory:
         for dataset in datasets:
             offsets.append(memory.tell())
@@ -257,7 +257,7 @@ def read_batches(dataset: StoredDataset) -> tuple[Schema, Iterator[RecordBatch]]
     Raises `InvalidDataError`, also while iterating.
     """
     region = dataset.region
-    if region.is_released:
+    if region.is_descriptor_released:
         with region.duplicate() as opened:
             return read_batches(replace(dataset, region=opened))
     memory, decoder = Memory(region.memory), Decoder()

@@ -12,7 +12,7 @@ from bowstring.dissociated.wire import (
     BytesLike,
     MessageType,
     decode_addresses,
-    decode_free,
+    decode_free_data,
     decode_prefix,
     decode_tag,
 )
@@ -153,7 +153,7 @@ def _decode_message(entry: Entry, sender: str, connection: ConnectionInfo, size:
         if connection.is_request(entry.tag):
             return _Content("want_data", f"want_data, {Ticket.decode(bytes(data))}")
         if connection.is_free_data(entry.tag):
-            count = decode_free(data).size
+            count = decode_free_data(data).size
             return _Content("free_data", f"free_data, {count:,} addresses", num_addresses=count)
         return _Content("invalid", f"unknown message, {_tag_text(entry)}, {size}")
     if entry.tag is None:

@@ -88,7 +88,7 @@ class ProtocolConformance:
         outgoing = server.send(b"schema")
         for number in range(3):
             outgoing += server.send(b"batch", PackedBody.of(bytes([number]) * 100))
-        outgoing += server.end()
+        outgoing += server.send_end()
         for step in range(len(outgoing)):
             one, other = self.connect_pair()
             client = ClientConnection(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
@@ -116,7 +116,7 @@ class ProtocolConformance:
             outgoing = server.send(b"schema")
             for body in bodies:
                 outgoing += server.send(b"batch", body)
-            for message in [*outgoing, *server.end()]:
+            for message in [*outgoing, *server.send_end()]:
                 one.send_message(message)
             while server.leases:
                 ended.extend(server.receive(*one.receive()))

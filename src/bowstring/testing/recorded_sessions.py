@@ -42,7 +42,7 @@ from bowstring.dissociated.wire import (
     BodyType,
     MessageType,
     encode_addresses,
-    encode_free,
+    encode_free_data,
     encode_prefix,
     encode_tag,
 )
@@ -182,7 +182,7 @@ def _address_body(sequence: int, body: AddressBody, connection: int = 0) -> Sess
 
 def _free_data(body: AddressBody, connection: int = 0) -> SessionEntry:
     text = "free_data: the addresses are not needed any more; clients may send more or fewer messages, at other times"
-    return SessionEntry("client", "message", text, FREE_DATA, encode_free(body.addresses), connection=connection)
+    return SessionEntry("client", "message", text, FREE_DATA, encode_free_data(body.addresses), connection=connection)
 
 
 def _end(sequence: int) -> SessionEntry:

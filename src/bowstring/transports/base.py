@@ -389,7 +389,7 @@ class RemoteMemory(Closable, ABC):
 
     @abstractmethod
     def view(self, extent: Extent) -> Any | None:
-        """Return an extent's memory without a copy, None if it has to be fetched. Raises errors of `Region.check`."""
+        """Return an extent's memory without a copy, None if it has to be fetched. Raises as `Region.check_file`."""
 
     @abstractmethod
     def fetch(self, located: BufferLocations, lengths: Uint64Array, destination: Any) -> int:

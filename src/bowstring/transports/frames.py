@@ -18,9 +18,9 @@ from enum import IntEnum
 from typing import Any, ClassVar, TypeAlias
 
 from bowstring.errors import LimitError, ProtocolError, ResourceError, UsageError
-from bowstring.memory.descriptors import check_available
+from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.iovec import IOV_MAX
-from bowstring.memory.pool import POOL, POOLED_BYTES
+from bowstring.memory.memory_pool import MEMORY_POOL, POOLED_BYTES
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
     Event,
@@ -377,11 +377,11 @@ def _allocate(length_bytes: int, name: str) -> memoryview:
     """Allocate the memory of a message."""
     if length_bytes < _MIN_MAPPED_BYTES:
         return memoryview(bytearray(length_bytes))
-    check_available(length_bytes, f"{name}: a message")
+    check_available_memory(length_bytes, f"{name}: a message")
     try:
         # Pages are allocated as bytes arrive, whatever length the peer announced.
         if length_bytes >= POOLED_BYTES:
-            pooled: Any = POOL.take(length_bytes)
+            pooled: Any = MEMORY_POOL.allocate(length_bytes)
             return memoryview(pooled)
         return memoryview(mmap.mmap(-1, length_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     except (MemoryError, OSError, OverflowError, ValueError) as error:

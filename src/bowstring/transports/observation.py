@@ -106,7 +106,7 @@ class Entry:
     text: str = ""
 
     def view(self) -> memoryview:
-        """Return the bytes of a message or region, copied if they are in several parts. Raises as `Region.check`."""
+        """Return the bytes of a message or region; several parts are copied. Raises as `Region.check_file`."""
         views = [_view(part) for part in self.parts]
         return views[0] if len(views) == 1 else memoryview(b"".join(views))
 
@@ -404,7 +404,7 @@ class _ObservedExporter(MemoryExporter):
 
 def _view(part: Any) -> memoryview:
     if isinstance(part, FileRange):
-        part.region.check()
+        part.region.check_file()
         return part.region.view(part.offset_bytes, part.nbytes)
     return memoryview(part).cast("B")
 

@@ -103,7 +103,7 @@ class RemoteRegionTable(RemoteMemory):
 
     def view(self, extent: Extent) -> memoryview:
         """As `RemoteMemory.view`: the mapping, read-only. Raises `TruncatedError` if a file became shorter."""
-        extent.memory.check()
+        extent.memory.check_file()
         memory: memoryview = extent.memory.memory
         return memory
 

@@ -25,10 +25,10 @@ from bowstring.dissociated.message_assembler import StreamMessage
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.wire import AddressBody, Message
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
+from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import allocate
 from bowstring.memory.closable import Closable
-from bowstring.memory.descriptors import check_available
-from bowstring.memory.pool import POOL, POOLED_BYTES
+from bowstring.memory.memory_pool import MEMORY_POOL, POOLED_BYTES
 from bowstring.transports.base import (
     BOTH,
     RECEIVE,
@@ -67,7 +67,7 @@ class ProtocolCore(Protocol):
     def has_unpaired_messages(self) -> bool:
         """Whether received messages wait for their counterpart or for an earlier message."""
 
-    def check_length(self, tag: int | None, length_bytes: int) -> None:
+    def check_tag_and_length(self, tag: int | None, length_bytes: int) -> None:
         """Raise an error for a message that must not be received."""
 
     def receive(self, tag: int | None, body: Any) -> Sequence[ClientEvent | ServerEvent]:
@@ -332,7 +332,7 @@ class Session(Closable):
                 if core is None:
                     length = event.length_bytes
                     raise ConnectionLostError(f"the server sent a message of {length} bytes without a request")
-                core.check_length(event.tag, event.length_bytes)
+                core.check_tag_and_length(event.tag, event.length_bytes)
                 channel.accept_message_into(event.token)
                 if not events:  # else the caller processes what it has before more is received
                     received.extend(channel.progress(RECEIVE))
@@ -402,8 +402,8 @@ class Session(Closable):
         if body.total_bytes > memory.size_bytes:
             raise LimitError(f"{body.total_bytes} bytes at addresses, more than all regions have")
         ends = np.cumsum((body.lengths.astype(np.int64) + _ALIGNMENT_BYTES - 1) & -_ALIGNMENT_BYTES)
-        check_available(int(ends[-1]), f"message {message.sequence}")
-        destination = POOL.take(int(ends[-1])) if ends[-1] >= POOLED_BYTES else allocate(int(ends[-1]))
+        check_available_memory(int(ends[-1]), f"message {message.sequence}")
+        destination = MEMORY_POOL.allocate(int(ends[-1])) if ends[-1] >= POOLED_BYTES else allocate(int(ends[-1]))
         starts = np.concatenate(([0], ends[:-1]))
         copy = _PendingBodyCopy(MessageLocated(message, destination, starts.astype(np.uint64), lease))
         for indices, located in memory.locate_by_extent(body.addresses, body.lengths):

@@ -98,7 +98,7 @@ def test_a_malformed_handle_is_rejected(handle: bytes, problem: str) -> None:
 
 @needs_package
 def test_a_handle_reaches_the_driver_unchanged() -> None:
-    # What `Gpu.open` and `Gpu.export` do, with the structure of the package.
+    # What `Gpu.open_ipc_handle` and `Gpu.export_ipc_handle` do, with the structure of the package.
     driver = importlib.import_module("cuda.bindings.driver")
     structure = driver.CUipcMemHandle()
     ctypes.memmove(structure.getPtr(), IPC_HANDLE, cuda.HANDLE_BYTES)

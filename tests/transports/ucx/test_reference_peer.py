@@ -136,7 +136,7 @@ def send(channel: Channel, request: MessageReceived, num_rows: dict[bytes, int])
         body = PackedBody.of(message.body) if index else None
         for outgoing in connection.send(message.metadata, body):
             channel.submit(outgoing.parts, outgoing.tag)
-    for outgoing in connection.end():
+    for outgoing in connection.send_end():
         channel.submit(outgoing.parts, outgoing.tag)
 
 

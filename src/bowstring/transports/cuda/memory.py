@@ -77,7 +77,7 @@ class CudaArena(ExportArena):
         gpu = cuda.gpu(device)
         self.allocation = gpu.allocate(size_bytes)
         super().__init__(self.allocation.size_bytes, 0, "cuda")
-        ipc_handle = gpu.export(self.allocation)
+        ipc_handle = gpu.export_ipc_handle(self.allocation)
         self.handle = CudaRemoteHandle(ipc_handle, self.allocation.size_bytes, gpu.uuid).encode()
         """The parameter `remote_handle`."""
         with _allocations_lock:
@@ -147,5 +147,5 @@ def _open_allocation(handle: CudaRemoteHandle, device: int) -> cuda.Allocation:
         allocation = _allocations.get(handle.ipc_handle)
         if allocation is None:
             gpu = cuda.gpu(device) if handle.uuid is None else cuda.gpu_with_uuid(handle.uuid)
-            allocation = _allocations[handle.ipc_handle] = gpu.open(handle.ipc_handle)
+            allocation = _allocations[handle.ipc_handle] = gpu.open_ipc_handle(handle.ipc_handle)
         return allocation

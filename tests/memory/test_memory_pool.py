@@ -20,7 +20,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.memory.buffer import Bytes, Memory
-from bowstring.memory.pool import LARGE_PAGE_BYTES, MAX_UNUSED_BYTES, POOL, Pool
+from bowstring.memory.memory_pool import LARGE_PAGE_BYTES, MAX_UNUSED_BYTES, MEMORY_POOL, MemoryPool
 from tests.polling import wait_until
 
 PAGE = LARGE_PAGE_BYTES
@@ -30,40 +30,40 @@ def address(array: Bytes) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def filled(pool: Pool, size_bytes: int, byte: int) -> Bytes:
-    array = pool.take(size_bytes)
+def filled(pool: MemoryPool, size_bytes: int, byte: int) -> Bytes:
+    array = pool.allocate(size_bytes)
     array[:] = byte
     return array
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, PAGE - 1, PAGE, PAGE + 1, 5 * PAGE])
 def test_memory_has_the_requested_size_and_alignment(size_bytes: int) -> None:
-    array = filled(Pool(), size_bytes, 3)
+    array = filled(MemoryPool(), size_bytes, 3)
     assert array.shape == (size_bytes,)
     assert address(array) % PAGE == 0
     assert array.flags.writeable
 
 
 def test_released_memory_is_reused() -> None:
-    pool = Pool()
-    array = pool.take(3 * PAGE)
+    pool = MemoryPool()
+    array = pool.allocate(3 * PAGE)
     first = address(array)
     assert pool.unused_bytes == 0
     del array
     assert pool.unused_bytes == 3 * PAGE
-    array = pool.take(3 * PAGE - 5)
+    array = pool.allocate(3 * PAGE - 5)
     assert address(array) == first
     assert pool.unused_bytes == 0
 
 
 def test_a_much_larger_block_is_not_used_for_a_small_request() -> None:
-    pool = Pool()
+    pool = MemoryPool()
     for pages in (8, 9, 20):
-        pool.take(pages * PAGE)
+        pool.allocate(pages * PAGE)
     assert pool.unused_bytes == 37 * PAGE
-    blocks = [pool.take(7 * PAGE)]
+    blocks = [pool.allocate(7 * PAGE)]
     assert pool.unused_bytes == 29 * PAGE
-    blocks.append(pool.take(7 * PAGE))
+    blocks.append(pool.allocate(7 * PAGE))
     assert pool.unused_bytes == 29 * PAGE
 
 
@@ -109,7 +109,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("kind", VIEWS)
 def test_memory_is_not_reused_while_it_is_referenced(kind: str) -> None:
-    pool = Pool()
+    pool = MemoryPool()
     array = filled(pool, PAGE, 7)
     place = (ctypes.c_ubyte * PAGE).from_address(address(array))
     view = VIEWS[kind](array)
@@ -125,7 +125,7 @@ def test_memory_is_not_reused_while_it_is_referenced(kind: str) -> None:
 
 
 def test_memory_of_a_resurrected_object_is_not_reused() -> None:
-    pool = Pool()
+    pool = MemoryPool()
     saved: list[Bytes] = []
 
     class Phoenix:
@@ -151,30 +151,30 @@ def test_memory_of_a_resurrected_object_is_not_reused() -> None:
 
 
 def test_the_pool_is_bounded_and_evicts_the_oldest_block() -> None:
-    pool = Pool(10 * PAGE)
-    blocks = [pool.take(pages * PAGE) for pages in (2, 3, 4)]
+    pool = MemoryPool(10 * PAGE)
+    blocks = [pool.allocate(pages * PAGE) for pages in (2, 3, 4)]
     while blocks:
         del blocks[0]
     assert pool.unused_bytes == 9 * PAGE
-    pool.take(11 * PAGE)
+    pool.allocate(11 * PAGE)
     assert pool.unused_bytes == 9 * PAGE
-    pool.take(6 * PAGE)
+    pool.allocate(6 * PAGE)
     assert pool.unused_bytes == 10 * PAGE
-    assert pool.release() == 10 * PAGE
-    assert pool.unused_bytes == pool.release() == 0
+    assert pool.release_unused() == 10 * PAGE
+    assert pool.unused_bytes == pool.release_unused() == 0
 
 
 def test_memory_released_during_a_pool_operation_is_freed() -> None:
-    pool = Pool()
-    array = pool.take(PAGE)
+    pool = MemoryPool()
+    array = pool.allocate(PAGE)
     with pool._lock:
         del array
     assert pool.unused_bytes == 0
-    assert pool.take(PAGE).size == PAGE
+    assert pool.allocate(PAGE).size == PAGE
 
 
 def test_threads_never_get_the_same_bytes() -> None:
-    pool = Pool(20 * PAGE)
+    pool = MemoryPool(20 * PAGE)
     start = threading.Barrier(4)
 
     def work(number: int) -> None:
@@ -197,23 +197,23 @@ def test_a_forked_child_starts_with_an_empty_pool() -> None:
     code = """
 import os, warnings
 warnings.simplefilter("ignore")
-from bowstring.memory.pool import LARGE_PAGE_BYTES as PAGE, POOL
-seen = POOL.take(PAGE)
-seen[:] = 7
-POOL.take(PAGE)
-assert POOL.unused_bytes == PAGE
-POOL._lock.acquire()
+from bowstring.memory.memory_pool import LARGE_PAGE_BYTES as PAGE, MEMORY_POOL
+array = MEMORY_POOL.allocate(PAGE)
+array[:] = 7
+MEMORY_POOL.allocate(PAGE)
+assert MEMORY_POOL.unused_bytes == PAGE
+MEMORY_POOL._lock.acquire()
 child = os.fork()
 if not child:
-    assert POOL.unused_bytes == 0 and (seen == 7).all()
-    seen[:] = 8
-    del seen
-    assert POOL.unused_bytes == PAGE
-    POOL.take(PAGE)[:] = 9
+    assert MEMORY_POOL.unused_bytes == 0 and (array == 7).all()
+    array[:] = 8
+    del array
+    assert MEMORY_POOL.unused_bytes == PAGE
+    MEMORY_POOL.allocate(PAGE)[:] = 9
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
-POOL._lock.release()
-assert POOL.unused_bytes == PAGE and (seen == 7).all()
+MEMORY_POOL._lock.release()
+assert MEMORY_POOL.unused_bytes == PAGE and (array == 7).all()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -223,18 +223,18 @@ assert POOL.unused_bytes == PAGE and (seen == 7).all()
 def test_unused_memory_is_freed_if_memory_is_short() -> None:
     code = """
 import resource
-from bowstring.memory.pool import LARGE_PAGE_BYTES as PAGE, Pool
-pool = Pool()
+from bowstring.memory.memory_pool import LARGE_PAGE_BYTES as PAGE, MemoryPool
+pool = MemoryPool()
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 100 * PAGE, used + 100 * PAGE))
-held = [pool.take(20 * PAGE) for _ in range(3)]
-held.clear()
+arrays = [pool.allocate(20 * PAGE) for _ in range(3)]
+arrays.clear()
 assert pool.unused_bytes == 60 * PAGE
-assert pool.take(80 * PAGE).size == 80 * PAGE
+assert pool.allocate(80 * PAGE).size == 80 * PAGE
 assert pool.unused_bytes == 80 * PAGE
 for size_bytes in (200 * PAGE, 1 << 62, 2**63 - 1, 1 << 70):
     try:
-        pool.take(size_bytes)
+        pool.allocate(size_bytes)
     except MemoryError as error:
         assert "no memory for" in str(error)
     else:
@@ -246,12 +246,12 @@ for size_bytes in (200 * PAGE, 1 << 62, 2**63 - 1, 1 << 70):
 
 def test_a_process_may_end_while_memory_is_in_use() -> None:
     code = """
-from bowstring.memory.pool import POOL
-class Keeper:
-    def __del__(self): self.held[:] = 1
-keeper, again = Keeper(), Keeper()
-keeper.held, again.held, again.itself = POOL.take(10), POOL.take(10), again
-POOL.take(10)
+from bowstring.memory.memory_pool import MEMORY_POOL
+class ArrayOwner:
+    def __del__(self): self.array[:] = 1
+owner, cycle = ArrayOwner(), ArrayOwner()
+owner.array, cycle.array, cycle.itself = MEMORY_POOL.allocate(10), MEMORY_POOL.allocate(10), cycle
+MEMORY_POOL.allocate(10)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -274,7 +274,7 @@ def test_referenced_columns_are_not_overwritten_by_later_reads(codec: str) -> No
     for turn in range(24):
         table, data = sources[turn % 4]
         batches = [batch.columns for batch in bs.open_file(data)]
-        assert POOL.unused_bytes <= MAX_UNUSED_BYTES
+        assert MEMORY_POOL.unused_bytes <= MAX_UNUSED_BYTES
         column = turn % 3
         kind = turn % 5
         holder: Any = batches[0][column]
@@ -313,6 +313,6 @@ def test_memory_is_returned_after_a_failed_decompression(codec: str) -> None:
         with pytest.raises(bs.errors.InvalidDataError, match="c1"):
             _ = bs.open_file(bytes(damaged)).get_batch(0).columns
         gc.collect()
-    assert wait_until(lambda: POOL.unused_bytes > 0)  # another thread may still have some of it
-    assert POOL.unused_bytes < 3 * len(data)
+    assert wait_until(lambda: MEMORY_POOL.unused_bytes > 0)  # another thread may still have some of it
+    assert MEMORY_POOL.unused_bytes < 3 * len(data)
     assert pa.table(bs.open_file(data).read_all()).equals(table)

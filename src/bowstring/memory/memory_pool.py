@@ -58,7 +58,7 @@ class _PooledMapping:
                 self.mapping.madvise(advice, self.start, self.size_bytes)
 
 
-class _Lease:
+class _PooledArrayOwner:
     """The base object of an array over a mapping; returns the mapping to the pool when it is deleted.
 
     The garbage collector does not track arrays or their reference to the lease. A lease in a reference cycle therefore
@@ -67,7 +67,7 @@ class _Lease:
 
     __slots__ = ("__array_interface__", "_mapping", "_pool")
 
-    def __init__(self, pooled: _PooledMapping, pool: Pool) -> None:
+    def __init__(self, pooled: _PooledMapping, pool: MemoryPool) -> None:
         self.__array_interface__ = pooled.interface
         self._mapping = pooled
         self._pool = pool
@@ -76,7 +76,7 @@ class _Lease:
         self._pool._return_mapping(self._mapping)
 
 
-class Pool:
+class MemoryPool:
     """Keeps up to `max_unused_bytes` of unused mappings. Thread-safe; a forked child starts with an empty pool."""
 
     def __init__(self, max_unused_bytes: int = MAX_UNUSED_BYTES) -> None:
@@ -94,22 +94,22 @@ class Pool:
         """The size of all unused mappings."""
         return sum(pooled.size_bytes for pooled in self._unused.copy())
 
-    def take(self, size_bytes: int) -> Bytes:
+    def allocate(self, size_bytes: int) -> Bytes:
         """Return writable, uninitialized memory of `size_bytes` bytes, aligned to a huge page.
 
         It returns to the pool automatically. Raises `MemoryError`.
         """
         whole = max(-(-size_bytes // LARGE_PAGE_BYTES), 1) * LARGE_PAGE_BYTES
-        pooled = self._take_unused(whole)
+        pooled = self._take_unused_mapping(whole)
         if pooled is None:
             try:
                 pooled = _PooledMapping.allocate(whole)
             except MemoryError:
-                self.release()
+                self.release_unused()
                 pooled = _PooledMapping.allocate(whole)
-        return np.asarray(_Lease(pooled, self))[:size_bytes]
+        return np.asarray(_PooledArrayOwner(pooled, self))[:size_bytes]
 
-    def _take_unused(self, size_bytes: int) -> _PooledMapping | None:
+    def _take_unused_mapping(self, size_bytes: int) -> _PooledMapping | None:
         with self._lock:
             fits = [
                 candidate for candidate in self._unused if 0 <= candidate.size_bytes - size_bytes <= size_bytes // 4
@@ -134,14 +134,14 @@ class Pool:
         finally:
             self._lock.release()
 
-    def release(self) -> int:
+    def release_unused(self) -> int:
         """Release all unused mappings; returns their size in bytes."""
         with self._lock:
             released, self._unused = self._unused, []
         return sum(pooled.size_bytes for pooled in released)
 
 
-POOL = Pool()
+MEMORY_POOL = MemoryPool()
 """The pool of this process."""
 
 
@@ -152,4 +152,4 @@ def release_unused_memory() -> int:
     received over a socket, and reuses it. The kernel
     reclaims it under memory pressure. Memory in use is not affected.
     """
-    return POOL.release()
+    return MEMORY_POOL.release_unused()

@@ -10,15 +10,15 @@ import pytest
 
 import bowstring as bs
 from bowstring.memory import descriptors
-from bowstring.memory.descriptors import reserve
+from bowstring.memory.descriptors import preallocate
 
-needs_the_call = pytest.mark.skipif(descriptors._fallocate() is None, reason="requires fallocate")
+needs_the_call = pytest.mark.skipif(descriptors._load_fallocate() is None, reason="requires fallocate")
 
 
 @needs_the_call
 def test_blocks_are_allocated_before_the_first_write(tmp_path: Path) -> None:
     with open(tmp_path / "file", "wb") as file:
-        if not reserve(file.fileno(), 0, 1 << 22):
+        if not preallocate(file.fileno(), 0, 1 << 22):
             pytest.skip("the file system does not support fallocate")
         status = os.fstat(file.fileno())
     assert status.st_size == 1 << 22
@@ -28,19 +28,19 @@ def test_blocks_are_allocated_before_the_first_write(tmp_path: Path) -> None:
 def test_a_failed_reservation_returns_false(tmp_path: Path) -> None:
     read, write = os.pipe()
     try:
-        assert not reserve(write, 0, 4096)
+        assert not preallocate(write, 0, 4096)
     finally:
         os.close(read)
         os.close(write)
     with open(tmp_path / "file", "wb") as file:
-        assert not reserve(file.fileno(), (1 << 63) - (1 << 20), 1 << 19)
+        assert not preallocate(file.fileno(), (1 << 63) - (1 << 20), 1 << 19)
         assert os.fstat(file.fileno()).st_size == 0
 
 
-def test_reserve_does_nothing_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "_fallocate", lambda: None)
+def test_preallocate_does_nothing_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptors, "_load_fallocate", lambda: None)
     with open(tmp_path / "file", "wb") as file:
-        assert not reserve(file.fileno(), 0, 4096)
+        assert not preallocate(file.fileno(), 0, 4096)
         assert os.fstat(file.fileno()).st_size == 0
 
 
