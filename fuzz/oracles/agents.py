@@ -88,7 +88,7 @@ def check_agent_replies(data: bytes) -> bool:
 def agent_session() -> tuple[bytes, bytes]:
     """The requests of a task that publishes two partitions, and the replies to another."""
     owner = Process.current()
-    requests = [_HELLO, _message({"op": "hello", "owner": [owner.pid, owner.start_time, owner.host]})]
+    requests = [_HELLO, _message({"op": "hello", "owner": [owner.pid, owner.start_ticks, owner.host]})]
     region = REGION_BODY.pack(passed_region(0).size_bytes, 1)
     for index in range(2):
         put = {"op": "put", "dataset": "d", "attempt": [index, 7], "region": index, "rows": TABLE.num_rows}

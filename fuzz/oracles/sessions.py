@@ -86,7 +86,7 @@ def record(options: int, tickets: tuple[bytes, ...]) -> tuple[bytes, bytes]:
         for reply in replies[num_earlier:]:
             if reply.kind == FrameKind.TAGGED and reply.tag >> BODY_TYPE_SHIFT == BodyType.ADDRESSES:
                 body = decode_addresses(reply.payload)
-                requests.append(frame(FrameKind.TAGGED, FREE_DATA, encode_free(body.addresses[body.lengths > 0])))
+                requests.append(frame(FrameKind.TAGGED, FREE_DATA, encode_free_data(body.addresses[body.lengths > 0])))
     return _encode(requests), _encode(replies)
 
 

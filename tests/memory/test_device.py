@@ -123,7 +123,7 @@ def test_buffers_on_a_device_have_no_bytes() -> None:
         lambda: bytes(buffer),
         lambda: view_together([buffer, Buffer.of(b"host")]),
         lambda: view_together([Buffer.of(b"host"), buffer]),
-        lambda: view_together([buffer, Buffer(memory.share(), 0, 8)]),
+        lambda: view_together([buffer, Buffer(memory.duplicate(), 0, 8)]),
         lambda: buffer == Buffer.of(bytes(16)),
     ):
         with pytest.raises(UsageError, match=REFUSAL):
@@ -133,7 +133,7 @@ def test_buffers_on_a_device_have_no_bytes() -> None:
 def test_memory_is_shared_with_its_owner() -> None:
     owner = object()
     memory = DeviceMemory(DEVICE, POINTER, 64, owner)
-    other = memory.share()
+    other = memory.duplicate()
     assert other is not memory
     assert (other.pointer, len(other), other.owner, other.device) == (POINTER, 64, owner, "cuda:1")
 

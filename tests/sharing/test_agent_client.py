@@ -25,7 +25,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.sharing import agent_client
-from bowstring.sharing.agent_client import AgentClient, AgentKey, launch
+from bowstring.sharing.agent_client import AgentClient, AgentKey, launch_agent
 from bowstring.sharing.processes import Process
 from bowstring.sharing.stored_dataset import store
 from bowstring.testing.descriptors import no_descriptor_left
@@ -89,7 +89,7 @@ def read(uri: str) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    return Process.of(pid).start_time >= 0
+    return Process.of(pid).start_ticks >= 0
 
 
 def test_partitions_can_be_read_after_their_process_has_ended(key: AgentKey) -> None:
@@ -295,20 +295,20 @@ def test_starting_an_agent_without_free_descriptors_is_a_resource_error(key: Age
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
     try:
         with pytest.raises(ResourceError, match="Too many open files"):
-            launch(key.address)
+            launch_agent(key.address)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-@pytest.mark.parametrize("setting", ["executable", "_LAUNCH_S"])
+@pytest.mark.parametrize("setting", ["executable", "_LAUNCH_TIMEOUT_S"])
 def test_an_agent_that_does_not_start_is_a_resource_error_and_leaves_no_process(
     key: AgentKey, setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if setting == "executable":
         monkeypatch.setattr(sys, "executable", "/bin/false")
     else:
-        monkeypatch.setattr(agent_client, "_LAUNCH", "import time; time.sleep(60)")
-        monkeypatch.setattr(agent_client, "_LAUNCH_S", 0.2)
+        monkeypatch.setattr(agent_client, "_LAUNCH_SCRIPT", "import time; time.sleep(60)")
+        monkeypatch.setattr(agent_client, "_LAUNCH_TIMEOUT_S", 0.2)
     with pytest.raises(ResourceError, match="the host agent can't be started"):
         AgentClient.open(key)
     with pytest.raises(ConnectionLostError):
@@ -330,7 +330,7 @@ def test_an_attempt_is_accepted_once(key: AgentKey, host: str) -> None:
 
 
 def test_an_owner_that_does_not_run_is_an_error(key: AgentKey) -> None:
-    ended_owner_key = replace(key, owner=replace(key.owner, start_time=1))
+    ended_owner_key = replace(key, owner=replace(key.owner, start_ticks=1))
     with no_descriptor_left(), pytest.raises(UsageError, match="does not run on this host") as caught:
         AgentClient.open(ended_owner_key)
     assert caught.traceback  # it would keep a connection that was not closed

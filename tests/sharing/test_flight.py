@@ -91,7 +91,7 @@ hear()
 """
 STALLED = """
 import bowstring as bs, bowstring.sharing.flight_server, numpy as np
-bowstring.sharing.flight_server._CLOSING_S = 0.3
+bowstring.sharing.flight_server._CLOSE_TIMEOUT_S = 0.3
 table = bs.table({"a": np.zeros(1 << 21)})
 server = bs.serve({"t": bs.Table.from_batches(table.to_batches() * 8)})
 served = bowstring.sharing.FlightServer(server)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bowstring.errors import ConnectionLostError
-from bowstring.sharing.processes import Process, has_ended, start_time
+from bowstring.sharing.processes import Process, start_ticks, wait_for_end
 from tests.sharing.other_process import run
 
 NAMED_JAVA = """
@@ -26,27 +26,27 @@ say((os.getpid(), int(subprocess.run(between, capture_output=True, check=True).s
 def test_a_zombie_is_not_alive() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         process = Process.of(child.pid)
-        watched = process.watch()
+        watched = process.open_pidfd()
         assert watched is not None
         assert process.is_alive()
-        assert not has_ended(watched)
+        assert not wait_for_end(watched)
         assert child.stdin is not None
         child.stdin.close()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert ") Z " in Path(f"/proc/{child.pid}/stat").read_text()
-        assert has_ended(watched)
-        assert start_time(child.pid) == -1
+        assert wait_for_end(watched)
+        assert start_ticks(child.pid) == -1
         assert not process.is_alive()
-        assert process.watch() is None
+        assert process.open_pidfd() is None
         os.close(watched)
 
 
 def test_a_reused_process_id_is_another_process() -> None:
     own = Process.current()
-    other = replace(own, start_time=own.start_time - 1)
+    other = replace(own, start_ticks=own.start_ticks - 1)
     assert own.is_alive()
     assert not other.is_alive()
-    assert other.watch() is None
+    assert other.open_pidfd() is None
     with pytest.raises(ConnectionLostError, match="is gone"):
         other.check_reachable("this")
     with pytest.raises(ConnectionLostError, match="of another machine"):

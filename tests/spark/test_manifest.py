@@ -177,7 +177,7 @@ def test_files_of_a_dead_driver_are_removed(tmp_path: Path) -> None:
 
 def test_a_process_with_a_reused_id_is_not_the_driver(tmp_path: Path) -> None:
     own = Process.current()
-    staged_by(tmp_path, replace(own, start_time=own.start_time - 1))
+    staged_by(tmp_path, replace(own, start_ticks=own.start_ticks - 1))
     staging.discard_orphaned_jobs(tmp_path)
     assert names(tmp_path) == []
 
@@ -194,7 +194,7 @@ def test_files_of_a_driver_on_another_host_are_removed_after_a_day_without_chang
 
 
 def test_committed_files_of_a_dead_job_stay(tmp_path: Path) -> None:
-    staged_by(tmp_path, replace(Process.current(), start_time=1))
+    staged_by(tmp_path, replace(Process.current(), start_ticks=1))
     create_manifest(tmp_path, manifest(1, part_file_name(JOB, 1, 2)))
     staging.discard_orphaned_jobs(tmp_path)
     assert names(tmp_path) == ["_manifest", part_file_name(JOB, 1, 2)]

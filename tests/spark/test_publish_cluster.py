@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import ConnectionLostError
-from bowstring.sharing.processes import start_time
+from bowstring.sharing.processes import start_ticks
 from tests.polling import wait_until
 
 pytest.importorskip("pyspark")
@@ -92,7 +92,7 @@ def test_a_killed_driver_leaves_no_memory(cluster_report: Job) -> None:
     table = bs.connect(cluster_report.published).read_all()
     cluster_report.process.kill()
     cluster_report.process.wait(30)
-    assert wait_until(lambda: start_time(cluster_report.report["agent"]) < 0, 20), "the host agent outlives its driver"
+    assert wait_until(lambda: start_ticks(cluster_report.report["agent"]) < 0, 20), "the host agent outlives its driver"
     with pytest.raises(ConnectionLostError):
         bs.connect(cluster_report.published)
     assert table.num_rows == ROWS

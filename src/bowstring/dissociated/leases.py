@@ -32,7 +32,7 @@ class _AddressRange(NamedTuple):
 class _LeasedBody:
     """A body that was leased once per owner. `empty` has a bool for each buffer; it is None if no buffer is empty."""
 
-    __slots__ = ("count", "empty", "nbytes", "owners", "address_range")
+    __slots__ = ("address_range", "count", "empty", "nbytes", "owners")
 
     def __init__(self, count: int, empty: bytes | None, nbytes: int) -> None:
         self.count = count
@@ -61,12 +61,12 @@ class Leases:
     """The addresses leased to one holder, and the owners that they keep alive."""
 
     __slots__ = (
+        "_address_ranges",
         "_bodies",
         "_by_address",
         "_empty_addresses",
         "_key_lengths",
         "_limits",
-        "_address_ranges",
         "_unsorted",
         "holder",
         "outstanding",
@@ -209,9 +209,9 @@ class Leases:
             self._unsorted.clear()
             self._address_ranges.sort()
         for index in reversed(range(bisect_right(self._address_ranges, address, key=itemgetter(0)))):
-            address_range = self._address_ranges[index]
-            if address_range.highest >= address and bool((self._bodies[address_range.key].leased_addresses(address_range.key) == address).any()):
-                return address_range.key
+            _, highest, key = self._address_ranges[index]
+            if highest >= address and bool((self._bodies[key].leased_addresses(key) == address).any()):
+                return key
         return None
 
     def _split_body(self, key: bytes) -> None:

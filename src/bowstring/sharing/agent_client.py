@@ -32,14 +32,14 @@ from bowstring.transports.unix_socket import encode_unix_address
 DEFAULT_TTL_S = 86_400.0
 
 # The parent of this process exits at once, so that the agent has no parent to wait for it; imports follow the fork.
-_LAUNCH = (
+_LAUNCH_SCRIPT = (
     "import os, sys\nos.fork() and os._exit(0)\nfrom bowstring.sharing.host_agent import main\nmain(int(sys.argv[1]))"
 )
 _BACKLOG = 512
-_RETRY_S = 0.02
-_LAUNCH_S = 30.0
+_RETRY_INTERVAL_S = 0.02
+_LAUNCH_TIMEOUT_S = 30.0
 _MAX_TEXT = 80
-_Kind = TypeVar("_Kind")
+_FieldType = TypeVar("_FieldType")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,13 @@ class AgentClient(Closable):
                 client = cls(channel, needs_commit=key.owner.is_local)
                 with close_on_error(client):
                     owner = key.local_owner()
-                    client._request({"op": "hello", "owner": [owner.pid, owner.start_time, owner.host]})
+                    client._request({"op": "hello", "owner": [owner.pid, owner.start_ticks, owner.host]})
                 return client
             except ConnectionLostError:
                 if not start or not deadline.remaining_s():
                     raise
-            if not launch(key.address):
-                time.sleep(_RETRY_S)
+            if not launch_agent(key.address):
+                time.sleep(_RETRY_INTERVAL_S)
 
     def put(
         self, dataset: str, attempt: tuple[int, int], region: Region, *, rows: int, ttl_s: float = DEFAULT_TTL_S
@@ -110,14 +110,14 @@ class AgentClient(Closable):
         index = self._channel.export(region).index
         request = {"op": "put", "dataset": dataset, "attempt": attempt, "region": index, "rows": rows, "ttl_s": ttl_s}
         request["needs_commit"] = self._needs_commit
-        return _field(self._request(request), "uri", str)
+        return _read_field(self._request(request), "uri", str)
 
     def commit(self, dataset: str, attempts: Mapping[int, int]) -> list[int]:
         """Commit one attempt of each partition and drop all others. Return the partitions that the agent lacks; if
         there are any, nothing is committed.
         """
         reply = self._request({"op": "commit", "dataset": dataset, "attempts": sorted(attempts.items())})
-        missing = _field(reply, "missing", list)
+        missing = _read_field(reply, "missing", list)
         if not all(type(partition) is int for partition in missing):
             raise ProtocolError(f"host agent: missing: expected integers, found {str(missing)[:_MAX_TEXT]}")
         return missing
@@ -129,8 +129,8 @@ class AgentClient(Closable):
     def status(self) -> dict[str, Any]:
         """The agent's process (`pid`), and the partitions, rows and bytes of each data set."""
         status = self._request({"op": "status"})
-        _field(status, "pid", int)
-        _field(status, "datasets", dict)
+        _read_field(status, "pid", int)
+        _read_field(status, "datasets", dict)
         return status
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class AgentClient(Closable):
         return reply
 
 
-def _field(reply: dict[str, Any], name: str, kind: type[_Kind]) -> _Kind:
+def _read_field(reply: dict[str, Any], name: str, kind: type[_FieldType]) -> _FieldType:
     """Return a field of a reply. Raises `ProtocolError` unless it has this type."""
     value = reply.get(name)
     if not isinstance(value, kind):
@@ -159,7 +159,7 @@ def _field(reply: dict[str, Any], name: str, kind: type[_Kind]) -> _Kind:
     return value
 
 
-def launch(address: str) -> bool:
+def launch_agent(address: str) -> bool:
     """Start an agent at an address; False if another process has bound it.
 
     The agent runs in a new session and inherits no other descriptors, because Spark waits for every process that has
@@ -188,7 +188,7 @@ def _spawn_agent(descriptor: int) -> int:
     paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
-        [sys.executable, "-c", _LAUNCH, str(descriptor)],
+        [sys.executable, "-c", _LAUNCH_SCRIPT, str(descriptor)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -198,7 +198,7 @@ def _spawn_agent(descriptor: int) -> int:
         cwd="/",
     ) as process:
         try:
-            return process.wait(_LAUNCH_S)
+            return process.wait(_LAUNCH_TIMEOUT_S)
         except BaseException:
             process.kill()
             raise

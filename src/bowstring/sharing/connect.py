@@ -12,14 +12,14 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import BowstringError, UsageError
 from bowstring.sharing.client import Dataset, TicketRequest, join_adjacent_requests
 from bowstring.sharing.flight import FLIGHT_SCHEMES, TLS_SCHEME
-from bowstring.sharing.flight_client import FlightDataset, FlightOptions, find_parts, scheme_of
+from bowstring.sharing.flight_client import FlightConnector, FlightDataset, fetch_endpoints, scheme_of
 from bowstring.sharing.locations import (
     Locations,
     check_scope,
+    hide_secrets,
     is_local_or_encrypted,
-    nearest_first,
     no_location_error,
-    without_query,
+    sort_by_distance,
 )
 from bowstring.sharing.recording import Record, Recorder, open_recorder
 from bowstring.sharing.uris import Ticket, parse_dataset_uri, requests_packed, servers_of, without_ticket
@@ -47,7 +47,7 @@ Target: TypeAlias = str | Locations | Sequence[str] | HasURIs
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class _ConnectOptions:
     """The arguments of `connect`."""
 
     ticket: str | bytes | None
@@ -88,11 +88,11 @@ def connect(
     """
     if not timeout_s > 0:
         raise UsageError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
-    options = _Options(ticket, copy, timeout_s, tls, open_recorder(record), tls is not None)
+    options = _ConnectOptions(ticket, copy, timeout_s, tls, open_recorder(record), tls is not None)
     if isinstance(target, str) and len(target.split()) > 1:
         target = Locations.parse(target)
     if isinstance(target, Locations):
-        uris = nearest_first(target.uris)
+        uris = sort_by_distance(target.uris)
         return _connect_to_first({uri: partial(_connect_to_location, uri, options) for uri in uris})
     if isinstance(target, str) and scheme_of(target) in FLIGHT_SCHEMES:
         return _connect_through_flight(target, options)
@@ -106,7 +106,7 @@ def connect(
     return _connect_to_parts(parts, getattr(target, "schema", None), options)
 
 
-def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _Options) -> Dataset:
+def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _ConnectOptions) -> Dataset:
     requests = []
     for text in uris:
         uri, name = parse_dataset_uri(text, options.ticket)
@@ -121,18 +121,18 @@ def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _Opti
     )
 
 
-def _connect_through_flight(text: str, options: _Options) -> Dataset:
+def _connect_through_flight(text: str, options: _ConnectOptions) -> Dataset:
     """Ask a Flight server for a data set, and read it from the nearest location, or else by DoGet."""
-    flight_options = FlightOptions(options.timeout_s, options.tls)
-    location, parts, schema = find_parts(text, options.ticket, flight_options)
+    connector = FlightConnector(options.timeout_s, options.tls)
+    location, endpoints, schema = fetch_endpoints(text, options.ticket, connector)
     is_encrypted = options.requires_encryption or scheme_of(location) == TLS_SCHEME
     candidates: dict[str, Callable[[], Dataset]] = {}
-    if len(parts) == 1:
-        for uri in nearest_first(parts[0].stream_uris):
-            stream_options = replace(options, ticket=parts[0].ticket, requires_encryption=is_encrypted)
+    if len(endpoints) == 1:
+        for uri in sort_by_distance(endpoints[0].stream_uris):
+            stream_options = replace(options, ticket=endpoints[0].ticket, requires_encryption=is_encrypted)
             candidates[uri] = partial(_connect_to_location, uri, stream_options)
     if options.recorder is None:
-        candidates[location] = partial(FlightDataset, location, parts, schema, flight_options)
+        candidates[location] = partial(FlightDataset, location, endpoints, schema, connector)
     elif not candidates:
         raise UsageError(f"record: {location} has only locations of Flight, whose messages can't be recorded")
     return _connect_to_first(candidates)
@@ -148,16 +148,16 @@ def _connect_to_first(candidates: Mapping[str, Callable[[], Dataset]]) -> Datase
         try:
             dataset = open_dataset()
         except BowstringError as error:
-            _LOGGER.debug("%s: not used: %s", without_query(uri), error)
+            _LOGGER.debug("%s: not used: %s", hide_secrets(uri), error)
             errors[uri] = without_traceback(error)
             continue
-        _LOGGER.debug("%s: the nearest location that works", without_query(uri))
+        _LOGGER.debug("%s: the nearest location that works", hide_secrets(uri))
         dataset.unusable_locations = {uri: str(error) for uri, error in errors.items()}
         return dataset
     raise no_location_error(errors)
 
 
-def _connect_to_location(text: str, options: _Options) -> Dataset:
+def _connect_to_location(text: str, options: _ConnectOptions) -> Dataset:
     uri, name = parse_dataset_uri(text, options.ticket)
     servers = servers_of(uri).values()
     for server in servers:

@@ -41,7 +41,7 @@ from bowstring.memory.buffer import EMPTY, Buffer, Memory
 from bowstring.memory.cuda import try_synchronize
 from bowstring.memory.device import DeviceMemory
 from bowstring.sharing.locations import is_local_or_encrypted
-from bowstring.sharing.processes import close_inherited
+from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.sharing.recording import Recorder
 from bowstring.sharing.uris import Ticket, decode_error, display_uri, error_tag, servers_of
 from bowstring.transports.base import Channel, TransportOptions
@@ -335,7 +335,7 @@ def _close_after_fork() -> None:
     for connection in list(_CONNECTIONS):
         connection.driver.is_closed = True
         for channel in connection.driver.session.channels.values():
-            close_inherited(channel.descriptors())
+            redirect_to_devnull(channel.descriptors())
     _LEASING_CONNECTIONS.clear()
 
 

@@ -30,7 +30,7 @@ class DeviceTable:
     columns: Sequence[ArrayData]
     device: Device
 
-    def store(self, name: str) -> StoredDataset:
+    def to_stored_dataset(self, name: str) -> StoredDataset:
         """Return the data set for a server. Nothing is copied.
 
         Raises `UnsupportedTypeError` for a column with a dictionary, and `UsageError` for slices and unknown null
@@ -39,7 +39,7 @@ class DeviceTable:
         nodes: list[tuple[int, int]] = []
         buffers: list[Buffer | None] = []
         for field, column in zip(self.schema.fields, self.columns, strict=True):
-            _collect(field.name, column, nodes, buffers)
+            _append_nodes_and_buffers(field.name, column, nodes, buffers)
         sizes = np.array([0 if buffer is None else buffer.size for buffer in buffers], np.int64)
         ends = np.cumsum((sizes + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES)
         starts, body_bytes = np.concatenate(([0], ends[:-1])), int(ends[-1]) if len(ends) else 0
@@ -78,7 +78,9 @@ def device_table(source: object) -> DeviceTable:
     return DeviceTable(schema, lengths.pop(), columns, devices.pop())
 
 
-def _collect(name: str, array: ArrayData, nodes: list[tuple[int, int]], buffers: list[Buffer | None]) -> None:
+def _append_nodes_and_buffers(
+    name: str, array: ArrayData, nodes: list[tuple[int, int]], buffers: list[Buffer | None]
+) -> None:
     """Add the nodes and buffers of an array, depth first."""
     if array.dictionary is not None:
         raise UnsupportedTypeError(f"column {name!r}: {array.type} in memory of a device: decode the dictionary first")
@@ -89,4 +91,4 @@ def _collect(name: str, array: ArrayData, nodes: list[tuple[int, int]], buffers:
     nodes.append((array.length, null_count))
     buffers.extend(array.buffers)
     for child in array.children:
-        _collect(name, child, nodes, buffers)
+        _append_nodes_and_buffers(name, child, nodes, buffers)

@@ -43,21 +43,21 @@ def import_flight() -> Any:
     return pyarrow.flight
 
 
-def format_uri(location: str, name: str) -> str:
+def format_flight_uri(location: str, name: str) -> str:
     """Return the URI of a data set of a Flight server.
 
-    >>> format_uri("grpc://127.0.0.1:5000", "a/b")
+    >>> format_flight_uri("grpc://127.0.0.1:5000", "a/b")
     'grpc://127.0.0.1:5000/a%2Fb'
     """
     return f"{location}/{quote(name, safe='')}"
 
 
-def parse_uri(text: str, ticket: str | bytes | None = None) -> tuple[str, tuple[str, ...]]:
+def parse_flight_uri(text: str, ticket: str | bytes | None = None) -> tuple[str, tuple[str, ...]]:
     """Return the location of the server, and the path of the data set's descriptor.
 
     The path is `ticket`, the parameter `ticket`, or the path of the URI. Raises `UsageError`.
 
-    >>> parse_uri("grpc://127.0.0.1:5000/a%2Fb")
+    >>> parse_flight_uri("grpc://127.0.0.1:5000/a%2Fb")
     ('grpc://127.0.0.1:5000', ('a/b',))
     """
     where = f"URI {hide_signatures(text.partition('?')[0])!r}"
@@ -92,13 +92,13 @@ def from_flight_error(error: Exception, where: str) -> BowstringError:
     if isinstance(error, BowstringError):
         return error
     text = f"{where}: {str(error).partition('. Detail: ')[0].partition('. gRPC client debug')[0][:_MAX_TEXT]}"
-    for names, kind in _kinds().items():
+    for names, kind in _error_types().items():
         if isinstance(error, names):
             return kind(text)
     return ProtocolError(text)
 
 
-def _kinds() -> dict[Any, type[BowstringError]]:
+def _error_types() -> dict[Any, type[BowstringError]]:
     import pyarrow as pa
 
     flight = import_flight()

@@ -30,7 +30,7 @@ from bowstring.sharing.flight import (
     TLS_SCHEME,
     from_flight_error,
     import_flight,
-    parse_uri,
+    parse_flight_uri,
 )
 from bowstring.sharing.locations import MAX_LOCATIONS, no_location_error
 from bowstring.sharing.signed_tickets import hide_signatures
@@ -39,13 +39,13 @@ from bowstring.transports.tls import TlsOptions
 
 _MAX_INFO_BYTES = 16 << 20
 _MAX_ENDPOINTS = 1 << 16
-_BATCHES_AHEAD = 2
-_JOIN_S = 5.0
+_PREFETCHED_BATCHES = 2
+_JOIN_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class FlightOptions:
-    """How a Flight server is called."""
+class FlightConnector:
+    """Connects to Flight servers, with these options."""
 
     timeout_s: float
     tls: TlsOptions | None
@@ -72,7 +72,7 @@ class FlightOptions:
         except flight.FlightError as error:
             raise from_flight_error(error, location) from error
 
-    def get_info(self, location: str, path: tuple[str, ...]) -> Any:
+    def get_flight_info(self, location: str, path: tuple[str, ...]) -> Any:
         """Return the FlightInfo of a data set. Raises `ConnectionLostError`, `DeadlineError`, `NotFoundError`."""
         flight = import_flight()
         call = flight.FlightCallOptions(timeout=None if self.timeout_s == math.inf else self.timeout_s)
@@ -85,7 +85,7 @@ class FlightOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class FlightPart:
+class FlightEndpoint:
     """An endpoint of a FlightInfo: a ticket, and the URIs of the servers that accept it."""
 
     ticket: bytes
@@ -109,59 +109,60 @@ def scheme_of(uri: str) -> str:
     return uri.partition(":")[0].lower()
 
 
-def find_parts(
-    text: str, ticket: str | bytes | None, options: FlightOptions
-) -> tuple[str, list[FlightPart], Schema | None]:
+def fetch_endpoints(
+    text: str, ticket: str | bytes | None, connector: FlightConnector
+) -> tuple[str, list[FlightEndpoint], Schema | None]:
     """Return the location of the Flight server of a URI, and the endpoints of the data set; without any, its schema.
 
     Raises `ConnectionLostError`, `DeadlineError`, `NotFoundError`, `LimitError`, `InvalidDataError`, `UsageError`.
     """
-    location, path = parse_uri(text, ticket)
-    info = options.get_info(location, path)
+    location, path = parse_flight_uri(text, ticket)
+    info = connector.get_flight_info(location, path)
     try:
-        endpoints = info.endpoints
-        schema = None if endpoints else as_schema(info.schema)
-        if len(endpoints) > _MAX_ENDPOINTS:
-            raise LimitError(f"{location}: expected at most {_MAX_ENDPOINTS} endpoints, found {len(endpoints)}")
-        parts = []
-        for endpoint in endpoints:
+        schema = None if info.endpoints else as_schema(info.schema)
+        if len(info.endpoints) > _MAX_ENDPOINTS:
+            raise LimitError(f"{location}: expected at most {_MAX_ENDPOINTS} endpoints, found {len(info.endpoints)}")
+        endpoints = []
+        for endpoint in info.endpoints:
             uris = [uri.uri.decode("utf-8", "backslashreplace") for uri in endpoint.locations[: MAX_LOCATIONS + 1]]
             if len(uris) > MAX_LOCATIONS:
                 raise LimitError(f"{location}: expected at most {MAX_LOCATIONS} locations of an endpoint, found more")
-            parts.append(FlightPart(endpoint.ticket.ticket, tuple(uris)))
+            endpoints.append(FlightEndpoint(endpoint.ticket.ticket, tuple(uris)))
     except BowstringError:
         raise
     except Exception as error:
         raise InvalidDataError(f"{location}: the FlightInfo is malformed: {error}") from error
-    return location, parts, schema
+    return location, endpoints, schema
 
 
 class FlightDataset(Dataset):
     """A data set that is read by DoGet, one endpoint after the other; the bytes are copied over the network."""
 
-    def __init__(self, location: str, parts: list[FlightPart], schema: Schema | None, options: FlightOptions) -> None:
+    def __init__(
+        self, location: str, endpoints: list[FlightEndpoint], schema: Schema | None, connector: FlightConnector
+    ) -> None:
         self._location = location
-        self._parts = parts
-        self._options = options
+        self._endpoints = endpoints
+        self._connector = connector
         self._streams: weakref.WeakSet[_FlightStream] = weakref.WeakSet()
-        self._first: _FlightStream | None = None
+        self._first_call: _FlightStream | None = None
         if schema is None:
-            self._first = self._call(parts[0])
-            schema = self._first.schema
-        super().__init__([], schema, options.timeout_s)
+            self._first_call = self._do_get(endpoints[0])
+            schema = self._first_call.schema
+        super().__init__([], schema, connector.timeout_s)
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """The Flight servers of the parts, in order."""
-        return tuple(part.flight_locations(self._location)[0] for part in self._parts)
+        """The Flight servers of the endpoints, in order."""
+        return tuple(endpoint.flight_locations(self._location)[0] for endpoint in self._endpoints)
 
     def __iter__(self) -> Iterator[RecordBatch]:
         """As `Dataset.__iter__`."""
-        first, self._first = self._first, None
-        for part in self._parts:
+        first_call, self._first_call = self._first_call, None
+        for endpoint in self._endpoints:
             if self._is_closed:
                 raise ClosedError("the data set is closed")
-            stream, first = first or self._call(part), None
+            stream, first_call = first_call or self._do_get(endpoint), None
             if stream.schema != self.schema:
                 stream.cancel()
                 raise InvalidDataError(f"{self._location}: expected {self.schema!r}, found {stream.schema!r}")
@@ -183,16 +184,23 @@ class FlightDataset(Dataset):
         """Pickle the endpoints: unpickling, such as in another process, calls DoGet again."""
         if self._is_closed:
             raise ClosedError("the data set is closed")
-        return FlightDataset, (self._location, self._parts, None if self._parts else self.schema, self._options)
+        return FlightDataset, (
+            self._location,
+            self._endpoints,
+            None if self._endpoints else self.schema,
+            self._connector,
+        )
 
-    def _call(self, part: FlightPart) -> _FlightStream:
+    def _do_get(self, endpoint: FlightEndpoint) -> _FlightStream:
         """Call DoGet at the first location that works."""
         errors: dict[str, BowstringError] = {}
-        for location in part.flight_locations(self._location):
+        for location in endpoint.flight_locations(self._location):
             try:
                 if scheme_of(self._location) == TLS_SCHEME != scheme_of(location):
                     raise ConnectionLostError(f"{location}: not encrypted, but {self._location} is")
-                stream = _FlightStream(self._options.connect(location), part.ticket, location, self._options.timeout_s)
+                stream = _FlightStream(
+                    self._connector.connect(location), endpoint.ticket, location, self._connector.timeout_s
+                )
                 self._streams.add(stream)
                 return stream
             except BowstringError as error:
@@ -206,8 +214,8 @@ class _FlightStream:
     def __init__(self, client: Any, ticket: bytes, location: str, timeout_s: float) -> None:
         self._location = location
         self._timeout_s = None if timeout_s == math.inf else timeout_s
-        self._call = _Call(client, ticket, location)
-        self._thread = threading.Thread(target=self._call.read, name="bowstring-flight", daemon=True)
+        self._call = _DoGetCall(client, ticket, location)
+        self._thread = threading.Thread(target=self._call.run, name="bowstring-flight", daemon=True)
         self._thread.start()
         _STREAMS.add(self)
         self.schema: Schema = self._receive_message()
@@ -241,7 +249,7 @@ class _FlightStream:
             self.cancel()
 
 
-class _Call:
+class _DoGetCall:
     """What the thread and the reader of a call share. Its queues can be used while garbage is collected."""
 
     def __init__(self, client: Any, ticket: bytes, location: str) -> None:
@@ -249,7 +257,7 @@ class _Call:
         """The schema and the batches, then None, or an error."""
         self.requests: queue.SimpleQueue[None] = queue.SimpleQueue()
         """An entry for each batch that may be read."""
-        for _ in range(_BATCHES_AHEAD):
+        for _ in range(_PREFETCHED_BATCHES):
             self.requests.put(None)
         self._client = client
         self._ticket = ticket
@@ -257,7 +265,7 @@ class _Call:
         self._reader: Any = None
         self._is_cancelled = False
 
-    def read(self) -> None:
+    def run(self) -> None:
         """Call DoGet, and put what it returns into the queue."""
         with self._client, ExitStack() as stack:
             try:
@@ -292,7 +300,7 @@ def _cancel_streams() -> None:
     for stream in streams:
         stream.cancel()
     for stream in streams:
-        stream.join(_JOIN_S)
+        stream.join(_JOIN_TIMEOUT_S)
 
 
 atexit.register(_cancel_streams)

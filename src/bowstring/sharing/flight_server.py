@@ -20,7 +20,7 @@ from bowstring.memory.closable import Closable
 from bowstring.sharing.flight import (
     SAME_SERVER,
     TLS_SCHEME,
-    format_uri,
+    format_flight_uri,
     from_flight_error,
     import_flight,
     to_flight_error,
@@ -34,7 +34,7 @@ from bowstring.transports.tls import TlsOptions
 _MAX_TICKET_BYTES = 1 << 16
 _MAX_MESSAGE_BYTES = 1 << 30
 """The size above which batches are split: gRPC limits messages to 2 GiB."""
-_CLOSING_S = 5.0
+_CLOSE_TIMEOUT_S = 5.0
 _MAPPED_IPV4 = "::ffff:"
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
@@ -55,7 +55,7 @@ class FlightServer(Closable):
         import_flight()
         self._server = server
         self._slots = threading.BoundedSemaphore(server.options.max_clients)
-        self._streams: weakref.WeakSet[_Stream] = weakref.WeakSet()
+        self._streams: weakref.WeakSet[_DoGetStream] = weakref.WeakSet()
         self._lock = threading.Lock()
         """Locked by calls that use the streams."""
         host, port = parse_address(address)
@@ -65,7 +65,7 @@ class FlightServer(Closable):
         scheme, options = ("grpc", {}) if tls is None else (TLS_SCHEME, _tls_arguments(tls))
         try:
             self._flight = _flight_server_class()(self, f"{scheme}:{format_address(host, port)}", **options)
-        except _arrow_errors() as error:
+        except _pyarrow_errors() as error:
             raise UsageError(f"flight {address!r}: can't listen there: {error}") from error
         host = socket.gethostname() if where.is_unspecified else host
         self.location = f"{scheme}:{format_address(host, self._flight.port)}"
@@ -78,7 +78,7 @@ class FlightServer(Closable):
         Raises as `Server.uri`.
         """
         _, ticket = parse_dataset_uri(self._server.uri(name, lifetime_s=lifetime_s))
-        return format_uri(self.location, ticket)
+        return format_flight_uri(self.location, ticket)
 
     def close(self) -> None:
         """Stop the server. Clients in the middle of a stream are disconnected after 5 seconds. Idempotent."""
@@ -88,9 +88,9 @@ class FlightServer(Closable):
         """Return the FlightInfo of each data set. Raises `AccessDeniedError` if the server has a key."""
         if self._server.options.ticket_key is not None:
             raise AccessDeniedError("access denied: a server with a ticket key does not list its data sets")
-        return [self.flight_info(name) for name in self._server.names]
+        return [self.get_flight_info(name) for name in self._server.names]
 
-    def flight_info(self, ticket: str) -> Any:
+    def get_flight_info(self, ticket: str) -> Any:
         """Return the FlightInfo for a ticket, by default the name of a data set. Raises as `Server.find_stored`."""
         import pyarrow as pa
 
@@ -104,7 +104,7 @@ class FlightServer(Closable):
         descriptor = flight.FlightDescriptor.for_path(ticket.encode())
         return flight.FlightInfo(pa.schema(schema), descriptor, [endpoint], num_rows, size_bytes)
 
-    def stream(self, ticket: bytes, peer: str) -> Any:
+    def do_get(self, ticket: bytes, peer: str) -> Any:
         """Return the data stream of a ticket, without copying, for the peer with this address in gRPC.
 
         If the server has too many streams, clients that took nothing for `ServerOptions.stall_s` are disconnected.
@@ -121,25 +121,25 @@ class FlightServer(Closable):
         if any(part.schema != parts[0].schema for part in parts):
             raise InvalidDataError(f"{Ticket(names)}: their schemas differ")
         if not self._slots.acquire(blocking=False) and not (
-            self._disconnect_stalled() and self._slots.acquire(timeout=_CLOSING_S)
+            self._disconnect_stalled_clients() and self._slots.acquire(timeout=_CLOSE_TIMEOUT_S)
         ):
             limit = self._server.options.max_clients
             raise ConnectionLostError(f"the server has {limit} clients already, its limit")
-        stream = _Stream(_flight_batches(parts), _parse_peer(peer))
+        stream = _DoGetStream(_pyarrow_batches(parts), _parse_peer(peer))
         weakref.finalize(stream, self._slots.release)
         with self._lock:
             self._streams.add(stream)
         schema, _ = read_batches(parts[0])
         return import_flight().RecordBatchStream(pa.RecordBatchReader.from_batches(pa.schema(schema), stream))
 
-    def _disconnect_stalled(self) -> bool:
+    def _disconnect_stalled_clients(self) -> bool:
         """Disconnect the clients of whose streams none has made progress for a while; return whether there are any."""
         latest: dict[_Peer, float] = {}
         with self._lock:
             for stream in self._streams:
-                latest[stream.peer] = max(stream.taken_at, latest.get(stream.peer, 0.0))
+                latest[stream.peer] = max(stream.last_read_at, latest.get(stream.peer, 0.0))
         deadline = time.monotonic() - self._server.options.stall_s
-        stalled = {peer for peer, taken_at in latest.items() if taken_at <= deadline}
+        stalled = {peer for peer, last_read_at in latest.items() if last_read_at <= deadline}
         if stalled:
             _disconnect_clients(self._flight.port, stalled)
         return bool(stalled)
@@ -156,10 +156,10 @@ def _shut_down(server: Any) -> None:
     port = server.port
     thread = threading.Thread(target=server.shutdown, name="bowstring-flight-close", daemon=True)
     thread.start()
-    thread.join(_CLOSING_S)
+    thread.join(_CLOSE_TIMEOUT_S)
     if thread.is_alive():
         _disconnect_clients(port)
-        thread.join(_CLOSING_S)
+        thread.join(_CLOSE_TIMEOUT_S)
 
 
 def _disconnect_clients(port: int, peers: Container[_Peer] | None = None) -> None:
@@ -195,23 +195,23 @@ def _parse_peer(text: str) -> _Peer:
     return _Peer(host.strip("[]").removeprefix(_MAPPED_IPV4), int(port))
 
 
-class _Stream:
+class _DoGetStream:
     """The batches of one call of DoGet, its client, and when that took the last batch."""
 
     def __init__(self, batches: Iterator[Any], peer: _Peer) -> None:
         self.peer = peer
-        self.taken_at = time.monotonic()
+        self.last_read_at = time.monotonic()
         self._batches = batches
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        self.taken_at = time.monotonic()
+        self.last_read_at = time.monotonic()
         return next(self._batches)
 
 
-class _BatchStream:
+class _StoredDatasetStream:
     """The batches of a data set for pyarrow, in the server's memory; its schema is converted once for all of them."""
 
     def __init__(self, part: StoredDataset) -> None:
@@ -220,25 +220,25 @@ class _BatchStream:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         schema, batches = read_batches(self._part)
         if any(message.body_bytes > _MAX_MESSAGE_BYTES for message in self._part.messages):
-            batches = (piece for batch in batches for piece in _split(batch))
+            batches = (piece for batch in batches for piece in _split_batch(batch))
         return export_stream(schema, batches, requested_schema)
 
 
-def _flight_batches(parts: Sequence[StoredDataset]) -> Iterator[Any]:
+def _pyarrow_batches(parts: Sequence[StoredDataset]) -> Iterator[Any]:
     """Yield the batches of data sets for pyarrow, in the server's memory. Raises errors for Flight."""
     import pyarrow as pa
 
-    errors: tuple[type[Exception], ...] = (BowstringError, *_arrow_errors())
+    errors: tuple[type[Exception], ...] = (BowstringError, *_pyarrow_errors())
     for part in parts:
         try:
-            for batch in pa.RecordBatchReader.from_stream(_BatchStream(part)):
+            for batch in pa.RecordBatchReader.from_stream(_StoredDatasetStream(part)):
                 batch.validate()  # offsets of a file could be outside of its buffers
                 yield batch
         except errors as error:
             raise to_flight_error(from_flight_error(error, part.region.name)) from None
 
 
-def _split(batch: RecordBatch) -> Iterator[RecordBatch]:
+def _split_batch(batch: RecordBatch) -> Iterator[RecordBatch]:
     """Yield a batch in pieces that fit into a message."""
     count = -(-batch.nbytes // _MAX_MESSAGE_BYTES)
     rows = -(-batch.num_rows // max(count, 1))
@@ -258,7 +258,7 @@ def _tls_arguments(tls: TlsOptions) -> dict[str, Any]:
     }
 
 
-def _arrow_errors() -> tuple[type[Exception], ...]:
+def _pyarrow_errors() -> tuple[type[Exception], ...]:
     import pyarrow as pa
 
     return (pa.ArrowException, OSError, ValueError)
@@ -297,15 +297,15 @@ def _flight_server_class() -> Any:
 
         @_translate_errors
         def get_flight_info(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
-            return self._owner.flight_info(_ticket_of(descriptor))
+            return self._owner.get_flight_info(_ticket_of(descriptor))
 
         @_translate_errors
         def get_schema(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
-            return flight.SchemaResult(self._owner.flight_info(_ticket_of(descriptor)).schema)
+            return flight.SchemaResult(self._owner.get_flight_info(_ticket_of(descriptor)).schema)
 
         @_translate_errors
         def do_get(self, context: Any, ticket: Any) -> Any:
-            return self._owner.stream(ticket.ticket, context.peer())
+            return self._owner.do_get(ticket.ticket, context.peer())
 
     return Handlers
 

@@ -70,7 +70,7 @@ Attempt: TypeAlias = tuple[int, int]
 
 
 @dataclass(slots=True)
-class _Dataset:
+class _PublishedDataset:
     """The attempts of a data set, their regions, and the tickets that can be read."""
 
     expires_at: float
@@ -84,7 +84,7 @@ class _Dataset:
         self.partitions[attempt] = partition
         self.regions.setdefault(partition.region, []).append(attempt)
 
-    def keep_only(self, attempts: Iterable[Attempt]) -> set[Region]:
+    def remove_other_attempts(self, attempts: Iterable[Attempt]) -> set[Region]:
         """Remove all other attempts. Return the remaining regions that still contain bytes of removed ones."""
         self.partitions = {attempt: self.partitions[attempt] for attempt in attempts}
         before, self.regions = self.regions, {}
@@ -94,7 +94,7 @@ class _Dataset:
 
 
 @dataclass(slots=True)
-class _Connection:
+class _AgentConnection:
     """The connection of a task or the driver."""
 
     channel: Channel
@@ -113,11 +113,11 @@ class HostAgent(Closable):
         self._server = Server(options=options)
         self._max_regions = limit // 4
         self._max_connections = min(limit // 8, _MAX_CONNECTIONS)
-        self._datasets: dict[str, _Dataset] = {}
+        self._datasets: dict[str, _PublishedDataset] = {}
         self._dropped: dict[str, None] = {}
         self._owners: dict[Process, int] = {}
         self._has_had_owner = False
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, _AgentConnection] = {}
         self._selector = selectors.DefaultSelector()
         self._is_listening = False
         self._started_at = self._used_at = time.monotonic()
@@ -125,8 +125,9 @@ class HostAgent(Closable):
     def run(self, listening_socket: socket.socket) -> None:
         """Answer requests until the agent is no longer needed."""
         listener = UnixListener.inherit(listening_socket, TRANSPORT_OPTIONS)
-        while not self._is_finished():
+        while not self._is_finished:
             self.step(listener, _TICK_S)
+            self._drop_expired()
 
     def step(self, listener: Listener, timeout_s: float) -> int:
         """Wait for connections and requests, and answer them. Return the number of descriptors that were ready."""
@@ -139,26 +140,29 @@ class HostAgent(Closable):
     def close(self) -> None:
         """Drop all data sets, and close all connections. Idempotent."""
         for name in list(self._datasets):
-            self._drop(name)
+            self._drop_dataset(name)
         for connection in list(self._connections.values()):
-            self._close(connection)
+            self._close_connection(connection)
         for owner in list(self._owners):
             self._remove_owner(owner)
         self._selector.close()
         self._server.close()
 
-    def _is_finished(self) -> bool:
-        """Whether the agent is no longer needed. Drops expired data sets and closes expired connections."""
+    def _drop_expired(self) -> None:
+        """Drop expired data sets, and close expired connections."""
         now = time.monotonic()
         for name in [name for name, dataset in self._datasets.items() if dataset.expires_at < now]:
-            self._drop(name)
+            self._drop_dataset(name)
         for connection in [each for each in self._connections.values() if each.closes_at < now]:
-            self._close(connection)
-        if self._datasets:
-            self._used_at = now
+            self._close_connection(connection)
+
+    @property
+    def _is_finished(self) -> bool:
+        """Whether the agent is no longer needed."""
+        now = time.monotonic()
         return (
             (self._has_had_owner and not self._owners)
-            or now - self._used_at > _IDLE_S
+            or (not self._datasets and now - self._used_at > _IDLE_S)
             or (not self._has_had_owner and now - self._started_at > _FIRST_OWNER_S)
         )
 
@@ -180,7 +184,7 @@ class HostAgent(Closable):
 
     def _accept(self, listener: Listener) -> None:
         if len(self._connections) >= self._max_connections:
-            self._close(next(each for each in self._connections.values() if not each.has_sent_request))
+            self._close_connection(next(each for each in self._connections.values() if not each.has_sent_request))
         try:
             channels = listener.accept(limit=1)
         except (OSError, BowstringError):
@@ -189,23 +193,23 @@ class HostAgent(Closable):
         for channel in channels:
             ((descriptor, events),) = channel.interests()
             regions = UNIX.open_memory(channel, None)
-            connection = _Connection(channel, regions, descriptor, time.monotonic() + _FIRST_REQUEST_S)
+            connection = _AgentConnection(channel, regions, descriptor, time.monotonic() + _FIRST_REQUEST_S)
             self._connections[descriptor] = connection
-            self._selector.register(descriptor, events, partial(self._serve, connection))
+            self._selector.register(descriptor, events, partial(self._handle_requests, connection))
 
-    def _close(self, connection: _Connection) -> None:
+    def _close_connection(self, connection: _AgentConnection) -> None:
         if self._connections.pop(connection.descriptor, None) is not None:
             self._selector.unregister(connection.descriptor)
             connection.channel.close()
 
-    def _serve(self, connection: _Connection) -> None:
+    def _handle_requests(self, connection: _AgentConnection) -> None:
         """Receive the available bytes of requests, and answer those that are complete."""
         channel = connection.channel
         try:
             for event in channel.progress():
                 if isinstance(event, MessageReceived):
                     channel.grant(1, len(event.data))
-                    self._reply(connection, event)
+                    self._send_reply(connection, event)
                 elif isinstance(event, MessageOffered):
                     channel.accept_message_into(event.token)
                 elif isinstance(event, RemoteMemoryUpdated):
@@ -214,21 +218,21 @@ class HostAgent(Closable):
                     raise event.error
             channel.progress(SEND)
             ((_, events),) = channel.interests()
-            self._selector.modify(connection.descriptor, events, partial(self._serve, connection))
+            self._selector.modify(connection.descriptor, events, partial(self._handle_requests, connection))
         except (BowstringError, OSError):
-            self._close(connection)
+            self._close_connection(connection)
 
-    def _reply(self, connection: _Connection, request: MessageReceived) -> None:
+    def _send_reply(self, connection: _AgentConnection, request: MessageReceived) -> None:
         self._used_at = time.monotonic()
         try:
-            reply, tag = json.dumps(self._answer(request.data, connection.regions)).encode(), None
+            reply, tag = json.dumps(self._execute_request(request.data, connection.regions)).encode(), None
         except BowstringError as error:
             reply, tag = encode_error(error), ERROR_DATA
         connection.channel.submit((reply,), tag)
         # A client that does not receive the answer is closed then, too.
         connection.has_sent_request, connection.closes_at = True, time.monotonic() + _NEXT_REQUEST_S
 
-    def _answer(self, data: memoryview, regions: RemoteRegionTable) -> dict[str, Any]:
+    def _execute_request(self, data: memoryview, regions: RemoteRegionTable) -> dict[str, Any]:
         try:
             request = json.loads(bytes(data))
             operation = _OPERATIONS[request["op"]]
@@ -243,12 +247,12 @@ class HostAgent(Closable):
         except Exception as error:  # any error: the agent goes on, for the partitions of others
             raise ProtocolError(f"request {request['op']}: {type(error).__name__} {error}") from error
 
-    def hello(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def add_owner(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Add an owner."""
-        pid, start_time, host = request["owner"]
-        owner = Process(int(pid), int(start_time), str(host))
+        pid, start_ticks, host = request["owner"]
+        owner = Process(int(pid), int(start_ticks), str(host))
         if owner not in self._owners:
-            descriptor = owner.watch()
+            descriptor = owner.open_pidfd()
             if descriptor is None:
                 raise UsageError(f"process {pid} does not run on this host: it can't own the host agent")
             self._owners[owner] = descriptor
@@ -271,41 +275,41 @@ class HostAgent(Closable):
         partition = read_stored_dataset(request["region"])
         if partition.num_rows != request["rows"]:
             raise UsageError(f"partition {index}: expected {request['rows']} rows, found {partition.num_rows}")
-        uri = self._server.uri_of(_ticket(name, index, attempt))
+        uri = self._server.uri_of(_format_ticket(name, index, attempt))
         dataset = self._datasets.get(name)
         if name in self._dropped or (dataset is not None and dataset.is_complete):
             raise UsageError(f"data set {name!r} is complete or dropped: partitions can't be added")
         if dataset is not None and (index, attempt) in dataset.partitions:
             raise UsageError(f"data set {name!r}: partition {index}, attempt {attempt} exists already")
         if dataset is None:
-            dataset = self._datasets[name] = _Dataset(time.monotonic() + ttl_s)
+            dataset = self._datasets[name] = _PublishedDataset(time.monotonic() + ttl_s)
         dataset.add((index, attempt), partition)
         if not needs_commit:
             self._serve_partitions(name, dataset, [(index, attempt)])
-        self._save_descriptors()
+        self._limit_regions()
         return {"uri": uri}
 
     def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Serve the committed attempts, and drop the others."""
         name = str(request["dataset"])
         attempts = {(int(partition), int(attempt)) for partition, attempt in request["attempts"]}
-        dataset = self._find(name)
+        dataset = self._find_dataset(name)
         missing = [
             partition for partition, attempt in sorted(attempts) if (partition, attempt) not in dataset.partitions
         ]
         if not missing and not dataset.is_complete:
             dataset.is_complete = True
-            mixed = dataset.keep_only(attempts)
+            mixed = dataset.remove_other_attempts(attempts)
             small = {region for region in dataset.regions if region.size_bytes <= _SMALL_BYTES}
             if mixed or len(small) > 1:
-                self._pack(name, dataset, mixed | small)
+                self._pack_regions(name, dataset, mixed | small)
             self._serve_partitions(name, dataset, attempts)
         return {"missing": missing}
 
     def drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Drop a data set."""
-        self._find(str(request["dataset"]))
-        self._drop(str(request["dataset"]))
+        self._find_dataset(str(request["dataset"]))
+        self._drop_dataset(str(request["dataset"]))
         return {}
 
     def status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
@@ -323,14 +327,14 @@ class HostAgent(Closable):
         }
         return {"pid": os.getpid(), "datasets": datasets}
 
-    def _serve_partitions(self, name: str, dataset: _Dataset, attempts: Iterable[Attempt]) -> None:
+    def _serve_partitions(self, name: str, dataset: _PublishedDataset, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:
-            ticket = _ticket(name, *attempt)
+            ticket = _format_ticket(name, *attempt)
             if ticket not in dataset.tickets:
                 self._server.add_stored(ticket, dataset.partitions[attempt])
                 dataset.tickets.add(ticket)
 
-    def _save_descriptors(self) -> None:
+    def _limit_regions(self) -> None:
         """Pack the smallest half of the largest data set's regions if there are too many descriptors."""
         if sum(len(dataset.regions) for dataset in self._datasets.values()) <= self._max_regions:
             return
@@ -343,9 +347,9 @@ class HostAgent(Closable):
                 break
             smallest.append(region)
         if len(smallest) > 1:
-            self._pack(name, dataset, smallest)
+            self._pack_regions(name, dataset, smallest)
 
-    def _pack(self, name: str, dataset: _Dataset, regions: Iterable[Region]) -> None:
+    def _pack_regions(self, name: str, dataset: _PublishedDataset, regions: Iterable[Region]) -> None:
         """Copy the attempts of some regions into one region. If memory is short, the regions stay as they are."""
         attempts = [attempt for region in regions for attempt in dataset.regions[region]]
         try:
@@ -356,18 +360,19 @@ class HostAgent(Closable):
             del dataset.regions[region]
         for attempt, partition in zip(attempts, packed, strict=True):
             dataset.add(attempt, partition)
-            ticket = _ticket(name, *attempt)
+            ticket = _format_ticket(name, *attempt)
             if ticket in dataset.tickets:
                 self._server.replace_stored(ticket, partition)
 
-    def _find(self, name: str) -> _Dataset:
+    def _find_dataset(self, name: str) -> _PublishedDataset:
         dataset = self._datasets.get(name)
         if dataset is None:
             raise NotFoundError(f"the host agent has no data set {name!r}")
         return dataset
 
-    def _drop(self, name: str) -> None:
+    def _drop_dataset(self, name: str) -> None:
         dataset = self._datasets.pop(name)
+        self._used_at = time.monotonic()
         self._dropped[name] = None
         if len(self._dropped) > _MAX_DATASETS:
             del self._dropped[next(iter(self._dropped))]
@@ -376,7 +381,7 @@ class HostAgent(Closable):
 
 
 _OPERATIONS: dict[str, Callable[[HostAgent, Mapping[str, Any]], dict[str, Any]]] = {
-    "hello": HostAgent.hello,
+    "hello": HostAgent.add_owner,
     "put": HostAgent.put,
     "commit": HostAgent.commit,
     "drop": HostAgent.drop,
@@ -384,7 +389,7 @@ _OPERATIONS: dict[str, Callable[[HostAgent, Mapping[str, Any]], dict[str, Any]]]
 }
 
 
-def _ticket(name: str, partition: int, attempt: int) -> str:
+def _format_ticket(name: str, partition: int, attempt: int) -> str:
     return f"{name}/{partition}/{attempt}"
 
 

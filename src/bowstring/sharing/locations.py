@@ -24,7 +24,7 @@ from bowstring.errors import (
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.transports.registry import find_transport
 
-NEAREST_FIRST = ("loopback", "unix", "cuda+unix", "ucx", "fabric", "tcp", "tcp+tls")
+SCHEMES_BY_DISTANCE = ("loopback", "unix", "cuda+unix", "ucx", "fabric", "tcp", "tcp+tls")
 """The schemes of transports; others are tried after them."""
 MAX_LOCATIONS = 64
 _LOCAL_SCHEMES = ("loopback", "unix", "cuda+unix")
@@ -58,10 +58,10 @@ class Locations:
         return " ".join(self.uris)
 
     def __repr__(self) -> str:
-        return f"<bowstring.sharing.Locations {', '.join(map(without_query, self.uris))}>"
+        return f"<bowstring.sharing.Locations {', '.join(map(hide_secrets, self.uris))}>"
 
 
-def nearest_first(uris: Iterable[str]) -> list[str]:
+def sort_by_distance(uris: Iterable[str]) -> list[str]:
     """Return URIs in the order in which they are tried."""
     return sorted(uris, key=_distance)
 
@@ -90,7 +90,7 @@ def no_location_error(errors: Mapping[str, BowstringError]) -> BowstringError:
     """
     if len(errors) == 1:
         return next(iter(errors.values()))
-    reasons = "; ".join(f"{without_query(uri)}: {error}" for uri, error in errors.items())
+    reasons = "; ".join(f"{hide_secrets(uri)}: {error}" for uri, error in errors.items())
     text = f"no location of the data set can be used: {reasons}"
     for kind in (NotFoundError, AccessDeniedError):
         if any(isinstance(error, kind) for error in errors.values()):
@@ -100,14 +100,14 @@ def no_location_error(errors: Mapping[str, BowstringError]) -> BowstringError:
     return ConnectionLostError(text)
 
 
-def without_query(uri: str) -> str:
+def hide_secrets(uri: str) -> str:
     """Return the scheme and address of a URI; its parameters, and the path of Flight's, may be secret."""
     return hide_signatures(uri.partition("?")[0])
 
 
 def _distance(uri: str) -> int:
     scheme = uri.partition(":")[0].lower()
-    return NEAREST_FIRST.index(scheme) if scheme in NEAREST_FIRST else len(NEAREST_FIRST)
+    return SCHEMES_BY_DISTANCE.index(scheme) if scheme in SCHEMES_BY_DISTANCE else len(SCHEMES_BY_DISTANCE)
 
 
 def _describe(value: object) -> str:

@@ -16,7 +16,7 @@ from bowstring.errors import ConnectionLostError
 
 
 @cache
-def host_key() -> str:
+def host_id() -> str:
     """Return the machine's boot ID and the PID namespace, which are equal for processes that can see each other.
 
     They are those of this process as long as it runs; only a forked child may be in another namespace.
@@ -28,27 +28,27 @@ def host_key() -> str:
         return os.uname().nodename
 
 
-os.register_at_fork(after_in_child=host_key.cache_clear)
+os.register_at_fork(after_in_child=host_id.cache_clear)
 
 
-def start_time(pid: int) -> int:
+def start_ticks(pid: int) -> int:
     """The start time of a process in clock ticks since boot; -1 if it does not exist or has ended."""
     try:
-        state, *fields = _read_status(pid)
+        state, *fields = _read_stat_fields(pid)
     except (OSError, ValueError):
         return -1
     return -1 if state in b"ZX" else int(fields[18])
 
 
-def parent_of(pid: int) -> int:
+def parent_pid(pid: int) -> int:
     """The parent of `pid`; 0 if unknown."""
     try:
-        return int(_read_status(pid)[1])
+        return int(_read_stat_fields(pid)[1])
     except (OSError, ValueError, IndexError):
         return 0
 
 
-def _read_status(pid: int) -> list[bytes]:
+def _read_stat_fields(pid: int) -> list[bytes]:
     """The fields of /proc/PID/stat after the command's name. Raises `OSError`."""
     descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -57,7 +57,7 @@ def _read_status(pid: int) -> list[bytes]:
         os.close(descriptor)
 
 
-def _command(pid: int) -> str:
+def _read_program_name(pid: int) -> str:
     """The name of a process's program; empty if unknown."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
@@ -65,28 +65,30 @@ def _command(pid: int) -> str:
         return ""
 
 
-def end_children(patterns: Sequence[str], timeout_s: float) -> None:
+def terminate_children(patterns: Sequence[str], timeout_s: float) -> None:
     """End the children whose command line contains a pattern, with SIGTERM, after `timeout_s` with SIGKILL."""
-    descriptors = [
-        (pid, os.pidfd_open(pid)) for pid in _children() if any(pattern in _command_line(pid) for pattern in patterns)
+    pidfds = [
+        (pid, os.pidfd_open(pid))
+        for pid in _child_pids()
+        if any(pattern in _read_command_line(pid) for pattern in patterns)
     ]
-    for pid, descriptor in descriptors:
+    for pid, pidfd in pidfds:
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
-            if not has_ended(descriptor, timeout_s if signal_number == signal.SIGKILL else 0):
-                signal.pidfd_send_signal(descriptor, signal_number)
-        os.close(descriptor)
+            if not wait_for_end(pidfd, timeout_s if signal_number == signal.SIGKILL else 0):
+                signal.pidfd_send_signal(pidfd, signal_number)
+        os.close(pidfd)
         try:
             os.waitpid(pid, 0)
         except ChildProcessError:
             pass  # reaped already
 
 
-def _children() -> list[int]:
+def _child_pids() -> list[int]:
     pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
-    return [pid for pid in pids if parent_of(pid) == os.getpid()]
+    return [pid for pid in pids if parent_pid(pid) == os.getpid()]
 
 
-def _command_line(pid: int) -> str:
+def _read_command_line(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
     except OSError:
@@ -98,13 +100,13 @@ class Process:
     """A process, identified across machines, containers and reused IDs."""
 
     pid: int
-    start_time: int
+    start_ticks: int
     host: str
 
     @classmethod
     def of(cls, pid: int) -> Self:
         """The process that has this ID now."""
-        return cls(pid, start_time(pid), host_key())
+        return cls(pid, start_ticks(pid), host_id())
 
     @classmethod
     def current(cls) -> Self:
@@ -114,11 +116,11 @@ class Process:
     @property
     def is_local(self) -> bool:
         """Whether it is (or was) visible to this process."""
-        return self.host == host_key()
+        return self.host == host_id()
 
     def is_alive(self) -> bool:
         """Whether it is visible and still runs."""
-        return self.is_local and self.start_time >= 0 and start_time(self.pid) == self.start_time
+        return self.is_local and self.start_ticks >= 0 and start_ticks(self.pid) == self.start_ticks
 
     def check_reachable(self, what: str) -> None:
         """Raise `ConnectionLostError` unless it is visible and still runs."""
@@ -129,17 +131,17 @@ class Process:
         if not self.is_alive():
             raise ConnectionLostError(f"{what}: process {self.pid} is gone")
 
-    def watch(self) -> int | None:
-        """Return a descriptor that becomes readable when the process ends; None if it has ended."""
+    def open_pidfd(self) -> int | None:
+        """Return a pidfd, which becomes readable when the process ends; None if it has ended."""
         if not self.is_alive():
             return None
         try:
-            descriptor = os.pidfd_open(self.pid)
+            pidfd = os.pidfd_open(self.pid)
         except OSError:
             return None
         if self.is_alive():
-            return descriptor
-        os.close(descriptor)
+            return pidfd
+        os.close(pidfd)
         return None
 
 
@@ -147,20 +149,20 @@ def find_java_ancestor() -> Process | None:
     """The nearest Java ancestor of this process: Spark's driver or executor."""
     pid = os.getpid()
     while pid > 1:
-        pid = parent_of(pid)
-        if _command(pid) == "java":
+        pid = parent_pid(pid)
+        if _read_program_name(pid) == "java":
             return Process.of(pid)
     return None
 
 
-def has_ended(descriptor: int, timeout_s: float = 0) -> bool:
-    """Whether the process of a descriptor of `Process.watch` ends within `timeout_s`."""
+def wait_for_end(pidfd: int, timeout_s: float = 0) -> bool:
+    """Wait for the end of the process of a descriptor of `Process.open_pidfd`; return False after `timeout_s`."""
     poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
+    poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))
 
 
-def close_inherited(descriptors: Iterable[int]) -> None:
+def redirect_to_devnull(descriptors: Iterable[int]) -> None:
     """Replace inherited sockets in a forked child by /dev/null, so that closing them does not affect the parent."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in descriptors:

@@ -28,7 +28,7 @@ from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.device_tables import DeviceTable
 from bowstring.sharing.locations import Locations
-from bowstring.sharing.processes import close_inherited
+from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.sharing.recording import Recorder, open_recorder
 from bowstring.sharing.served_clients import LIMITS, LOG, ServedClients
 from bowstring.sharing.server_options import ServerOptions
@@ -170,7 +170,7 @@ class Server(Closable):
         self._refuse_closed()
         self._acceptors[0].uri_of(name)  # check the name before copying
         if isinstance(source, DeviceTable):
-            return self.add_stored(name, source.store(name))
+            return self.add_stored(name, source.to_stored_dataset(name))
         parts = [read_stored_dataset(region) for region in regions_of(source, name, copy)[0]]
         if isinstance(source, str | os.PathLike) and not copy and len(self._datasets) >= _MAX_OPEN_FILES:
             for part in parts:
@@ -444,7 +444,7 @@ _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 def _close_after_fork() -> None:
     """Close the servers in a forked child, which has no thread that could answer, without effect on the parent."""
     for server in list(_SERVERS):
-        close_inherited(server._loop.descriptors)
+        redirect_to_devnull(server._loop.descriptors)
         server._is_closed = True
         server._lock = threading.Lock()
         server._clients.lock = threading.Lock()

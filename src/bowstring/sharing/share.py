@@ -206,7 +206,7 @@ def _is_valid_state(state: Any) -> bool:
     process, locations, token, num_rows = state
     return (
         isinstance(process, Process)
-        and (type(process.pid), type(process.start_time), type(process.host)) == (int, int, str)
+        and (type(process.pid), type(process.start_ticks), type(process.host)) == (int, int, str)
         and isinstance(locations, tuple)
         and 0 < len(locations) <= MAX_REGIONS
         and all(isinstance(location, _RegionLocation) and location.is_valid for location in locations)

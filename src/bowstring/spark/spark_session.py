@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bowstring.errors import EnvironmentProblemError, MissingExtraError, UsageError
-from bowstring.sharing.processes import end_children
+from bowstring.sharing.processes import terminate_children
 from bowstring.spark.java import use_java
 
 try:
@@ -91,7 +91,9 @@ def session(
         raise EnvironmentProblemError(f"Spark did not start{reason}: {problem}") from problem
     except (KeyboardInterrupt, SystemExit):
         if SparkContext._gateway is None:
-            end_children(_LAUNCHER_NAMES, _LAUNCHER_TIMEOUT_S)  # PySpark does not end a Java that is still starting
+            terminate_children(
+                _LAUNCHER_NAMES, _LAUNCHER_TIMEOUT_S
+            )  # PySpark does not end a Java that is still starting
         raise
     if running is None and master.startswith("local-cluster"):
         _remove_worker_folder_at_exit(spark)

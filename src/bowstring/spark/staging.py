@@ -106,7 +106,7 @@ def _is_orphaned(staging: Path) -> bool:
 def encode_owner(owner: Process | None) -> str:
     """The JSON record of a staging folder's owner, if known."""
     process = owner or _UNKNOWN_OWNER
-    return json.dumps({"machine": process.host, "pid": process.pid, "started": process.start_time})
+    return json.dumps({"machine": process.host, "pid": process.pid, "started": process.start_ticks})
 
 
 _UNKNOWN_OWNER = Process(0, 0, "")

@@ -26,7 +26,7 @@ from bowstring.memory import cuda
 from bowstring.memory.device import CUDA as CUDA_TYPE, Device, DeviceRegion
 from bowstring.sharing import Server, device_table
 from bowstring.sharing.device_tables import DeviceTable
-from bowstring.sharing.locations import nearest_first
+from bowstring.sharing.locations import sort_by_distance
 from bowstring.transports.cuda.memory import CudaRemoteHandle
 from bowstring.transports.cuda.transport import CUDA, CudaChannel, CudaOptions, CudaTransport
 from bowstring.transports.registry import find_transport
@@ -184,7 +184,7 @@ def test_tls_is_rejected_by_name() -> None:
 def test_the_transport_is_registered_and_nearer_than_those_that_copy() -> None:
     assert find_transport("cuda+unix", "cuda+unix:@x") is CUDA
     uris = ["tcp://127.0.0.1:1?want_data=1", "cuda+unix:@a?want_data=1", "ucx://x:1?want_data=1", "unix:@a?want_data=1"]
-    assert nearest_first(uris) == [uris[3], uris[1], uris[2], uris[0]]
+    assert sort_by_distance(uris) == [uris[3], uris[1], uris[2], uris[0]]
     assert CUDA.address_scope("@bowstring") == UNIX.address_scope("@bowstring")
 
 
@@ -211,7 +211,7 @@ def made_up_table(num_rows: int = 3) -> DeviceTable:
 
 
 def test_a_table_becomes_one_message_over_its_buffers() -> None:
-    stored = made_up_table().store("name")
+    stored = made_up_table().to_stored_dataset("name")
     (message,) = stored.messages
     assert isinstance(stored.region, DeviceRegion)
     assert [(start, buffer.size) for start, buffer in stored.region.buffers] == [(0, 24), (64, 1), (128, 16), (192, 2)]
@@ -230,7 +230,7 @@ def test_a_table_becomes_one_message_over_its_buffers() -> None:
 def test_columns_that_can_t_be_served_are_rejected(column: bs.Array, problem: str) -> None:
     batch = bs.RecordBatch.from_arrays([column], ["x"])
     with pytest.raises(UsageError, match=problem):
-        DeviceTable(batch.schema, len(column), [column], DEVICE).store("name")
+        DeviceTable(batch.schema, len(column), [column], DEVICE).to_stored_dataset("name")
 
 
 @pytest.mark.parametrize("source", [{}, {"x": [1]}, {"x": bs.array([1])}, bs.RecordBatch.from_arrays([], [])])
