@@ -54,12 +54,12 @@ def compress(rng: random.Random, content: bytes, codec: int) -> bytes:
 
 def _zstd(rng: random.Random, content: bytes) -> bytes:
     has_checksum, has_size = rng.random() < 0.5, rng.random() < 0.7
-    compressor = zstandard.ZstdCompressor(
+    create_compressor = zstandard.ZstdCompressor(
         rng.choice((-5, 1, 3, 19)), write_checksum=has_checksum, write_content_size=has_size
     )
     if rng.random() < 0.5:
-        return compressor.compress(content)
-    stream = compressor.compressobj()
+        return create_compressor.compress(content)
+    stream = create_compressor.compressobj()
     middle = len(content) // 2
     first = stream.compress(content[:middle]) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
     return first + stream.compress(content[middle:]) + stream.flush()

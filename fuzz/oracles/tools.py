@@ -17,7 +17,7 @@ from bowstring.errors import BowstringError, InvalidDataError, UsageError
 from bowstring.inspection.validation import Validator
 from bowstring.ipc.format_detection import open_any
 from bowstring.ipc.message import is_file_start
-from bowstring.ipc.statistics import KEY
+from bowstring.ipc.statistics import METADATA_KEY
 from fuzz.expectations import LIMITS, MAX_ROWS, expect
 from fuzz.structure import parse_structure
 from fuzz.temporary_files import write_file
@@ -118,7 +118,7 @@ def file_with_statistics() -> bytes:
 def encoded_statistics(data: bytes) -> bytes:
     """The stream of statistics in a file's footer."""
     with bs.open_file(data) as reader:
-        return base64.b64decode(reader.metadata[KEY])
+        return base64.b64decode(reader.metadata[METADATA_KEY])
 
 
 def check_statistics(data: bytes) -> bool:
@@ -127,7 +127,7 @@ def check_statistics(data: bytes) -> bool:
     assert structure is not None
     assert structure.footer is not None
     for node in structure.footer.slots["custom_metadata"]:
-        if node.slots["key"] == KEY:
+        if node.slots["key"] == METADATA_KEY:
             node.slots["value"] = base64.b64encode(data)
     with bs.open_file(structure.encode(), limits=LIMITS) as reader:
         try:

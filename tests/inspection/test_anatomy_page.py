@@ -24,8 +24,8 @@ from bowstring.inspection.anatomy.encoder import PageLimits
 from bowstring.inspection.anatomy.glossary import MEANINGS
 from bowstring.inspection.anatomy.model import PartKind
 from bowstring.inspection.anatomy.page import render_page
-from bowstring.ipc.codecs import compressor
-from bowstring.ipc.record_batch.compression import decompress_prefix
+from bowstring.ipc.codecs import create_compressor
+from bowstring.ipc.record_batch.compression import decompress_first_bytes
 from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -258,12 +258,15 @@ def test_compressed_streams_have_a_page(compression: str) -> None:
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_only_the_start_of_a_compressed_buffer_is_decompressed(codec: str) -> None:
     large = bytes(range(256)) * (1 << 18)
-    packed = len(large).to_bytes(8, "little") + bytes(compressor(codec)(large))
-    assert decompress_prefix(codec, packed, 64) == large[:64]
-    assert decompress_prefix(codec, (-1 & (1 << 64) - 1).to_bytes(8, "little") + b"as it is", 64) == b"as it is"
-    assert decompress_prefix(codec, (5).to_bytes(8, "little") + bytes(compressor(codec)(b"hello")), 64) == b"hello"
-    assert decompress_prefix(codec, packed[:8] + b"no frame of any kind", 64) == b""
-    assert decompress_prefix(codec, b"short", 64) == b""
+    packed = len(large).to_bytes(8, "little") + bytes(create_compressor(codec)(large))
+    assert decompress_first_bytes(codec, packed, 64) == large[:64]
+    assert decompress_first_bytes(codec, (-1 & (1 << 64) - 1).to_bytes(8, "little") + b"as it is", 64) == b"as it is"
+    assert (
+        decompress_first_bytes(codec, (5).to_bytes(8, "little") + bytes(create_compressor(codec)(b"hello")), 64)
+        == b"hello"
+    )
+    assert decompress_first_bytes(codec, packed[:8] + b"no frame of any kind", 64) == b""
+    assert decompress_first_bytes(codec, b"short", 64) == b""
 
 
 def test_the_number_of_decompressed_buffers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

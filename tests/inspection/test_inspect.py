@@ -33,8 +33,8 @@ from bowstring.flatbuf.writer import build_flatbuffer
 from bowstring.inspection import sizes as added_up
 from bowstring.inspection.report import Inspection
 from bowstring.ipc.message import END_OF_STREAM, PREFIX_BYTES, frame_message
-from bowstring.ipc.metadata.header import DataHeader, HeaderWriter
-from bowstring.ipc.metadata.schema import write_schema
+from bowstring.ipc.metadata.header import BatchHeaderBuilder, DataHeader
+from bowstring.ipc.metadata.schema import create_schema_record
 
 FORMATS = ("file", "stream")
 
@@ -320,7 +320,7 @@ def test_message_bodies_are_not_read(tmp_path: Path) -> None:
     numbers = DataHeader(rows, np.array([[rows, 0]]), np.array([[0, 0], [0, rows]]), np.array([], np.int64))
     path = tmp_path / "hole.arrows"
     with path.open("wb") as sink:
-        sink.write(head[:message] + frame_message(HeaderWriter().write(numbers, rows)))
+        sink.write(head[:message] + frame_message(BatchHeaderBuilder().build(numbers, rows)))
         try:
             sink.truncate(sink.tell() + rows)
         except OSError:
@@ -426,7 +426,7 @@ def test_a_footer_that_lists_one_batch_a_million_times_is_rejected() -> None:
     raw = written_by_bowstring(bowstring.table({"a": [1]}), "file")
     with bowstring.open_file(raw) as reader:
         blocks = np.repeat(reader.blocks, 1_000_000)
-        schema, _ = write_schema(reader.schema)
+        schema, _ = create_schema_record(reader.schema)
     footer = build_flatbuffer(SPECS, "Footer", {"version": 4, "schema": schema, "recordBatches": blocks})
     begun = time.process_time()
     with pytest.raises(InvalidDataError, match="they overlap"):

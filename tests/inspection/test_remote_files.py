@@ -96,7 +96,7 @@ def test_many_headers_are_fetched_in_several_rounds(
 ) -> None:
     batch = samples.batch("int", "dictionary")
     data = samples.as_file(*[batch] * 25)
-    monkeypatch.setattr(remote_file, "_MAX_HEADERS", 10)
+    monkeypatch.setattr(remote_file, "_MAX_HEADERS_PER_FETCH", 10)
     url = upload(data)
     assert bs.inspection.inspect(url) == replace(bs.inspection.inspect(data), source=url)
 

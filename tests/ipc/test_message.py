@@ -14,8 +14,8 @@ from bowstring.ipc.message import (
     LEGACY_END_OF_STREAM,
     EndOfStream,
     Message,
+    MessageLocation,
     MessageReader,
-    Where,
     frame_message,
     read_message,
     read_message_at,
@@ -33,7 +33,7 @@ class Header:
     body_bytes: int
 
 
-def read_header(raw: bytes, skip: int, _where: Where) -> Header:
+def read_header(raw: bytes, skip: int, _where: MessageLocation) -> Header:
     return Header(raw[skip:], len(BODY))
 
 
@@ -64,8 +64,8 @@ def read_all(raw: bytes, reader: MessageReader[Header]) -> list[Message[Header] 
 @pytest.mark.parametrize("is_legacy", [False, True])
 def test_a_reader_gives_the_positions_of_messages_in_both_framings(is_legacy: bool) -> None:
     prefix_bytes = 4 if is_legacy else 8
-    first = frame_message(METADATA, is_legacy=is_legacy) + BODY
-    second = frame_message(METADATA, len(first), is_legacy=is_legacy) + BODY
+    first = frame_message(METADATA, is_legacy_framing=is_legacy) + BODY
+    second = frame_message(METADATA, len(first), is_legacy_framing=is_legacy) + BODY
     marker = LEGACY_END_OF_STREAM if is_legacy else END_OF_STREAM
     *messages, end = read_all(first + second + marker, reader_of())
     assert [(m.offset, m.stop) for m in messages if isinstance(m, Message)] == [
@@ -93,7 +93,7 @@ def test_a_sequential_reader_needs_no_byte_after_a_legacy_end_marker() -> None:
 
 @pytest.mark.parametrize("is_legacy", [False, True])
 def test_a_seekable_reader_reads_messages_at_any_offset(is_legacy: bool) -> None:
-    raw = bytes(40) + frame_message(METADATA, is_legacy=is_legacy) + BODY
+    raw = bytes(40) + frame_message(METADATA, is_legacy_framing=is_legacy) + BODY
 
     def read_at(offset: int, size: int) -> bytes:
         return raw[offset : offset + size]
@@ -110,7 +110,7 @@ def test_a_seekable_reader_reads_messages_at_any_offset(is_legacy: bool) -> None
 
 @pytest.mark.parametrize("is_legacy", [False, True])
 def test_a_stream_that_is_cut_off_within_a_message_is_truncated(is_legacy: bool) -> None:
-    raw = frame_message(METADATA, is_legacy=is_legacy) + BODY
+    raw = frame_message(METADATA, is_legacy_framing=is_legacy) + BODY
     for stop in range(1, len(raw)):
         with pytest.raises(TruncatedError, match=r"a\.arrows: message 0 at byte 0: expected .* at byte \d+, found \d+"):
             read_all(raw[:stop], reader_of())
@@ -154,6 +154,6 @@ def test_a_block_precedes_the_footer_and_contains_its_metadata() -> None:
     for block in ((8, len(raw), 17), (-1, len(raw), 0), (8, 7, 0), (8, len(raw), -1)):
         assert not reader.is_valid_block(block, 8 + len(raw) + 16)
         assert "a.arrows: record batch 3: expected a block before byte" in str(reader.block_error(block, 64, where))
-    assert reader.read_block(raw, (8, len(raw), 16), where).raw.startswith(METADATA)
+    assert reader.read_block_header(raw, (8, len(raw), 16), where).raw.startswith(METADATA)
     with pytest.raises(InvalidDataError, match="record batch 3 at byte 8: expected a metadata length of up to 16"):
-        reader.read_block(raw, (8, 24, 16), where)
+        reader.read_block_header(raw, (8, 24, 16), where)

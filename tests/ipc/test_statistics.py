@@ -16,7 +16,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc.statistics import KEY
+from bowstring.ipc.statistics import METADATA_KEY
 from tests.ipc.samples import as_stream, batch
 
 
@@ -191,11 +191,13 @@ def test_pyarrow_reads_the_file_and_its_statistics() -> None:
     raw = file_of(*NUMBERS)
     reader = pa.ipc.open_file(raw)
     assert reader.read_all().num_rows == 100
-    stream = base64.b64decode(reader.metadata[KEY] if hasattr(reader, "metadata") else bs.open_file(raw).metadata[KEY])
+    stream = base64.b64decode(
+        reader.metadata[METADATA_KEY] if hasattr(reader, "metadata") else bs.open_file(raw).metadata[METADATA_KEY]
+    )
     table = pa.ipc.open_stream(stream).read_all()
     assert table.column_names == ["rows", "offset", "length", "0", "1"]
     assert table["0"].to_pylist()[3] == {"nulls": 0, "min": 30, "max": 39}
-    assert bs.open_file(raw).metadata[KEY].decode().isascii(), "footer metadata is text"
+    assert bs.open_file(raw).metadata[METADATA_KEY].decode().isascii(), "footer metadata is text"
 
 
 # Appending and concatenating
@@ -211,7 +213,7 @@ def test_an_append_extends_the_statistics_of_the_file(tmp_path: Path) -> None:
     assert reader.num_rows == 100
     assert reader.find_batches("n", 25, 44) == [2, 3, 4]
     reader.check_statistics()
-    assert len([key for key in reader.metadata if key == KEY]) == 1
+    assert len([key for key in reader.metadata if key == METADATA_KEY]) == 1
 
 
 def test_statistics_are_merged_if_all_sources_have_them() -> None:
@@ -225,7 +227,7 @@ def test_statistics_are_merged_if_all_sources_have_them() -> None:
     sink = io.BytesIO()
     bs.ipc.concat_files([file_of(*NUMBERS[:4]), as_stream(NUMBERS[4])], sink)
     assert bs.open_file(sink.getvalue()).statistics is None
-    assert KEY not in bs.open_file(sink.getvalue()).metadata
+    assert METADATA_KEY not in bs.open_file(sink.getvalue()).metadata
 
 
 def test_recovered_files_have_no_statistics() -> None:
@@ -252,9 +254,9 @@ def test_statistics_copied_from_another_file_are_ignored() -> None:
 # Malformed statistics
 
 
-def with_statistics(raw: bytes, change: Any) -> bytes:
+def replace_statistics(raw: bytes, change: Any) -> bytes:
     """Return the file with other statistics of the same length: `change` maps the old table to the new one."""
-    old = bs.open_file(raw).metadata[KEY]
+    old = bs.open_file(raw).metadata[METADATA_KEY]
     stream = pa.ipc.open_stream(base64.b64decode(old)).read_all()
     table = change(stream)
     sink = io.BytesIO()
@@ -273,7 +275,7 @@ def replace_column(table: Any, name: str, values: list[int]) -> Any:
 
 
 def test_row_counts_that_contradict_the_header_raise_when_the_batch_is_read() -> None:
-    raw = with_statistics(file_of(*NUMBERS), lambda table: replace_column(table, "rows", [10] * 9 + [11]))
+    raw = replace_statistics(file_of(*NUMBERS), lambda table: replace_column(table, "rows", [10] * 9 + [11]))
     reader = bs.open_file(raw)
     assert reader[9].num_rows == 10, "the statistics have not been read yet"
     assert reader.num_rows == 101
@@ -285,7 +287,7 @@ def test_row_counts_that_contradict_the_header_raise_when_the_batch_is_read() ->
 
 @pytest.mark.parametrize("rows", [[-1] + [10] * 9, [0] + [10] * 9])
 def test_impossible_counts_are_an_error(rows: list[int]) -> None:
-    raw = with_statistics(file_of(*NUMBERS), lambda table: replace_column(table, "rows", rows))
+    raw = replace_statistics(file_of(*NUMBERS), lambda table: replace_column(table, "rows", rows))
     reader = bs.open_file(raw)
     with pytest.raises(
         errors.InvalidDataError, match=r"bowstring:statistics: (rows is negative|bounds without values)"
@@ -297,7 +299,7 @@ def test_impossible_counts_are_an_error(rows: list[int]) -> None:
 @pytest.mark.parametrize("value", [b"", b"not base64!", base64.b64encode(b"no stream"), base64.b64encode(b"\xff" * 80)])
 def test_data_that_is_not_statistics_is_an_error(value: bytes) -> None:
     sink = io.BytesIO()
-    with bs.new_file(sink, NUMBERS[0].schema, metadata={KEY: value}) as writer:
+    with bs.new_file(sink, NUMBERS[0].schema, metadata={METADATA_KEY: value}) as writer:
         writer.write(NUMBERS[0])
     reader = bs.open_file(sink.getvalue())
     with pytest.raises(errors.InvalidDataError, match="bowstring:statistics"):
@@ -307,7 +309,7 @@ def test_data_that_is_not_statistics_is_an_error(value: bytes) -> None:
 
 def test_statistics_with_flipped_bits_are_rejected_or_harmless() -> None:
     raw = file_of(*NUMBERS, NUMBERS[0])
-    old = bs.open_file(raw).metadata[KEY]
+    old = bs.open_file(raw).metadata[METADATA_KEY]
     stream = base64.b64decode(old)
     random = np.random.default_rng(5)
     refused = 0
@@ -330,7 +332,7 @@ def test_check_statistics_finds_wrong_bounds() -> None:
         batch_statistics = pa.StructArray.from_arrays(parts, fields=list(column.type))
         return table.set_column(3, table.schema.field(3), batch_statistics)
 
-    reader = bs.open_file(with_statistics(file_of(*NUMBERS), swapped))
+    reader = bs.open_file(replace_statistics(file_of(*NUMBERS), swapped))
     assert reader.find_batches("n", 50) == [], "bounds are not verified here"
     with pytest.raises(
         errors.InvalidDataError, match="record batch 0, column 0: by the statistics, expected values from 5 to 6"

@@ -129,7 +129,7 @@ def test_a_stream_may_end_without_its_marker_and_with_bytes_after_it() -> None:
 def test_the_legacy_framing_without_markers_is_read_from_memory_and_from_a_pipe() -> None:
     encoder = Encoder(batch().schema, alignment=8)
     parts = []
-    for message in (encoder.schema_message(), *encoder.encode_batch(batch()), *encoder.encode_batch(batch())):
+    for message in (encoder.encode_schema_message(), *encoder.encode_batch(batch()), *encoder.encode_batch(batch())):
         parts += [struct.pack("<i", len(message.metadata)), message.metadata, *message.parts]
     data = b"".join([*parts, bytes(4)])
     for source in (data, io.BufferedReader(io.BytesIO(data))):
@@ -167,7 +167,7 @@ def test_tables_are_written_batch_by_batch() -> None:
 
 def test_encoder_and_decoder_carry_messages_without_framing() -> None:
     encoder = Encoder(batch().schema, alignment=8)
-    messages = [encoder.schema_message(), *encoder.encode_batch(batch()), *encoder.encode_batch(batch())]
+    messages = [encoder.encode_schema_message(), *encoder.encode_batch(batch()), *encoder.encode_batch(batch())]
     assert [m.kind for m in messages] == ["Schema", "DictionaryBatch", "RecordBatch", "RecordBatch"]
     decoder = Decoder()
     received = []
@@ -180,7 +180,7 @@ def test_encoder_and_decoder_carry_messages_without_framing() -> None:
 
 def test_a_decoder_requires_exactly_one_schema_at_the_start() -> None:
     encoder = Encoder(numbers(1).schema)
-    schema, (message,) = encoder.schema_message(), encoder.encode_batch(numbers(1))
+    schema, (message,) = encoder.encode_schema_message(), encoder.encode_batch(numbers(1))
     with pytest.raises(errors.InvalidDataError, match="schema first"):
         Decoder().decode(message.metadata)
     decoder = Decoder()

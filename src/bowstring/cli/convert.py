@@ -41,7 +41,7 @@ from bowstring.io.fsspec_store import is_url
 from bowstring.ipc.api import new_file, new_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import open_any
-from bowstring.ipc.statistics import with_statistics
+from bowstring.ipc.statistics import replace_statistics
 from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 
@@ -339,7 +339,9 @@ def _open_input(path: str, source_format: str, options: dict[str, Any], advance:
     if source_format == "arrow":
         with _open_arrow(source, options) as reader:
             is_file = isinstance(reader, FileReader)
-            footer = with_statistics(tuple(reader.metadata.items()), None, ()) if isinstance(reader, FileReader) else ()
+            footer = (
+                replace_statistics(tuple(reader.metadata.items()), None, ()) if isinstance(reader, FileReader) else ()
+            )
             yield _LazyTable(reader.schema, report_batches(reader, advance), is_file, footer, is_arrow=True)
         return
     open_batches = {"csv": csv.open_batches, "parquet": parquet.open_batches}.get(source_format, json.open_batches)

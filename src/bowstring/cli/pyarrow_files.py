@@ -21,7 +21,7 @@ from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import Sink
 from bowstring.io.sources import open_random_access
 from bowstring.io.stream_source import StreamSource
-from bowstring.ipc.format_detection import open_from_position, read_whole
+from bowstring.ipc.format_detection import open_from_position, read_into_memory
 
 EXTRA = "convert"
 _BUFFER_BYTES = 1 << 16
@@ -192,7 +192,7 @@ def random_access_file(source: Any, max_piped_bytes: int) -> Iterator[RandomAcce
     """
     opened = open_random_access(source)
     try:
-        whole = read_whole(opened, max_piped_bytes) if isinstance(opened, StreamSource) else opened
+        whole = read_into_memory(opened, max_piped_bytes) if isinstance(opened, StreamSource) else opened
         yield RandomAccessFile(whole)
     finally:
         opened.close()

@@ -12,8 +12,8 @@ from bowstring.cli.options import PATH, all_option, json_option, max_piped_optio
 from bowstring.cli.settings import FAILED
 from bowstring.errors import format_count
 from bowstring.inspection.text import printable
+from bowstring.ipc.tools.message_search import DroppedRange
 from bowstring.ipc.tools.recover import RecoveryReport, recover as recover_data
-from bowstring.ipc.tools.salvage import DroppedRange
 
 _DROPPED_SHOWN = 100
 _REASON_CHARACTERS = 300

@@ -29,7 +29,7 @@ from bowstring.io.range_source import RangeSource
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.header import check_version
-from bowstring.ipc.metadata.schema import DictionaryId, WireSchema, read_fields
+from bowstring.ipc.metadata.schema import DictionaryDeclaration, WireSchema, read_wire_schema
 from bowstring.ipc.tools.scan import FileScan, Overhead, Scan, StreamScan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
@@ -79,7 +79,7 @@ def inspect_scan(scan: Scan, name: str, limits: ReadLimits, complete_tally: Tall
     if not 0 <= endianness < len(_ENDIANNESS):
         raise InvalidDataError(f"{name}: endianness {endianness} is not valid: expected 0 (little) or 1 (big)")
     if complete_tally is None:
-        tally = Tally(read_fields(scan.schema, limits))
+        tally = Tally(read_wire_schema(scan.schema, limits))
         for span in scan.batches():
             tally.add(span)
     else:
@@ -108,8 +108,8 @@ def inspect_scan(scan: Scan, name: str, limits: ReadLimits, complete_tally: Tall
             alignment_bytes=tally.alignment_bytes,
             codecs=tuple(sorted(tally.codecs)),
             compressed_batches=tally.compressed,
-            legacy_framing=tally.has_legacy or overhead.is_legacy,
-            end_marker=overhead.end_marker,
+            legacy_framing=tally.has_legacy or overhead.is_legacy_framing,
+            end_marker=overhead.has_end_marker,
             features=tuple(
                 _FEATURES[n] if 0 <= n < len(_FEATURES) else str(n) for n in scan.schema["features"].tolist()
             ),
@@ -175,13 +175,13 @@ def _dictionaries(wire: WireSchema, tally: Tally) -> tuple[DictionaryReport, ...
     return tuple(reports)
 
 
-def _walk_dictionaries(nodes: Iterable[DictionaryId]) -> Iterator[DictionaryId]:
+def _walk_dictionaries(nodes: Iterable[DictionaryDeclaration]) -> Iterator[DictionaryDeclaration]:
     for node in nodes:
         yield node
         yield from _walk_dictionaries(node.nested)
 
 
-def _field(field: Field, nodes: Iterator[DictionaryId]) -> FieldReport:
+def _field(field: Field, nodes: Iterator[DictionaryDeclaration]) -> FieldReport:
     """Describe a field; `nodes` are the dictionaries of the field and its children, depth first."""
     stored, extension = field.type, None
     if isinstance(stored, ExtensionType):

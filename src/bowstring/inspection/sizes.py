@@ -12,9 +12,9 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader
-from bowstring.ipc.metadata.schema import V4, DictionaryId, WireSchema
-from bowstring.ipc.record_batch.plan import SchemaPlan
-from bowstring.ipc.tools.scan import BatchSpan
+from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, WireSchema
+from bowstring.ipc.record_batch.read_plan import BatchReadPlan
+from bowstring.ipc.tools.scan import BatchMessage
 
 _Counts = npt.NDArray[np.int64]
 _MAX_TOTAL = 1 << 62
@@ -35,14 +35,14 @@ class DictionaryTally:
 class _ColumnStarts:
     """The first node, buffer and variadic count of each column of a plan; the last entry is the end."""
 
-    plan: SchemaPlan
+    plan: BatchReadPlan
     nodes: _Counts
     buffers: _Counts
     variadic: _Counts
 
     @classmethod
     def from_schema(cls, wire: WireSchema, version: int) -> _ColumnStarts:
-        plan = SchemaPlan(wire, version == V4)
+        plan = BatchReadPlan(wire, version == V4)
         starts = [(c.first_node, c.first_buffer, c.first_variadic) for c in plan]
         table = np.array([*starts, (plan.node_count, plan.buffer_count, plan.variadic_count)], np.int64)
         return cls(plan, table[:-1, 0], table[:, 1], table[:, 2])
@@ -84,12 +84,12 @@ class Tally:
         offset_bits = self._offset_bits | _MAX_ALIGNMENT
         return offset_bits & -offset_bits
 
-    def add(self, span: BatchSpan) -> None:
+    def add(self, span: BatchMessage) -> None:
         """Add one batch."""
         template = span.header.template
         self.body_bytes += span.body_bytes
         self.metadata_bytes += span.metadata_bytes
-        self.has_legacy |= span.is_legacy
+        self.has_legacy |= span.is_legacy_framing
         self.versions.add(template.version)
         if template.compression is not None:
             self.compressed += 1
@@ -99,7 +99,7 @@ class Tally:
         else:
             self._add_dictionary(span)
 
-    def _add_record_batch(self, span: BatchSpan) -> None:
+    def _add_record_batch(self, span: BatchMessage) -> None:
         columns = self._columns(None, self.wire, span.header)
         sizes = self._column_sizes(columns, span)
         rows = span.header.length
@@ -120,7 +120,7 @@ class Tally:
         self.rows.append(rows)
         self.with_metadata += bool(span.header.template.pairs)
 
-    def _add_dictionary(self, span: BatchSpan) -> None:
+    def _add_dictionary(self, span: BatchMessage) -> None:
         template = span.header.template
         node = self.wire.by_id.get(template.dictionary_id)
         if node is None:
@@ -142,7 +142,7 @@ class Tally:
             columns = self._column_starts[key] = _ColumnStarts.from_schema(wire, header.template.version)
         return columns
 
-    def _column_sizes(self, columns: _ColumnStarts, span: BatchSpan) -> _Counts:
+    def _column_sizes(self, columns: _ColumnStarts, span: BatchMessage) -> _Counts:
         """Return the size of the buffers of each column, and record their offsets for the alignment."""
         header, template, plan = span.header, span.header.template, columns.plan
         bounds = columns.buffers
@@ -167,7 +167,7 @@ class Tally:
             self._offset_bits |= int(np.bitwise_or.reduce(starts + span.body_offset))
         return np.diff(_cumulative_sums(sizes)[bounds])
 
-    def _check(self, span: BatchSpan, offsets: _Counts, sizes: _Counts) -> None:
+    def _check(self, span: BatchMessage, offsets: _Counts, sizes: _Counts) -> None:
         limit = span.body_bytes
         if span.header.body_bytes > limit:
             raise InvalidDataError(f"{span.where}: expected a body of {span.header.body_bytes} bytes, found {limit}")
@@ -189,5 +189,5 @@ def _cumulative_sums(counts: npt.NDArray[Any]) -> _Counts:
     return sums
 
 
-def _values(node: DictionaryId) -> WireSchema:
+def _values(node: DictionaryDeclaration) -> WireSchema:
     return WireSchema(Schema((Field("values", node.value_type),)), (node.nested,))

@@ -10,11 +10,11 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.dictionaries import reader as reading
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, make_file_reader, open_source
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, create_file_reader, detect_format, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import EndOfStream
 from bowstring.ipc.metadata.header import check_version
-from bowstring.ipc.metadata.schema import DictionaryId
+from bowstring.ipc.metadata.schema import DictionaryDeclaration
 from bowstring.ipc.statistics import FileStatistics, check_batch
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array_data import ArrayData
@@ -60,12 +60,12 @@ class _ResilientReader(StreamReader):
         return self._decoder.batches
 
     @property
-    def nodes(self) -> list[DictionaryId]:
+    def nodes(self) -> list[DictionaryDeclaration]:
         """The dictionaries of the schema."""
         selection = self._decoder._selection
         return [] if selection is None else list(selection.cached.wire.by_id.values())
 
-    def dictionary(self, node: DictionaryId) -> ArrayData | None:
+    def dictionary(self, node: DictionaryDeclaration) -> ArrayData | None:
         """Return the current values of a dictionary, or None if it is not defined."""
         return self._decoder._dictionaries(node)
 
@@ -151,7 +151,7 @@ class Validator:
         with close_on_error(opened):
             is_file, ready = detect_format(opened, self._max_piped_bytes)
             if is_file:
-                return make_file_reader(ready, None, self._limits)
+                return create_file_reader(ready, None, self._limits)
             return _ResilientReader(ready, None, self._limits)
 
     def _file(self, reader: FileReader) -> Iterator[Fault]:
@@ -161,7 +161,7 @@ class Validator:
             dictionaries = list(reader.cached_schema.wire.by_id.values())
             for header, _body, where in reader.read_dictionary_messages():
                 if not dictionaries:  # else they are checked below
-                    reading.find_dictionary(reader.cached_schema.wire, header, where)
+                    reading.get_declaration(reader.cached_schema.wire, header, where)
         except InvalidDataError as error:
             yield _make_fault(error)
             dictionaries = []
@@ -169,7 +169,7 @@ class Validator:
             yield from self._dictionary(reader, node)
         for index in range(reader.num_record_batches):
             try:
-                batch = reader.get_batch_for_all_columns(index)
+                batch = reader.get_prefetched_batch(index)
             except InvalidDataError as error:
                 yield _make_fault(error, (index, None, None))
             else:
@@ -215,7 +215,7 @@ class Validator:
         if self._advance is not None:
             self._advance(self.validation.record_batches, of)
 
-    def _dictionary(self, reader: FileReader | _ResilientReader, node: DictionaryId) -> Iterator[Fault]:
+    def _dictionary(self, reader: FileReader | _ResilientReader, node: DictionaryDeclaration) -> Iterator[Fault]:
         try:
             values = reader.dictionary(node)
         except InvalidDataError as error:

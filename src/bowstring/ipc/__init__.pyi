@@ -5,7 +5,7 @@ from bowstring.ipc.statistics import ColumnStatistics as ColumnStatistics, FileS
 from bowstring.ipc.stream import StreamReader as StreamReader
 from bowstring.ipc.tools.append import AppendWriter as AppendWriter, append_file as append_file
 from bowstring.ipc.tools.concat import ConcatReport as ConcatReport, concat_files as concat_files
+from bowstring.ipc.tools.message_search import DroppedRange as DroppedRange
 from bowstring.ipc.tools.recover import RecoveryReport as RecoveryReport, recover as recover
-from bowstring.ipc.tools.salvage import DroppedRange as DroppedRange
 from bowstring.ipc.write_options import IpcWriteOptions as IpcWriteOptions
 from bowstring.ipc.writers import FileWriter as FileWriter, StreamWriter as StreamWriter

@@ -13,7 +13,7 @@ from bowstring.io.sinks import open_sink
 from bowstring.io.sources import open_random_access, open_sequential
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, make_file_reader, read_whole_file
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, create_file_reader, read_piped_file
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
@@ -42,9 +42,9 @@ def open_file(
     opened = open_random_access(source)
     if isinstance(opened, StreamSource):
         with closing(opened):
-            opened = read_whole_file(opened, max_piped_bytes)
+            opened = read_piped_file(opened, max_piped_bytes)
     with close_on_error(opened):
-        return make_file_reader(opened, columns, limits)
+        return create_file_reader(opened, columns, limits)
 
 
 def open_stream(
@@ -79,7 +79,7 @@ def new_file(  # noqa: PLR0913 -- compression is frequent enough for parameters 
     that can't be written, `MissingExtraError` if the codec is not installed. A writer that is garbage-collected
     unclosed emits a `ResourceWarning`.
     """
-    encoder = Encoder(schema, alignment, False, _options(options, compression, compression_level))
+    encoder = Encoder(schema, alignment, False, _with_compression(options, compression, compression_level))
     return FileWriter(open_sink(sink), encoder, metadata)
 
 
@@ -94,11 +94,11 @@ def new_stream(
     """Create an Arrow stream («IPC Streaming Format»); use it in a `with` block. Parameters and errors as in
     `new_file`.
     """
-    encoder = Encoder(schema, alignment, options=_options(options, compression, compression_level))
+    encoder = Encoder(schema, alignment, options=_with_compression(options, compression, compression_level))
     return StreamWriter(open_sink(sink), encoder)
 
 
-def _options(options: IpcWriteOptions, compression: str | None, level: int | None) -> IpcWriteOptions:
+def _with_compression(options: IpcWriteOptions, compression: str | None, level: int | None) -> IpcWriteOptions:
     if compression is None and level is None:
         return options
     return replace(options, compression=compression or options.compression, compression_level=level)

@@ -71,7 +71,7 @@ class CoalescingWriter(BatchWriter):
             if batch.schema is not schema and batch.schema != schema:
                 raise UsageError(f"a batch of another schema: expected {schema!r}, found {batch.schema!r}")
             if self._rows.num_rows:
-                self._convert_rows()
+                self._flush_rows()
             if batch.pairs or batch.num_rows >= self._min_rows:
                 self.flush()
                 self._writer.write_batch(batch)
@@ -97,9 +97,9 @@ class CoalescingWriter(BatchWriter):
                 return
             num_rows = self._rows.num_rows
             if num_rows >= _MAX_BUFFERED_ROWS or num_rows + self._batches.num_rows >= self._min_rows:
-                self._convert_rows()
+                self._flush_rows()
 
-    def _convert_rows(self) -> None:
+    def _flush_rows(self) -> None:
         """Add the buffered rows as a batch, or one batch per call without the calls that have invalid values."""
         rows, self._rows = self._rows, _RowBuffer(self.schema)
         try:
@@ -120,8 +120,8 @@ class CoalescingWriter(BatchWriter):
         """Write the gathered rows as one batch."""
         with self._lock:
             if self._rows.num_rows:
-                self._convert_rows()
-            for batch in self._batches.take():
+                self._flush_rows()
+            for batch in self._batches.pop_joined():
                 self._writer.write_batch(batch)
 
     def close(self) -> None:
@@ -219,21 +219,21 @@ class _BatchBuffer:
         self._unjoined.append(batch)
         self.num_rows += batch.num_rows
         if len(self._unjoined) >= self._measure_at_batches:
-            self._measure()
+            self._check_and_measure()
 
-    def take(self) -> list[RecordBatch]:
+    def pop_joined(self) -> list[RecordBatch]:
         """Remove all batches and return them joined, or as few if their dictionaries have too many values for one."""
-        self._measure()
+        self._check_and_measure()
         self._join_measured()
         batches = self._joined
         self.clear()
         return self._join(batches, list(chain.from_iterable([batch.source for batch in batches])))
 
-    def _measure(self) -> None:
+    def _check_and_measure(self) -> None:
         """Check the batches that have not been checked, and add their size. If there are many, join all."""
         batches = self._unjoined[self._num_measured :]
-        columns = self._check_columns(batches)
-        size_bytes = self._size_bytes(columns, sum([batch.num_rows for batch in batches]))
+        columns = self._collect_columns(batches)
+        size_bytes = self._count_new_bytes(columns, sum([batch.num_rows for batch in batches]))
         self._columns += columns
         self.size_bytes += size_bytes
         self._num_measured = len(self._unjoined)
@@ -249,7 +249,7 @@ class _BatchBuffer:
         self._joined += self._join(self._unjoined, self._columns)
         self._unjoined, self._columns, self._num_measured = [], [], 0
 
-    def _size_bytes(self, columns: Sequence[Array], num_rows: int) -> int:
+    def _count_new_bytes(self, columns: Sequence[Array], num_rows: int) -> int:
         """Return the size of the rows of batches, and of the other memory that their columns keep alive."""
         size_bytes, width = 0, len(self._layouts)
         for index, layout in enumerate(self._layouts):
@@ -281,7 +281,7 @@ class _BatchBuffer:
             return batches
         return [RecordBatch(self._schema, sum([batch.num_rows for batch in batches]), joined)]
 
-    def _check_columns(self, batches: Sequence[RecordBatch]) -> list[Array]:
+    def _collect_columns(self, batches: Sequence[RecordBatch]) -> list[Array]:
         """Return the columns of the first batch, then those of the next one. Raises `UsageError` if they do not match
         the schema or the length of their batch.
         """

@@ -32,15 +32,15 @@ _LEVELS = {"lz4": (-1000, 16), "zstd": (-131072, 22)}
 _DEFAULT_LEVEL = {"lz4": 0, "zstd": 1}
 
 _LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
-_VERSION, _LINKED, _SIZED = 0b0100_0000, 0b0010_0000, 0b0000_1000
-_BLOCK = struct.Struct("<I")
-_UNCOMPRESSED = 1 << 31
+_LZ4_VERSION_BITS, _LINKED_BLOCKS_FLAG, _CONTENT_SIZE_FLAG = 0b0100_0000, 0b0010_0000, 0b0000_1000
+_BLOCK_HEADER = struct.Struct("<I")
+_UNCOMPRESSED_FLAG = 1 << 31
 _BLOCK_BYTES = 1 << 20
 _WINDOW_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 18
 
 
-def lz4_frame() -> Any:
+def import_lz4_frame() -> Any:
     """Return the module for LZ4 frames. Raises `MissingExtraError` if it is not installed."""
     try:
         import lz4.frame
@@ -49,13 +49,13 @@ def lz4_frame() -> Any:
     return lz4.frame
 
 
-def _lz4_block() -> Any:
+def _import_lz4_block() -> Any:
     import lz4.block
 
     return lz4.block
 
 
-def zstandard() -> Any:
+def import_zstandard() -> Any:
     """Return the module for Zstandard. Raises `MissingExtraError` if it is not installed."""
     try:
         import zstandard as module
@@ -64,7 +64,7 @@ def zstandard() -> Any:
     return module
 
 
-def compressor(codec: str, level: int | None = None) -> CompressFunction:
+def create_compressor(codec: str, level: int | None = None) -> CompressFunction:
     """Return a function that compresses with a codec.
 
     `level` is -1000 to 16 for "lz4" (from 3 on it searches longer) and -131072 to 22 for "zstd"; None is the fast
@@ -77,8 +77,8 @@ def compressor(codec: str, level: int | None = None) -> CompressFunction:
     if not min_level <= level_or_default <= max_level:
         raise UsageError(f"compression_level of {codec} is {min_level} to {max_level}, not {level!r}")
     if codec == "lz4":
-        return _lz4_compressor(level_or_default)
-    module, thread_local = zstandard(), threading.local()
+        return _create_lz4_compressor(level_or_default)
+    module, thread_local = import_zstandard(), threading.local()
 
     def compress_zstd(data: memoryview | bytes, out: memoryview | None = None) -> bytes | memoryview:
         if not hasattr(thread_local, "context"):
@@ -91,8 +91,8 @@ def compressor(codec: str, level: int | None = None) -> CompressFunction:
     return compress_zstd
 
 
-def _lz4_compressor(level: int) -> CompressFunction:
-    lz4 = lz4_frame()  # blocks of 64 KiB take up to four times as long
+def _create_lz4_compressor(level: int) -> CompressFunction:
+    lz4 = import_lz4_frame()  # blocks of 64 KiB take up to four times as long
     options = {"compression_level": level, "block_size": lz4.BLOCKSIZE_MAX1MB}
 
     def compress_lz4(data: memoryview | bytes, out: memoryview | None = None) -> bytes | memoryview:
@@ -100,7 +100,7 @@ def _lz4_compressor(level: int) -> CompressFunction:
             return lz4.compress(data, **options, store_size=False)  # type: ignore[no-any-return]
         context = lz4.create_compression_context()
         target, filled = np.frombuffer(out, np.uint8), 0
-        for piece in _lz4_frame_pieces(lz4, context, data, options):
+        for piece in _compress_lz4_blocks(lz4, context, data, options):
             if filled + len(piece) >= len(out):
                 return out
             target[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
@@ -110,7 +110,7 @@ def _lz4_compressor(level: int) -> CompressFunction:
     return compress_lz4
 
 
-def _lz4_frame_pieces(lz4: Any, context: Any, data: memoryview | bytes, options: dict[str, int]) -> Iterator[bytes]:
+def _compress_lz4_blocks(lz4: Any, context: Any, data: memoryview | bytes, options: dict[str, int]) -> Iterator[bytes]:
     """Yield the blocks of a frame; memory of this size is reused, while a whole frame would take new memory."""
     yield lz4.compress_begin(context, **options, auto_flush=True, block_linked=False)
     for start in range(0, len(data), _BLOCK_BYTES):
@@ -120,43 +120,47 @@ def _lz4_frame_pieces(lz4: Any, context: Any, data: memoryview | bytes, options:
 
 def decompress_lz4(data: memoryview, out: memoryview) -> None:
     """Decompress an LZ4 frame. Raises `InvalidDataError` unless its content has exactly the size of `out`."""
-    if not _lz4_blocks(data, out):
-        _lz4_pieces(data, out)
+    if not _try_decompress_lz4_blocks(data, out):
+        _decompress_lz4_stream(data, out)
 
 
-def _lz4_blocks(data: memoryview, out: memoryview) -> bool:
+def _try_decompress_lz4_blocks(data: memoryview, out: memoryview) -> bool:
     """Decompress block by block into `out`. Return False for checksums, many small blocks and errors, which are left to
     the package.
     """
-    if len(data) < 15 or data[:4] != _LZ4_MAGIC or data[4] & ~(_LINKED | _SIZED) != _VERSION:
+    if (
+        len(data) < 15
+        or data[:4] != _LZ4_MAGIC
+        or data[4] & ~(_LINKED_BLOCKS_FLAG | _CONTENT_SIZE_FLAG) != _LZ4_VERSION_BITS
+    ):
         return False
     try:
-        max_block_bytes: int = lz4_frame().get_frame_info(data[:15])["block_size"]
+        max_block_bytes: int = import_lz4_frame().get_frame_info(data[:15])["block_size"]
     except RuntimeError:
         return False
-    decompress, is_linked = _lz4_block().decompress, bool(data[4] & _LINKED)
-    offset, filled = 15 if data[4] & _SIZED else 7, 0
+    decompress, is_linked = _import_lz4_block().decompress, bool(data[4] & _LINKED_BLOCKS_FLAG)
+    offset, filled = 15 if data[4] & _CONTENT_SIZE_FLAG else 7, 0
     for _ in range(len(out) // max_block_bytes * 2 + 4):
-        if offset + _BLOCK.size > len(data):
+        if offset + _BLOCK_HEADER.size > len(data):
             return False
-        (word,) = _BLOCK.unpack_from(data, offset)
+        (word,) = _BLOCK_HEADER.unpack_from(data, offset)
         if not word:
             return filled == len(out)
-        offset += _BLOCK.size
-        block_bytes, capacity = word & ~_UNCOMPRESSED, min(max_block_bytes, len(out) - filled)
+        offset += _BLOCK_HEADER.size
+        block_bytes, capacity = word & ~_UNCOMPRESSED_FLAG, min(max_block_bytes, len(out) - filled)
         if offset + block_bytes > len(data) or not capacity:
             return False
-        if word & _UNCOMPRESSED:
+        if word & _UNCOMPRESSED_FLAG:
             if not 0 < block_bytes <= capacity:
                 return False
             count = _copy_uncompressed_blocks(data[offset:], block_bytes, out[filled:])
             filled += count * block_bytes
-            offset += count * (block_bytes + _BLOCK.size) - _BLOCK.size
+            offset += count * (block_bytes + _BLOCK_HEADER.size) - _BLOCK_HEADER.size
             continue
         window = out[max(filled - _WINDOW_BYTES, 0) : filled] if is_linked else b""
         try:
             block = decompress(data[offset : offset + block_bytes], uncompressed_size=capacity, dict=window)
-        except (_lz4_block().LZ4BlockError, ValueError):
+        except (_import_lz4_block().LZ4BlockError, ValueError):
             return False
         if len(block) > capacity:
             return False
@@ -172,23 +176,23 @@ def _copy_uncompressed_blocks(data: memoryview, block_bytes: int, out: memoryvie
 
     One NumPy call copies them without the interpreter lock: data that does not compress is read 1.4 times as fast.
     """
-    stride = block_bytes + _BLOCK.size
+    stride = block_bytes + _BLOCK_HEADER.size
     num_following = min((len(data) - block_bytes) // stride, len(out) // block_bytes - 1)
     following = np.ndarray(num_following, "<u4", data, block_bytes, stride)
-    is_last = following != _UNCOMPRESSED | block_bytes
+    is_last = following != _UNCOMPRESSED_FLAG | block_bytes
     count = 1 + (int(is_last.argmax()) if is_last.any() else num_following)
     blocks = np.ndarray((count, block_bytes), np.uint8, data, 0, (stride, 1))
     np.ndarray((count, block_bytes), np.uint8, out)[:] = blocks
     return count
 
 
-def _lz4_pieces(data: memoryview, out: memoryview) -> None:
+def _decompress_lz4_stream(data: memoryview, out: memoryview) -> None:
     """Decompress with the package, in pieces that fit in the processor's cache."""
-    lz4, filled, at_end = lz4_frame(), 0, False
+    lz4, filled, is_at_end = import_lz4_frame(), 0, False
     try:
         context = lz4.create_decompression_context()
-        while not at_end:
-            piece, consumed_bytes, at_end = lz4.decompress_chunk(
+        while not is_at_end:
+            piece, consumed_bytes, is_at_end = lz4.decompress_chunk(
                 context, data, max_length=max(min(_PIECE_BYTES, len(out) - filled), 1)
             )
             if not (piece or consumed_bytes):
@@ -199,33 +203,33 @@ def _lz4_pieces(data: memoryview, out: memoryview) -> None:
             out[filled - len(piece) : filled] = piece
     except RuntimeError as error:
         raise InvalidDataError(f"a buffer is not an LZ4 frame: {error}") from None
-    if not at_end or filled != len(out):
+    if not is_at_end or filled != len(out):
         raise InvalidDataError(f"an LZ4 frame does not contain exactly the {len(out)} bytes that its buffer declares")
 
 
-_contexts = threading.local()
-_HAS_CHECKSUM = 4
+_thread_local = threading.local()
+_CHECKSUM_FLAG = 4
 """The bit of a Zstandard frame's header for a checksum at its end."""
 
 
 def decompress_zstd(data: memoryview, out: memoryview) -> None:
     """Decompress a Zstandard frame. Raises `InvalidDataError` unless its content has exactly the size of `out`."""
-    module = zstandard()
-    if not hasattr(_contexts, "zstd"):
-        _contexts.zstd = module.ZstdDecompressor()
+    module = import_zstandard()
+    if not hasattr(_thread_local, "zstd"):
+        _thread_local.zstd = module.ZstdDecompressor()
     try:
         content_bytes = module.frame_content_size(data)
         if content_bytes not in (-1, len(out)):  # the package allocates this size in any case
             raise InvalidDataError(f"a buffer declares {len(out)} bytes, its Zstandard frame {content_bytes}")
         if (
-            content_bytes < 0 or data[4] & _HAS_CHECKSUM
+            content_bytes < 0 or data[4] & _CHECKSUM_FLAG
         ):  # `stream_reader` would stop at the end of `out`, before a truncated checksum
-            content = _contexts.zstd.decompress(data, max_output_size=len(out))
+            content = _thread_local.zstd.decompress(data, max_output_size=len(out))
             filled = len(content)
             if filled == len(out):
                 out[:] = content
         else:  # input and output are complete, so the frame is checked as a whole
-            with _contexts.zstd.stream_reader(data) as reader:
+            with _thread_local.zstd.stream_reader(data) as reader:
                 filled = reader.readinto(out)
     except module.ZstdError as error:
         raise InvalidDataError(f"a buffer is not a Zstandard frame of {len(out)} bytes: {error}") from None

@@ -25,16 +25,16 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import Block, Message, MessageReader, get_prefix_size
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
-from bowstring.ipc.metadata.schema import DictionaryId, read_pairs
-from bowstring.ipc.record_batch.reader import BatchColumns, link_batches
+from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_custom_metadata
+from bowstring.ipc.record_batch.reader import BatchColumns, link_compressed_batches
 from bowstring.ipc.schema_cache import CachedSchema, ColumnSelection, load_schema
 from bowstring.ipc.statistics import FileStatistics, check_batch, read_statistics
-from bowstring.ipc.stream import make_record_batch
+from bowstring.ipc.stream import create_record_batch
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.closable import Closable
 
 _MAX_EAGER_FIELDS = 256
-LABELS = {headers.DICTIONARY_BATCH: "dictionary batch", headers.RECORD_BATCH: "record batch"}
+KIND_LABELS = {headers.DICTIONARY_BATCH: "dictionary batch", headers.RECORD_BATCH: "record batch"}
 
 
 class FileMessages:
@@ -48,7 +48,7 @@ class FileMessages:
         self.source = source
         self.limits = limits
         self.footer = read_footer(source, limits)
-        self.listings = {
+        self.block_lists = {
             headers.DICTIONARY_BATCH: self.footer.dictionaries,
             headers.RECORD_BATCH: self.footer.batches,
         }
@@ -57,18 +57,18 @@ class FileMessages:
 
     def read_all(self) -> Iterator[tuple[Message[BatchHeader], str]]:
         """Read every dictionary batch, then every record batch; the second value names it in errors."""
-        for kind, index in self._indices():
-            yield self.read(kind, index), f"{LABELS[kind]} {index}"
+        for kind, index in self._kinds_and_indices():
+            yield self.read(kind, index), f"{KIND_LABELS[kind]} {index}"
 
-    def _indices(self) -> Iterator[tuple[str, int]]:
+    def _kinds_and_indices(self) -> Iterator[tuple[str, int]]:
         """The kind and the index of every message."""
-        for kind, listing in self.listings.items():
-            for index in range(listing.count):
+        for kind, block_list in self.block_lists.items():
+            for index in range(block_list.count):
                 yield kind, index
 
     def block(self, kind: str, index: int) -> Block:
         """The position of a message, unchecked."""
-        return self.footer.block(self.listings[kind], index)
+        return self.footer.block(self.block_lists[kind], index)
 
     def read(self, kind: str, index: int) -> Message[BatchHeader]:
         """Read the dictionary batch or record batch at `index` of the footer's list; errors as in `read_header`."""
@@ -80,11 +80,11 @@ class FileMessages:
 
         Raises `InvalidDataError` if its block or header is malformed.
         """
-        reader, where, stop = self.reader, (LABELS[kind], index), self.footer.offset
-        block = self.footer.block(self.listings[kind], index)
+        reader, where, stop = self.reader, (KIND_LABELS[kind], index), self.footer.offset
+        block = self.footer.block(self.block_lists[kind], index)
         if not reader.is_valid_block(block, stop):
             raise reader.block_error(block, stop, where)
-        header = reader.read_block(self.source.peek(block[0], block[1]), block, where)
+        header = reader.read_block_header(self.source.peek(block[0], block[1]), block, where)
         if not isinstance(header, BatchHeader) or header.template.kind != kind:
             actual_kind = header.template.kind if isinstance(header, BatchHeader) else headers.SCHEMA
             raise InvalidDataError(
@@ -165,7 +165,7 @@ class FileReader(Closable):
             table = footer.table["schema"]
             if table is None:
                 raise InvalidDataError(f"{self.name}: the footer has no schema")
-            cached = load_schema(table, limits, footer.bytes_around_blocks())
+            cached = load_schema(table, limits, footer.bytes_outside_block_lists())
             selection = self._selection = ColumnSelection(cached, self._column_keys)
         return selection
 
@@ -189,7 +189,7 @@ class FileReader(Closable):
     @property
     def metadata(self) -> dict[bytes, bytes]:
         """The footer's custom metadata."""
-        return dict(read_pairs(self.footer))
+        return dict(read_custom_metadata(self.footer))
 
     @property
     def memory(self) -> Memory:
@@ -226,7 +226,7 @@ class FileReader(Closable):
         """
         if self._has_statistics is None:
             statistics = read_statistics(
-                read_pairs(self.footer), self.cached_schema.wire, self.blocks, self.messages.limits, self.name
+                read_custom_metadata(self.footer), self.cached_schema.wire, self.blocks, self.messages.limits, self.name
             )
             self._statistics, self._has_statistics = statistics, statistics is not None
         return self._statistics
@@ -299,45 +299,45 @@ class FileReader(Closable):
 
         Raises `NotFoundError` if the index is out of range, `InvalidDataError` if the header is malformed.
         """
-        return self._batch(index, *self._read_message(index), self._columns)
+        return self._create_batch(index, *self._read_message(index), self._columns)
 
-    def get_batch_for_all_columns(self, index: int) -> RecordBatch:
+    def get_prefetched_batch(self, index: int) -> RecordBatch:
         """Return record batch `index`, all of whose columns will be read; errors as in `get_batch`."""
         return self.get_batch(index)
 
-    def _batch(self, index: int, header: BatchHeader, body: Buffer, kind: type[BatchColumns]) -> RecordBatch:
+    def _create_batch(self, index: int, header: BatchHeader, body: Buffer, kind: type[BatchColumns]) -> RecordBatch:
         if self._statistics is not None and header.length != self._statistics.row_counts[index]:
             raise InvalidDataError(
                 f"{self.name}: record batch {index}: has {header.length} rows, expected "
                 f"{self._statistics.row_counts[index]} by the file's statistics"
             )
         selection = self._selection or self._select_columns()
-        plan, column_plans = selection.plans(header.template.version)
-        dictionaries = self._dictionaries or self._load_dictionaries()
+        plan, column_plans = selection.read_plans(header.template.version)
+        dictionaries = self._dictionaries or self._get_dictionaries()
         columns = kind(plan, header, body, dictionaries, ("record batch", index), column_plans)
-        return make_record_batch(selection.schema, header, columns)
+        return create_record_batch(selection.schema, header, columns)
 
-    def _load_dictionaries(self) -> FileDictionaries:
+    def _get_dictionaries(self) -> FileDictionaries:
         if self._dictionaries is None:
             # A method of the reader would be a reference cycle: the memory would stay until garbage is collected.
             self._dictionaries = FileDictionaries(self.cached_schema.wire, self.messages.read_dictionaries)
         return self._dictionaries
 
-    def dictionary(self, node: DictionaryId) -> Array | None:
+    def dictionary(self, declaration: DictionaryDeclaration) -> Array | None:
         """Return the values of a dictionary, including deltas; None if the file does not define it.
 
         Raises `InvalidDataError` if one of its dictionary batches is malformed.
         """
-        return self._load_dictionaries()(node)
+        return self._get_dictionaries()(declaration)
 
     def column(self, key: str | int) -> ChunkedArray:
         """Return a column of all batches, without copying. Raises `NotFoundError` for an unknown column."""
-        index, field = self._field(key)
+        index, field = self._get_field(key)
         batches = list(self)
-        link_batches(batches)
+        link_compressed_batches(batches)
         return ChunkedArray([batch.column(index) for batch in batches], field.type)
 
-    def _field(self, key: str | int) -> tuple[int, Field]:
+    def _get_field(self, key: str | int) -> tuple[int, Field]:
         """Return the index of a selected column and its field; other fields are not decoded."""
         schema = self._select_columns().schema
         index = schema.index(key)
@@ -346,7 +346,7 @@ class FileReader(Closable):
     def read_all(self) -> Table:
         """Return all batches as a table, without copying."""
         batches = list(self)
-        link_batches(batches)
+        link_compressed_batches(batches)
         return Table.from_batches(batches, self.schema)
 
     @overload

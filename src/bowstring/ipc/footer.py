@@ -20,7 +20,7 @@ from bowstring.ipc.message import (
     Block,
     check_metadata_size,
     detect_foreign_format,
-    format_mismatch,
+    format_mismatch_error,
     is_file_start,
     is_stream_start,
 )
@@ -55,20 +55,22 @@ class Footer:
     batches: BlockList
     dictionaries: BlockList
 
-    def block(self, listing: BlockList, index: int) -> Block:
+    def block(self, block_list: BlockList, index: int) -> Block:
         """The position of the message at `index` of a list, unchecked."""
-        return _BLOCK.unpack_from(self.raw, listing.offset + _BLOCK.size * index)
+        return _BLOCK.unpack_from(self.raw, block_list.offset + _BLOCK.size * index)
 
-    def blocks(self, listing: BlockList) -> npt.NDArray[Any]:
+    def blocks(self, block_list: BlockList) -> npt.NDArray[Any]:
         """The positions of messages: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
-        return np.frombuffer(self.raw, BLOCK, listing.count, listing.offset)
+        return np.frombuffer(self.raw, BLOCK, block_list.count, block_list.offset)
 
-    def bytes_around_blocks(self) -> tuple[Bytes, ...]:
+    def bytes_outside_block_lists(self) -> tuple[Bytes, ...]:
         """Return the bytes outside the lists, usually equal in all files of one schema, without copying."""
         stretches, start, raw = [], 0, np.frombuffer(self.raw, UINT8)
-        for listing in sorted((self.batches, self.dictionaries), key=lambda listing: (listing.offset, listing.stop)):
-            stretches.append(raw[start : listing.offset])
-            start = max(start, listing.stop)
+        for block_list in sorted(
+            (self.batches, self.dictionaries), key=lambda block_list: (block_list.offset, block_list.stop)
+        ):
+            stretches.append(raw[start : block_list.offset])
+            start = max(start, block_list.stop)
         return (*stretches, raw[start:])
 
 
@@ -78,7 +80,7 @@ def read_footer(source: RandomAccessSource, limits: ReadLimits) -> Footer:
     Raises `FormatMismatchError` for another format, `TruncatedError` for a file that is cut off, other
     `InvalidDataError`s for a malformed footer and for blocks that overlap.
     """
-    raw, at = _footer_bytes(source, limits)
+    raw, at = _read_footer_bytes(source, limits)
     table = read_root("Footer", raw, f"{source.name}: footer", limits.max_tables)
     footer = Footer(
         at,
@@ -88,19 +90,19 @@ def read_footer(source: RandomAccessSource, limits: ReadLimits) -> Footer:
         BlockList(*table.locate_elements("dictionaries")),
     )
     if footer.batches.count + footer.dictionaries.count > 1:
-        _check_blocks(footer, source.name)
+        _check_block_overlap(footer, source.name)
     return footer
 
 
-def _check_blocks(footer: Footer, name: str) -> None:
+def _check_block_overlap(footer: Footer, name: str) -> None:
     """Raise `InvalidDataError` if blocks overlap so much that their total size is many times that of the file: reading
     them would take time out of proportion to the file.
     """
     total_bytes = 0.0
-    for listing in (footer.batches, footer.dictionaries):
+    for block_list in (footer.batches, footer.dictionaries):
         # As unsigned numbers, negative sizes are huge.
-        metadata_sizes = np.frombuffer(footer.raw, "<u4", 6 * listing.count, listing.offset)[2::6]
-        body_sizes = np.frombuffer(footer.raw, "<u8", 3 * listing.count, listing.offset)[2::3]
+        metadata_sizes = np.frombuffer(footer.raw, "<u4", 6 * block_list.count, block_list.offset)[2::6]
+        body_sizes = np.frombuffer(footer.raw, "<u8", 3 * block_list.count, block_list.offset)[2::3]
         total_bytes += np.add.reduce(metadata_sizes, dtype=np.float64) + np.add.reduce(body_sizes, dtype=np.float64)
     if total_bytes > _MAX_OVERLAP_FACTOR * footer.offset:
         raise InvalidDataError(
@@ -108,16 +110,18 @@ def _check_blocks(footer: Footer, name: str) -> None:
         )
 
 
-def _footer_bytes(source: RandomAccessSource, limits: ReadLimits) -> tuple[bytes, int]:
+def _read_footer_bytes(source: RandomAccessSource, limits: ReadLimits) -> tuple[bytes, int]:
     """Read the footer's flatbuffer; return it and its byte offset."""
     name, size = source.name, source.size
     start = source.read_at(0, min(size, 16))
     if not is_file_start(start):
         if is_stream_start(start):
-            raise format_mismatch(name, "an Arrow file", "an Arrow stream: use open_stream")
+            raise format_mismatch_error(name, "an Arrow file", "an Arrow stream: use open_stream")
         if MAGIC.startswith(start):
             raise TruncatedError(f"{name}: expected an Arrow file, found only {size} bytes")
-        raise format_mismatch(name, "an Arrow file", detect_foreign_format(start) or f"other bytes ({start[:8]!r})")
+        raise format_mismatch_error(
+            name, "an Arrow file", detect_foreign_format(start) or f"other bytes ({start[:8]!r})"
+        )
     min_bytes = len(FILE_START) + TRAILER.size
     if size < min_bytes:
         raise TruncatedError(f"{name}: expected at least {min_bytes} bytes of an Arrow file, found {size}")

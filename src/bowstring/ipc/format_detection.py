@@ -81,10 +81,10 @@ def open_any(
             return StreamReader(ready, columns, limits)
         if isinstance(opened, StreamSource):
             opened.close()  # it was read into memory
-        return make_file_reader(ready, columns, limits)
+        return create_file_reader(ready, columns, limits)
 
 
-def make_file_reader(
+def create_file_reader(
     source: Any, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS
 ) -> FileReader:
     """Return a reader of a source that contains a file."""
@@ -124,22 +124,22 @@ def _format_error(name: str, head: bytes) -> FormatMismatchError | TruncatedErro
     return FormatMismatchError(f"{name}: expected {expected}, found {actual} (it begins with {head[:8]!r})")
 
 
-def read_whole_file(source: StreamSource, max_bytes: int) -> MemorySource:
-    """Read a piped file into memory as `read_whole` does; of other formats read only the beginning."""
+def read_piped_file(source: StreamSource, max_bytes: int) -> MemorySource:
+    """Read a piped file into memory as `read_into_memory` does; of other formats read only the beginning."""
     head = source.peek(_HEAD_BYTES)
-    return read_whole(source, max_bytes) if is_file_start(head) else MemorySource(Memory(head), source.name)
+    return read_into_memory(source, max_bytes) if is_file_start(head) else MemorySource(Memory(head), source.name)
 
 
 def as_random_access(source: AnySource, max_piped_bytes: int) -> RandomAccessSource:
-    """Return the rest of a source for random access: a pipe is read into memory, as `read_whole` does."""
+    """Return the rest of a source for random access: a pipe is read into memory, as `read_into_memory` does."""
     if isinstance(source, StreamSource):
-        return read_whole(source, max_piped_bytes)
+        return read_into_memory(source, max_piped_bytes)
     if isinstance(source, MemorySource) and source.position:
         return MemorySource(Memory(source.memory.bytes[source.position :]), source.name)
     return source
 
 
-def read_whole(source: StreamSource, max_bytes: int) -> MemorySource:
+def read_into_memory(source: StreamSource, max_bytes: int) -> MemorySource:
     """Read the rest of a pipe into memory for random access. Raises `LimitError` for more than `max_bytes`."""
     content = bytearray()
     while part := source.read(min(_READ_BYTES, max_bytes + 1 - len(content))):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bowstring.errors import UsageError
 
-_DEEPEST = 200
+_MAX_NESTING_LIMIT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class ReadLimits:
     max_tables: int = 1_000_000
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_nesting <= _DEEPEST:
-            raise UsageError(f"max_nesting is 1 to {_DEEPEST}, not {self.max_nesting}")
+        if not 1 <= self.max_nesting <= _MAX_NESTING_LIMIT:
+            raise UsageError(f"max_nesting is 1 to {_MAX_NESTING_LIMIT}, not {self.max_nesting}")
         least = min(
             self.max_metadata_bytes,
             self.max_body_bytes,

@@ -25,10 +25,10 @@ LEGACY_PREFIX_BYTES = 4
 
 _LENGTH = struct.Struct("<i")
 _PREFIX = struct.Struct("<ii")
-_MARKER = -1
+_CONTINUATION_NUMBER = -1
 """The marker as a signed number."""
 
-_FOREIGN = (
+_FOREIGN_FORMATS = (
     (b"PAR1", "a Parquet file"),
     (b"PARE", "an encrypted Parquet file"),
     (b"FEA1", "a Feather file of version 1"),
@@ -46,7 +46,7 @@ _FOREIGN = (
 
 
 Header = TypeVar("Header")
-Where: TypeAlias = tuple[object, ...]
+MessageLocation: TypeAlias = tuple[object, ...]
 """The words that name a message in errors; they are joined with spaces only if there is an error."""
 
 
@@ -100,7 +100,7 @@ class MessageReader(Generic[Header]):
 
     Pass the `bytes_needed` bytes at `offset` to `receive` until it returns a message or the end of the stream. The
     reader then expects the next message after the body. The caller reads, maps or skips the body, which is not passed
-    to the reader. A file's messages are read by the blocks of its footer, with `read_block`.
+    to the reader. A file's messages are read by the blocks of its footer, with `read_block_header`.
 
     `name` is the name of the source. `read_header` decodes the metadata in `raw[skip:]`; its result has the attribute
     `body_bytes` unless the message has no body. With `expected_format`, bytes of
@@ -126,7 +126,7 @@ class MessageReader(Generic[Header]):
         self,
         name: str,
         limits: ReadLimits,
-        read_header: Callable[[Any, int, Where], Header],
+        read_header: Callable[[Any, int, MessageLocation], Header],
         offset: int = 0,
         expected_format: str | None = None,
         is_seekable: bool = False,
@@ -228,41 +228,41 @@ class MessageReader(Generic[Header]):
             and offset + metadata_bytes + body_bytes <= stop
         )
 
-    def block_error(self, block: Block, stop: int, where: Where) -> InvalidDataError:
+    def block_error(self, block: Block, stop: int, where: MessageLocation) -> InvalidDataError:
         """Return the error for a block that is not valid."""
         offset, metadata_bytes, body_bytes = block
         if metadata_bytes > self._limits.max_metadata_bytes:
             return _metadata_limit_error(metadata_bytes, (self._name, *where), self._limits)
         return InvalidDataError(
-            f"{self._name} {join_words(where)}: expected a block before byte {stop}, found {metadata_bytes} + "
+            f"{self._name} {format_location(where)}: expected a block before byte {stop}, found {metadata_bytes} + "
             f"{body_bytes} bytes at byte {offset}"
         )
 
-    def read_block(self, raw: Any, block: Block, where: Where) -> Header:
+    def read_block_header(self, raw: Any, block: Block, where: MessageLocation) -> Header:
         """Decode the metadata of a valid block: `raw` are its first `metadata_bytes` bytes, of which only those needed
         are read. Raises `InvalidDataError` if the metadata does not fit in the block, and the errors of `read_header`.
         """
         marker, size_bytes = _PREFIX.unpack(raw[:PREFIX_BYTES])
         prefix_bytes = PREFIX_BYTES
-        if marker != _MARKER:
+        if marker != _CONTINUATION_NUMBER:
             prefix_bytes, size_bytes = LEGACY_PREFIX_BYTES, marker
         if not 0 < size_bytes <= block[1] - prefix_bytes:
             raise InvalidDataError(
-                f"{self._name} {join_words(where)} at byte {block[0]}: expected a metadata length of up to "
+                f"{self._name} {format_location(where)} at byte {block[0]}: expected a metadata length of up to "
                 f"{block[1] - prefix_bytes}, found {size_bytes}"
             )
         return self._read_header(raw, prefix_bytes, where)
 
     # Errors
 
-    def _where(self) -> Where:
+    def _where(self) -> MessageLocation:
         if self._index is None:
             return (self._name, "message", "at byte", self._start)
         return (self._name, "message", self._index, "at byte", self._start)
 
     def _truncated_error(self, part: str, offset: int, expected: int, actual: int) -> TruncatedError:
         return TruncatedError(
-            f"{join_words(self._where())}: expected {expected} bytes of {part} at byte {offset}, found {actual}: "
+            f"{format_location(self._where())}: expected {expected} bytes of {part} at byte {offset}, found {actual}: "
             "the stream is cut off"
         )
 
@@ -280,7 +280,7 @@ class MessageReader(Generic[Header]):
             raise self._format_error(f"other bytes ({prefix!r})")
 
     def _format_error(self, actual: str) -> FormatMismatchError:
-        return format_mismatch(self._name[:-1], str(self._expected_format), actual)
+        return format_mismatch_error(self._name[:-1], str(self._expected_format), actual)
 
 
 def read_message(reader: MessageReader[Header], read: Callable[[int], bytes]) -> Message[Header] | EndOfStream:
@@ -301,22 +301,22 @@ def read_message_at(
     return event
 
 
-def join_words(where: Where) -> str:
+def format_location(where: MessageLocation) -> str:
     """Join the words that name a message."""
     return " ".join(map(str, where))
 
 
-def check_metadata_size(size_bytes: int, where: Where, limits: ReadLimits) -> None:
+def check_metadata_size(size_bytes: int, where: MessageLocation, limits: ReadLimits) -> None:
     """Raise `InvalidDataError` for a negative size of metadata, `LimitError` for one above `max_metadata_bytes`."""
     if size_bytes < 0:
-        raise InvalidDataError(f"{join_words(where)}: expected a metadata length of 0 or more, found {size_bytes}")
+        raise InvalidDataError(f"{format_location(where)}: expected a metadata length of 0 or more, found {size_bytes}")
     if size_bytes > limits.max_metadata_bytes:
         raise _metadata_limit_error(size_bytes, where, limits)
 
 
-def _metadata_limit_error(size_bytes: int, where: Where, limits: ReadLimits) -> LimitError:
+def _metadata_limit_error(size_bytes: int, where: MessageLocation, limits: ReadLimits) -> LimitError:
     return LimitError(
-        f"{join_words(where)}: {size_bytes} bytes of metadata exceed the limit of {limits.max_metadata_bytes} "
+        f"{format_location(where)}: {size_bytes} bytes of metadata exceed the limit of {limits.max_metadata_bytes} "
         "(max_metadata_bytes)"
     )
 
@@ -337,19 +337,19 @@ def parse_first_message_sizes(start: bytes, available_bytes: int) -> tuple[int, 
     return (size_bytes, prefix_bytes) if 0 <= size_bytes <= available_bytes - prefix_bytes else (0, 0)
 
 
-def frame_message(metadata: bytes, position: int = 0, alignment: int = 8, is_legacy: bool = False) -> bytes:
+def frame_message(metadata: bytes, position: int = 0, alignment: int = 8, is_legacy_framing: bool = False) -> bytes:
     """Return marker, length, metadata and padding of a message at byte `position`, so that its body is aligned.
 
     The legacy framing has no marker.
     """
-    marker = b"" if is_legacy else CONTINUATION
+    marker = b"" if is_legacy_framing else CONTINUATION
     padding = -(position + len(marker) + LEGACY_PREFIX_BYTES + len(metadata)) % alignment
     return marker + _LENGTH.pack(len(metadata) + padding) + metadata + bytes(padding)
 
 
 def detect_foreign_format(start: bytes) -> str | None:
     """Return the name of another format that these first bytes belong to, None if unknown."""
-    return next((name for magic, name in _FOREIGN if start.startswith(magic)), None)
+    return next((name for magic, name in _FOREIGN_FORMATS if start.startswith(magic)), None)
 
 
 def is_file_start(start: bytes) -> bool:
@@ -367,6 +367,6 @@ def is_stream_start(start: bytes) -> bool:
     return bool(0 < length_bytes < 1 << 28 and length_bytes % 4 == 0 and 4 <= root < min(length_bytes, 1 << 12))
 
 
-def format_mismatch(where: str, expected: str, actual: str) -> FormatMismatchError:
+def format_mismatch_error(where: str, expected: str, actual: str) -> FormatMismatchError:
     """Return the error for bytes of another format."""
     return FormatMismatchError(f"{where}: expected {expected}, found {actual}")

@@ -19,7 +19,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.tables import read_root
 from bowstring.io.byte_ranges import FetchedRanges, Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, LazyRangeBytes, RangeSource
-from bowstring.ipc.file import LABELS, FileMessages, FileReader
+from bowstring.ipc.file import KIND_LABELS, FileMessages, FileReader
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
@@ -34,23 +34,23 @@ from bowstring.ipc.message import (
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader
-from bowstring.ipc.record_batch.reader import BatchColumns, link_batches
+from bowstring.ipc.record_batch.reader import BatchColumns, link_compressed_batches
 from bowstring.ipc.record_batch.remote import (
     RemoteBody,
     RemoteColumns,
     RemoteHeader,
-    header_entries,
+    column_header_spans,
     link_remote_batches,
 )
 from bowstring.ipc.schema_cache import CachedSchema
 from bowstring.memory.buffer import Buffer
 
-_COUNT = struct.Struct("<I")
+_VECTOR_LENGTH = struct.Struct("<I")
 _MAX_WHOLE_HEADER_BYTES = 1 << 17
 _SMALL_BODY_BYTES = 1 << 16
 _PREVIEW_BYTES = 1 << 12
 _MAX_ITERATED_BATCHES = 64
-_MAX_HEADERS = 10_000
+_MAX_HEADERS_PER_FETCH = 10_000
 
 
 class RemoteFileMessages(FileMessages):
@@ -77,17 +77,17 @@ class RemoteFileMessages(FileMessages):
 
     def read_all(self) -> Iterator[tuple[Message[BatchHeader], str]]:
         """As in `FileMessages`; many headers are fetched at once."""
-        entries = list(self._indices())
+        entries = list(self._kinds_and_indices())
         start = 0
         for stop in _group_ends([max(self.block(kind, index)[1], 0) for kind, index in entries]):
-            self.fetch_headers(self.block(kind, index) for kind, index in entries[start:stop])
+            self.fetch_messages(self.block(kind, index) for kind, index in entries[start:stop])
             for kind, index in entries[start:stop]:
-                yield self.read(kind, index), f"{LABELS[kind]} {index}"
+                yield self.read(kind, index), f"{KIND_LABELS[kind]} {index}"
             start = stop
 
-    def fetch_headers(self, blocks: Iterable[Block], max_body_bytes: int = -1) -> FetchedRanges:
+    def fetch_messages(self, blocks: Iterable[Block], max_body_bytes: int = -1) -> FetchedRanges:
         """Fetch the headers of those blocks that are valid, with bodies of up to `max_body_bytes`."""
-        valid_blocks = self.select_valid(blocks)
+        valid_blocks = self.select_valid_blocks(blocks)
         fetched = self.source.fetch(
             [
                 (offset, metadata_bytes + (body_bytes if body_bytes <= max_body_bytes else 0))
@@ -98,7 +98,7 @@ class RemoteFileMessages(FileMessages):
             self.source.add_header(offset, metadata_bytes, fetched)
         return fetched
 
-    def select_valid(self, blocks: Iterable[Block]) -> list[Block]:
+    def select_valid_blocks(self, blocks: Iterable[Block]) -> list[Block]:
         """The blocks within the file and the limits; reading any other raises an error."""
         stop = self.footer.offset
         return [block for block in blocks if self.reader.is_valid_block(block, stop)]
@@ -106,7 +106,7 @@ class RemoteFileMessages(FileMessages):
     def read_dictionaries(self) -> Iterator[tuple[BatchHeader, Any, tuple[object, ...]]]:
         """The header and body of each dictionary batch; all headers and small bodies are fetched at once."""
         blocks = [self.block(headers.DICTIONARY_BATCH, index) for index in range(self.footer.dictionaries.count)]
-        fetched = self.fetch_headers(blocks, _SMALL_BODY_BYTES)
+        fetched = self.fetch_messages(blocks, _SMALL_BODY_BYTES)
         for header, body, where in super().read_dictionaries():
             yield header, fetched.find(body.offset, body.size) or body, where
 
@@ -114,18 +114,18 @@ class RemoteFileMessages(FileMessages):
         self, indices: Iterable[int], cached_schema: CachedSchema, column_indices: Sequence[int] | None
     ) -> None:
         """Fetch the fixed parts of the headers of batches, and their entries for the columns at `column_indices`."""
-        blocks = self.select_valid(self.block(headers.RECORD_BATCH, index) for index in indices)
+        blocks = self.select_valid_blocks(self.block(headers.RECORD_BATCH, index) for index in indices)
         for block in [self.block(headers.RECORD_BATCH, 0), *blocks[:1]] if blocks else []:
-            self._add_template(block, cached_schema)
+            self._derive_template(block, cached_schema)
         unknown_headers = [
             (offset, min(size_bytes, _PREVIEW_BYTES))
             for offset, size_bytes, _ in blocks
-            if size_bytes > _MAX_WHOLE_HEADER_BYTES and self.headers.template_of(size_bytes) is None
+            if size_bytes > _MAX_WHOLE_HEADER_BYTES and self.headers.find_template(size_bytes) is None
         ]
         if unknown_headers:
             previews = self.source.fetch(unknown_headers)
             for block in blocks:
-                self._add_template(block, cached_schema, previews)
+                self._derive_template(block, cached_schema, previews)
         fetched = self.source.fetch(
             [
                 (block_offset + offset, span_bytes)
@@ -140,7 +140,7 @@ class RemoteFileMessages(FileMessages):
         self, size_bytes: int, cached_schema: CachedSchema, column_indices: Sequence[int] | None
     ) -> list[Span]:
         """The spans to fetch of a header of this size."""
-        template = None if size_bytes <= _MAX_WHOLE_HEADER_BYTES else self.headers.template_of(size_bytes)
+        template = None if size_bytes <= _MAX_WHOLE_HEADER_BYTES else self.headers.find_template(size_bytes)
         if template is None:
             return [(0, min(size_bytes, _MAX_WHOLE_HEADER_BYTES))]
         spans = [(start, stop - start) for start, stop, _ in template.constants]
@@ -148,20 +148,22 @@ class RemoteFileMessages(FileMessages):
         if template.variadic_count:
             spans.append((template.variadic_at, 8 * template.variadic_count))
         elif column_indices is not None:
-            plan = cached_schema.plan(template.version)
+            plan = cached_schema.read_plan(template.version)
             if plan.node_count == template.node_count and plan.buffer_count == template.buffer_count:
                 for index in column_indices:
                     column = plan[index]
-                    spans += header_entries(template, column, column.first_buffer, column.buffer_count)
+                    spans += column_header_spans(template, column, column.first_buffer, column.buffer_count)
         return spans
 
-    def _add_template(self, block: Block, cached_schema: CachedSchema, previews: FetchedRanges | None = None) -> None:
+    def _derive_template(
+        self, block: Block, cached_schema: CachedSchema, previews: FetchedRanges | None = None
+    ) -> None:
         """Derive the layout of headers of this size from the beginning of one and the counts of the schema.
 
         Each header is compared with the derived layout, so a wrong guess only costs time.
         """
         offset, size_bytes, _ = block
-        if size_bytes <= _MAX_WHOLE_HEADER_BYTES or self.headers.template_of(size_bytes) is not None:
+        if size_bytes <= _MAX_WHOLE_HEADER_BYTES or self.headers.find_template(size_bytes) is not None:
             return
         preview_bytes = min(size_bytes, _PREVIEW_BYTES)
         preview = self.source.find(offset, preview_bytes) or (
@@ -175,9 +177,9 @@ class RemoteFileMessages(FileMessages):
         try:
             root = read_root("Message", bytes(draft[skip:]), "header")
             inner = root["header"]
-            if headers.header_kind(root) != headers.RECORD_BATCH or inner is None:
+            if headers.read_header_kind(root) != headers.RECORD_BATCH or inner is None:
                 return
-            plan = cached_schema.plan(root["version"])
+            plan = cached_schema.read_plan(root["version"])
             for name, count in (
                 ("nodes", plan.node_count),
                 ("buffers", plan.buffer_count),
@@ -185,8 +187,8 @@ class RemoteFileMessages(FileMessages):
             ):
                 at = inner.locate(name)
                 vector = skip + root.flatbuffer.follow_offset(at, name) if at else preview_bytes
-                if vector + _COUNT.size > preview_bytes and at:
-                    _COUNT.pack_into(draft, vector, count)
+                if vector + _VECTOR_LENGTH.size > preview_bytes and at:
+                    _VECTOR_LENGTH.pack_into(draft, vector, count)
             self.headers.read(bytes(draft), skip, "header")
         except InvalidDataError:
             return
@@ -207,15 +209,15 @@ class RemoteFileReader(FileReader):
         """The header and the body of record batch `index`, both fetched completely in one round trip."""
         messages, fetched = self.messages, FetchedRanges()
         if -len(self) <= index < len(self):
-            fetched = messages.fetch_headers([self._block(index)], messages.limits.max_body_bytes)
+            fetched = messages.fetch_messages([self._block(index)], messages.limits.max_body_bytes)
         header, body = super().read_batch_message(index)
         fetched_body = fetched.find(body.offset, body.size)
         assert fetched_body is not None
         return BatchHeader(header.raw[:], header.template), fetched_body
 
-    def get_batch_for_all_columns(self, index: int) -> RecordBatch:
+    def get_prefetched_batch(self, index: int) -> RecordBatch:
         """Record batch `index`, fetched completely; errors as in `get_batch`."""
-        return self._batch(index, *self.read_batch_message(index), BatchColumns)
+        return self._create_batch(index, *self.read_batch_message(index), BatchColumns)
 
     def _block(self, index: int) -> Block:
         return self.messages.block(headers.RECORD_BATCH, index % len(self))
@@ -225,22 +227,22 @@ class RemoteFileReader(FileReader):
     def get_batch(self, index: int) -> RecordBatch:
         """Record batch `index`; its columns are fetched on access. Errors as in `FileReader`."""
         if -len(self) <= index < len(self) and not self.messages.source.has_header(self._block(index)[0]):
-            self._fetch_headers([index % len(self)], self._select_columns().indices)
+            self._fetch_batch_headers([index % len(self)], self._select_columns().indices)
         return super().get_batch(index)
 
-    def _fetch_headers(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> None:
+    def _fetch_batch_headers(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> None:
         self.messages.fetch_batch_headers(indices, self.cached_schema, column_indices)
 
     def _read_batches(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> list[RecordBatch]:
-        self._fetch_headers(indices, column_indices)
+        self._fetch_batch_headers(indices, column_indices)
         batches = [super(RemoteFileReader, self).get_batch(index) for index in indices]
-        link_batches(batches)
+        link_compressed_batches(batches)
         link_remote_batches(batches)
         return batches
 
     def column(self, key: str | int) -> ChunkedArray:
         """One column of all batches, fetched together; raises `NotFoundError` for an unknown column."""
-        index, field = self._field(key)
+        index, field = self._get_field(key)
         column_indices = self._select_columns().indices
         batches = self._read_batches(range(len(self)), [index if column_indices is None else column_indices[index]])
         return ChunkedArray([batch.column(index) for batch in batches], field.type)
@@ -273,7 +275,7 @@ def _group_ends(sizes_bytes: Sequence[int]) -> Iterator[int]:
     """The index after each group of headers that are fetched in one round."""
     group_bytes = start = 0
     for index, size_bytes in enumerate(sizes_bytes):
-        if index > start and (group_bytes + size_bytes > MAX_ROUND_BYTES or index - start == _MAX_HEADERS):
+        if index > start and (group_bytes + size_bytes > MAX_ROUND_BYTES or index - start == _MAX_HEADERS_PER_FETCH):
             yield index
             start, group_bytes = index, 0
         group_bytes += size_bytes

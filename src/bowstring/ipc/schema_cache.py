@@ -13,16 +13,16 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import UsageError
 from bowstring.flatbuf.reader import Table
 from bowstring.ipc.limits import ReadLimits
-from bowstring.ipc.metadata.lazy_schema import LazySchema
+from bowstring.ipc.metadata.lazy_schema import LazyWireSchema
 from bowstring.ipc.metadata.schema import V4
-from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
+from bowstring.ipc.record_batch.read_plan import BatchReadPlan, ColumnReadPlan
 from bowstring.layouts.equality import bytes_equal
 from bowstring.memory.buffer import UINT8, Bytes
 
 _MAX_CACHED = 64
 _MAX_KEY_BYTES = 4 << 20
 _MAX_CACHED_BYTES = 16 << 20
-_EDGE = 48
+_KEY_EDGE_BYTES = 48
 
 
 class CachedSchema:
@@ -33,19 +33,19 @@ class CachedSchema:
 
     __slots__ = ("_plans", "_schema", "key_parts", "size_bytes", "wire")
 
-    def __init__(self, wire: LazySchema, size_bytes: int, key_parts: Sequence[Bytes] = ()) -> None:
+    def __init__(self, wire: LazyWireSchema, size_bytes: int, key_parts: Sequence[Bytes] = ()) -> None:
         self.wire = wire
         self.size_bytes = size_bytes
         self.key_parts = key_parts
         self._schema: Schema | None = None
-        self._plans: dict[bool, SchemaPlan] = {}
+        self._plans: dict[bool, BatchReadPlan] = {}
 
-    def plan(self, version: int) -> SchemaPlan:
+    def read_plan(self, version: int) -> BatchReadPlan:
         """The plan for batches of this metadata version."""
-        is_legacy = version == V4
-        plan = self._plans.get(is_legacy)
+        is_version_4 = version == V4
+        plan = self._plans.get(is_version_4)
         if plan is None:
-            plan = self._plans[is_legacy] = SchemaPlan(self.wire, is_legacy)
+            plan = self._plans[is_version_4] = BatchReadPlan(self.wire, is_version_4)
         return plan
 
     @property
@@ -70,7 +70,7 @@ class ColumnSelection:
             raise UsageError(f"columns is a list of names or indices, not {columns!r}: write [{columns!r}]")
         self.indices = None if columns is None else tuple(cached.schema.indices(columns))
         self._schema: Schema | None = None
-        self._plans: dict[int, tuple[SchemaPlan, Sequence[ColumnPlan]]] = {}
+        self._plans: dict[int, tuple[BatchReadPlan, Sequence[ColumnReadPlan]]] = {}
 
     @property
     def schema(self) -> Schema:
@@ -79,11 +79,11 @@ class ColumnSelection:
             self._schema = self.cached.schema if self.indices is None else self.cached.wire.select(self.indices)
         return self._schema
 
-    def plans(self, version: int) -> tuple[SchemaPlan, Sequence[ColumnPlan]]:
+    def read_plans(self, version: int) -> tuple[BatchReadPlan, Sequence[ColumnReadPlan]]:
         """The plan for batches of a metadata version, and the plans of the selected columns."""
         plans = self._plans.get(version)
         if plans is None:
-            plan = self.cached.plan(version)
+            plan = self.cached.read_plan(version)
             columns = plan if self.indices is None else tuple(plan[index] for index in self.indices)
             plans = self._plans[version] = plan, columns
         return plans
@@ -102,11 +102,17 @@ def load_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = (
     data = table.flatbuffer.raw
     key_parts = key_parts or (np.frombuffer(data, UINT8),)
     if len(data) > _MAX_CACHED_BYTES or sum(map(len, key_parts)) > _MAX_KEY_BYTES or NAME_KEY in data:
-        return CachedSchema(LazySchema(table, limits), 0)
-    key = (*((len(bytes_), bytes_[:_EDGE].tobytes(), bytes_[-_EDGE:].tobytes()) for bytes_ in key_parts), limits)
+        return CachedSchema(LazyWireSchema(table, limits), 0)
+    key = (
+        *(
+            (len(bytes_), bytes_[:_KEY_EDGE_BYTES].tobytes(), bytes_[-_KEY_EDGE_BYTES:].tobytes())
+            for bytes_ in key_parts
+        ),
+        limits,
+    )
     cached = _cache.get(key)
     if cached is None or not all(map(bytes_equal, cached.key_parts, key_parts)):
-        cached = CachedSchema(LazySchema(table, limits), len(data), key_parts)
+        cached = CachedSchema(LazyWireSchema(table, limits), len(data), key_parts)
         with _lock:
             total_bytes = sum(entry.size_bytes for entry in _cache.values())  # the objects take about ten times as much
             if len(_cache) >= _MAX_CACHED or total_bytes + len(data) > _MAX_CACHED_BYTES:
@@ -115,12 +121,12 @@ def load_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = (
     return cached
 
 
-def _nested_fields(field: Field) -> list[str]:
+def _describe_nested_fields(field: Field) -> list[str]:
     """The nested fields of a field, at all depths, as text."""
-    return [text for child in field.type.fields for text in (str(child), *_nested_fields(child))]
+    return [text for child in field.type.fields for text in (str(child), *_describe_nested_fields(child))]
 
 
-def schema_difference(local: Schema, remote: Schema, check_metadata: bool = False) -> tuple[str, str] | None:
+def describe_schema_difference(local: Schema, remote: Schema, check_metadata: bool = False) -> tuple[str, str] | None:
     """The first difference between the fields of two schemas, as the texts of both; None if there is none."""
     if len(local) != len(remote):
         return f"{len(local)} columns", str(len(remote))
@@ -128,7 +134,7 @@ def schema_difference(local: Schema, remote: Schema, check_metadata: bool = Fals
         if left != right:
             texts = [str(left), str(right)]
             if texts[0] == texts[1]:  # a difference that a type's text omits, such as the names of a map's fields
-                texts = [f"{one} (with {', '.join(_nested_fields(one))})" for one in (left, right)]
+                texts = [f"{one} (with {', '.join(_describe_nested_fields(one))})" for one in (left, right)]
             return f"column {index} as {texts[0]!r}", repr(texts[1])
         if check_metadata and not left.equals(right, check_metadata=True):
             return f"column {index} ({left.name!r}) with metadata {left.pairs}", str(right.pairs)

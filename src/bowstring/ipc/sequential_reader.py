@@ -15,18 +15,18 @@ from bowstring.ipc.message import (
     EndOfStream,
     Header,
     Message,
+    MessageLocation,
     MessageReader,
-    Where,
     read_message,
     read_message_at,
 )
 from bowstring.memory.buffer import Buffer
 from bowstring.memory.closable import Closable
 
-Item = TypeVar("Item")
+Element = TypeVar("Element")
 
 
-class SequentialReader(Closable, Generic[Header, Item]):
+class SequentialReader(Closable, Generic[Header, Element]):
     """Reads one item after the other, each from one or more messages: an iterator that owns its source.
 
     An error closes the reader. Several threads may read; each item is returned once.
@@ -36,7 +36,7 @@ class SequentialReader(Closable, Generic[Header, Item]):
         self,
         source: AnySource,
         limits: ReadLimits,
-        read_header: Callable[[Any, int, Where], Header],
+        read_header: Callable[[Any, int, MessageLocation], Header],
         expected_format: str,
     ) -> None:
         self._source = source
@@ -53,7 +53,7 @@ class SequentialReader(Closable, Generic[Header, Item]):
         self._is_closed = False
 
     @abstractmethod
-    def _read_next(self) -> Item | None:
+    def _read_next(self) -> Element | None:
         """Read the next item; None at the end."""
 
     def _read_message(self) -> Message[Header] | EndOfStream:
@@ -74,10 +74,10 @@ class SequentialReader(Closable, Generic[Header, Item]):
         self._messages.check_body_size(message, body.size)
         return body
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[Element]:
         return self
 
-    def __next__(self) -> Item:
+    def __next__(self) -> Element:
         with self._lock:
             if self._is_closed:
                 raise ClosedError(f"{self._source.name}: the reader is closed")

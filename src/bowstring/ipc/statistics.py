@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,22 +29,29 @@ from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import Int, Struct
 from bowstring.errors import InvalidDataError, UsageError
 from bowstring.io.memory_source import MemorySource
+from bowstring.ipc.array_statistics import (
+    MinMax,
+    count_distinct,
+    decoded_type,
+    dense_ranks,
+    has_nan,
+    has_order,
+    min_max,
+)
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import END_OF_STREAM, Block, frame_message
-from bowstring.ipc.min_max import MinMax, distinct_count, has_nan, has_order, min_max, plain_type, ranks
-from bowstring.ipc.record_batch.plan import ReadSchema
+from bowstring.ipc.record_batch.read_plan import AnyWireSchema
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.memory.buffer import Memory
+from bowstring.memory.iovec import Int64Array
 
-KEY = b"bowstring:statistics"
+METADATA_KEY = b"bowstring:statistics"
 _INT64 = Int(64, True)
-_COUNTS = ("rows", "offset", "length")
-
-Counts: TypeAlias = npt.NDArray[np.int64]
+_COUNT_COLUMNS = ("rows", "offset", "length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +63,17 @@ class ColumnStatistics:
     `distinct_counts` excludes nulls and is None if not counted. `null_counts` includes nulls in dictionaries and runs.
     """
 
-    null_counts: Counts
+    null_counts: Int64Array
     minima: Array | None = None
     maxima: Array | None = None
-    distinct_counts: Counts | None = None
+    distinct_counts: Int64Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
     """The statistics of a file: the rows of each record batch, shape (batches,), and columns by index."""
 
-    row_counts: Counts
+    row_counts: Int64Array
     columns: Mapping[int, ColumnStatistics]
 
     def find_batches(self, index: int, low: Any, high: Any) -> list[int]:
@@ -86,7 +93,7 @@ class FileStatistics:
         values = column.minima.layout.concat(
             [column.minima.take(batch_indices), column.maxima.take(batch_indices), *bounds_arrays]
         )
-        order = ranks(values)
+        order = dense_ranks(values)
         lows, highs, bounds = np.split(order, [len(batch_indices), 2 * len(batch_indices)])
         is_candidate = np.ones(len(batch_indices), np.bool_)
         if low is not None:
@@ -98,16 +105,16 @@ class FileStatistics:
 
 
 def read_statistics(
-    pairs: Metadata, schema: ReadSchema, blocks: npt.NDArray[Any], limits: ReadLimits, where: str
+    pairs: Metadata, schema: AnyWireSchema, blocks: npt.NDArray[Any], limits: ReadLimits, where: str
 ) -> FileStatistics | None:
     """Read the statistics in a footer's custom metadata; None if there are none, or if they belong to other blocks.
 
     Raises `InvalidDataError` if they are malformed or contradictory.
     """
-    raw = next((value for key, value in pairs if key == KEY), None)
+    raw = next((value for key, value in pairs if key == METADATA_KEY), None)
     if raw is None:
         return None
-    with prefix_errors(f"{where}: footer: {KEY.decode()}"):
+    with prefix_errors(f"{where}: footer: {METADATA_KEY.decode()}"):
         try:
             stream = base64.b64decode(raw, validate=True)
         except ValueError as error:
@@ -116,36 +123,42 @@ def read_statistics(
         if len(batches) != 1:
             raise InvalidDataError(f"expected one record batch, found {len(batches)}")
         batches[0].validate(full=True)
-        return _read(batches[0], schema, blocks)
+        return _read_statistics_batch(batches[0], schema, blocks)
 
 
-def _read(batch: RecordBatch, schema: ReadSchema, blocks: npt.NDArray[Any]) -> FileStatistics | None:
+def _read_statistics_batch(
+    batch: RecordBatch, schema: AnyWireSchema, blocks: npt.NDArray[Any]
+) -> FileStatistics | None:
     names = batch.schema.names
-    if tuple(names[:3]) != _COUNTS or len(set(names)) < len(names):
-        raise InvalidDataError(f"expected columns {', '.join(_COUNTS)} and one for each column, found {names[:5]}")
-    rows, offsets, lengths = (_read_counts(batch.column(index), _COUNTS[index]) for index in range(3))
+    if tuple(names[:3]) != _COUNT_COLUMNS or len(set(names)) < len(names):
+        raise InvalidDataError(
+            f"expected columns {', '.join(_COUNT_COLUMNS)} and one for each column, found {names[:5]}"
+        )
+    rows, offsets, lengths = (_read_counts(batch.column(index), _COUNT_COLUMNS[index]) for index in range(3))
     ends = blocks["metaDataLength"].astype(np.int64) + blocks["bodyLength"]
     if not (np.array_equal(offsets, blocks["offset"]) and np.array_equal(lengths, ends)):
         return None
     columns = {}
     for index, name in enumerate(names[3:], 3):
-        position = int(name) if name.isascii() and name.isdigit() and len(name) < 10 else -1
-        if not 0 <= position < len(schema):
+        column_index = int(name) if name.isascii() and name.isdigit() and len(name) < 10 else -1
+        if not 0 <= column_index < len(schema):
             raise InvalidDataError(f"there is no column {name!r}")
-        columns[position] = _read_column(batch.column(index), schema.entry(position)[0].type, rows)
+        columns[column_index] = _read_column_statistics(
+            batch.column(index), schema.get_field_and_dictionaries(column_index)[0].type, rows
+        )
     return FileStatistics(rows, columns)
 
 
-def _read_counts(array: Array, name: str, max_counts: Counts | None = None) -> Counts:
+def _read_counts(array: Array, name: str, max_counts: Int64Array | None = None) -> Int64Array:
     if array.type != _INT64 or array.null_count:
         raise InvalidDataError(f"{name} is {array.type} with {array.null_count} nulls, not int64 with none")
-    counts: Counts = array.buffer_values(1).astype(np.int64)
+    counts: Int64Array = array.buffer_values(1).astype(np.int64)
     if (counts < 0).any() or (max_counts is not None and (counts > max_counts).any()):
         raise InvalidDataError(f"{name} is negative or exceeds the number of rows")
     return counts
 
 
-def _read_column(array: Array, type_: DataType, rows: Counts) -> ColumnStatistics:
+def _read_column_statistics(array: Array, type_: DataType, rows: Int64Array) -> ColumnStatistics:
     if not isinstance(array.type, Struct) or array.null_count:
         raise InvalidDataError(f"expected structs for the column, found {array.type} with {array.null_count} nulls")
     parts = {
@@ -159,7 +172,7 @@ def _read_column(array: Array, type_: DataType, rows: Counts) -> ColumnStatistic
     if "min" not in parts:
         return ColumnStatistics(nulls, None, None, distinct)
     minima, maxima = parts["min"], parts["max"]
-    if minima.type != plain_type(type_) or maxima.type != minima.type or not has_order(minima.layout):
+    if minima.type != decoded_type(type_) or maxima.type != minima.type or not has_order(minima.layout):
         raise InvalidDataError(f"bounds of type {minima.type} and {maxima.type} for a column of type {type_}")
     is_missing = _is_null(minima)
     if not np.array_equal(is_missing, _is_null(maxima)) or (~is_missing & (nulls == rows)).any():
@@ -168,7 +181,7 @@ def _read_column(array: Array, type_: DataType, rows: Counts) -> ColumnStatistic
     bounds = minima.layout.concat([minima.take(batch_indices), maxima.take(batch_indices)])
     if has_nan(bounds):
         raise InvalidDataError("NaN is not a valid bound")
-    order = ranks(bounds)
+    order = dense_ranks(bounds)
     if (order[: len(batch_indices)] > order[len(batch_indices) :]).any():
         raise InvalidDataError("a minimum is greater than the maximum")
     return ColumnStatistics(nulls, minima, maxima, distinct)
@@ -176,26 +189,26 @@ def _read_column(array: Array, type_: DataType, rows: Counts) -> ColumnStatistic
 
 def check_batch(statistics: FileStatistics, index: int, columns: Sequence[Array]) -> None:
     """Compare the statistics of a record batch with all its columns. Raises `InvalidDataError` if they differ."""
-    for position, column in statistics.columns.items():
-        array = columns[position]
+    for column_index, column in statistics.columns.items():
+        array = columns[column_index]
         array.validate(full=True)
-        valid_values = _without_nulls(array)
-        where = f"record batch {index}, column {position}: by the statistics, expected"
+        valid_values = _drop_nulls(array)
+        where = f"record batch {index}, column {column_index}: by the statistics, expected"
         claimed_nulls = int(column.null_counts[index])
         if claimed_nulls != array.length - valid_values.length:
             raise InvalidDataError(f"{where} {claimed_nulls} nulls, found {array.length - valid_values.length}")
-        if column.distinct_counts is not None and distinct_count(valid_values) not in (
+        if column.distinct_counts is not None and count_distinct(valid_values) not in (
             None,
             column.distinct_counts[index],
         ):
             raise InvalidDataError(
-                f"{where} {column.distinct_counts[index]} distinct values, found {distinct_count(valid_values)}"
+                f"{where} {column.distinct_counts[index]} distinct values, found {count_distinct(valid_values)}"
             )
-        actual = min_max(valid_values, cuts=False)
+        actual = min_max(valid_values, truncate=False)
         if column.minima is None or column.maxima is None or actual is None:
             continue
         low, high = (bounds.slice(index, 1) for bounds in (column.minima, column.maxima))
-        order = None if _is_null(low)[0] else ranks(low.layout.concat([low, *actual, high]))
+        order = None if _is_null(low)[0] else dense_ranks(low.layout.concat([low, *actual, high]))
         if order is None or (np.diff(order) < 0).any():
             claimed_values, actual_values = (
                 [bound.to_pylist()[0] for bound in (low, high)],
@@ -207,7 +220,7 @@ def check_batch(statistics: FileStatistics, index: int, columns: Sequence[Array]
             )
 
 
-def _without_nulls(array: ArrayData) -> ArrayData:
+def _drop_nulls(array: ArrayData) -> ArrayData:
     check_expanded_array(array)
     valid = array.layout.logical_validity_mask(array)
     return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
@@ -230,27 +243,27 @@ class BatchStatistics:
 
 
 class StatisticsCollector:
-    """Collects the statistics of batches as they are written, for the columns at `positions`, with `distinct` also the
-    number of distinct values. `earlier` are the statistics of existing batches.
+    """Collects the statistics of batches as they are written, for the columns at `column_indices`, with `distinct` also
+    the number of distinct values. `existing` are the statistics of existing batches.
     """
 
     def __init__(
-        self, schema: Schema, positions: Sequence[int], distinct: bool, earlier: FileStatistics | None = None
+        self, schema: Schema, column_indices: Sequence[int], distinct: bool, existing: FileStatistics | None = None
     ) -> None:
         self._schema = schema
-        self._positions = list(dict.fromkeys(positions))
+        self._column_indices = list(dict.fromkeys(column_indices))
         self._distinct = distinct
-        self._earlier = earlier
+        self._existing = existing
         self._batches: list[BatchStatistics] = []
 
     def compute(self, batch: RecordBatch) -> BatchStatistics:
         """Compute the statistics of a batch. Raises `InvalidDataError` for invalid values."""
         columns = []
-        for position in self._positions:
-            array = batch.column(position)
+        for column_index in self._column_indices:
+            array = batch.column(column_index)
             array.validate(full=True)
-            valid_values = _without_nulls(array)
-            count = distinct_count(valid_values) if self._distinct else None
+            valid_values = _drop_nulls(array)
+            count = count_distinct(valid_values) if self._distinct else None
             columns.append((array.length - valid_values.length, min_max(valid_values), count))
         return BatchStatistics(batch.num_rows, tuple(columns))
 
@@ -260,16 +273,19 @@ class StatisticsCollector:
 
     def statistics(self) -> FileStatistics:
         """The statistics of all batches."""
-        columns = {position: self._column_statistics(index, position) for index, position in enumerate(self._positions)}
+        columns = {
+            column_index: self._column_statistics(index, column_index)
+            for index, column_index in enumerate(self._column_indices)
+        }
         collected = FileStatistics(np.array([batch.rows for batch in self._batches], np.int64), columns)
-        return collected if self._earlier is None else concat_statistics(self._schema, [self._earlier, collected])
+        return collected if self._existing is None else concat_statistics(self._schema, [self._existing, collected])
 
-    def _column_statistics(self, index: int, position: int) -> ColumnStatistics:
+    def _column_statistics(self, index: int, column_index: int) -> ColumnStatistics:
         batches = [batch.columns[index] for batch in self._batches]
         null_counts = np.array([nulls for nulls, _, _ in batches], np.int64)
         counts = [count for _, _, count in batches if count is not None]
         distinct_counts = np.array(counts, np.int64) if self._distinct and len(counts) == len(batches) else None
-        layout = layout_of(plain_type(self._schema.fields[position].type))
+        layout = layout_of(decoded_type(self._schema.fields[column_index].type))
         if not has_order(layout):
             return ColumnStatistics(null_counts, distinct_counts=distinct_counts)
         null = layout.nulls(1)
@@ -283,51 +299,54 @@ class StatisticsCollector:
 def concat_statistics(schema: Schema, parts: Sequence[FileStatistics]) -> FileStatistics:
     """Concatenate the statistics of one or more files, for the columns that all of them have."""
     columns = {}
-    for position in sorted(set.intersection(*(set(part.columns) for part in parts))):
-        column_parts = [part.columns[position] for part in parts]
+    for column_index in sorted(set.intersection(*(set(part.columns) for part in parts))):
+        column_parts = [part.columns[column_index] for part in parts]
         statistics = ColumnStatistics(np.concatenate([one.null_counts for one in column_parts]))
         minima = [one.minima for one in column_parts if one.minima is not None]
         maxima = [one.maxima for one in column_parts if one.maxima is not None]
         if len(minima) == len(maxima) == len(column_parts):
-            layout = layout_of(plain_type(schema.fields[position].type))
+            layout = layout_of(decoded_type(schema.fields[column_index].type))
             bounds = [Array.from_array_data(layout.concat(arrays)) for arrays in (minima, maxima)]
             statistics = replace(statistics, minima=bounds[0], maxima=bounds[1])
         counts = [one.distinct_counts for one in column_parts if one.distinct_counts is not None]
         if len(counts) == len(column_parts):
             statistics = replace(statistics, distinct_counts=np.concatenate(counts))
-        columns[position] = statistics
+        columns[column_index] = statistics
     return FileStatistics(np.concatenate([part.row_counts for part in parts]), columns)
 
 
-def with_statistics(pairs: Metadata, statistics: FileStatistics | None, blocks: Sequence[Block]) -> Metadata:
+def replace_statistics(pairs: Metadata, statistics: FileStatistics | None, blocks: Sequence[Block]) -> Metadata:
     """A footer's custom metadata with its statistics replaced by these, or removed."""
-    others = tuple(pair for pair in pairs if pair[0] != KEY)
+    others = tuple(pair for pair in pairs if pair[0] != METADATA_KEY)
     if statistics is None:
         return others
-    return (*others, (KEY, base64.b64encode(_encode(statistics, np.array(blocks, np.int64).reshape(-1, 3)))))
+    return (
+        *others,
+        (METADATA_KEY, base64.b64encode(_encode_statistics(statistics, np.array(blocks, np.int64).reshape(-1, 3)))),
+    )
 
 
-def _encode(statistics: FileStatistics, blocks: Counts) -> bytes:
+def _encode_statistics(statistics: FileStatistics, blocks: Int64Array) -> bytes:
     integers = primitive_layout(_INT64)
     rows = statistics.row_counts
     columns = [
         Array.from_array_data(integers.create_array(values))
         for values in (rows, blocks[:, 0], blocks[:, 1] + blocks[:, 2])
     ]
-    fields = [Field(name, _INT64, False) for name in _COUNTS]
-    for position, column in statistics.columns.items():
+    fields = [Field(name, _INT64, False) for name in _COUNT_COLUMNS]
+    for column_index, column in statistics.columns.items():
         parts = {"nulls": integers.create_array(column.null_counts)}
         if column.minima is not None and column.maxima is not None:
             parts |= {"min": column.minima, "max": column.maxima}
         if column.distinct_counts is not None:
             parts["distinct"] = integers.create_array(column.distinct_counts)
         type_ = Struct(tuple(Field(name, array.type) for name, array in parts.items()))
-        fields.append(Field(str(position), type_, False))
+        fields.append(Field(str(column_index), type_, False))
         columns.append(Array.from_buffers(type_, len(rows), [None], list(parts.values())))
     batch = RecordBatch(Schema(tuple(fields)), len(rows), columns)
     encoder = Encoder(batch.schema, 8)
     stream = bytearray()
-    for message in (encoder.schema_message(), *encoder.encode_batch(batch)):
+    for message in (encoder.encode_schema_message(), *encoder.encode_batch(batch)):
         stream += frame_message(message.metadata, len(stream))
         for part in message.parts:
             stream += bytes(part)

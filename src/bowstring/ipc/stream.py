@@ -18,15 +18,15 @@ from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import InvalidDataError, TruncatedError, UsageError
 from bowstring.interop import c_data
 from bowstring.io.sources import AnySource
-from bowstring.ipc.codecs import compressor
+from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.dictionaries.reader import StreamDictionaries
-from bowstring.ipc.dictionaries.writer import DictionaryWriter, assign_shared_ids
+from bowstring.ipc.dictionaries.tracker import DictionaryTracker, assign_shared_ids
 from bowstring.ipc.encoded_schema import EncodedSchema, encode_schema
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import EndOfStream, Message, Where, join_words
+from bowstring.ipc.message import EndOfStream, Message, MessageLocation, format_location
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.header import BatchHeader, DictionaryHeader, HeaderReader, HeaderWriter
-from bowstring.ipc.record_batch.reader import BatchColumns, link_batches
+from bowstring.ipc.metadata.header import BatchHeader, BatchHeaderBuilder, DictionaryHeader, HeaderReader
+from bowstring.ipc.record_batch.reader import BatchColumns, link_compressed_batches
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.schema_cache import ColumnSelection, load_schema
 from bowstring.ipc.sequential_reader import SequentialReader
@@ -74,27 +74,29 @@ class Encoder:
         encoded = encode_schema(schema, options)
         self._set_schema(encoded)
         self._layouts = encoded.layouts
-        self._passthrough = None if options.compression or options.is_big_endian else encoded.flat_columns
+        self._flat_columns_encoder = (
+            None if options.compression or options.is_big_endian else encoded.flat_columns_encoder
+        )
         self.may_share_dictionaries = (
             options.share_dictionaries and not options.unify_dictionaries and encoded.can_share_dictionaries
         )
         """Whether fields that share a dictionary in the first batch may share its id."""
-        self._headers = HeaderWriter(options.version, options.compression)
+        self._headers = BatchHeaderBuilder(options.version, options.compression)
         self._compress = (
-            None if options.compression is None else compressor(options.compression, options.compression_level)
+            None if options.compression is None else create_compressor(options.compression, options.compression_level)
         )
 
     def _set_schema(self, encoded: EncodedSchema) -> None:
         self.wire, self.schema_table = encoded.wire, encoded.table
-        self._dictionaries = DictionaryWriter(self.wire, self.options, self._may_replace) if self.wire.by_id else None
+        self._dictionaries = DictionaryTracker(self.wire, self.options, self._may_replace) if self.wire.by_id else None
 
-    def share_dictionaries(self, batch: RecordBatch) -> None:
+    def share_dictionary_ids(self, batch: RecordBatch) -> None:
         """Give one dictionary id to fields whose dictionaries in the first batch are the same memory.
 
-        Call it before `schema_message`. Raises `UsageError` for a batch of another schema.
+        Call it before `encode_schema_message`. Raises `UsageError` for a batch of another schema.
         """
         if batch.schema != self.schema:
-            raise self._schema_mismatch(batch)
+            raise self._schema_mismatch_error(batch)
         if self.may_share_dictionaries:
             ids = tuple(assign_shared_ids(self.wire, batch.columns))
             self._set_schema(encode_schema(self.schema, self.options, ids if len(set(ids)) < len(ids) else None))
@@ -108,19 +110,25 @@ class Encoder:
         if self._dictionaries is not None:
             self._dictionaries.mark_written(dictionaries)
 
-    def schema_message(self) -> EncodedMessage:
+    def encode_schema_message(self) -> EncodedMessage:
         """Return the schema message, the first of a stream."""
-        return EncodedMessage(headers.SCHEMA, headers.schema_message(self.schema_table, self.options.version), [], 0)
+        return EncodedMessage(
+            headers.SCHEMA, headers.build_schema_message(self.schema_table, self.options.version), [], 0
+        )
 
     def encode_batch(self, batch: RecordBatch) -> list[EncodedMessage]:
         """Return the messages of a batch: new dictionaries and deltas, then the batch. Raises `UsageError` for another
         schema.
         """
         if batch.schema is not self.schema and batch.schema != self.schema:
-            raise self._schema_mismatch(batch)
-        body = None if self._passthrough is None else self._passthrough.body(batch.source, self.alignment)
+            raise self._schema_mismatch_error(batch)
+        body = (
+            None
+            if self._flat_columns_encoder is None
+            else self._flat_columns_encoder.encode(batch.source, self.alignment)
+        )
         if body is not None and body.data_header.length == batch.num_rows:
-            return [self._encoded_message(body, batch.pairs, None)]
+            return [self._message_of_body(body, batch.pairs, None)]
         columns = batch.columns
         for field, layout, column in zip(self.schema.fields, self._layouts, columns, strict=True):
             if column.layout is not layout and column.type != field.type:
@@ -130,26 +138,29 @@ class Encoder:
                     f"column {field.name!r} has {column.length} values in a batch of {batch.num_rows} rows"
                 )
         if self._dictionaries is None:
-            return [self._message(batch.num_rows, columns, batch.pairs, None)]
-        plan = self._dictionaries.plan(columns)
-        messages = [self._message(values.length, [values], (), mark) for mark, values in plan.due]
-        messages.append(self._message(batch.num_rows, plan.columns, batch.pairs, None))
+            return [self._encode_message(batch.num_rows, columns, batch.pairs, None)]
+        plan = self._dictionaries.plan_batch(columns)
+        messages = [
+            self._encode_message(values.length, [values], (), dictionary_header)
+            for dictionary_header, values in plan.due
+        ]
+        messages.append(self._encode_message(batch.num_rows, plan.columns, batch.pairs, None))
         self._dictionaries.commit(plan)
         return messages
 
-    def _schema_mismatch(self, batch: RecordBatch) -> UsageError:
+    def _schema_mismatch_error(self, batch: RecordBatch) -> UsageError:
         return UsageError(f"a batch of another schema: expected {self.schema!r}, found {batch.schema!r}")
 
-    def _message(
-        self, length: int, arrays: Sequence[ArrayData], pairs: Metadata, mark: DictionaryHeader | None
+    def _encode_message(
+        self, length: int, arrays: Sequence[ArrayData], pairs: Metadata, dictionary_header: DictionaryHeader | None
     ) -> EncodedMessage:
         try:
             body = encode_body(length, arrays, self.alignment, self.options, self._compress)
         except InvalidDataError as error:
-            raise error if mark is not None else self._add_column(error, arrays) from None
-        return self._encoded_message(body, pairs, mark)
+            raise error if dictionary_header is not None else self._with_column_name(error, arrays) from None
+        return self._message_of_body(body, pairs, dictionary_header)
 
-    def _add_column(self, error: InvalidDataError, columns: Sequence[ArrayData]) -> InvalidDataError:
+    def _with_column_name(self, error: InvalidDataError, columns: Sequence[ArrayData]) -> InvalidDataError:
         """Add the name of the first malformed column to an error."""
         for field, column in zip(self.schema.fields, columns, strict=True):
             try:
@@ -158,9 +169,11 @@ class Encoder:
                 return type(error)(f"column {field.name!r}: {error}")
         return error
 
-    def _encoded_message(self, body: EncodedBody, pairs: Metadata, mark: DictionaryHeader | None) -> EncodedMessage:
-        metadata = self._headers.write(body.data_header, body.size_bytes, pairs, mark)
-        kind = headers.RECORD_BATCH if mark is None else headers.DICTIONARY_BATCH
+    def _message_of_body(
+        self, body: EncodedBody, pairs: Metadata, dictionary_header: DictionaryHeader | None
+    ) -> EncodedMessage:
+        metadata = self._headers.build(body.data_header, body.size_bytes, pairs, dictionary_header)
+        kind = headers.RECORD_BATCH if dictionary_header is None else headers.DICTIONARY_BATCH
         return EncodedMessage(kind, metadata, body.parts, body.size_bytes)
 
 
@@ -199,7 +212,7 @@ class Decoder:
         """Whether the schema message has been decoded."""
         return self._selection is not None
 
-    def decode_header(self, metadata: bytes, skip: int = 0, where: Where | None = None) -> BatchHeader | None:
+    def decode_header(self, metadata: bytes, skip: int = 0, where: MessageLocation | None = None) -> BatchHeader | None:
         """Decode a message's flatbuffer, from byte `skip` on: the header of a batch, None for a schema, which has no
         body. `where` names the message in errors.
 
@@ -213,10 +226,12 @@ class Decoder:
         header = self._headers.read(metadata, skip, where)
         if isinstance(header, BatchHeader):
             if self._selection is None:
-                raise InvalidDataError(f"{join_words(where)}: expected a schema first, found a {header.template.kind}")
+                raise InvalidDataError(
+                    f"{format_location(where)}: expected a schema first, found a {header.template.kind}"
+                )
             return header
         if self._selection is not None:
-            raise InvalidDataError(f"{join_words(where)}: a second schema")
+            raise InvalidDataError(f"{format_location(where)}: a second schema")
         selection = ColumnSelection(load_schema(header, self.limits), self._column_keys)
         tuple(selection.schema)  # raises errors of malformed fields now
         self._selection = selection
@@ -239,14 +254,14 @@ class Decoder:
         assert selection is not None
         self.messages += 1
         if header.template.kind == headers.DICTIONARY_BATCH:
-            where: Where = ("message", self.messages - 1, "(dictionary)")
-            self._dictionaries = self._dictionaries.with_batch(selection.cached.wire, header, body, where)
+            where: MessageLocation = ("message", self.messages - 1, "(dictionary)")
+            self._dictionaries = self._dictionaries.with_dictionary_batch(selection.cached.wire, header, body, where)
             return None
         where = ("record batch", self.batches)
         self.batches += 1
-        plan, column_plans = selection.plans(header.template.version)
-        columns = BatchColumns(plan, header, body, self._dictionaries.share(), where, column_plans)
-        return make_record_batch(selection.schema, header, columns)
+        plan, column_plans = selection.read_plans(header.template.version)
+        columns = BatchColumns(plan, header, body, self._dictionaries.freeze(), where, column_plans)
+        return create_record_batch(selection.schema, header, columns)
 
     def decode(self, metadata: bytes, body: Buffer = EMPTY) -> RecordBatch | None:
         """Decode a complete message: `decode_header`, then `decode_body`."""
@@ -254,7 +269,7 @@ class Decoder:
         return None if header is None else self.decode_body(header, body)
 
 
-def make_record_batch(schema: Schema, header: BatchHeader, columns: BatchColumns) -> RecordBatch:
+def create_record_batch(schema: Schema, header: BatchHeader, columns: BatchColumns) -> RecordBatch:
     """Return a record batch whose columns are created on access."""
     return RecordBatch(schema, header.length, columns, header.template.pairs)
 
@@ -300,7 +315,7 @@ class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
     def read_all(self) -> Table:
         """Return all remaining batches as a table."""
         batches = list(self)
-        link_batches(batches)
+        link_compressed_batches(batches)
         return Table.from_batches(batches, self.schema)
 
     def __arrow_c_schema__(self) -> object:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from bowstring.errors import UsageError
-from bowstring.ipc.codecs import compressor
+from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.metadata.schema import V4, V5
 from bowstring.layouts.base import Layout
 
@@ -57,7 +57,7 @@ class IpcWriteOptions:
         if self.compression is not None:
             if self.metadata_version == "V4":
                 raise UsageError("bodies of metadata version V4 can't be compressed: other readers don't expect it")
-            compressor(self.compression, self.compression_level)
+            create_compressor(self.compression, self.compression_level)
         elif self.compression_level is not None:
             raise UsageError(f"compression_level {self.compression_level!r} without compression")
 

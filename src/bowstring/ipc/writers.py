@@ -21,13 +21,13 @@ from bowstring.io.sinks import PathSink, Sink, StoreSink
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.message import END_OF_STREAM, FILE_START, LEGACY_END_OF_STREAM, MAGIC, Block, frame_message
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.schema import write_pairs
-from bowstring.ipc.statistics import StatisticsCollector, with_statistics
+from bowstring.ipc.metadata.schema import create_metadata_records
+from bowstring.ipc.statistics import StatisticsCollector, replace_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.memory.closable import Transactional, abandon_on_error, warn_unclosed
 
 
-def encode_footer(
+def encode_footer_and_trailer(
     schema: SerializedTable, version: int, blocks: Mapping[str, Sequence[Block]], pairs: Metadata
 ) -> list[bytes]:
     """Return the end of a file, after the end-of-stream marker: the footer, its size and the magic.
@@ -40,15 +40,15 @@ def encode_footer(
         {
             "version": version,
             "schema": schema,
-            "dictionaries": _block_vector(blocks[headers.DICTIONARY_BATCH]),
-            "recordBatches": _block_vector(blocks[headers.RECORD_BATCH]),
-            "custom_metadata": write_pairs(pairs),
+            "dictionaries": _create_block_array(blocks[headers.DICTIONARY_BATCH]),
+            "recordBatches": _create_block_array(blocks[headers.RECORD_BATCH]),
+            "custom_metadata": create_metadata_records(pairs),
         },
     )
     return [footer, TRAILER.pack(len(footer), MAGIC)]
 
 
-def _block_vector(blocks: Sequence[Block]) -> npt.NDArray[Any]:
+def _create_block_array(blocks: Sequence[Block]) -> npt.NDArray[Any]:
     return np.array([(offset, metadata_bytes, 0, body_bytes) for offset, metadata_bytes, body_bytes in blocks], BLOCK)
 
 
@@ -75,7 +75,7 @@ class BatchWriter(Transactional):
         """Write one batch."""
 
 
-class _MessageWriter(BatchWriter):
+class _IpcWriter(BatchWriter):
     """Writes the encoded messages of batches to a sink: the common part of streams and files.
 
     Several threads may write; batches are written one after the other.
@@ -119,7 +119,7 @@ class _MessageWriter(BatchWriter):
             if self._is_closed:
                 raise ClosedError("the writer is closed")
             if not self._is_schema_written:
-                self._encoder.share_dictionaries(batch)
+                self._encoder.share_dictionary_ids(batch)
             messages = self._encoder.encode_batch(batch)
             self._write_schema()
             for message in messages:
@@ -133,7 +133,7 @@ class _MessageWriter(BatchWriter):
         """
         if not self._is_schema_written:
             self._is_schema_written = True
-            self._write_message(self._encoder.schema_message())
+            self._write_message(self._encoder.encode_schema_message())
 
     def _write_message(self, message: EncodedMessage) -> tuple[int, int]:
         """Write a message; return its offset and the size of its framed metadata."""
@@ -197,7 +197,7 @@ class _MessageWriter(BatchWriter):
             self.abandon_unclosed(self)
 
 
-class StreamWriter(_MessageWriter):
+class StreamWriter(_IpcWriter):
     """Writes a stream; a context manager that writes the end-of-stream marker if the block raises no error."""
 
     def __init__(self, sink: Sink, encoder: Encoder) -> None:
@@ -211,7 +211,7 @@ class StreamWriter(_MessageWriter):
         self._sink.write([end], len(end))
 
 
-class FileWriter(_MessageWriter):
+class FileWriter(_IpcWriter):
     """Writes a file; a context manager that writes the footer if the block raises no error."""
 
     _collector: StatisticsCollector | None = None
@@ -273,10 +273,10 @@ class FileWriter(_MessageWriter):
     def _write_end(self) -> None:
         pairs = self._pairs
         if self._collector is not None:
-            pairs = with_statistics(pairs, self._collector.statistics(), self._blocks[headers.RECORD_BATCH])
+            pairs = replace_statistics(pairs, self._collector.statistics(), self._blocks[headers.RECORD_BATCH])
         encoder = self._encoder
         parts = [
             self._end_of_stream,
-            *encode_footer(encoder.schema_table, encoder.options.version, self._blocks, pairs),
+            *encode_footer_and_trailer(encoder.schema_table, encoder.options.version, self._blocks, pairs),
         ]
         self._sink.write(parts, sum(map(len, parts)))

@@ -13,7 +13,7 @@ from bowstring.datatypes.types import Struct
 from bowstring.dissociated.wire import AddressBody
 from bowstring.errors import UnsupportedTypeError, UsageError
 from bowstring.interop.device_arrays import device_of, import_device_array, import_device_column
-from bowstring.ipc.metadata.header import DataHeader, HeaderWriter
+from bowstring.ipc.metadata.header import BatchHeaderBuilder, DataHeader
 from bowstring.ipc.stream import Encoder
 from bowstring.layouts.array_data import ArrayData
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer
@@ -48,8 +48,8 @@ class DeviceTable:
         parts = [(start, b) for start, b in zip(starts.tolist(), buffers, strict=False) if b is not None and b.size]
         region = DeviceRegion(self.device, parts, body_bytes, name)
         body = AddressBody.of(np.where(sizes > 0, spans[:, 0], body_bytes), sizes)
-        message = StoredMessage(HeaderWriter().write(header, body_bytes), body, 0, body_bytes)
-        schema = Encoder(self.schema).schema_message().metadata
+        message = StoredMessage(BatchHeaderBuilder().build(header, body_bytes), body, 0, body_bytes)
+        schema = Encoder(self.schema).encode_schema_message().metadata
         return StoredDataset(region, schema, (message,), self.num_rows, 0, body_bytes)
 
 

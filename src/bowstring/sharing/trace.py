@@ -18,7 +18,7 @@ from bowstring.dissociated.wire import (
 )
 from bowstring.errors import BowstringError, format_count
 from bowstring.flatbuf.tables import read_root
-from bowstring.ipc.metadata.header import header_kind
+from bowstring.ipc.metadata.header import read_header_kind
 from bowstring.sharing.uris import ROLES, Ticket, decode_error, error_tag
 from bowstring.transports.observation import Direction, Entry, EntryKind
 
@@ -175,7 +175,7 @@ def _decode_metadata(data: bytes, size: str) -> _Content:
     if message_type is MessageType.END_OF_STREAM:
         return _Content("end_of_stream", f"end of stream {sequence}", sequence)
     try:
-        name = _HEADER_NAMES[header_kind(read_root("Message", data[PREFIX_BYTES:], "header"))]
+        name = _HEADER_NAMES[read_header_kind(read_root("Message", data[PREFIX_BYTES:], "header"))]
     except BowstringError as error:
         name = f"unknown header ({error})"
     return _Content("metadata", f"metadata {sequence}, {name}, {size}", sequence)

@@ -15,9 +15,9 @@ from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES, VERSIONS, read_root
 from bowstring.flatbuf.writer import Record, UnionValue, build_flatbuffer
 from bowstring.ipc.limits import ReadLimits
-from bowstring.ipc.message import Where, join_words
+from bowstring.ipc.message import MessageLocation, format_location
 from bowstring.ipc.metadata.schema import V5
-from bowstring.ipc.metadata.types import read_int, read_type, write_int, write_type
+from bowstring.ipc.metadata.types import create_int_record, create_type_record, read_int_type, read_type
 from bowstring.memory.buffer import Buffer
 from bowstring.tensors.common import (
     Values,
@@ -56,12 +56,12 @@ class TensorHeader:
     body_bytes: int
 
 
-def read_header(raw: bytes, offset: int, where: Where, limits: ReadLimits) -> TensorHeader:
+def read_header(raw: bytes, offset: int, where: MessageLocation, limits: ReadLimits) -> TensorHeader:
     """Read the header of a message, whose flatbuffer begins at byte `offset` of `raw`.
 
     Raises `InvalidDataError` if it is malformed or of another kind.
     """
-    context = join_words(where)
+    context = format_location(where)
     message = read_root("Message", raw[offset:], context, limits.max_tables)
     version = message["version"]
     if not 0 <= version < len(VERSIONS):
@@ -144,7 +144,7 @@ def _read_sparse(table: Table, body: Buffer) -> SparseTensor:
 
 
 def _read_coordinates(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _Index:
-    dtype = index_dtype(read_int(index["indicesType"]))
+    dtype = index_dtype(read_int_type(index["indicesType"]))
     coords_shape = (count, len(shape))
     strides = tuple(index["indicesStrides"].tolist()) or row_major_strides(coords_shape, dtype.itemsize)
     buffer = _slice_location(body, index["indicesBuffer"], "indices")
@@ -158,7 +158,7 @@ def _read_compressed(index: Table, body: Buffer, shape: tuple[int, ...], count: 
         raise InvalidDataError(f"compressed axis {axis} is neither Row (0) nor Column (1)")
     if len(shape) != 2:
         raise InvalidDataError(f"a compressed matrix has two dimensions, not {len(shape)}")
-    pointers, indices = (index_dtype(read_int(index[name])) for name in ("indptrType", "indicesType"))
+    pointers, indices = (index_dtype(read_int_type(index[name])) for name in ("indptrType", "indicesType"))
     return _MATRICES[axis], (
         _read_vector(body, index["indptrBuffer"], pointers, "indptr", shape[axis] + 1),
         _read_vector(body, index["indicesBuffer"], indices, "indices", count),
@@ -169,7 +169,7 @@ def _read_fibers(index: Table, body: Buffer, shape: tuple[int, ...], count: int)
     """Read a CSF index. Lengths are in elements, as in Arrow C++, or in bytes, as specified for `Buffer`; the number of
     leaves and nodes determines which.
     """
-    pointer_type, node_type = (index_dtype(read_int(index[name])) for name in ("indptrType", "indicesType"))
+    pointer_type, node_type = (index_dtype(read_int_type(index[name])) for name in ("indptrType", "indicesType"))
     nodes, pointers = index["indicesBuffers"], index["indptrBuffers"]
     if len(nodes) != len(shape) or len(pointers) != len(nodes) - 1:
         raise InvalidDataError(
@@ -261,7 +261,7 @@ class _BodyBuilder:
 
 
 def _write_common_fields(tensor: AnyTensor) -> dict[str, Any]:
-    type_record = write_type(tensor.type)
+    type_record = create_type_record(tensor.type)
     if type_record is None:
         raise UnsupportedTypeError(f"tensor messages do not support {tensor.type}")
     names = tensor.dim_names or (None,) * tensor.ndim
@@ -293,7 +293,7 @@ def _write_sparse(tensor: SparseTensor, body: _BodyBuilder) -> Record:
 
 def _write_index_type(arrays: Sequence[Values]) -> Record:
     dtype = arrays[0].dtype if arrays else np.dtype(np.int64)
-    return write_int(Int(dtype.itemsize * 8, dtype.kind == "i"))
+    return create_int_record(Int(dtype.itemsize * 8, dtype.kind == "i"))
 
 
 def _write_coordinates(tensor: Any, body: _BodyBuilder) -> Record:

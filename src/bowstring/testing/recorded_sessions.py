@@ -212,7 +212,7 @@ class _Messages:
     @classmethod
     def of(cls, table: Table, options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS) -> _Messages:
         encoder, decoder = Encoder(table.schema, options=options), Decoder()
-        schema_message = encoder.schema_message()
+        schema_message = encoder.encode_schema_message()
         decoder.decode_header(schema_message.metadata)
         encoded: list[EncodedMessage] = []
         for batch in table.to_batches():

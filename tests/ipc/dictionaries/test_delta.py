@@ -96,7 +96,11 @@ def test_a_delta_with_too_short_children_is_rejected() -> None:
 def test_a_dictionary_may_grow_in_two_ways() -> None:
     start = DictionarySnapshot(DeltaDictionary([[bs.array(["a"])]]), 1)
     left, right = start.extend([bs.array(["b"])]), start.extend([bs.array(["c", "d"])])
-    assert [entry.array().to_pylist() for entry in (left, right, start)] == [["a", "b"], ["a", "c", "d"], ["a"]]
+    assert [snapshot.to_array().to_pylist() for snapshot in (left, right, start)] == [
+        ["a", "b"],
+        ["a", "c", "d"],
+        ["a"],
+    ]
 
 
 @pytest.mark.parametrize(

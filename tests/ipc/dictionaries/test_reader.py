@@ -14,7 +14,7 @@ from bowstring import errors
 from bowstring.ipc.encoded_schema import encode_schema
 from bowstring.ipc.metadata.header import DictionaryHeader
 from bowstring.ipc.stream import EncodedMessage, Encoder
-from tests.ipc.dictionaries.test_writer import GROWN, batch, dictionary_array, lists, words
+from tests.ipc.dictionaries.test_tracker import GROWN, batch, dictionary_array, lists, words
 from tests.ipc.samples import UnrecordedSink, as_file, as_stream
 
 MAKE = pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def encoded(*batches: bs.RecordBatch, **options: Any) -> list[EncodedMessage]:
 
 def dictionary(schema: bs.Schema, id_: int, values: bs.Array, is_delta: bool = False) -> EncodedMessage:
     """Return a dictionary batch of these values, regardless of the schema."""
-    return Encoder(schema)._message(values.length, [values], (), DictionaryHeader(id_, is_delta))
+    return Encoder(schema)._encode_message(values.length, [values], (), DictionaryHeader(id_, is_delta))
 
 
 def data_of(kind: Any, schema: bs.Schema, messages: list[EncodedMessage], **options: Any) -> bytes:

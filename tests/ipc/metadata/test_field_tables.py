@@ -22,9 +22,9 @@ from bowstring.flatbuf.tables import read_root
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import field_tables
 from bowstring.ipc.metadata.field_tables import FieldTables
-from bowstring.ipc.metadata.lazy_schema import LazySchema
-from bowstring.ipc.metadata.schema import DictionaryId, read_field
-from bowstring.ipc.record_batch.plan import SchemaPlan
+from bowstring.ipc.metadata.lazy_schema import LazyWireSchema
+from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_field
+from bowstring.ipc.record_batch.read_plan import BatchReadPlan
 from bowstring.testing import strategies
 from fuzz.structure import parse_structure
 from tests.ipc import samples
@@ -72,7 +72,7 @@ def pyarrow_footer(schema: pa.Schema) -> bytes:
     return bytes(sink.getvalue())
 
 
-def one_by_one(raw: bytes) -> list[tuple[Field, tuple[DictionaryId, ...]]]:
+def one_by_one(raw: bytes) -> list[tuple[Field, tuple[DictionaryDeclaration, ...]]]:
     table = schema_table(raw)
     count = table.locate_elements("fields")[1]
     return [read_field(table.element_table("fields", index), 64) for index in range(count)]
@@ -95,22 +95,22 @@ def test_flat_fields_of_every_type_are_read_in_one_pass() -> None:
     fields = [bs.field(f"c{i} ø", _FLAT[i % len(_FLAT)], nullable=i % 3 > 0) for i in range(300)]
     schema = bs.schema(fields)
     for raw in (footer_of(schema), pyarrow_footer(pa.schema(schema))):
-        assert FieldTables.of(schema_table(raw)).read()[0] == fields
-        assert LazySchema(schema_table(raw), DEFAULT_LIMITS).schema == schema
+        assert FieldTables.of(schema_table(raw)).read_fields()[0] == fields
+        assert LazyWireSchema(schema_table(raw), DEFAULT_LIMITS).schema == schema
 
 
 def test_nested_and_dictionary_fields_are_read_in_one_pass() -> None:
     schema = bs.schema([bs.field(f"c{i}", _NESTED[i % len(_NESTED)], metadata={"k": "v"}) for i in range(64)])
     for raw in (footer_of(schema), pyarrow_footer(pa.schema(schema))):
-        fields, nodes = FieldTables.of(schema_table(raw)).read()
+        fields, declarations = FieldTables.of(schema_table(raw)).read_fields()
         assert None not in fields
         each = one_by_one(raw)
         assert fields == [field for field, _ in each]
-        assert [nodes.get(i, ()) for i in range(64)] == [expected for _, expected in each]
-        read = LazySchema(schema_table(raw), DEFAULT_LIMITS)
+        assert [declarations.get(i, ()) for i in range(64)] == [expected for _, expected in each]
+        read = LazyWireSchema(schema_table(raw), DEFAULT_LIMITS)
         assert read.schema.equals(schema, check_metadata=True)
-        assert (read.counts() > 0)[:, 0].all()
-        plan, eager = SchemaPlan(read), SchemaPlan(read.whole)
+        assert (read.header_counts() > 0)[:, 0].all()
+        plan, eager = BatchReadPlan(read), BatchReadPlan(read.whole)
         assert [(c.first_node, c.first_buffer) for c in plan] == [(c.first_node, c.first_buffer) for c in eager]
 
 
@@ -119,13 +119,13 @@ def test_nested_and_dictionary_fields_are_read_in_one_pass() -> None:
 def test_fields_read_in_one_pass_equal_those_read_one_by_one(columns: list[tuple[str, bs.DataType, bool, Any]]) -> None:
     schema = bs.schema([Field(*column) for column in columns])
     raw = footer_of(schema)
-    at_once, nodes = FieldTables.of(schema_table(raw)).read()
+    at_once, declarations = FieldTables.of(schema_table(raw)).read_fields()
     for index, (fields, (expected, dictionaries)) in enumerate(zip(at_once, one_by_one(raw), strict=True)):
         if fields is None:
             assert any(isinstance(inside, _LEFT) for inside in every(expected.type))
         else:
             assert fields.equals(expected, check_metadata=True)
-            assert nodes.get(index, ()) == dictionaries
+            assert declarations.get(index, ()) == dictionaries
 
 
 def test_flipped_bytes_give_the_same_fields_or_the_same_errors() -> None:
@@ -140,7 +140,7 @@ def test_flipped_bytes_give_the_same_fields_or_the_same_errors() -> None:
             broken[at] = int(random.integers(256))
         try:
             table = schema_table(bytes(broken))
-            at_once, nodes = FieldTables.of(table).read()
+            at_once, declarations = FieldTables.of(table).read_fields()
         except BowstringError:
             continue
         for index, fields in enumerate(at_once):
@@ -149,7 +149,7 @@ def test_flipped_bytes_give_the_same_fields_or_the_same_errors() -> None:
                 continue
             expected, dictionaries = read_field(table.element_table("fields", index), 64)
             assert fields.equals(expected, check_metadata=True)
-            assert nodes.get(index, ()) == dictionaries
+            assert declarations.get(index, ()) == dictionaries
             same += 1
     assert same > 1000
     assert left > 10
@@ -158,7 +158,7 @@ def test_flipped_bytes_give_the_same_fields_or_the_same_errors() -> None:
 def test_a_schema_of_many_fields_is_read_in_bounded_time() -> None:
     raw = pyarrow_footer(pa.schema([(f"column_{i}", pa.int64()) for i in range(200_000)]))
     start = time.process_time()
-    assert len(LazySchema(schema_table(raw), DEFAULT_LIMITS).schema) == 200_000
+    assert len(LazyWireSchema(schema_table(raw), DEFAULT_LIMITS).schema) == 200_000
     assert time.process_time() - start < 20
 
 
@@ -167,10 +167,10 @@ def test_a_schema_of_a_million_fields_is_rejected_unless_a_limit_is_raised() -> 
     raw = _shared_field(count)
     start = time.process_time()
     with pytest.raises(LimitError, match="max_tables"):
-        LazySchema(read_root("Schema", raw, "footer"), DEFAULT_LIMITS)
+        LazyWireSchema(read_root("Schema", raw, "footer"), DEFAULT_LIMITS)
     limits = ReadLimits(max_tables=4 * count)
     with pytest.raises(LimitError):  # all fields share one table
-        _ = LazySchema(read_root("Schema", raw, "footer", limits.max_tables), limits).schema
+        _ = LazyWireSchema(read_root("Schema", raw, "footer", limits.max_tables), limits).schema
     assert time.process_time() - start < 20
 
 
@@ -244,7 +244,7 @@ def test_names_that_occur_elsewhere_in_a_message_are_found_as_names() -> None:
     )
     twice = bs.schema([bs.field("name", bs.int8(), metadata={"name": "name"}) for _ in range(9)])
     raw = footer_of(schema)
-    assert LazySchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == [0]
+    assert LazyWireSchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == [0]
     raw = pyarrow_footer(pa.schema(twice))
     assert raw.count(struct.pack("<I", 4) + b"name") > 9
-    assert LazySchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == list(range(9))
+    assert LazyWireSchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == list(range(9))

@@ -21,8 +21,8 @@ from bowstring.flatbuf.tables import read_root
 from bowstring.inspection.validation import Validator
 from bowstring.ipc import schema_cache
 from bowstring.ipc.limits import DEFAULT_LIMITS
-from bowstring.ipc.metadata.lazy_schema import LazySchema
-from bowstring.ipc.record_batch.plan import SchemaPlan
+from bowstring.ipc.metadata.lazy_schema import LazyWireSchema
+from bowstring.ipc.record_batch.read_plan import BatchReadPlan
 from bowstring.testing import strategies
 from tests.ipc.flatbuffer_assembler import FlatbufferAssembler, number
 
@@ -210,10 +210,10 @@ def test_a_name_that_is_not_utf8_raises_when_it_or_all_names_are_read() -> None:
                 use()
 
 
-def lazy_schema(assembly: FlatbufferAssembler) -> LazySchema:
+def lazy_schema(assembly: FlatbufferAssembler) -> LazyWireSchema:
     table = read_root("Message", assembly.to_bytes(), "message")["header"]
     assert isinstance(table, Table)
-    return LazySchema(table, DEFAULT_LIMITS)
+    return LazyWireSchema(table, DEFAULT_LIMITS)
 
 
 def test_fields_without_a_name_have_an_empty_name() -> None:
@@ -267,11 +267,11 @@ def test_concurrent_threads_get_the_same_fields() -> None:
         assert wrong == []
 
 
-def lazy_schema_of_file(raw: bytes) -> LazySchema:
+def lazy_schema_of_file(raw: bytes) -> LazyWireSchema:
     table = read_root("Footer", raw[footer_offset(raw) : -10], "footer")["schema"]
     if table is None:
         raise InvalidDataError("the footer has no schema")
-    return LazySchema(table, DEFAULT_LIMITS)
+    return LazyWireSchema(table, DEFAULT_LIMITS)
 
 
 @settings(max_examples=60)
@@ -279,8 +279,8 @@ def lazy_schema_of_file(raw: bytes) -> LazySchema:
 def test_counts_names_and_fields_are_those_of_the_whole_schema(columns: list[tuple[str, bs.DataType]]) -> None:
     schema = bs.schema(columns)
     read = lazy_schema_of_file(to_bytes(schema))
-    plan = SchemaPlan(read)
-    eager = SchemaPlan(read.whole)
+    plan = BatchReadPlan(read)
+    eager = BatchReadPlan(read.whole)
     assert [(c.first_node, c.first_buffer, c.first_variadic) for c in plan] == [
         (c.first_node, c.first_buffer, c.first_variadic) for c in eager
     ]
@@ -288,7 +288,7 @@ def test_counts_names_and_fields_are_those_of_the_whole_schema(columns: list[tup
     assert read.schema == schema
     late = read.lazy_schema()
     for index, (name, _) in enumerate(columns):
-        assert read.entry(index)[0] == schema.fields[index]
+        assert read.get_field_and_dictionaries(index)[0] == schema.fields[index]
         if schema.names.count(name) == 1:
             assert late.index(name) == index
         else:
@@ -309,7 +309,7 @@ def test_flat_fields_of_both_writers_need_no_separate_reading() -> None:
         bs.schema({f"c{i}": t for i, t in enumerate([bs.int8(), bs.string(), bs.string_view(), bs.null()] * 50)})
     )
     for raw in (sink.getvalue(), bowstring_schema):
-        counts = lazy_schema_of_file(raw).counts()
+        counts = lazy_schema_of_file(raw).header_counts()
         assert counts.tolist() == [[1, 2, 0], [1, 3, 0], [1, 2, 1], [1, 0, 0]] * 50
 
 
@@ -349,11 +349,11 @@ def test_flipped_bytes_of_a_schema_give_the_same_plan_or_an_error() -> None:
             broken[at] ^= 1 << int(random.integers(8))
         try:
             read = lazy_schema_of_file(bytes(broken))
-            plan = SchemaPlan(read)
+            plan = BatchReadPlan(read)
             for index in range(len(read)):
                 plan[index]
             read.lazy_schema().index("bc")
-            eager = SchemaPlan(read.whole)
+            eager = BatchReadPlan(read.whole)
         except BowstringError:
             outcomes.add("error")
             continue

@@ -66,7 +66,7 @@ def test_only_accessed_columns_are_decompressed(codec: str) -> None:
     data = bytearray(peer_file(peer_table(1000), codec))
     header, body = bs.open_file(bytes(data)).read_batch_message(0)
     first = int(header.buffers()["offset"][1])
-    at = body.offset + first + compression.PREFIX.size
+    at = body.offset + first + compression.LENGTH_PREFIX.size
     data[at : at + 8] = bytes(8)
     batch = bs.open_file(bytes(data)).get_batch(0)
     assert batch.column("text").length == 1000
@@ -87,19 +87,19 @@ def test_an_uncompressed_buffer_is_read_without_a_copy(codec: str) -> None:
 @CODECS
 @pytest.mark.parametrize("is_prefixed", [True, False])
 def test_an_empty_buffer_may_have_a_length_prefix_or_not(codec: str, is_prefixed: bool) -> None:
-    packed = compression.PREFIX.pack(0) if is_prefixed else b""
+    packed = compression.LENGTH_PREFIX.pack(0) if is_prefixed else b""
     buffer = bs.memory.Buffer.of(packed)
-    (opened,) = compression.BodyDecompressor(codec, len(packed), bs.ipc.ReadLimits()).decompress_all([buffer], 0)
+    (opened,) = compression.BodyDecompressor(codec, len(packed), bs.ipc.ReadLimits()).decompress_column([buffer], 0)
     assert opened.size == 0
 
 
 def frame(codec: str, data: bytes) -> bytes:
-    return bytes(codecs.compressor(codec)(data))
+    return bytes(codecs.create_compressor(codec)(data))
 
 
 def decompress(codec: str, packed: bytes, limits: bs.ipc.ReadLimits | None = None) -> bytes:
     decompressor = compression.BodyDecompressor(codec, len(packed), limits or bs.ipc.ReadLimits())
-    return decompressor.decompress_all([bs.memory.Buffer.of(packed)], 0)[0].to_bytes()
+    return decompressor.decompress_column([bs.memory.Buffer.of(packed)], 0)[0].to_bytes()
 
 
 LIES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
@@ -159,11 +159,13 @@ def test_the_limit_counts_all_buffers_of_a_body() -> None:
     packed = bs.memory.Buffer.of(struct.pack("<q", 5000) + frame("zstd", bytes(5000)))
     decompressor = compression.BodyDecompressor("zstd", packed.size, bs.ipc.ReadLimits(max_decompressed_bytes=12_000))
     with pytest.raises(errors.LimitError):
-        decompressor.decompress_all([packed, packed, packed], 0)
-    assert len(decompressor.decompress_all([packed, packed], 0)) == 2
-    assert len(decompressor.decompress_all([packed, packed], 0)) == 2  # the same column, decompressed by another thread
+        decompressor.decompress_column([packed, packed, packed], 0)
+    assert len(decompressor.decompress_column([packed, packed], 0)) == 2
+    assert (
+        len(decompressor.decompress_column([packed, packed], 0)) == 2
+    )  # the same column, decompressed by another thread
     with pytest.raises(errors.LimitError):
-        decompressor.decompress_all([packed], 1)
+        decompressor.decompress_column([packed], 1)
 
 
 BOMB = """
@@ -183,7 +185,7 @@ for codec, frame in whole.items():
             limits = bs.ipc.ReadLimits(max_decompression_ratio=ratio, max_decompressed_bytes=2**63 - 1)
             try:
                 packed = bs.memory.Buffer.of(struct.pack("<q", claim) + frame)
-                buffers = compression.BodyDecompressor(codec, packed.size, limits).decompress_all([packed], 0)
+                buffers = compression.BodyDecompressor(codec, packed.size, limits).decompress_column([packed], 0)
                 assert buffers[0].size == claim == 512 << 20
                 del buffers
             except bs.errors.InvalidDataError as error:
@@ -280,7 +282,7 @@ def test_a_dictionary_is_decompressed_once_for_the_columns_that_use_it(codec: st
     batch = bs.record_batch({"n": list(range(400)), "word": words})
     data = bytearray(samples.as_file(batch, compression=codec))
     header, body, _ = next(bs.open_file(bytes(data)).read_dictionary_messages())
-    at = body.offset + int(header.buffers()["offset"][2]) + compression.PREFIX.size
+    at = body.offset + int(header.buffers()["offset"][2]) + compression.LENGTH_PREFIX.size
     data[at : at + 4] = bytes(4)
     record_batch = bs.open_stream(bytes(data[8:])).read_next_batch()
     assert record_batch.column("n").to_pylist() == list(range(400))
@@ -293,7 +295,7 @@ import io, resource
 import numpy as np
 import bowstring as bs
 from bowstring.ipc.message import frame_message
-from bowstring.ipc.metadata.header import DataHeader, HeaderWriter
+from bowstring.ipc.metadata.header import BatchHeaderBuilder, DataHeader
 from bowstring.ipc.stream import Encoder
 rows, columns = 16 << 20, 300
 sink = io.BytesIO()
@@ -307,8 +309,8 @@ schema = bs.schema([bs.field(f"c{i}", bs.uint8()) for i in range(columns)])
 nodes, spans = np.array([[rows, 0]] * columns), np.array([[0, 0], [0, len(packed)]] * columns)
 numbers = DataHeader(rows, nodes, spans, np.zeros(0, np.int64))
 parts = [
-    frame_message(Encoder(schema, options=bs.ipc.IpcWriteOptions(compression="zstd")).schema_message().metadata),
-    frame_message(HeaderWriter(compression="zstd").write(numbers, len(packed))),
+    frame_message(Encoder(schema, options=bs.ipc.IpcWriteOptions(compression="zstd")).encode_schema_message().metadata),
+    frame_message(BatchHeaderBuilder(compression="zstd").build(numbers, len(packed))),
     packed,
 ]
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))

@@ -13,7 +13,7 @@ import pytest
 
 import bowstring
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.record_batch.flat_columns import FlatColumnsPlan
+from bowstring.ipc.record_batch.flat_columns import FlatColumnsEncoder
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.stream import Encoder
 from bowstring.ipc.write_options import IpcWriteOptions
@@ -58,8 +58,8 @@ def to_bytes(batch: bowstring.RecordBatch, alignment: int = 64) -> bytes:
 
 def passes(batch: bowstring.RecordBatch) -> bool:
     encoder = Encoder(batch.schema)
-    plan = FlatColumnsPlan.of(encoder._layouts)
-    return plan is not None and plan.body(batch.source, 64) is not None
+    plan = FlatColumnsEncoder.of(encoder._layouts)
+    return plan is not None and plan.encode(batch.source, 64) is not None
 
 
 @pytest.mark.parametrize("alignment", [8, 64])
@@ -177,7 +177,7 @@ def test_wide_batches_built_in_memory_are_written_column_by_column() -> None:
     for batch in (rebuilt, with_columns(rebuilt), bowstring.RecordBatch.from_arrays(arrays, schema=rebuilt.schema)):
         sink = io.BytesIO()
         with bowstring.new_file(sink, batch.schema) as writer:
-            writer._encoder._passthrough = None
+            writer._encoder._flat_columns_encoder = None
             writer.write(batch)
         assert to_bytes(batch) == sink.getvalue()
     assert not passes(rebuilt.slice(1))

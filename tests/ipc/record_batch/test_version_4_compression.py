@@ -14,10 +14,10 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
-from bowstring.ipc.codecs import compressor
+from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.encoded_schema import encode_schema
 from bowstring.ipc.message import END_OF_STREAM, frame_message
-from bowstring.ipc.metadata.header import CODECS, V4_COMPRESSION_KEY, schema_message
+from bowstring.ipc.metadata.header import CODECS, V4_COMPRESSION_KEY, build_schema_message
 from bowstring.ipc.metadata.schema import V4, V5
 from bowstring.ipc.record_batch.writer import encode_body
 from tests.ipc.samples import as_stream
@@ -32,7 +32,7 @@ def stream(codec: str, field: str | None, codec_name: bytes | None, version: int
     custom metadata.
     """
     write_options = bs.ipc.IpcWriteOptions(metadata_version="V4" if version == V4 else "V5")
-    body = encode_body(BATCH.num_rows, BATCH.columns, 64, write_options, compressor(codec))
+    body = encode_body(BATCH.num_rows, BATCH.columns, 64, write_options, create_compressor(codec))
     record = {
         "length": BATCH.num_rows,
         "nodes": np.array([tuple(node) for node in body.data_header.nodes.tolist()], FIELD_NODE),
@@ -47,7 +47,7 @@ def stream(codec: str, field: str | None, codec_name: bytes | None, version: int
         "bodyLength": body.size_bytes,
         "custom_metadata": [{"key": key, "value": value} for key, value in pairs],
     }
-    out = frame_message(schema_message(encode_schema(BATCH.schema, write_options).table, version), 0)
+    out = frame_message(build_schema_message(encode_schema(BATCH.schema, write_options).table, version), 0)
     out += frame_message(build_flatbuffer(SPECS, "Message", message), len(out), 64)
     return out + b"".join(bytes(memoryview(part)) for part in body.parts) + END_OF_STREAM
 

@@ -254,7 +254,7 @@ def test_a_schema_message_that_declares_the_feature_is_not_rewritten(tmp_path: P
 def test_custom_metadata_of_the_schema_message_is_preserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "plain.arrow"
     with monkeypatch.context() as patched:
-        patched.setattr(headers, "schema_message", with_metadata)
+        patched.setattr(headers, "build_schema_message", with_metadata)
         path.write_bytes(as_file(batch("int")))
     raw, start = path.read_bytes(), int(bs.open_file(path).blocks["offset"][0])
     assert b"of the message" in raw[:start]
@@ -267,7 +267,7 @@ def test_custom_metadata_of_the_schema_message_is_preserved(tmp_path: Path, monk
 def with_metadata(schema: SerializedTable, version: int = 4) -> bytes:
     """Return a schema message with custom metadata."""
     return build_flatbuffer(
-        SPECS, "Message", headers._message(headers.SCHEMA, schema, version, ((b"is", b"of the message"),))
+        SPECS, "Message", headers._create_message_record(headers.SCHEMA, schema, version, ((b"is", b"of the message"),))
     )
 
 

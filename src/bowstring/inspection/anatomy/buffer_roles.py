@@ -5,7 +5,7 @@ from __future__ import annotations
 from bowstring.datatypes.field import Field
 from bowstring.inspection.anatomy.model import BodyBufferPlan, BufferDescription, PlanField
 from bowstring.inspection.inspector import type_head
-from bowstring.ipc.metadata.schema import V4, DictionaryId, WireSchema
+from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, WireSchema
 from bowstring.ipc.write_options import has_legacy_validity
 from bowstring.layouts.base import BufferRole, BufferSpec, Layout
 from bowstring.layouts.registry import layout_of
@@ -18,7 +18,7 @@ def column_plan(wire: WireSchema, version: int) -> BodyBufferPlan:
     return _plan(list(wire.schema.fields), None, version)
 
 
-def dictionary_plan(node: DictionaryId, version: int) -> BodyBufferPlan:
+def dictionary_plan(node: DictionaryDeclaration, version: int) -> BodyBufferPlan:
     """Return the plan of the batches of one dictionary."""
     return _plan([Field("values", node.value_type)], node.id, version)
 

@@ -22,8 +22,8 @@ from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, as_random_access, detect_format, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.metadata.schema import V4, V5, WireSchema, read_fields
-from bowstring.ipc.tools.scan import BatchSpan, Overhead
+from bowstring.ipc.metadata.schema import V4, V5, WireSchema, read_wire_schema
+from bowstring.ipc.tools.scan import BatchMessage, Overhead
 from bowstring.memory.closable import close_on_error
 
 MAX_PARTS = 100_000
@@ -105,13 +105,13 @@ class _BodySplitter:
         self.plans: list[BodyBufferPlan] = []
         self._walk = walk
         self._limits = limits
-        self._intact_spans: list[BatchSpan] = []
+        self._intact_spans: list[BatchMessage] = []
         self._is_tally_complete = True
         self._plan_indices: dict[tuple[object, ...], int] = {}
         self._wire: WireSchema | None = None
         if walk.schema is not None:
             try:
-                self._wire = read_fields(walk.schema.table, limits)
+                self._wire = read_wire_schema(walk.schema.table, limits)
                 self._tally = Tally(self._wire)
             except InvalidDataError as error:
                 walk.faults.add(walk.schema.offset, error)
@@ -190,10 +190,10 @@ class _IntactBatches:
     schema: Table
     version: int
     footer_metadata: Metadata
-    spans: list[BatchSpan]
+    spans: list[BatchMessage]
     measured_overhead: Overhead
 
-    def batches(self) -> Iterator[BatchSpan]:
+    def batches(self) -> Iterator[BatchMessage]:
         return iter(self.spans)
 
     def overhead(self) -> Overhead:
@@ -205,7 +205,7 @@ def _measure_overhead(walk: Walker, parts: tuple[Part, ...]) -> Overhead:
     for part in parts:
         sizes[part.kind] += part.leaves.total_bytes
     first = next((part for part in parts if part.kind is PartKind.SCHEMA), None)
-    is_legacy = first is not None and first.leaves.kinds[0] == ByteRangeKind.LENGTH
+    is_legacy_framing = first is not None and first.leaves.kinds[0] == ByteRangeKind.LENGTH
     trailer_bytes = TRAILER.size if sizes[PartKind.FOOTER] else 0
     return Overhead(
         walk.source.size,
@@ -213,7 +213,7 @@ def _measure_overhead(walk: Walker, parts: tuple[Part, ...]) -> Overhead:
         sizes[PartKind.FOOTER] - trailer_bytes,
         sizes[PartKind.START] + sizes[PartKind.END] + trailer_bytes,
         None if walk.is_file else walk.has_end_marker,
-        is_legacy,
+        is_legacy_framing,
     )
 
 

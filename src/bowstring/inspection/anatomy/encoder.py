@@ -20,7 +20,7 @@ from bowstring.inspection.text import printable
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccessSource
-from bowstring.ipc.record_batch.compression import decompress_prefix
+from bowstring.ipc.record_batch.compression import decompress_first_bytes
 from bowstring.memory.thread_pool import group_by_size
 
 _ALIGNMENT = 8
@@ -169,7 +169,7 @@ def _add_parts(
         rows["claimed"][index] = span.header.body_bytes
         rows["codec"][index] = ("lz4", "zstd").index(template.compression) if template.compression else -1
         rows["flags"][index] |= (
-            _DELTA * template.is_delta | _LEGACY * span.is_legacy | _WITH_METADATA * bool(template.pairs)
+            _DELTA * template.is_delta | _LEGACY * span.is_legacy_framing | _WITH_METADATA * bool(template.pairs)
         )
         dictionary[index] = str(template.dictionary_id) if part.kind is PartKind.DICTIONARY_BATCH else ""
         if rows["plan"][index] >= 0:
@@ -264,7 +264,7 @@ def _add_decompressed(
         pieces = source.fetch([span for _, _, span in group], _GAP_BYTES)
         for number, codec, span in group:
             try:
-                decompressed = decompress_prefix(codec, pieces.read(*span), limits.sample_bytes)
+                decompressed = decompress_first_bytes(codec, pieces.read(*span), limits.sample_bytes)
             except MissingExtraError:
                 decompressed = b""
             if decompressed:

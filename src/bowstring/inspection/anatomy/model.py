@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.inspection.report import Inspection
-from bowstring.ipc.tools.scan import BatchSpan
+from bowstring.ipc.tools.scan import BatchMessage
 
 
 class PartKind(Enum):
@@ -102,7 +102,7 @@ class Part:
     start: int
     leaves: Leaves
     number: int = -1
-    span: BatchSpan | None = None
+    span: BatchMessage | None = None
     offsets: npt.NDArray[np.int64] | None = None
     lengths: npt.NDArray[np.int64] | None = None
     plan: int = -1

@@ -22,7 +22,7 @@ from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import MAX_ROUND_BYTES
 from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.format_detection import make_file_reader
+from bowstring.ipc.format_detection import create_file_reader
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     FILE_START,
@@ -30,14 +30,14 @@ from bowstring.ipc.message import (
     MAGIC,
     EndOfStream,
     Message,
+    MessageLocation,
     MessageReader,
-    Where,
-    join_words,
+    format_location,
     read_message_at,
 )
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
-from bowstring.ipc.metadata.schema import read_pairs
-from bowstring.ipc.tools.scan import BatchSpan
+from bowstring.ipc.metadata.schema import read_custom_metadata
+from bowstring.ipc.tools.scan import BatchMessage
 
 _MAX_FAULTS = 100
 _MAX_PREFETCHED = 10_000
@@ -232,11 +232,11 @@ class Walker:
             offset = part.stop
         return offset
 
-    def _read_header(self, raw: bytes, skip: int, where: Where) -> BatchHeader | Table | _TensorHeader:
+    def _read_header(self, raw: bytes, skip: int, where: MessageLocation) -> BatchHeader | Table | _TensorHeader:
         try:
             return self._headers.read(raw, skip, where)
         except UnsupportedError as error:
-            tensor = _TensorHeader.read(raw[skip:], join_words(where), self._limits)
+            tensor = _TensorHeader.read(raw[skip:], format_location(where), self._limits)
             if tensor is None:
                 raise error from None
             return tensor
@@ -279,19 +279,19 @@ class Walker:
     def _batch(self, message: Message[BatchHeader], number: int, is_listed: bool = True) -> Part:
         header = message.header
         kind = _KINDS[header.template.kind]
-        span = BatchSpan.of(message, f"{self.source.name}: {kind.value} {number}")
+        span = BatchMessage.of(message, f"{self.source.name}: {kind.value} {number}")
         leaves = metadata_leaves(message.metadata_bytes, message.prefix_bytes, self._flatbuffer_bytes(span))
         buffers = header.buffers()
         offsets, lengths = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
         body = Leaves.of((message.body_bytes, ByteRangeKind.BODY))
         return Part(kind, message.offset, leaves.concat(body), number, span, offsets, lengths, is_listed=is_listed)
 
-    def _flatbuffer_bytes(self, span: BatchSpan) -> int:
+    def _flatbuffer_bytes(self, span: BatchMessage) -> int:
         """Return the size of a header's flatbuffer, cached by template: its headers differ only in numbers."""
         template = span.header.template
         cached = self._flatbuffer_sizes.get(id(template))
         if cached is None or cached[0] is not template:
-            size_bytes = flatbuffer_bytes(span.flatbuffer(), "Message", "header", self._limits.max_tables)
+            size_bytes = flatbuffer_bytes(span.read_flatbuffer(), "Message", "header", self._limits.max_tables)
             cached = self._flatbuffer_sizes[id(template)] = (template, size_bytes)
         return cached[1]
 
@@ -329,7 +329,7 @@ class _Footer:
     """The valid footer of a file."""
 
     def __init__(self, source: RandomAccessSource, limits: ReadLimits) -> None:
-        self.reader = make_file_reader(source, None, limits)
+        self.reader = create_file_reader(source, None, limits)
         self.offset, root = self.reader.footer_offset, self.reader.footer
         raw, where = root.flatbuffer.raw, root.flatbuffer.where
         schema = root["schema"]
@@ -337,7 +337,7 @@ class _Footer:
             raise InvalidDataError(f"{where}: there is no schema")
         self.schema: Table = schema
         self.version: int = root["version"]
-        self.pairs = read_pairs(root)
+        self.pairs = read_custom_metadata(root)
         self.blocks_by_kind = {
             PartKind.DICTIONARY_BATCH: self.reader.dictionary_blocks,
             PartKind.RECORD_BATCH: self.reader.blocks,

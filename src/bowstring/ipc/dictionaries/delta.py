@@ -46,7 +46,7 @@ class DeltaDictionary:
         first = self.parts[0][0]
         if count == 1:
             return resolve(first)
-        if not _can_grow(first.layout):
+        if not _is_growable(first.layout):
             return concat_parts([resolve(part[0]) for part in self.parts[:count]])
         with self._lock:
             array = self._array or _GrowableArray(first.layout)
@@ -72,12 +72,12 @@ def concat_parts(parts: Sequence[Array]) -> Array:
     return Array.from_array_data(parts[0].layout.concat(parts))
 
 
-def _can_grow(layout: Layout) -> bool:
+def _is_growable(layout: Layout) -> bool:
     if layout.VARIADIC or any(spec.role not in _GROWABLE_ROLES for spec in layout.buffers):
         return False
     if layout.children and not layout.buffers:  # the length of a run depends on the next array
         return False
-    return all(map(_can_grow, layout.children)) and (layout.dictionary is None or _can_grow(layout.dictionary))
+    return all(map(_is_growable, layout.children)) and (layout.dictionary is None or _is_growable(layout.dictionary))
 
 
 class _GrowableArray:
@@ -99,7 +99,7 @@ class _GrowableArray:
         """Add an array that begins at offset 0; after an error this object is unusable."""
         self._source_bytes += total_buffer_size(array)
         check_expanded_values(self.length + array.length, 8 * self._source_bytes)
-        offsets = self._offsets(array)
+        offsets = self._shift_offsets(array)
         for child, child_array in zip(self._children, array.children, strict=True):
             child.append(child_array.compact())
         for index, spec in enumerate(self._layout.buffers):
@@ -116,11 +116,11 @@ class _GrowableArray:
                 bits = np.unpackbits((bitmap or EMPTY).bytes, count=array.length, bitorder="little")
                 buffer.append_bits(bits, self.length)
             else:
-                buffer.append(_slot_bytes(array, index, spec))
+                buffer.append(_bytes_of_slots(array, index, spec))
         self._dictionary = array.dictionary
         self.length += array.length
 
-    def _offsets(self, array: Array) -> Any:
+    def _shift_offsets(self, array: Array) -> Any:
         """Return the array's offsets, shifted to follow the existing ones."""
         for index, spec in enumerate(self._layout.buffers):
             if spec.role is BufferRole.OFFSETS:
@@ -169,7 +169,7 @@ class _GrowableArray:
         )
 
 
-def _slot_bytes(array: Array, number: int, spec: BufferSpec) -> Bytes:
+def _bytes_of_slots(array: Array, number: int, spec: BufferSpec) -> Bytes:
     buffer = array.buffers[number] or EMPTY
     if not spec.per_slot:
         return buffer.bytes

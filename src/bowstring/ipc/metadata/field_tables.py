@@ -31,7 +31,7 @@ from bowstring.flatbuf.table_array import (
     flatten_table_vectors,
 )
 from bowstring.flatbuf.tables import SPECS, TYPES
-from bowstring.ipc.metadata.schema import DictionaryId
+from bowstring.ipc.metadata.schema import DictionaryDeclaration
 from bowstring.ipc.metadata.types import read_type
 from bowstring.layouts import text
 from bowstring.layouts.gather import gather_bytes
@@ -43,16 +43,16 @@ _MIN_FIELDS = 20
 _MAX_TYPES = 256
 """The maximum number of distinct types; fields of further types are read individually."""
 
-Counts = npt.NDArray[np.int64]
-"""Nodes, buffers and variadic counts of fields, shape (fields, 3)."""
-DictionariesByField: TypeAlias = dict[int, tuple[DictionaryId, ...]]
-_READ_INDIVIDUALLY = ("Union", "RunEndEncoded")
-_ENCODED_COUNTS = (1, 2, 0)
+HeaderCounts = npt.NDArray[np.int64]
+"""The number of nodes, buffers and variadic counts of fields in a header, shape (fields, 3)."""
+DictionariesByField: TypeAlias = dict[int, tuple[DictionaryDeclaration, ...]]
+_TYPES_READ_INDIVIDUALLY = ("Union", "RunEndEncoded")
+_DICTIONARY_ENCODED_COUNTS = (1, 2, 0)
 """Counts of a dictionary-encoded field of any value type: validity and indices."""
 
 
 @lru_cache(1)
-def _counts_by_type() -> tuple[Counts, Counts, IntArray]:
+def _header_counts_by_type() -> tuple[HeaderCounts, HeaderCounts, IntArray]:
     """Return by type number: nodes, buffers and variadic counts of a type without children, -1 for others; the same of
     a type with children, without theirs; and its number of children, -1 for any.
     """
@@ -62,7 +62,7 @@ def _counts_by_type() -> tuple[Counts, Counts, IntArray]:
         layout, number = layout_of(type_spec.example), TYPES.index(type_spec.name)
         if type_spec.num_children == 0:
             flat[number] = (1, len(layout.buffers), int(layout.VARIADIC))
-        elif type_spec.name not in _READ_INDIVIDUALLY:
+        elif type_spec.name not in _TYPES_READ_INDIVIDUALLY:
             nested[number] = (1, len(layout.buffers), 0)
             child_counts[number] = -1 if type_spec.num_children is None else type_spec.num_children
     return flat, nested, child_counts
@@ -127,40 +127,40 @@ class FieldTables:
         return self._children[0]
 
     @property
-    def below(self) -> FieldTables | None:
+    def children(self) -> FieldTables | None:
         """The children of all fields, concatenated."""
         return self._children[1]
 
     @cached_property
-    def type_numbers(self) -> IntArray:
+    def type_indices(self) -> IntArray:
         """The position of each field's type in the union Type, 0 if unknown."""
         numbers, is_valid = self.tables.read_numbers("type_type")
         return np.where(is_valid & (numbers < len(TYPES)), numbers, 0)
 
     @cached_property
-    def counts(self) -> Counts:
+    def header_counts(self) -> HeaderCounts:
         """Nodes, buffers and variadic counts of each field; -1 if unknown until the field is read."""
         dictionaries, is_valid = self.tables.locate("dictionary")
-        child_counts, below = self.child_counts, self.below
-        flat, nested, expected_children = _counts_by_type()
-        numbers = np.where(is_valid, self.type_numbers, 0)
-        counts: Counts = flat.take(np.where(child_counts == 0, numbers, 0), axis=0)
+        child_counts, below = self.child_counts, self.children
+        flat, nested, expected_children = _header_counts_by_type()
+        numbers = np.where(is_valid, self.type_indices, 0)
+        counts: HeaderCounts = flat.take(np.where(child_counts == 0, numbers, 0), axis=0)
         if below is not None:
             parents = np.repeat(np.arange(len(self)), np.maximum(child_counts, 0))
             sums = np.zeros_like(counts)
-            np.add.at(sums, parents, below.counts)
-            has_unknown_child = np.bincount(parents[below.counts[:, 0] < 0], minlength=len(self)) > 0
+            np.add.at(sums, parents, below.header_counts)
+            has_unknown_child = np.bincount(parents[below.header_counts[:, 0] < 0], minlength=len(self)) > 0
             fits = (child_counts > 0) & ~has_unknown_child & (nested[numbers, 0] > 0)
             fits &= (expected_children[numbers] < 0) | (expected_children[numbers] == child_counts)
             counts = np.where(fits[:, None], nested[numbers] + sums, counts)
         is_encoded = (dictionaries > 0) & (numbers > 0)
         if is_encoded.any():
-            counts = np.where(is_encoded[:, None], np.array(_ENCODED_COUNTS), counts)
+            counts = np.where(is_encoded[:, None], np.array(_DICTIONARY_ENCODED_COUNTS), counts)
         return counts
 
     def names(self) -> list[str] | None:
         """Return the names; None if any is unknown."""
-        if not self._has_all_names():
+        if not self._has_valid_names():
             return None
         try:
             return _read_names(self.reader, self.name_spans.starts, self.name_spans.lengths)
@@ -180,19 +180,19 @@ class FieldTables:
             position = self.reader.raw.find(encoded, position + 1)
         if position < 0 and name:
             return np.concatenate(matches) if matches else np.empty(0, np.int64)
-        if not self._has_all_names():
+        if not self._has_valid_names():
             return None
         return np.flatnonzero(self.reader.equals(self.name_spans.starts, self.name_spans.lengths, name))
 
-    def _has_all_names(self) -> bool:
+    def _has_valid_names(self) -> bool:
         """Whether all names are valid and, in total, not longer than the flatbuffer, as they do not share bytes."""
         return bool(self.name_spans.is_valid.all()) and int(self.name_spans.lengths.sum()) <= self.reader.size
 
-    def read(self) -> tuple[list[Field | None], DictionariesByField]:
+    def read_fields(self) -> tuple[list[Field | None], DictionariesByField]:
         """Return the fields with their children, None for those to be read individually, and the dictionaries of each
         field by its index, if any, in the order of a walk over its array.
         """
-        return _FieldReader(self).read() if len(self) >= _MIN_FIELDS else ([None] * len(self), {})
+        return _FieldReader(self).read_fields() if len(self) >= _MIN_FIELDS else ([None] * len(self), {})
 
 
 class _FieldReader:
@@ -210,8 +210,8 @@ class _FieldReader:
         self._is_resolved = np.zeros(len(fields), bool)
         self._dictionaries: DictionariesByField = {}
 
-    def read(self) -> tuple[list[Field | None], DictionariesByField]:
-        """Return what `FieldTables.read` does."""
+    def read_fields(self) -> tuple[list[Field | None], DictionariesByField]:
+        """Return what `FieldTables.read_fields` does."""
         all_fields: list[Field | None] = [None] * len(self._fields)
         names, flatbuffer = self._fields.name_spans, self._flatbuffer
         nullable, is_valid = self._fields.tables.read_numbers("nullable")
@@ -276,14 +276,14 @@ class _FieldReader:
         """
         fields = self._fields
         tables = fields.tables.read_tables("type")
-        numbers = np.where(tables.is_valid, fields.type_numbers, 0)
-        rows = np.flatnonzero(is_valid & (numbers > 0) & (fields.counts[:, 0] > 0))
+        numbers = np.where(tables.is_valid, fields.type_indices, 0)
+        rows = np.flatnonzero(is_valid & (numbers > 0) & (fields.header_counts[:, 0] > 0))
         flat = rows[fields.child_counts[rows] == 0]
         for number in np.flatnonzero(np.bincount(numbers[flat])).tolist():
             self._resolve_flat_types(tables, number, flat[numbers[flat] == number])
         nested = rows[fields.child_counts[rows] > 0]
-        if fields.below is not None and len(nested):
-            self._resolve_nested_types(fields.below, nested, numbers)
+        if fields.children is not None and len(nested):
+            self._resolve_nested_types(fields.children, nested, numbers)
 
     def _resolve_flat_types(self, tables: TableArray, number: int, rows: IntArray) -> None:
         """Resolve the types of the fields at `rows`, whose type has this number, by reading one of each group of equal
@@ -307,7 +307,7 @@ class _FieldReader:
             indices = np.flatnonzero(is_valid)
         else:
             indices = np.arange(len(rows))
-        for group in _group_equal(self._reader, indices, columns):
+        for group in _group_by_equality(self._reader, indices, columns):
             try:
                 type_array = np.empty(1, object)
                 type_array[0] = read_type(self._table(int(rows[group[0]])), [])
@@ -320,8 +320,8 @@ class _FieldReader:
         return Table(self._flatbuffer, SPECS["Field"], int(self._fields.tables.positions[row]))
 
     def _resolve_nested_types(self, below: FieldTables, rows: IntArray, numbers: IntArray) -> None:
-        """Resolve the types of the fields at `rows`, whose children are in `below` and whose types have `numbers`."""
-        children, child_dictionaries = _FieldReader(below).read()
+        """Resolve the types of the fields at `rows`, whose types have `numbers` and whose children are in `below`."""
+        children, child_dictionaries = _FieldReader(below).read_fields()
         stops = np.cumsum(np.maximum(self._fields.child_counts, 0)).tolist()
         for row, number in zip(rows.tolist(), numbers[rows].tolist(), strict=True):
             child_indices = range(stops[row] - int(self._fields.child_counts[row]), stops[row])
@@ -330,7 +330,9 @@ class _FieldReader:
                 continue
             self._types[row], self._is_resolved[row] = nested_type, True
             if child_dictionaries:
-                inside = tuple(node for index in child_indices for node in child_dictionaries.get(index, ()))
+                inside = tuple(
+                    declaration for index in child_indices for declaration in child_dictionaries.get(index, ())
+                )
                 if inside:
                     self._dictionaries[row] = inside
 
@@ -373,16 +375,16 @@ class _FieldReader:
             value_type, inside = self._types[row], self._dictionaries.pop(row, ())
             key = (*parameters, value_type)
             if is_row_valid and key not in dictionary_types:
-                dictionary_types[key] = _dictionary_type_or_none(*key)
+                dictionary_types[key] = _create_dictionary_type(*key)
             dictionary_type = dictionary_types[key] if is_row_valid else None
             self._is_resolved[row] = dictionary_type is not None
             if dictionary_type is not None:
                 self._types[row] = dictionary_type
-                self._dictionaries[row] = (DictionaryId(id_, value_type, inside),)
+                self._dictionaries[row] = (DictionaryDeclaration(id_, value_type, inside),)
         return len(rows)
 
 
-def _group_equal(
+def _group_by_equality(
     reader: VectorizedReader, indices: IntArray, columns: Sequence[IntArray | ElementSpans]
 ) -> Iterator[IntArray]:
     """Yield groups of indices at which all columns are equal, at most `_MAX_TYPES`."""
@@ -409,7 +411,7 @@ def _read_names(reader: VectorizedReader, starts: IntArray, lengths: IntArray) -
     return text.decode_values(gather_bytes(reader.bytes, starts, lengths), offsets, None, is_text=True)
 
 
-def _dictionary_type_or_none(bit_width: int, is_signed: bool, is_ordered: bool, values: DataType) -> DataType | None:
+def _create_dictionary_type(bit_width: int, is_signed: bool, is_ordered: bool, values: DataType) -> DataType | None:
     try:
         return types.Dictionary(types.Int(bit_width, is_signed), values, is_ordered)
     except BowstringError:

@@ -22,7 +22,7 @@ from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS, read_root
 from bowstring.flatbuf.writer import Record, SerializedTable, UnionValue, build_flatbuffer
 from bowstring.ipc.limits import ReadLimits
-from bowstring.ipc.message import join_words
+from bowstring.ipc.message import format_location
 from bowstring.ipc.metadata import schema as schema_tables
 from bowstring.ipc.metadata.schema import V4, V5
 
@@ -32,7 +32,7 @@ V4_COMPRESSION_KEY = b"ARROW:experimental_compression"
 """Key of the body's codec in the custom metadata of version 4, which Arrow 0.17 wrote before the format had a field."""
 _MAX_TEMPLATES = 32
 _MAX_READS = 8
-_LONG = struct.Struct("<q")
+_INT64 = struct.Struct("<q")
 
 
 class HeaderBytes(Protocol):
@@ -84,21 +84,21 @@ class BatchHeader:
         self.length: int = 0
         self.body_bytes: int = 0
         if length_at:
-            self.length = _LONG.unpack(raw[length_at : length_at + 8])[0]
+            self.length = _INT64.unpack(raw[length_at : length_at + 8])[0]
         if body_length_at:
-            self.body_bytes = _LONG.unpack(raw[body_length_at : body_length_at + 8])[0]
+            self.body_bytes = _INT64.unpack(raw[body_length_at : body_length_at + 8])[0]
         if self.length < 0 or self.body_bytes < 0:
             raise InvalidDataError(f"a header claims {self.length} rows in {self.body_bytes} bytes")
 
-    def unpack(self, form: struct.Struct, at: int) -> tuple[int, ...]:
+    def unpack(self, packer: struct.Struct, at: int) -> tuple[int, ...]:
         """Return the numbers at a byte offset of the header."""
         raw = self.raw
         if type(raw) is bytes:
-            return form.unpack_from(raw, at)
+            return packer.unpack_from(raw, at)
         self._reads += 1
         if self._reads > _MAX_READS:
             self.raw = bytes(raw[:])
-        return form.unpack(raw[at : at + form.size])
+        return packer.unpack(raw[at : at + packer.size])
 
     def nodes(self) -> npt.NDArray[Any]:
         """Return length and null count of each field node, as a view of dtype `FIELD_NODE`."""
@@ -115,6 +115,15 @@ class BatchHeader:
         offsets, lengths = self.buffers()["offset"], self.buffers()["length"]
         return not ((offsets < 0) | (lengths < 0) | (offsets > self.body_bytes - lengths)).any()
 
+    def to_data_header(self) -> DataHeader:
+        """Return the numbers of the header, for another one."""
+        return DataHeader(
+            self.length,
+            self.nodes().view(np.int64).reshape(-1, 2),
+            self.buffers().view(np.int64).reshape(-1, 2),
+            np.array(self.variadic_counts(), np.int64),
+        )
+
     def variadic_counts(self) -> tuple[int, ...]:
         """Return the number of data buffers of each field with a variadic layout."""
         template = self.template
@@ -130,11 +139,11 @@ class HeaderReader:
         self.limits = limits
         self._templates: dict[tuple[int, int], HeaderTemplate] = {}
 
-    def template_of(self, size_bytes: int) -> HeaderTemplate | None:
+    def find_template(self, size_bytes: int) -> HeaderTemplate | None:
         """Return the last template of headers of this length, framing included, if any."""
         return self._templates.get((size_bytes, 8)) or self._templates.get((size_bytes, 4))
 
-    def match(self, raw: HeaderBytes, skip: int) -> BatchHeader | None:
+    def match_template(self, raw: HeaderBytes, skip: int) -> BatchHeader | None:
         """Return the header in `raw` if it differs from the last one of its length in its numbers only, else None.
 
         All bytes are compared, including those before the flatbuffer.
@@ -154,13 +163,13 @@ class HeaderReader:
         `where` names the header in errors; a tuple is joined with spaces. Raises `InvalidDataError` for malformed bytes
         and `UnsupportedError` for tensors and old versions.
         """
-        match = self.match(raw, skip)
+        match = self.match_template(raw, skip)
         if match is not None:
             return match
         if not isinstance(where, str):
-            where = join_words(where)
+            where = format_location(where)
         root = read_root("Message", bytes(raw[skip:]), where, self.limits.max_tables)
-        kind = header_kind(root)
+        kind = read_header_kind(root)
         inner: Table | None = root["header"]
         if inner is None:
             raise InvalidDataError(f"{where}: the message has no header")
@@ -177,7 +186,7 @@ class HeaderReader:
         return BatchHeader(raw, template)
 
 
-def version_name(version: int) -> str:
+def format_version(version: int) -> str:
     """Return the name of a metadata version, such as "V5", or an unknown number as text."""
     return VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
 
@@ -185,10 +194,12 @@ def version_name(version: int) -> str:
 def check_version(version: int, where: str) -> None:
     """Raise `UnsupportedError` for a metadata version other than V4 and V5."""
     if version not in (V4, V5):
-        raise UnsupportedError(f"{where}: metadata version {version_name(version)} is not supported: expected V4 or V5")
+        raise UnsupportedError(
+            f"{where}: metadata version {format_version(version)} is not supported: expected V4 or V5"
+        )
 
 
-def header_kind(root: Table) -> str:
+def read_header_kind(root: Table) -> str:
     """Return the kind of header of a `Message`: "Schema", "DictionaryBatch" or "RecordBatch"."""
     where, version, number = root.flatbuffer.where, root["version"], root["header_type"]
     check_version(version, where)
@@ -224,7 +235,7 @@ def _read_template(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> He
         (end, start, bytes(raw[end:start])) for end, start in zip(ends, starts, strict=True) if start > end
     )
     (nodes, buffers, variadic), (body_length, length) = spans, numbers
-    pairs, codec = _pairs_and_codec(root, batch)
+    pairs, codec = _read_pairs_and_codec(root, batch)
     return HeaderTemplate(
         kind,
         root["version"],
@@ -244,9 +255,9 @@ def _read_template(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> He
     )
 
 
-def _pairs_and_codec(root: Table, batch: Table) -> tuple[Metadata, str | None]:
+def _read_pairs_and_codec(root: Table, batch: Table) -> tuple[Metadata, str | None]:
     """Return a message's custom metadata and its codec, which metadata of version 4 may name in the custom metadata."""
-    pairs, codec = schema_tables.read_pairs(root), _codec(batch["compression"])
+    pairs, codec = schema_tables.read_custom_metadata(root), _read_codec(batch["compression"])
     codec_names = [value for key, value in pairs if key == V4_COMPRESSION_KEY] if root["version"] == V4 else []
     if not codec_names:
         return pairs, codec
@@ -262,7 +273,7 @@ def _remove_codec(pairs: Metadata) -> Metadata:
     return tuple(pair for pair in pairs if pair[0] != V4_COMPRESSION_KEY)
 
 
-def _codec(compression: Table | None) -> str | None:
+def _read_codec(compression: Table | None) -> str | None:
     if compression is None:
         return None
     codec, where = compression["codec"], compression.flatbuffer.where
@@ -274,18 +285,18 @@ def _codec(compression: Table | None) -> str | None:
 # Writing
 
 
-def schema_message(schema: SerializedTable, version: int = V5) -> bytes:
+def build_schema_message(schema: SerializedTable, version: int = V5) -> bytes:
     """Return the flatbuffer of a schema message."""
-    return build_flatbuffer(SPECS, "Message", _message(SCHEMA, schema, version, ()))
+    return build_flatbuffer(SPECS, "Message", _create_message_record(SCHEMA, schema, version, ()))
 
 
-def _message(kind: str, header: UnionValue | SerializedTable, version: int, pairs: Metadata) -> Record:
+def _create_message_record(kind: str, header: UnionValue | SerializedTable, version: int, pairs: Metadata) -> Record:
     return {
         "version": version,
         "header_type": HEADERS.index(kind),
         "header": header,
         "bodyLength": 0,
-        "custom_metadata": schema_tables.write_pairs(pairs),
+        "custom_metadata": schema_tables.create_metadata_records(pairs),
     }
 
 
@@ -297,8 +308,8 @@ class DictionaryHeader:
     is_delta: bool = False
 
 
-class HeaderWriter:
-    """Writes batch headers: builds one per combination of counts, then only fills in its data_header.
+class BatchHeaderBuilder:
+    """Builds batch headers: serializes one per combination of counts, then only fills in the numbers.
 
     All have one metadata version and one codec, or none.
     """
@@ -311,7 +322,7 @@ class HeaderWriter:
         self._compression = None if compression is None else {"codec": CODECS.index(compression), "method": 0}
         self._blanks: dict[tuple[object, ...], tuple[bytearray, HeaderTemplate]] = {}
 
-    def write(
+    def build(
         self, data_header: DataHeader, body_bytes: int, pairs: Metadata = (), dictionary: DictionaryHeader | None = None
     ) -> bytes:
         """Return the flatbuffer of a record batch, or of a dictionary batch if `dictionary` is given; its length is a
@@ -324,8 +335,8 @@ class HeaderWriter:
                 self._blanks.clear()
             blank = self._blanks[key] = self._build_blank(data_header, pairs, dictionary)
         out, template = blank
-        _LONG.pack_into(out, template.length_at, data_header.length)
-        _LONG.pack_into(out, template.body_length_at, body_bytes)
+        _INT64.pack_into(out, template.length_at, data_header.length)
+        _INT64.pack_into(out, template.body_length_at, body_bytes)
         for at, numbers in (
             (template.nodes_at, data_header.nodes),
             (template.buffers_at, data_header.buffers),
@@ -352,7 +363,9 @@ class HeaderWriter:
             pairs = _remove_codec(pairs)
             if self._codec is not None:
                 pairs = (*pairs, (V4_COMPRESSION_KEY, self._codec.upper().encode()))
-        raw = build_flatbuffer(SPECS, "Message", _message(kind, UnionValue(kind, record), self._version, pairs))
+        raw = build_flatbuffer(
+            SPECS, "Message", _create_message_record(kind, UnionValue(kind, record), self._version, pairs)
+        )
         root = read_root("Message", raw, "header")
         return bytearray(raw), _read_template(root, root["header"], raw, 0)
 

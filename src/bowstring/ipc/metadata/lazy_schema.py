@@ -15,34 +15,40 @@ from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import LazyFields, Schema
 from bowstring.flatbuf.reader import Table
 from bowstring.ipc.limits import ReadLimits
-from bowstring.ipc.metadata.field_tables import Counts, DictionariesByField, FieldTables
-from bowstring.ipc.metadata.schema import DictionaryId, WireSchema, read_endianness, read_field, read_pairs
+from bowstring.ipc.metadata.field_tables import DictionariesByField, FieldTables, HeaderCounts
+from bowstring.ipc.metadata.schema import (
+    DictionaryDeclaration,
+    WireSchema,
+    is_big_endian_schema,
+    read_custom_metadata,
+    read_field,
+)
 
 _MAX_INDIVIDUAL_READS = 16
 """After this many individual fields, all are read at once."""
 
 
-class LazySchema:
+class LazyWireSchema:
     """A `WireSchema` that is read on access; each access may raise the errors of reading the whole."""
 
     def __init__(self, table: Table, limits: ReadLimits) -> None:
-        self.is_big_endian = read_endianness(table)
+        self.is_big_endian = is_big_endian_schema(table)
         _ = table["features"]  # not needed for reading, but copied with the schema
         self.limits = limits
         self._table = table
         self._tables = FieldTables.of(table, limits.max_nesting)
-        self._entries: dict[int, tuple[Field, tuple[DictionaryId, ...]]] = {}
+        self._entries: dict[int, tuple[Field, tuple[DictionaryDeclaration, ...]]] = {}
 
     def __len__(self) -> int:
         return len(self._tables)
 
-    def entry(self, index: int) -> tuple[Field, tuple[DictionaryId, ...]]:
+    def get_field_and_dictionaries(self, index: int) -> tuple[Field, tuple[DictionaryDeclaration, ...]]:
         """Return one field and its dictionaries, in the order of a walk over its array."""
         entry = self._entries.get(index)
         if entry is None and len(self._entries) >= _MAX_INDIVIDUAL_READS:
-            fields, nodes = self._bulk_read
+            fields, declarations = self._bulk_read
             field = fields[index]
-            entry = None if field is None else (field, nodes.get(index, ()))
+            entry = None if field is None else (field, declarations.get(index, ()))
         if entry is None:
             table = self._table.element_table("fields", index)
             entry = self._entries.setdefault(index, read_field(table, self.limits.max_nesting))
@@ -50,25 +56,25 @@ class LazySchema:
 
     @cached_property
     def _bulk_read(self) -> tuple[list[Field | None], DictionariesByField]:
-        return self._tables.read()
+        return self._tables.read_fields()
 
     @cached_property
     def pairs(self) -> Metadata:
         """The custom metadata of the schema."""
-        return read_pairs(self._table)
+        return read_custom_metadata(self._table)
 
     @cached_property
     def whole(self) -> WireSchema:
         """The whole schema."""
-        read_fields, nodes_by_index = self._bulk_read
-        fields = cast("list[Field]", list(read_fields))
-        nodes: list[tuple[DictionaryId, ...]] = [()] * len(self)
-        for index, field_nodes in nodes_by_index.items():
-            nodes[index] = field_nodes
-        unread = [index for index, field in enumerate(read_fields) if field is None]
+        read_wire_schema, declarations_by_index = self._bulk_read
+        fields = cast("list[Field]", list(read_wire_schema))
+        declarations: list[tuple[DictionaryDeclaration, ...]] = [()] * len(self)
+        for index, field_declarations in declarations_by_index.items():
+            declarations[index] = field_declarations
+        unread = [index for index, field in enumerate(read_wire_schema) if field is None]
         for index in sorted({*unread, *self._entries}):  # fields read before stay the same objects
-            fields[index], nodes[index] = self.entry(index)
-        return WireSchema(Schema(tuple(fields), self.pairs), tuple(nodes), self.is_big_endian, self.limits)
+            fields[index], declarations[index] = self.get_field_and_dictionaries(index)
+        return WireSchema(Schema(tuple(fields), self.pairs), tuple(declarations), self.is_big_endian, self.limits)
 
     @property
     def schema(self) -> Schema:
@@ -76,15 +82,15 @@ class LazySchema:
         return self.whole.schema
 
     @property
-    def by_id(self) -> dict[int, DictionaryId]:
+    def by_id(self) -> dict[int, DictionaryDeclaration]:
         """All dictionaries by id, checked for consistency."""
         return self.whole.by_id
 
-    def counts(self) -> Counts:
+    def header_counts(self) -> HeaderCounts:
         """Return nodes, buffers and variadic counts of each field, shape (fields, 3); -1 if unknown until the
         field is read.
         """
-        return self._tables.counts
+        return self._tables.header_counts
 
     @cached_property
     def names(self) -> list[str]:
@@ -101,19 +107,19 @@ class LazySchema:
 
     def select(self, indices: tuple[int, ...]) -> Schema:
         """Return the schema of the fields at these indices."""
-        return Schema(tuple(self.entry(index)[0] for index in indices), self.pairs)
+        return Schema(tuple(self.get_field_and_dictionaries(index)[0] for index in indices), self.pairs)
 
     def lazy_schema(self) -> Schema:
         """Return the schema with fields that are read on access."""
-        return Schema(_Fields(self), self.pairs)
+        return Schema(_WireFields(self), self.pairs)
 
 
-class _Fields(LazyFields):
-    """The fields of a `LazySchema`."""
+class _WireFields(LazyFields):
+    """The fields of a `LazyWireSchema`."""
 
     __slots__ = ("_wire",)
 
-    def __init__(self, wire: LazySchema) -> None:
+    def __init__(self, wire: LazyWireSchema) -> None:
         self._wire = wire
 
     def __len__(self) -> int:
@@ -127,7 +133,7 @@ class _Fields(LazyFields):
         return self._wire.indices_of(name)
 
     def field_at(self, index: int) -> Field:
-        return self._wire.entry(index)[0]
+        return self._wire.get_field_and_dictionaries(index)[0]
 
     def all_fields(self) -> tuple[Field, ...]:
         return self._wire.schema.fields

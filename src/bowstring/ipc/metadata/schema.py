@@ -1,7 +1,7 @@
 """Schemas in metadata («Schema message»): `Schema` and `Field` to and from the records of `bowstring.flatbuf`.
 
 A dictionary-encoded field stores its value type and a dictionary id. The ids are not part of a `Schema`: they are in a
-tree of `DictionaryId`s next to it, in the order in which a walk over the arrays visits the dictionaries.
+tree of `DictionaryDeclaration`s next to it, in the order in which a walk over the arrays visits the dictionaries.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from bowstring.errors import InvalidDataError, LimitError, UnsupportedError, Uns
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import TYPES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.metadata.types import read_int, read_type, write_int, write_type
+from bowstring.ipc.metadata.types import create_int_record, create_type_record, read_int_type, read_type
 
-LITTLE, BIG = 0, 1
+LITTLE_ENDIAN, BIG_ENDIAN = 0, 1
 V4, V5 = 3, 4
 
 
 @dataclass(frozen=True, slots=True)
-class DictionaryId:
+class DictionaryDeclaration:
     """The dictionary of a dictionary-encoded field: its id, its value type, and the dictionaries in its values."""
 
     id: int
     value_type: DataType
-    nested: tuple[DictionaryId, ...] = ()
+    nested: tuple[DictionaryDeclaration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,77 +42,78 @@ class WireSchema:
     """
 
     schema: Schema
-    dictionaries: tuple[tuple[DictionaryId, ...], ...]
+    dictionaries: tuple[tuple[DictionaryDeclaration, ...], ...]
     is_big_endian: bool = False
     limits: ReadLimits = DEFAULT_LIMITS
-    by_id: dict[int, DictionaryId] = field(init=False, repr=False, compare=False)
+    by_id: dict[int, DictionaryDeclaration] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        by_id: dict[int, DictionaryId] = {}
-        for node in _walk_nodes(chain.from_iterable(self.dictionaries)):
-            if by_id.setdefault(node.id, node) != node:
+        by_id: dict[int, DictionaryDeclaration] = {}
+        for declaration in _walk_declarations(chain.from_iterable(self.dictionaries)):
+            if by_id.setdefault(declaration.id, declaration) != declaration:
                 raise InvalidDataError(
-                    f"schema: dictionary {node.id} is of type {by_id[node.id].value_type} and of type {node.value_type}"
+                    f"schema: dictionary {declaration.id} is of type {by_id[declaration.id].value_type} "
+                    f"and of type {declaration.value_type}"
                 )
         object.__setattr__(self, "by_id", by_id)
 
     def __len__(self) -> int:
         return len(self.dictionaries)
 
-    def entry(self, index: int) -> tuple[Field, tuple[DictionaryId, ...]]:
+    def get_field_and_dictionaries(self, index: int) -> tuple[Field, tuple[DictionaryDeclaration, ...]]:
         """Return one field and its dictionaries, in the order of a walk over its array."""
         return self.schema.fields[index], self.dictionaries[index]
 
 
-def _walk_nodes(nodes: Iterable[DictionaryId]) -> Iterator[DictionaryId]:
-    for node in nodes:
-        yield node
-        yield from _walk_nodes(node.nested)
+def _walk_declarations(declarations: Iterable[DictionaryDeclaration]) -> Iterator[DictionaryDeclaration]:
+    for declaration in declarations:
+        yield declaration
+        yield from _walk_declarations(declaration.nested)
 
 
 # Reading
 
 
-def read_endianness(table: Table) -> bool:
+def is_big_endian_schema(table: Table) -> bool:
     """Whether the data of a `Schema` table is big-endian; raises `InvalidDataError` for an unknown order."""
     endianness: int = table["endianness"]
-    if endianness not in (LITTLE, BIG):
+    if endianness not in (LITTLE_ENDIAN, BIG_ENDIAN):
         raise InvalidDataError(f"{table.flatbuffer.where}: endianness {endianness} is neither little (0) nor big (1)")
-    return endianness == BIG
+    return endianness == BIG_ENDIAN
 
 
-def read_fields(table: Table, limits: ReadLimits) -> WireSchema:
+def read_wire_schema(table: Table, limits: ReadLimits) -> WireSchema:
     """Read a `Schema` table, ignoring its endianness, which headers do not depend on.
 
     Raises `InvalidDataError` with the field's name, `LimitError` for types nested too deep.
     """
     entries = [read_field(child, limits.max_nesting) for child in table["fields"]]
-    schema = Schema(tuple(f for f, _ in entries), read_pairs(table))
-    return WireSchema(schema, tuple(nodes for _, nodes in entries))
+    schema = Schema(tuple(f for f, _ in entries), read_custom_metadata(table))
+    return WireSchema(schema, tuple(declarations for _, declarations in entries))
 
 
-def read_pairs(table: Table) -> Metadata:
+def read_custom_metadata(table: Table) -> Metadata:
     """Return the custom metadata of a table, in order («Custom Application Metadata»)."""
     return tuple((pair["key"] or b"", pair["value"] or b"") for pair in table["custom_metadata"])
 
 
-def read_field(table: Table, max_depth: int, depth: int = 1) -> tuple[Field, tuple[DictionaryId, ...]]:
+def read_field(table: Table, max_depth: int, depth: int = 1) -> tuple[Field, tuple[DictionaryDeclaration, ...]]:
     """Return the field of a `Field` table and its dictionaries, in the order of a walk over its array; errors as
-    `read_fields`. `depth` is that of the field.
+    `read_wire_schema`. `depth` is that of the field.
     """
     name = table["name"] or ""
     try:
         if depth > max_depth:
             raise LimitError(f"types are nested deeper than {max_depth}, the limit (max_nesting)")
         child_entries = [read_field(child, max_depth, depth + 1) for child in table["children"]]
-        nodes = tuple(node for _, inside in child_entries for node in inside)
+        declarations = tuple(declaration for _, inside in child_entries for declaration in inside)
         data_type = read_type(table, [child for child, _ in child_entries])
         encoding = table["dictionary"]
         if encoding is not None:
-            nodes = (DictionaryId(encoding["id"], data_type, nodes),)
-            data_type = _read_encoding(encoding, data_type)
-        field = Field(name, data_type, table["nullable"], read_pairs(table))
-        return (_resolve_extension(field) if field.pairs else field), nodes
+            declarations = (DictionaryDeclaration(encoding["id"], data_type, declarations),)
+            data_type = _read_dictionary_type(encoding, data_type)
+        field = Field(name, data_type, table["nullable"], read_custom_metadata(table))
+        return (_resolve_extension(field) if field.pairs else field), declarations
     except UsageError as error:  # from the types' own checks; here the data is malformed
         raise InvalidDataError(f"field {name!r}: {error}") from None
     except InvalidDataError as error:
@@ -136,53 +137,55 @@ def _resolve_extension(field: Field) -> Field:
     return values.with_type(Dictionary(dictionary_type.index_type, values.type, dictionary_type.ordered))
 
 
-def _read_encoding(encoding: Table, values: DataType) -> Dictionary:
+def _read_dictionary_type(encoding: Table, values: DataType) -> Dictionary:
     if encoding["dictionaryKind"] != 0:
         raise UnsupportedError(f"unknown dictionary kind {encoding['dictionaryKind']}")
     index = encoding["indexType"]
-    index_type = types.Int(32) if index is None else read_int(index)
+    index_type = types.Int(32) if index is None else read_int_type(index)
     return Dictionary(index_type, values, encoding["isOrdered"])
 
 
 # Writing
 
 
-def write_schema(schema: Schema, ids: Iterable[int] | None = None) -> tuple[dict[str, Any], WireSchema]:
+def create_schema_record(schema: Schema, ids: Iterable[int] | None = None) -> tuple[dict[str, Any], WireSchema]:
     """Return the record of a `Schema` table, and the schema with the assigned dictionary ids.
 
     `ids` are assigned in the order of the fields, an outer dictionary before those inside it; by default they are
     counted. Raises `UnsupportedTypeError` with the column path for a type that the format can't represent.
     """
     next_ids = count() if ids is None else iter(ids)
-    written = [_write_field(field, next_ids, field.name) for field in schema.fields]
-    record = {"fields": [r for r, _ in written], "custom_metadata": write_pairs(schema.pairs)}
-    return record, WireSchema(schema, tuple(nodes for _, nodes in written))
+    written = [_create_field_record(field, next_ids, field.name) for field in schema.fields]
+    record = {"fields": [r for r, _ in written], "custom_metadata": create_metadata_records(schema.pairs)}
+    return record, WireSchema(schema, tuple(declarations for _, declarations in written))
 
 
-def write_pairs(pairs: Metadata) -> list[dict[str, bytes]] | None:
+def create_metadata_records(pairs: Metadata) -> list[dict[str, bytes]] | None:
     """Return the records of custom metadata; None if empty."""
     return [{"key": key, "value": value} for key, value in pairs] or None
 
 
-def _write_field(field: Field, ids: Iterator[int], path: str) -> tuple[dict[str, Any], tuple[DictionaryId, ...]]:
+def _create_field_record(
+    field: Field, ids: Iterator[int], path: str
+) -> tuple[dict[str, Any], tuple[DictionaryDeclaration, ...]]:
     field = extension.to_storage_field(field)
     values = field.type
     encoding: dict[str, Any] | None = None
     if isinstance(values, Dictionary):
         index, ordered = values.index_type, values.ordered
-        encoding = {"id": next(ids), "indexType": write_int(index), "isOrdered": ordered}
+        encoding = {"id": next(ids), "indexType": create_int_record(index), "isOrdered": ordered}
         if isinstance(values.value_type, ExtensionType):
             field = _annotate_value_extension(field, values, path)
         values = extension.to_storage_field(Field("", values.value_type)).type
-    type_table = write_type(values)
+    type_table = create_type_record(values)
     if type_table is None:
         inside = "a dictionary of " if encoding else ""
         what = "an extension type" if isinstance(values, ExtensionType) else str(values)
         raise UnsupportedTypeError(f"column {path}: the IPC format can't represent {inside}{what} ({values})")
-    children = [_write_field(child, ids, f"{path}.{child.name}") for child in values.fields]
-    nodes = tuple(node for _, inside_nodes in children for node in inside_nodes)
+    children = [_create_field_record(child, ids, f"{path}.{child.name}") for child in values.fields]
+    declarations = tuple(declaration for _, inner_declarations in children for declaration in inner_declarations)
     if encoding:
-        nodes = (DictionaryId(encoding["id"], values, nodes),)
+        declarations = (DictionaryDeclaration(encoding["id"], values, declarations),)
     record = {
         "name": field.name,
         "nullable": field.nullable,
@@ -190,9 +193,9 @@ def _write_field(field: Field, ids: Iterator[int], path: str) -> tuple[dict[str,
         "type": type_table,
         "dictionary": encoding,
         "children": [r for r, _ in children],
-        "custom_metadata": write_pairs(field.pairs),
+        "custom_metadata": create_metadata_records(field.pairs),
     }
-    return record, nodes
+    return record, declarations
 
 
 def _annotate_value_extension(field: Field, dictionary_type: Dictionary, path: str) -> Field:

@@ -14,12 +14,12 @@ from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.writer import Record, UnionValue
 
 
-def read_int(table: Table) -> types.Int:
+def read_int_type(table: Table) -> types.Int:
     """The integer type of an `Int` table."""
     return types.Int(table["bitWidth"], table["is_signed"])
 
 
-def write_int(type: types.Int) -> Record:
+def create_int_record(type: types.Int) -> Record:
     """The record of an `Int` table."""
     return {"bitWidth": type.bit_width, "is_signed": type.is_signed}
 
@@ -49,16 +49,16 @@ def _read_parameter(table: Table, parameter: TypeParameter) -> Any:
     return value
 
 
-def write_type(type_: DataType) -> UnionValue | None:
+def create_type_record(type_: DataType) -> UnionValue | None:
     """Return the table of a type; None for types that are represented otherwise (dictionaries, extensions)."""
     type_spec = TYPE_SPECS_BY_CLASS.get(type(type_))
     if type_spec is None:
         return None
     return UnionValue(
-        type_spec.name, {parameter.name: _write_parameter(type_, parameter) for parameter in type_spec.parameters}
+        type_spec.name, {parameter.name: _encode_parameter(type_, parameter) for parameter in type_spec.parameters}
     )
 
 
-def _write_parameter(type_: DataType, parameter: TypeParameter) -> Any:
+def _encode_parameter(type_: DataType, parameter: TypeParameter) -> Any:
     value, kind = getattr(type_, parameter.attribute), parameter.kind
     return tuple(kind.values.values()).index(value) if isinstance(kind, Enumeration) else value

@@ -20,21 +20,21 @@ from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory, allocate
 from bowstring.memory.memory_pool import MEMORY_POOL
 from bowstring.memory.thread_pool import group_by_size, map_in_threads
 
-PREFIX = struct.Struct("<q")
-RAW = -1
+LENGTH_PREFIX = struct.Struct("<q")
+NOT_COMPRESSED = -1
 
 _GROUP_BYTES = 1 << 23
 _MIN_POOL_BYTES = 1 << 20
 _MIN_OUTPUT_BYTES = 1 << 14
 _MIN_LIMIT_BYTES = 256 << 20
-_LARGEST_WINDOW = 1 << 23
+_MAX_WINDOW_BYTES = 1 << 23
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
 
 def compress_buffers(buffers: Sequence[Buffer | None], compress: CompressFunction) -> list[list[Any]]:
-    """CompressFunction buffers; return each as a list of parts: none for an empty buffer, else prefix and bytes.
+    """Compress buffers; return each as a list of parts: none for an empty buffer, else prefix and bytes.
 
     A buffer that does not shrink is not copied and stays as it is, after the prefix -1.
     """
@@ -43,15 +43,19 @@ def compress_buffers(buffers: Sequence[Buffer | None], compress: CompressFunctio
         buffer, out = job
         data = buffer.bytes.data
         compressed = compress(data, out)
-        return [PREFIX.pack(buffer.size), compressed] if len(compressed) < buffer.size else [PREFIX.pack(RAW), data]
+        return (
+            [LENGTH_PREFIX.pack(buffer.size), compressed]
+            if len(compressed) < buffer.size
+            else [LENGTH_PREFIX.pack(NOT_COMPRESSED), data]
+        )
 
     nonempty = [buffer for buffer in buffers if buffer is not None and buffer.size]
     sizes = [buffer.size for buffer in nonempty]
-    parts = iter(_largest_first(pack, list(zip(nonempty, _output_memory(sizes), strict=True)), sizes))
+    parts = iter(_map_largest_first(pack, list(zip(nonempty, _allocate_outputs(sizes), strict=True)), sizes))
     return [next(parts) if buffer is not None and buffer.size else [] for buffer in buffers]
 
 
-def _output_memory(sizes_bytes: Sequence[int]) -> Iterator[memoryview | None]:
+def _allocate_outputs(sizes_bytes: Sequence[int]) -> Iterator[memoryview | None]:
     """Yield the output memory for each buffer of a body, from the memory pool, which is cheaper than memory allocated
     by the codec. None if the buffers are too small for that.
     """
@@ -74,13 +78,13 @@ class BodyDecompressor:
 
     def __init__(self, codec: str, body_bytes: int, limits: ReadLimits) -> None:
         self._decompress = codecs.decompress_lz4 if codec == "lz4" else codecs.decompress_zstd
-        (codecs.lz4_frame if codec == "lz4" else codecs.zstandard)()
+        (codecs.import_lz4_frame if codec == "lz4" else codecs.import_zstandard)()
         in_proportion = max(_MIN_LIMIT_BYTES, body_bytes * limits.max_decompression_ratio)
         self._left_bytes = self._limit_bytes = min(limits.max_decompressed_bytes, in_proportion)
         self._counted_columns: set[int] = set()
         self._lock = Lock()
 
-    def uncompressed_lengths(self, buffers: Sequence[Buffer], column: int) -> list[int]:
+    def read_uncompressed_lengths(self, buffers: Sequence[Buffer], column: int) -> list[int]:
         """Return the lengths in the buffers' prefixes: the uncompressed length, -1 if not compressed, 0 if empty.
 
         The buffers are those of the column whose first node is `column`, which counts once, even if several threads
@@ -103,11 +107,11 @@ class BodyDecompressor:
             self._counted_columns.add(column)
         return lengths
 
-    def decompress_all(self, buffers: Sequence[Buffer], column: int) -> list[Buffer]:
+    def decompress_column(self, buffers: Sequence[Buffer], column: int) -> list[Buffer]:
         """Decompress the buffers of a column; uncompressed ones are not copied."""
-        uncompressed_lengths = self.uncompressed_lengths(buffers, column)
+        uncompressed_lengths = self.read_uncompressed_lengths(buffers, column)
         return decompress_buffers(
-            [(self, buffer, claim) for buffer, claim in zip(buffers, uncompressed_lengths, strict=True)]
+            [(self, buffer, length) for buffer, length in zip(buffers, uncompressed_lengths, strict=True)]
         )
 
     def decompress(self, buffer: Buffer, target: Buffer | None) -> Buffer:
@@ -115,20 +119,20 @@ class BodyDecompressor:
         compressed.
         """
         if target is None:
-            return buffer.slice(PREFIX.size)
+            return buffer.slice(LENGTH_PREFIX.size)
         if target.size:
             writable = target.memory.owner[target.offset : target.offset + target.size]
-            self._decompress(buffer.bytes[PREFIX.size :].data, writable.data)
+            self._decompress(buffer.bytes[LENGTH_PREFIX.size :].data, writable.data)
         return target
 
 
 def _uncompressed_length(buffer: Buffer) -> int:
     if not buffer.size:
         return 0
-    if buffer.size < PREFIX.size:
+    if buffer.size < LENGTH_PREFIX.size:
         raise InvalidDataError(f"a compressed buffer of {buffer.size} bytes is too short for its length")
-    length: int = PREFIX.unpack_from(buffer.bytes.data)[0]
-    if length < RAW:
+    length: int = LENGTH_PREFIX.unpack_from(buffer.bytes.data)[0]
+    if length < NOT_COMPRESSED:
         raise InvalidDataError(f"a compressed buffer has an uncompressed length of {length}")
     return length
 
@@ -139,17 +143,20 @@ DecompressionJob: TypeAlias = tuple[BodyDecompressor, Buffer, int]
 
 def decompress_buffers(jobs: Sequence[DecompressionJob]) -> list[Buffer]:
     """Decompress buffers with several threads into shared memory; raises the first error."""
-    sizes = [max(claim, 0) for _, _, claim in jobs]
+    sizes = [max(length, 0) for _, _, length in jobs]
     targets = [
-        None if claim == RAW else target for (_, _, claim), target in zip(jobs, _allocate_targets(sizes), strict=True)
+        None if length == NOT_COMPRESSED else target
+        for (_, _, length), target in zip(jobs, _allocate_targets(sizes), strict=True)
     ]
-    return _largest_first(
+    return _map_largest_first(
         lambda job: job[0][0].decompress(job[0][1], job[1]), list(zip(jobs, targets, strict=True)), sizes
     )
 
 
-def _largest_first(work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_bytes: Sequence[int]) -> list[_Result]:
-    """Like `in_threads`, but with the largest buffers first, so that no thread ends with a large one."""
+def _map_largest_first(
+    work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_bytes: Sequence[int]
+) -> list[_Result]:
+    """Like `map_in_threads`, but with the largest buffers first, so that no thread ends with a large one."""
     order = sorted(range(len(jobs)), key=sizes_bytes.__getitem__, reverse=True)
     ordered = map_in_threads(work, [jobs[index] for index in order], [sizes_bytes[index] for index in order])
     by_index = dict(zip(order, ordered, strict=True))
@@ -171,30 +178,32 @@ def _allocate_targets(sizes_bytes: Sequence[int]) -> list[Buffer]:
     return targets
 
 
-def decompress_prefix(codec: str, data: bytes, size_bytes: int) -> bytes:
+def decompress_first_bytes(codec: str, data: bytes, size_bytes: int) -> bytes:
     """Return the first bytes of a compressed buffer, given the beginning `data` of it, prefix included.
 
     Fewer than `size_bytes` if it is shorter, or if `data` is too short or malformed; uses no more memory than the
     codec's window. Raises `MissingExtraError` if the codec's package is not installed.
     """
-    if len(data) < PREFIX.size:
+    if len(data) < LENGTH_PREFIX.size:
         return b""
-    length: int = PREFIX.unpack_from(data)[0]
-    if length == RAW:
-        return data[PREFIX.size : PREFIX.size + size_bytes]
+    length: int = LENGTH_PREFIX.unpack_from(data)[0]
+    if length == NOT_COMPRESSED:
+        return data[LENGTH_PREFIX.size : LENGTH_PREFIX.size + size_bytes]
     size_bytes = min(size_bytes, max(length, 0))
     if codec == "lz4":
-        lz4 = codecs.lz4_frame()
+        lz4 = codecs.import_lz4_frame()
         try:
             first_bytes, _, _ = lz4.decompress_chunk(
-                lz4.create_decompression_context(), data[PREFIX.size :], max_length=size_bytes
+                lz4.create_decompression_context(), data[LENGTH_PREFIX.size :], max_length=size_bytes
             )
         except RuntimeError:
             return b""
         return first_bytes  # type: ignore[no-any-return]
-    zstandard = codecs.zstandard()
+    zstandard = codecs.import_zstandard()
     try:
-        with zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW).stream_reader(data[PREFIX.size :]) as reader:
+        with zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).stream_reader(
+            data[LENGTH_PREFIX.size :]
+        ) as reader:
             return reader.read(size_bytes)  # type: ignore[no-any-return]
     except zstandard.ZstdError:
         return b""

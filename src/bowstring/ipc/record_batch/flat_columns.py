@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 from bowstring.ipc.metadata.header import DataHeader
-from bowstring.ipc.record_batch.plan import SchemaPlan
+from bowstring.ipc.record_batch.read_plan import BatchReadPlan
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import EncodedBody, arrange_buffers
 from bowstring.layouts.array_data import ArrayData
@@ -23,8 +23,8 @@ _MIN_COLUMNS = 16
 _NO_VARIADIC_COUNTS = np.empty(0, np.int64)
 
 
-class FlatColumnsPlan:
-    """Computes the sizes of the buffers of flat columns that contain exactly their slots.
+class FlatColumnsEncoder:
+    """Encodes flat columns whose buffers contain exactly their slots.
 
     Only for schemas without nested, dictionary-encoded and variadic columns that are wide enough to benefit.
     """
@@ -36,7 +36,7 @@ class FlatColumnsPlan:
         specs: dict[int, BufferSpec] = {id(spec): spec for spec in all_specs}
         spec_indices = {key: number for number, key in enumerate(specs)}
         self._layouts = list(layouts)
-        self._matching_plan: SchemaPlan | None = None
+        self._matching_plan: BatchReadPlan | None = None
         self._specs = list(specs.values())
         self._spec_of = np.array([spec_indices[id(spec)] for spec in all_specs], np.intp)
         is_validity = np.array([spec.role is BufferRole.VALIDITY for spec in self._specs], bool)
@@ -44,18 +44,18 @@ class FlatColumnsPlan:
         self._validity_at = np.flatnonzero(is_validity[self._spec_of])
 
     @classmethod
-    def of(cls, layouts: Sequence[Layout]) -> FlatColumnsPlan | None:
+    def of(cls, layouts: Sequence[Layout]) -> FlatColumnsEncoder | None:
         """Return the plan for a schema's layouts, or None if columns have to be walked."""
         return cls(layouts) if len(layouts) >= _MIN_COLUMNS and all(map(_is_flat, layouts)) else None
 
-    def body(self, columns: Sequence[ArrayData], alignment: int) -> EncodedBody | None:
+    def encode(self, columns: Sequence[ArrayData], alignment: int) -> EncodedBody | None:
         """The body of all columns of a batch, its buffers at multiples of `alignment` bytes.
 
         The body equals that of `encode_body` with default options, little-endian and uncompressed. None if columns have
         to be changed or rejected, which is left to `encode_body`.
         """
         if not isinstance(columns, BatchColumns):
-            return self._body_of_arrays(columns, alignment)
+            return self._encode_arrays(columns, alignment)
         if not columns.has_all_columns:
             return None
         if columns.plan is not self._matching_plan:
@@ -80,7 +80,7 @@ class FlatColumnsPlan:
         parts = PaddedBuffers.of_memory(columns.memory, columns.body_offset + offsets, sizes, paddings)
         return EncodedBody(DataHeader(length, nodes, new_spans, _NO_VARIADIC_COUNTS), parts, size_bytes)
 
-    def _body_of_arrays(self, arrays: Sequence[ArrayData], alignment: int) -> EncodedBody | None:
+    def _encode_arrays(self, arrays: Sequence[ArrayData], alignment: int) -> EncodedBody | None:
         if not isinstance(arrays, (list, tuple)) or len(arrays) != len(self._layouts):
             return None
         length = arrays[0].length

@@ -14,20 +14,20 @@ from weakref import ReferenceType, ref
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError, UnsupportedError
-from bowstring.ipc.message import join_words
+from bowstring.ipc.message import format_location
 from bowstring.ipc.metadata.header import BatchHeader
-from bowstring.ipc.metadata.schema import DictionaryId
+from bowstring.ipc.metadata.schema import DictionaryDeclaration
 from bowstring.ipc.record_batch.byte_order import swap_byte_order
 from bowstring.ipc.record_batch.compression import BodyDecompressor, DecompressionJob, decompress_buffers
 from bowstring.ipc.record_batch.legacy_unions import move_nulls_to_children
-from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
+from bowstring.ipc.record_batch.read_plan import BatchReadPlan, ColumnReadPlan
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout, prefix_errors
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer, Memory
 
-DictionaryLookup: TypeAlias = Callable[[DictionaryId], Array | None]
+DictionaryLookup: TypeAlias = Callable[[DictionaryDeclaration], Array | None]
 """Returns the dictionary in effect for a batch; None if it has not been defined."""
 
 
@@ -50,8 +50,8 @@ class BodyLocation(Protocol):
 class BatchColumns(Sequence[Array]):
     """The columns of a record batch over a body; each is checked and created on first access, without copying.
 
-    `selection` are the plans of the selected columns. Access raises `InvalidDataError` if nodes or buffers do not match
-    the column or the body.
+    `selected_plans` are the plans of the selected columns. Access raises `InvalidDataError` if nodes or buffers do not
+    match the column or the body.
     """
 
     is_local: ClassVar[bool] = True
@@ -75,12 +75,12 @@ class BatchColumns(Sequence[Array]):
 
     def __init__(
         self,
-        plan: SchemaPlan,
+        plan: BatchReadPlan,
         header: BatchHeader,
         body: BodyLocation,
         dictionaries: DictionaryLookup,
         where: tuple[object, ...],
-        selection: Sequence[ColumnPlan] | None = None,
+        selected_plans: Sequence[ColumnReadPlan] | None = None,
     ) -> None:
         template = header.template
         self.variadic: tuple[int, ...] = ()
@@ -89,19 +89,19 @@ class BatchColumns(Sequence[Array]):
         buffer_count = plan.buffer_count + sum(self.variadic)
         if template.node_count != plan.node_count or template.buffer_count != buffer_count:
             raise InvalidDataError(
-                f"{join_words(where)}: expected {plan.node_count} nodes and {buffer_count} buffers for its schema, "
-                f"found {template.node_count} and {template.buffer_count}"
+                f"{format_location(where)}: expected {plan.node_count} nodes and {buffer_count} buffers for its "
+                f"schema, found {template.node_count} and {template.buffer_count}"
             )
         if header.body_bytes > body.size:
             raise InvalidDataError(
-                f"{join_words(where)}: expected a body of {header.body_bytes} bytes, found {body.size}"
+                f"{format_location(where)}: expected a body of {header.body_bytes} bytes, found {body.size}"
             )
         self.plan = plan
         self.header = header
         self._set_location(body)
         self.dictionaries = dictionaries
         self.where = where
-        self._plans: Sequence[ColumnPlan] = plan if selection is None else selection
+        self._plans: Sequence[ColumnReadPlan] = plan if selected_plans is None else selected_plans
         self._arrays: dict[int, Array] | None = None
         self._decompressor: BodyDecompressor | None = None
         self._decompressed: dict[int, list[Buffer]] = {}
@@ -151,9 +151,9 @@ class BatchColumns(Sequence[Array]):
             decompress_columns([(self, indices)])
         return map(self.__getitem__, indices)
 
-    def _create_array(self, column: ColumnPlan) -> Array:
+    def _create_array(self, column: ColumnReadPlan) -> Array:
         header, decompressor = self.header, self._decompressor
-        nodes, spans = self._read_numbers(column)
+        nodes, spans = self._read_nodes_and_buffers(column)
         if nodes[0] != header.length:
             raise self._error(column, f"{nodes[0]} slots in a batch of {header.length} rows")
         if column.is_flat and decompressor is None and self.is_local:
@@ -167,11 +167,11 @@ class BatchColumns(Sequence[Array]):
                 buffers = self._locate_buffers(column, spans)
                 if decompressor is not None:
                     with prefix_errors(self._describe(column)):
-                        buffers = decompressor.decompress_all(buffers, column.first_node)
-            array = _Walk(self, column, nodes, buffers).array(column.layout)
+                        buffers = decompressor.decompress_column(buffers, column.first_node)
+            array = _ArrayReader(self, column, nodes, buffers).read(column.layout)
         return Array.from_array_data(swap_byte_order(array, is_native=False)) if self.plan.wire.is_big_endian else array
 
-    def _read_numbers(self, column: ColumnPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _read_nodes_and_buffers(self, column: ColumnReadPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return lengths and null counts alternating, and offsets and sizes alternating."""
         header, template = self.header, self.header.template
         nodes = header.unpack(column.nodes, template.nodes_at + 16 * column.first_node)
@@ -183,11 +183,11 @@ class BatchColumns(Sequence[Array]):
                 buffers = struct.Struct(f"<{2 * (column.buffer_count + extra)}q")
         return nodes, header.unpack(buffers, template.buffers_at + 16 * first_buffer)
 
-    def _locate_buffers(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[Buffer]:
+    def _locate_buffers(self, column: ColumnReadPlan, spans: tuple[int, ...]) -> list[Buffer]:
         """Return the column's buffers in the body, still compressed if it is."""
         return [self._buffer(column, offset, size) for offset, size in self._buffer_spans(column, spans)]
 
-    def _buffer_spans(self, column: ColumnPlan, spans: tuple[int, ...]) -> list[tuple[int, int]]:
+    def _buffer_spans(self, column: ColumnReadPlan, spans: tuple[int, ...]) -> list[tuple[int, int]]:
         """Return offset and size of each buffer. Raises `InvalidDataError` if one is outside the body."""
         limit, pairs = self.header.body_bytes, list(zip(spans[::2], spans[1::2], strict=True))
         for offset, size in pairs:
@@ -195,11 +195,11 @@ class BatchColumns(Sequence[Array]):
                 raise self._error(column, f"a buffer of {size} bytes at byte {offset} of a body of {limit}")
         return pairs
 
-    def _buffer(self, column: ColumnPlan, offset: int, size: int) -> Buffer:  # noqa: ARG002 -- for remote bodies
+    def _buffer(self, column: ColumnReadPlan, offset: int, size: int) -> Buffer:  # noqa: ARG002 -- for remote bodies
         """Return a buffer of a column, given its checked span."""
         return Buffer(self.memory, self.body_offset + offset, size)
 
-    def _create_flat_array(self, column: ColumnPlan, length: int, null_count: int, spans: tuple[int, ...]) -> Array:
+    def _create_flat_array(self, column: ColumnReadPlan, length: int, null_count: int, spans: tuple[int, ...]) -> Array:
         """Create a column of validity and one or two buffers, the common case."""
         memory, base, limit = self.memory, self.body_offset, self.header.body_bytes
         if not 0 <= null_count <= length:
@@ -216,30 +216,30 @@ class BatchColumns(Sequence[Array]):
             raise self._error(column, f"buffers (offset, size, …) {spans} in a body of {limit} bytes")
         validity = None
         if null_count:
-            validity = self._check_validity(
+            validity = self._require_validity(
                 column, length, null_count, Buffer(memory, base + validity_at, validity_size)
             )
         return Array(
             column.layout, length, (validity, Buffer(memory, base + offset, size), *second), (), None, null_count
         )
 
-    def _variadic_counts_of(self, column: ColumnPlan) -> tuple[int, ...]:
+    def _variadic_counts_of(self, column: ColumnReadPlan) -> tuple[int, ...]:
         return self.variadic[column.first_variadic : column.first_variadic + column.variadic_count]
 
-    def _check_validity(self, column: ColumnPlan, length: int, null_count: int, bits: Buffer) -> Buffer:
+    def _require_validity(self, column: ColumnReadPlan, length: int, null_count: int, bits: Buffer) -> Buffer:
         if bits.size < bitmap.size_bytes(length):
             raise self._error(column, f"{null_count} of {length} slots are null, but the bitmap has {bits.size} bytes")
         return bits
 
-    def _error(self, column: ColumnPlan, problem: str) -> InvalidDataError:
+    def _error(self, column: ColumnReadPlan, problem: str) -> InvalidDataError:
         return InvalidDataError(f"{self._describe(column)}: {problem}")
 
-    def _describe(self, column: ColumnPlan) -> str:
+    def _describe(self, column: ColumnReadPlan) -> str:
         """Return the name of a column in errors."""
-        return f"{join_words(self.where)}, column {column.name!r}"
+        return f"{format_location(self.where)}, column {column.name!r}"
 
 
-def link_batches(batches: Iterable[RecordBatch]) -> None:
+def link_compressed_batches(batches: Iterable[RecordBatch]) -> None:
     """Link the batches of a table: access to a column decompresses its part in all of them."""
     sources = [batch.source for batch in batches]
     compressed = [source for source in sources if isinstance(source, BatchColumns) and source._decompressor is not None]
@@ -249,15 +249,15 @@ def link_batches(batches: Iterable[RecordBatch]) -> None:
             columns._linked_batches = references
 
 
-def decompress_columns(selection: Iterable[tuple[BatchColumns, Iterable[int]]]) -> None:
+def decompress_columns(columns_of_batches: Iterable[tuple[BatchColumns, Iterable[int]]]) -> None:
     """Decompress columns of several batches with several threads, before they are created; errors are raised on
     creation.
 
-    `selection` are the batches with indices of their columns. Uncompressed batches are skipped.
+    `columns_of_batches` are the batches with indices of their columns. Uncompressed batches are skipped.
     """
     targets: list[tuple[BatchColumns, int, int]] = []
     jobs: list[DecompressionJob] = []
-    for columns, indices in selection:
+    for columns, indices in columns_of_batches:
         decompressor = columns._decompressor
         if decompressor is None:
             continue
@@ -266,8 +266,8 @@ def decompress_columns(selection: Iterable[tuple[BatchColumns, Iterable[int]]]) 
             if column.first_node in columns._decompressed or (columns._arrays and index in columns._arrays):
                 continue
             try:
-                buffers = columns._locate_buffers(column, columns._read_numbers(column)[1])
-                lengths = decompressor.uncompressed_lengths(buffers, column.first_node)
+                buffers = columns._locate_buffers(column, columns._read_nodes_and_buffers(column)[1])
+                lengths = decompressor.read_uncompressed_lengths(buffers, column.first_node)
             except InvalidDataError:
                 continue
             targets.append((columns, column.first_node, len(buffers)))
@@ -280,43 +280,47 @@ def decompress_columns(selection: Iterable[tuple[BatchColumns, Iterable[int]]]) 
         columns._decompressed[first_node] = list(islice(decompressed, count))
 
 
-class _Walk:
-    """Consumes nodes, buffers, variadic counts and dictionaries in order while the layouts are walked depth first."""
+class _ArrayReader:
+    """Creates the array of a column: consumes its nodes, buffers, variadic counts and dictionaries in order, while the
+    layouts are walked depth first.
+    """
 
-    __slots__ = ("_column", "_columns", "_dictionaries", "_locate_buffers", "_nodes", "_variadic")
+    __slots__ = ("_buffers", "_column", "_columns", "_dictionaries", "_nodes", "_variadic")
 
     def __init__(
-        self, columns: BatchColumns, column: ColumnPlan, nodes: Sequence[int], buffers: Iterable[Buffer]
+        self, columns: BatchColumns, column: ColumnReadPlan, nodes: Sequence[int], buffers: Iterable[Buffer]
     ) -> None:
         self._columns = columns
         self._column = column
         self._nodes = iter(zip(nodes[::2], nodes[1::2], strict=True))
-        self._locate_buffers = iter(buffers)
+        self._buffers = iter(buffers)
         self._variadic = iter(columns._variadic_counts_of(column))
         self._dictionaries = iter(column.dictionaries)
 
-    def array(self, layout: Layout) -> Array:
+    def read(self, layout: Layout) -> Array:
         columns = self._columns
         length, null_count = next(self._nodes)
-        legacy_validity = next(self._locate_buffers) if columns.plan.has_extra_validity(layout) else None
+        legacy_validity = next(self._buffers) if columns.plan.has_extra_validity(layout) else None
         buffers: list[Buffer | None] = []
         for spec in layout.buffers:
-            buffer = next(self._locate_buffers)
+            buffer = next(self._buffers)
             if spec is layout.buffers[0] and layout.has_validity:
                 buffers.append(
-                    columns._check_validity(self._column, length, null_count, buffer) if null_count else None
+                    columns._require_validity(self._column, length, null_count, buffer) if null_count else None
                 )
             else:
                 buffers.append(buffer)
         if layout.VARIADIC:
-            buffers += islice(self._locate_buffers, next(self._variadic))
-        dictionary = None if layout.dictionary is None else self._dictionary(layout.dictionary, length == null_count)
-        children = tuple([self.array(child) for child in layout.children])
+            buffers += islice(self._buffers, next(self._variadic))
+        dictionary = (
+            None if layout.dictionary is None else self._look_up_dictionary(layout.dictionary, length == null_count)
+        )
+        children = tuple([self.read(child) for child in layout.children])
         cached_null_count = null_count if layout.has_validity else -1
         array = Array(layout, length, tuple(buffers), children, dictionary, cached_null_count)
         if legacy_validity is None or not null_count:
             return array
-        validity = columns._check_validity(self._column, length, null_count, legacy_validity)
+        validity = columns._require_validity(self._column, length, null_count, legacy_validity)
         return Array.from_array_data(self._move_legacy_nulls(array, validity))
 
     def _move_legacy_nulls(self, array: ArrayData, validity: Buffer) -> ArrayData:
@@ -329,7 +333,7 @@ class _Walk:
             native = move_nulls_to_children(swap_byte_order(array, is_native=False), validity)
             return swap_byte_order(native, is_native=True)  # the caller swaps the whole column
 
-    def _dictionary(self, layout: Layout, may_be_missing: bool) -> Array:
+    def _look_up_dictionary(self, layout: Layout, may_be_missing: bool) -> Array:
         node = next(self._dictionaries)
         with prefix_errors(self._columns._describe(self._column)):
             dictionary = self._columns.dictionaries(node)
@@ -340,14 +344,14 @@ class _Walk:
         return Array.from_array_data(layout.from_pylist([]))
 
 
-def _read_variadic_counts(plan: SchemaPlan, header: BatchHeader, where: tuple[object, ...]) -> tuple[int, ...]:
+def _read_variadic_counts(plan: BatchReadPlan, header: BatchHeader, where: tuple[object, ...]) -> tuple[int, ...]:
     counts = header.variadic_counts()
     if len(counts) != plan.variadic_count:
         raise InvalidDataError(
-            f"{join_words(where)}: expected {plan.variadic_count} variadic counts, found {len(counts)}"
+            f"{format_location(where)}: expected {plan.variadic_count} variadic counts, found {len(counts)}"
         )
     if any(not 0 <= n <= header.template.buffer_count for n in counts):
         raise InvalidDataError(
-            f"{join_words(where)}: variadic counts {counts} of {header.template.buffer_count} buffers"
+            f"{format_location(where)}: variadic counts {counts} of {header.template.buffer_count} buffers"
         )
     return counts

@@ -16,11 +16,11 @@ from bowstring.errors import InvalidDataError
 from bowstring.io.byte_ranges import FetchedRanges, Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, LazyRangeBytes, RangeSource
 from bowstring.ipc.metadata.header import BatchHeader, HeaderTemplate
-from bowstring.ipc.record_batch.plan import ColumnPlan, SchemaPlan
+from bowstring.ipc.record_batch.read_plan import BatchReadPlan, ColumnReadPlan
 from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation, DictionaryLookup
 from bowstring.memory.buffer import EMPTY, Buffer
 
-_AT_ONCE_BYTES = 4 * MAX_ROUND_BYTES
+_MAX_FETCH_BYTES = 4 * MAX_ROUND_BYTES
 
 
 class RemoteBody:
@@ -56,9 +56,9 @@ class RemoteHeader(BatchHeader):
 
     __slots__ = ()
 
-    def unpack(self, form: struct.Struct, at: int) -> tuple[int, ...]:
+    def unpack(self, packer: struct.Struct, at: int) -> tuple[int, ...]:
         """Return the numbers at a byte offset of the header."""
-        return form.unpack(self.raw[at : at + form.size])
+        return packer.unpack(self.raw[at : at + packer.size])
 
 
 class RemoteColumns(BatchColumns):
@@ -107,17 +107,17 @@ class RemoteColumns(BatchColumns):
         self._fetch_missing(self._plans)
         return super().__iter__()
 
-    def _fetch_missing(self, plans: Sequence[ColumnPlan]) -> None:
+    def _fetch_missing(self, plans: Sequence[ColumnReadPlan]) -> None:
         missing = [column for column in plans if not self._is_fetched(column)]
         if missing:
             self._fetch(missing)
 
-    def _read_numbers(self, column: ColumnPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _read_nodes_and_buffers(self, column: ColumnReadPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
         if column.first_node not in self._fetched:
             self._fetch(self._plan_read_ahead(column))
-        return super()._read_numbers(column)
+        return super()._read_nodes_and_buffers(column)
 
-    def _plan_read_ahead(self, column: ColumnPlan) -> list[ColumnPlan]:
+    def _plan_read_ahead(self, column: ColumnReadPlan) -> list[ColumnReadPlan]:
         """Return the column, and those likely to be accessed next."""
         if self._plans is not self.plan:
             return [column, *(other for other in self._plans if other is not column)]
@@ -128,14 +128,14 @@ class RemoteColumns(BatchColumns):
         self._next_index = index + self._read_ahead
         return [self._plans[i] for i in range(index, min(self._next_index, len(self._plans)))]
 
-    def _fetch(self, plans: Sequence[ColumnPlan]) -> None:
+    def _fetch(self, plans: Sequence[ColumnReadPlan]) -> None:
         """Fetch columns, at least the first, of this batch and the following ones of the table."""
         plans = [column for number, column in enumerate(plans) if not (number and self._is_fetched(column))]
         group = self._following_batches()
-        fetch_header_entries(self.source, group, plans)
+        fetch_column_headers(self.source, group, plans)
         spans: list[Span] = []
-        fetch: list[tuple[RemoteColumns, ColumnPlan]] = []
-        left_bytes = _AT_ONCE_BYTES
+        fetch: list[tuple[RemoteColumns, ColumnReadPlan]] = []
+        left_bytes = _MAX_FETCH_BYTES
         for number, column in enumerate(plans):
             for columns in group:
                 if columns is not self and columns._is_fetched(column):
@@ -152,7 +152,7 @@ class RemoteColumns(BatchColumns):
         for columns, column in fetch:
             columns._fetched[column.first_node] = chunks
 
-    def _is_fetched(self, column: ColumnPlan) -> bool:
+    def _is_fetched(self, column: ColumnReadPlan) -> bool:
         """Whether a column was fetched."""
         return column.first_node in self._fetched or column.first_node in self._created
 
@@ -164,31 +164,31 @@ class RemoteColumns(BatchColumns):
         ]
         return [self, *following_batches]
 
-    def entries(self, column: ColumnPlan) -> list[Span]:
+    def header_spans(self, column: ColumnReadPlan) -> list[Span]:
         """Return the ranges of a column's nodes and buffers in the header."""
         template, first, count = self.header.template, column.first_buffer, column.buffer_count
         if self.variadic:
             first += sum(self.variadic[: column.first_variadic])
             count += sum(self._variadic_counts_of(column))
-        return header_entries(template, column, first, count)
+        return column_header_spans(template, column, first, count)
 
-    def _ranges_to_fetch(self, column: ColumnPlan) -> list[Span]:
+    def _ranges_to_fetch(self, column: ColumnReadPlan) -> list[Span]:
         """Return the ranges of a column's buffers in the file; none if they are malformed, which creating the column
         reports.
         """
         try:
-            ranges = self._buffer_spans(column, super()._read_numbers(column)[1])
+            ranges = self._buffer_spans(column, super()._read_nodes_and_buffers(column)[1])
         except InvalidDataError:
             return []
         return [(self.body_offset + offset, size_bytes) for offset, size_bytes in ranges if size_bytes]
 
-    def _create_array(self, column: ColumnPlan) -> Array:
+    def _create_array(self, column: ColumnReadPlan) -> Array:
         array = super()._create_array(column)
         self._fetched.pop(column.first_node, None)
         self._created.add(column.first_node)
         return array
 
-    def _buffer(self, column: ColumnPlan, offset: int, size: int) -> Buffer:
+    def _buffer(self, column: ColumnReadPlan, offset: int, size: int) -> Buffer:
         at, chunks = self.body_offset + offset, self._fetched.get(column.first_node)
         buffer = chunks.find(at, size) if chunks is not None else None
         if buffer is None:  # another thread created the column meanwhile
@@ -197,8 +197,8 @@ class RemoteColumns(BatchColumns):
         return buffer
 
 
-def open_columns(
-    plan: SchemaPlan, header: BatchHeader, body: Body, dictionaries: DictionaryLookup, where: tuple[object, ...]
+def create_columns(
+    plan: BatchReadPlan, header: BatchHeader, body: Body, dictionaries: DictionaryLookup, where: tuple[object, ...]
 ) -> BatchColumns:
     """Return all columns of a batch in a local or remote body; errors as of `BatchColumns`."""
     if isinstance(body, Buffer):
@@ -206,7 +206,9 @@ def open_columns(
     return RemoteColumns(plan, header, body, dictionaries, where)
 
 
-def header_entries(template: HeaderTemplate, column: ColumnPlan, first_buffer: int, buffer_count: int) -> list[Span]:
+def column_header_spans(
+    template: HeaderTemplate, column: ColumnReadPlan, first_buffer: int, buffer_count: int
+) -> list[Span]:
     """Return the ranges of a column's nodes and of `buffer_count` buffers in headers of this template."""
     return [
         (template.nodes_at + 16 * column.first_node, 16 * column.node_count),
@@ -214,19 +216,21 @@ def header_entries(template: HeaderTemplate, column: ColumnPlan, first_buffer: i
     ]
 
 
-def fetch_header_entries(source: RangeSource, batches: Sequence[RemoteColumns], plans: Sequence[ColumnPlan]) -> None:
+def fetch_column_headers(
+    source: RangeSource, batches: Sequence[RemoteColumns], plans: Sequence[ColumnReadPlan]
+) -> None:
     """Fetch the numbers of columns in the headers of batches, unless they have been fetched."""
-    lacking: list[Span] = []
+    missing_spans: list[Span] = []
     headers = []
     for columns in batches:
         header_bytes = columns.header.raw
         if isinstance(header_bytes, LazyRangeBytes):
-            ranges = header_bytes.missing_spans(span for column in plans for span in columns.entries(column))
+            ranges = header_bytes.missing_spans(span for column in plans for span in columns.header_spans(column))
             if ranges:
-                lacking += ranges
+                missing_spans += ranges
                 headers.append(header_bytes)
-    if lacking:
-        chunks = source.fetch(lacking)
+    if missing_spans:
+        chunks = source.fetch(missing_spans)
         for header_bytes in headers:
             header_bytes.add(chunks)
 

@@ -43,7 +43,7 @@ def encode_body(
     Buffers are shared, except for slices that do not begin at a byte boundary, big-endian numbers and compressed
     buffers, which are copied.
     """
-    walk = _Collector([], [], [], options.version == V4)
+    walk = _FlattenedArrays([], [], [], options.version == V4)
     for array in arrays:
         compact = array.layout.compact(array)
         walk.add(swap_byte_order(compact, is_native=True) if options.is_big_endian else compact)
@@ -94,7 +94,7 @@ def _join_compressed(compressed: Sequence[list[Any]], paddings: Sequence[int]) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Collector:
+class _FlattenedArrays:
     """Nodes, buffers and variadic counts of arrays, depth first; in metadata version 4 unions have a validity buffer
     too.
     """
@@ -102,13 +102,13 @@ class _Collector:
     nodes: list[int]
     buffers: list[Buffer | None]
     variadic: list[int]
-    is_legacy: bool
+    is_version_4: bool
 
     def add(self, array: ArrayData) -> None:
         """Add an array that begins at offset 0."""
         layout = array.layout
         self.nodes.extend((array.length, array.null_count))
-        if self.is_legacy and has_legacy_validity(layout):
+        if self.is_version_4 and has_legacy_validity(layout):
             self.buffers.append(None)
         self.buffers.extend(array.buffers)
         if layout.VARIADIC:

@@ -31,9 +31,9 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, Block, parse_first_message_sizes
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import HeaderReader, check_version
-from bowstring.ipc.metadata.schema import V4, read_pairs
-from bowstring.ipc.schema_cache import schema_difference
-from bowstring.ipc.statistics import StatisticsCollector, with_statistics
+from bowstring.ipc.metadata.schema import V4, read_custom_metadata
+from bowstring.ipc.schema_cache import describe_schema_difference
+from bowstring.ipc.statistics import StatisticsCollector, replace_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.ipc.tools.copy_byte_ranges import copy_file_range
 from bowstring.ipc.tools.message_writer import copy_schema_table
@@ -72,20 +72,20 @@ def append_file(
     source = _open_locked(name)
     try:
         existing = _ExistingFile(source, limits)
-        options = existing.options(compression, compression_level)
-        encoder = Encoder(existing.reader.schema, alignment or existing.alignment(), False, options)
+        options = existing.write_options(compression, compression_level)
+        encoder = Encoder(existing.reader.schema, alignment or existing.detect_alignment(), False, options)
         encoded_schema = replace(
             encode_schema(existing.reader.schema, options),
             table=copy_schema_table(existing.reader.footer["schema"]),
             wire=existing.reader.cached_schema.wire.whole,
         )
-        encoder.resume(encoded_schema, existing.dictionaries())
-        existing_pairs = with_statistics(read_pairs(existing.reader.footer), None, ())
+        encoder.resume(encoded_schema, existing.read_dictionaries())
+        existing_pairs = replace_statistics(read_custom_metadata(existing.reader.footer), None, ())
         pairs = (*(pair for pair in existing_pairs if pair[0] not in keys), *added_pairs)
-        collector = existing.collector()
+        collector = existing.create_collector()
         sink = AppendSink(name, source, existing.end)
     except BaseException:
-        _unlock(source)
+        _unlock_and_close(source)
         raise
     return AppendWriter(sink, encoder, pairs, existing, collector)
 
@@ -111,12 +111,12 @@ def _open_locked(name: str) -> MemorySource:
             source.close()
             raise ResourceError(f"{name}: another process is appending to it") from None
         except BaseException:
-            _unlock(source)
+            _unlock_and_close(source)
             raise
-        _unlock(source)  # it was replaced between the two calls
+        _unlock_and_close(source)  # it was replaced between the two calls
 
 
-def _unlock(source: MemorySource) -> None:
+def _unlock_and_close(source: MemorySource) -> None:
     """Unlock and close the file; its mapping shares the descriptor and may live longer."""
     if source.descriptor >= 0:
         fcntl.flock(source.descriptor, fcntl.LOCK_UN)
@@ -148,15 +148,15 @@ class _ExistingFile:
         self.end = self._schema_at + self._schema_bytes
         self.blocks: dict[str, list[Block]] = {}
         messages = reader.messages
-        for kind, listing in messages.listings.items():
-            blocks = [messages.block(kind, index) for index in range(listing.count)]
+        for kind, block_list in messages.block_lists.items():
+            blocks = [messages.block(kind, index) for index in range(block_list.count)]
             if any(block[0] < start or not messages.reader.is_valid_block(block, footer_offset) for block in blocks):
                 raise InvalidDataError(f"{source.name}: footer: a block of {kind} is outside the file")
             self.end = max([self.end, *(sum(block) for block in blocks)])
             self.blocks[kind] = blocks
         self.end += -self.end % 8
 
-    def options(self, compression: str | None, level: int | None) -> IpcWriteOptions:
+    def write_options(self, compression: str | None, level: int | None) -> IpcWriteOptions:
         """Return the file's write options with these changes; bodies of metadata version 4 are not compressed."""
         reader = self.reader
         if compression == KEEP_COMPRESSION:
@@ -171,7 +171,7 @@ class _ExistingFile:
             level,
         )
 
-    def alignment(self) -> int:
+    def detect_alignment(self) -> int:
         """Return the alignment of all bodies and of the last batch's buffers: 8 to 64 bytes."""
         reader, common = self.reader, 64
         for at, head, _ in self.blocks[headers.RECORD_BATCH]:
@@ -181,7 +181,7 @@ class _ExistingFile:
             common = gcd(common, *(int(offset) for offset in np.unique(offsets)))
         return next((alignment for alignment in _ALIGNMENTS if common % alignment == 0), 8)
 
-    def collector(self) -> StatisticsCollector | None:
+    def create_collector(self) -> StatisticsCollector | None:
         """Return a collector that continues the file's statistics, or None if it has none."""
         statistics, schema = self.reader.statistics, self.reader.schema
         if statistics is None:
@@ -189,7 +189,7 @@ class _ExistingFile:
         distinct = any(column.distinct_counts is not None for column in statistics.columns.values())
         return StatisticsCollector(schema, list(statistics.columns), distinct, statistics)
 
-    def with_feature(self, feature: int) -> tuple[SerializedTable, tuple[int, bytes] | None]:
+    def schema_with_feature(self, feature: int) -> tuple[SerializedTable, tuple[int, bytes] | None]:
         """Return the schema's table with a feature, and offset and bytes of a schema message with it: None if that
         message does not fit in the place of the old one.
         """
@@ -200,23 +200,23 @@ class _ExistingFile:
             message = HeaderReader(DEFAULT_LIMITS).read(raw, 0, f"{self._source.name}: schema")
         except InvalidDataError:
             return schema_table, None
-        if not isinstance(message, Table) or read_pairs(message.flatbuffer.root("Message")):
+        if not isinstance(message, Table) or read_custom_metadata(message.flatbuffer.root("Message")):
             return schema_table, None
         features = {*message["features"].tolist(), feature}
-        schema_message = headers.schema_message(
+        schema_message = headers.build_schema_message(
             copy_schema_table(message, features), message.flatbuffer.root("Message")["version"]
         )
         if len(schema_message) > len(raw):
             return schema_table, None
         return schema_table, (self._schema_at, schema_message.ljust(len(raw), b"\0"))
 
-    def dictionaries(self) -> dict[int, Array]:
+    def read_dictionaries(self) -> dict[int, Array]:
         """Return the file's dictionaries by id, checked."""
         wire = self.reader.cached_schema.wire.whole
         lookup = FileDictionaries(wire, self.reader.read_dictionary_messages)
         dictionaries = {}
-        for id_, node in wire.by_id.items():
-            values = lookup(node)
+        for id_, declaration in wire.by_id.items():
+            values = lookup(declaration)
             if values is not None:
                 values.validate(full=True)
                 dictionaries[id_] = values
@@ -242,12 +242,12 @@ class AppendSink(PathSink):
         if not _is_same_file(self._path, self._source.descriptor):
             raise ResourceError(f"{self._path}: was replaced or removed while it was appended to; nothing was changed")
         super().finish()
-        _unlock(self._source)
+        _unlock_and_close(self._source)
 
     def abandon(self) -> None:
         """Remove the unfinished file."""
         super().abandon()
-        _unlock(self._source)
+        _unlock_and_close(self._source)
 
 
 class AppendWriter(FileWriter):
@@ -269,7 +269,7 @@ class AppendWriter(FileWriter):
     def write_batch(self, batch: RecordBatch) -> None:
         """Write a batch; raises `UsageError` with the difference if its schema is not the file's."""
         if isinstance(batch, RecordBatch):
-            mismatch = schema_difference(self.schema, batch.schema)
+            mismatch = describe_schema_difference(self.schema, batch.schema)
             if mismatch is not None:
                 raise UsageError(
                     f"the batch's schema differs from the file's: expected {mismatch[0]}, found {mismatch[1]}"
@@ -284,7 +284,7 @@ class AppendWriter(FileWriter):
         encoder, sink, features = self._encoder, self._sink, self._existing.reader.footer["schema"]["features"]
         if self._has_appended and encoder.options.compression is not None and COMPRESSED_BODY not in features:
             assert isinstance(sink, AppendSink)
-            encoder.schema_table, message = self._existing.with_feature(COMPRESSED_BODY)
+            encoder.schema_table, message = self._existing.schema_with_feature(COMPRESSED_BODY)
             if message is not None:
                 sink.overwrite(*message)
         super()._write_end()

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
@@ -23,23 +24,23 @@ from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.dictionaries.reader import (
     FileDictionaries,
     StreamDictionaries,
-    check_file_delta,
-    find_dictionary,
+    check_file_dictionary_order,
+    get_declaration,
 )
 from bowstring.ipc.encoded_schema import DICTIONARY_REPLACEMENT
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.header import DictionaryHeader, HeaderWriter, check_version, version_name
-from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
+from bowstring.ipc.metadata.header import BatchHeaderBuilder, DictionaryHeader, check_version, format_version
+from bowstring.ipc.metadata.schema import DictionaryDeclaration, WireSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
-from bowstring.ipc.record_batch.remote import RemoteBody, fetch_body, open_columns
-from bowstring.ipc.schema_cache import CachedSchema, load_schema, schema_difference
-from bowstring.ipc.statistics import FileStatistics, concat_statistics, with_statistics
-from bowstring.ipc.tools.merge_dictionaries import DictionaryBatch, DictionaryMerger, flatten_inner_first
-from bowstring.ipc.tools.message_writer import FeatureCollectingWriter, MessageWriter, declared_features
+from bowstring.ipc.record_batch.remote import RemoteBody, create_columns, fetch_body
+from bowstring.ipc.schema_cache import CachedSchema, describe_schema_difference, load_schema
+from bowstring.ipc.statistics import FileStatistics, concat_statistics, replace_statistics
+from bowstring.ipc.tools.merge_dictionaries import DictionaryMerger, OutputDictionaryBatch, flatten_inner_first
+from bowstring.ipc.tools.message_writer import FeatureCollectingWriter, MessageWriter, preserved_features
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
-from bowstring.ipc.tools.scan import BatchSpan, FileScan, StreamScan
+from bowstring.ipc.tools.scan import BatchMessage, FileScan, StreamScan
 from bowstring.layouts.base import prefix_errors
 from bowstring.memory.closable import abandon_on_error
 
@@ -89,14 +90,14 @@ def concat_files(
         reject_same_file(sources, sink)
     target = open_sink(sink)
 
-    def open_one(source: Any) -> AbstractContextManager[_OpenedSource]:
+    def open_one_source(source: Any) -> AbstractContextManager[_OpenedSource]:
         reject_same_file([source], sink)
         return _open_source(source, limits, max_piped_bytes)
 
     with ExitStack() as pipes, abandon_on_error(target):
         features: set[int] | None = None
         if not isinstance(target, RewritableSink):
-            features, sources = _collect_features(sources, open_one, pipes, as_stream)
+            features, sources = _collect_features(sources, open_one_source, pipes, as_stream)
         concatenator = _Concatenator(
             lambda schema, first: MessageWriter(
                 target, schema, first.wire.by_id.values(), first.version, as_stream, features
@@ -105,7 +106,7 @@ def concat_files(
         )
         count = 0
         for source in sources:
-            with open_one(source) as opened_source:
+            with open_one_source(source) as opened_source:
                 concatenator.add(opened_source)
             count += 1
         counts = concatenator.end(None if metadata is None else as_metadata(metadata))
@@ -114,7 +115,7 @@ def concat_files(
 
 def _collect_features(
     sources: Iterable[Any],
-    open_one: Callable[[Any], AbstractContextManager[_OpenedSource]],
+    open_one_source: Callable[[Any], AbstractContextManager[_OpenedSource]],
     pipes: ExitStack,
     as_stream: bool,
 ) -> tuple[set[int], list[Any]]:
@@ -125,12 +126,12 @@ def _collect_features(
     concatenator, sources_again = _Concatenator(lambda _schema, _first: FeatureCollectingWriter(), as_stream), []
     for source in sources:
         with ExitStack() as source_stack:
-            opened_source = source_stack.enter_context(open_one(source))
+            opened_source = source_stack.enter_context(open_one_source(source))
             if opened_source.is_pipe:
                 pipes.enter_context(source_stack.pop_all())
             if opened_source.is_pipe and isinstance(opened_source.scan, StreamScan):
                 concatenator.begin(opened_source)
-                concatenator.examine(opened_source.scan.peek())
+                concatenator.collect_features_of(opened_source.scan.peek())
             else:
                 concatenator.add(opened_source)
             sources_again.append(opened_source if opened_source.is_pipe else source)
@@ -161,14 +162,14 @@ class _Concatenator:
             merger = DictionaryMerger(first.wire, self._as_stream) if first.wire.by_id else None
             output = self._output = _Output(first, self._create_writer(scan.schema, first), merger)
         else:
-            output.first.check(source)
-        output.writer.features |= declared_features(source.scan.schema)
+            output.first.check_compatible(source)
+        output.writer.features |= preserved_features(source.scan.schema)
         return output
 
-    def examine(self, span: BatchSpan | None) -> None:
+    def collect_features_of(self, message: BatchMessage | None) -> None:
         """Register a message without writing it."""
-        if self._output is not None and span is not None:
-            self._output.writer.add_codec(span.header.template.compression)
+        if self._output is not None and message is not None:
+            self._output.writer.add_codec(message.header.template.compression)
 
     @property
     def features(self) -> set[int]:
@@ -183,13 +184,13 @@ class _Concatenator:
         """Write the batches of a source."""
         output = self.begin(source)
         copier = _MessageCopier(source, output)
-        for span in source.scan.batches():
-            if span.header.template.kind == headers.DICTIONARY_BATCH:
-                copier.add_dictionary(span)
+        for message in source.scan.batches():
+            if message.header.template.kind == headers.DICTIONARY_BATCH:
+                copier.add_dictionary(message)
             else:
-                copier.add_batch(span)
+                copier.add_batch(message)
                 self._batches += 1
-                self._rows += span.header.length
+                self._rows += message.header.length
         copier.finish()
         scan = source.scan
         self._statistics.append(scan.reader.statistics if isinstance(scan, FileScan) else None)
@@ -210,7 +211,7 @@ class _Concatenator:
         writer = output.writer
         assert isinstance(writer, MessageWriter)
         writer.features |= self.features
-        writer.end(with_statistics(pairs, statistics, writer.blocks[headers.RECORD_BATCH]))
+        writer.end(replace_statistics(pairs, statistics, writer.blocks[headers.RECORD_BATCH]))
         return self._batches, self._rows
 
 
@@ -234,11 +235,11 @@ class _MessageCopier:
         self._source = source
         self._writer = output.writer
         self._merger = output.merger
-        self._plan = source.cached_schema.plan(source.scan.version)
-        self._pending: list[BatchSpan] = []
-        self._chains: dict[int, list[BatchSpan]] = {}
+        self._plan = source.cached_schema.read_plan(source.scan.version)
+        self._pending: list[BatchMessage] = []
+        self._messages_by_id: dict[int, list[BatchMessage]] = {}
         self._changed_ids: set[int] = set()
-        self._target_nodes: dict[int, list[DictionaryId]] = {}
+        self._target_declarations: dict[int, list[DictionaryDeclaration]] = {}
         self._in_stream: StreamDictionaries | None = None
         self._lookup: DictionaryLookup = lambda _: None
         if isinstance(source.scan, FileScan):
@@ -248,44 +249,46 @@ class _MessageCopier:
         self._dictionaries = output.first.wire.dictionaries
         if output.merger is not None:
             output.merger.begin_source()
-            self._target_nodes = _map_dictionaries(output.first.wire, source.cached_schema.wire.whole)
+            self._target_declarations = _map_dictionaries(output.first.wire, source.cached_schema.wire.whole)
 
-    def add_dictionary(self, span: BatchSpan) -> None:
+    def add_dictionary(self, message: BatchMessage) -> None:
         """Add a dictionary batch. Raises `InvalidDataError` if its id is not in the schema, or the batches are out of
         order.
         """
-        wire, header, where = self._source.cached_schema.wire, span.header, (span.where,)
-        id_ = find_dictionary(wire, header, where).id
-        chain = self._chains.get(id_)
-        assert span.body is not None
-        if isinstance(span.body, RemoteBody):
-            span = replace(span, body=fetch_body(span.body))  # it is compared with those of later sources
-            assert span.body is not None
+        wire, header, where = self._source.cached_schema.wire, message.header, (message.where,)
+        id_ = get_declaration(wire, header, where).id
+        messages = self._messages_by_id.get(id_)
+        assert message.body is not None
+        if isinstance(message.body, RemoteBody):
+            message = replace(message, body=fetch_body(message.body))  # it is compared with those of later sources
+            assert message.body is not None
         if self._in_stream is not None:
-            self._lookup = self._in_stream = self._in_stream.with_batch(wire, header, span.body, where)
+            self._lookup = self._in_stream = self._in_stream.with_dictionary_batch(wire, header, message.body, where)
         else:
-            check_file_delta(header, bool(chain), where)
-        self._chains[id_] = [*(chain or ()), span] if header.template.is_delta else [span]
+            check_file_dictionary_order(header, bool(messages), where)
+        self._messages_by_id[id_] = [*(messages or ()), message] if header.template.is_delta else [message]
         self._changed_ids.add(id_)
 
-    def add_batch(self, span: BatchSpan) -> None:
+    def add_batch(self, message: BatchMessage) -> None:
         """Add a record batch. Raises `InvalidDataError` if it does not match the schema."""
         if self._changed_ids:
             self._write_dictionaries()
-        header, plan = span.header, self._plan
+        header, plan = message.header, self._plan
         if header.template.version != self._source.scan.version:
-            plan = self._source.cached_schema.plan(header.template.version)
-        assert span.body is not None
-        columns = open_columns(plan, header, span.body, self._lookup, (span.where,))
-        if len(self._chains) < len(self._target_nodes):
+            plan = self._source.cached_schema.read_plan(header.template.version)
+        assert message.body is not None
+        columns = create_columns(plan, header, message.body, self._lookup, (message.where,))
+        if len(self._messages_by_id) < len(self._target_declarations):
             self._check_missing(columns)
         if self._merger is not None:
-            remapped = [index for index, nodes in enumerate(self._dictionaries) if self._merger.is_remapped(nodes)]
+            remapped = [
+                index for index, declarations in enumerate(self._dictionaries) if self._merger.is_remapped(declarations)
+            ]
             if remapped:
-                here = BatchColumns(plan, header, fetch_body(span.body), self._lookup, (span.where,))
-                self._write_remapped(here, remapped, span.where)
+                batch_columns = BatchColumns(plan, header, fetch_body(message.body), self._lookup, (message.where,))
+                self._write_remapped(batch_columns, remapped, message.where)
                 return
-        self._pending.append(span)
+        self._pending.append(message)
         if self._source.memory is None:
             self._flush()
 
@@ -297,7 +300,7 @@ class _MessageCopier:
             with prefix_errors(f"{where}, column {columns.plan[index].name!r}"):
                 replacements[index] = self._merger.remap_indices(columns[index], self._dictionaries[index])
         body, template = encode_with_replacements(columns, replacements, where), columns.header.template
-        header = HeaderWriter(template.version, template.compression).write(
+        header = BatchHeaderBuilder(template.version, template.compression).build(
             body.data_header, body.size_bytes, template.pairs
         )
         self._flush()
@@ -308,37 +311,36 @@ class _MessageCopier:
 
         Otherwise the batch would use the dictionary of another source.
         """
-        for index, nodes in enumerate(self._source.cached_schema.wire.whole.dictionaries):
-            if any(node.id not in self._chains for node in flatten_inner_first(nodes)):
+        for index, declarations in enumerate(self._source.cached_schema.wire.whole.dictionaries):
+            if any(declaration.id not in self._messages_by_id for declaration in flatten_inner_first(declarations)):
                 _ = columns[index]
 
     def _write_dictionaries(self) -> None:
         """Write the new dictionary batches of the source, inner dictionaries first."""
         assert self._merger is not None
-        for id_, nodes in self._target_nodes.items():
+        for id_, declarations in self._target_declarations.items():
             if id_ in self._changed_ids:
-                own = self._source.cached_schema.wire.by_id[id_]
-                lookup, chain = self._lookup, self._chains[id_]
-                if self._in_stream is not None:
-                    lookup = self._in_stream.share()
-                for node in nodes:
-                    for batch in self._merger.merge(node, chain, lambda own=own, lookup=lookup: lookup(own)):  # type: ignore[misc]
+                lookup = self._lookup if self._in_stream is None else self._in_stream.freeze()
+                declaration_in_source = self._source.cached_schema.wire.by_id[id_]
+                values: Any = partial(lookup, declaration_in_source)  # not None, as messages define it
+                for declaration in declarations:
+                    for batch in self._merger.merge(declaration, self._messages_by_id[id_], values):
                         self._write_dictionary(batch)
         self._changed_ids.clear()
 
-    def _write_dictionary(self, batch: DictionaryBatch) -> None:
-        template = None if batch.span is None else batch.span.header.template
+    def _write_dictionary(self, batch: OutputDictionaryBatch) -> None:
+        template = None if batch.message is None else batch.message.header.template
         if (
-            batch.span is not None
+            batch.message is not None
             and template is not None
-            and DictionaryHeader(template.dictionary_id, template.is_delta) == batch.mark
+            and DictionaryHeader(template.dictionary_id, template.is_delta) == batch.dictionary_header
         ):
-            self._pending.append(batch.span)
+            self._pending.append(batch.message)
             return
         self._flush()
         assert self._merger is not None
         encoded = self._merger.encode_batch(batch, self._source.scan.version)
-        self._writer.write_message(headers.DICTIONARY_BATCH, *encoded, dictionary_id=batch.mark.id)
+        self._writer.write_message(headers.DICTIONARY_BATCH, *encoded, dictionary_id=batch.dictionary_header.id)
 
     def finish(self) -> None:
         """Write the rest of the source."""
@@ -347,18 +349,20 @@ class _MessageCopier:
         self._flush()
 
     def _flush(self) -> None:
-        spans, self._pending = self._pending, []
-        self._writer.copy_messages(spans, self._source.memory)
+        messages, self._pending = self._pending, []
+        self._writer.copy_messages(messages, self._source.memory)
 
 
-def _map_dictionaries(wire: WireSchema, source_wire: WireSchema) -> dict[int, list[DictionaryId]]:
+def _map_dictionaries(wire: WireSchema, source_wire: WireSchema) -> dict[int, list[DictionaryDeclaration]]:
     """Map each of the source's dictionary ids to the output's dictionaries, inner ones first."""
-    targets: dict[int, list[DictionaryId]] = {}
-    for nodes, source_nodes in zip(wire.dictionaries, source_wire.dictionaries, strict=True):
-        for node, source in zip(flatten_inner_first(nodes), flatten_inner_first(source_nodes), strict=True):
-            target_nodes = targets.setdefault(source.id, [])
-            if node not in target_nodes:
-                target_nodes.append(node)
+    targets: dict[int, list[DictionaryDeclaration]] = {}
+    for declarations, source_declarations in zip(wire.dictionaries, source_wire.dictionaries, strict=True):
+        for declaration, source in zip(
+            flatten_inner_first(declarations), flatten_inner_first(source_declarations), strict=True
+        ):
+            target_declarations = targets.setdefault(source.id, [])
+            if declaration not in target_declarations:
+                target_declarations.append(declaration)
     return targets
 
 
@@ -421,11 +425,11 @@ class _FirstSource:
         check_version(version, source.name)
         return cls(source.name, source.cached_schema.wire.whole, version, [source.cached_schema])
 
-    def check(self, source: _OpenedSource) -> None:
+    def check_compatible(self, source: _OpenedSource) -> None:
         """Raise `UsageError` with the first difference, if any."""
         if source.scan.version != self.version:
             raise self._mismatch_error(
-                source, f"metadata version {version_name(self.version)}", version_name(source.scan.version)
+                source, f"metadata version {format_version(self.version)}", format_version(source.scan.version)
             )
         if any(source.cached_schema is cached_schema for cached_schema in self.equal_schemas):
             return
@@ -434,7 +438,7 @@ class _FirstSource:
             raise self._mismatch_error(
                 source, *("big-endian" if each.is_big_endian else "little-endian" for each in (wire, other_wire))
             )
-        mismatch = schema_difference(wire.schema, other_wire.schema, check_metadata=True)
+        mismatch = describe_schema_difference(wire.schema, other_wire.schema, check_metadata=True)
         if mismatch is not None:
             raise self._mismatch_error(source, *mismatch)
         if len(self.equal_schemas) < _MAX_EQUAL_SCHEMAS:

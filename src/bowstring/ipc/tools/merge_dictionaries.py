@@ -23,11 +23,11 @@ from bowstring.compute.unify_dictionaries import (
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import DataTypeError, UsageError
-from bowstring.ipc.codecs import compressor
-from bowstring.ipc.metadata.header import BatchHeader, DataHeader, DictionaryHeader, HeaderWriter
-from bowstring.ipc.metadata.schema import V4, DictionaryId, WireSchema
+from bowstring.ipc.codecs import create_compressor
+from bowstring.ipc.metadata.header import BatchHeaderBuilder, DictionaryHeader
+from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, WireSchema
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
-from bowstring.ipc.tools.scan import BatchSpan
+from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.ipc.write_options import IpcWriteOptions, MetadataVersion
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices
@@ -35,16 +35,16 @@ from bowstring.layouts.equality import has_prefix
 from bowstring.memory.buffer import Buffer
 
 ALIGNMENT_BYTES = 64
-Values: TypeAlias = Callable[[], ArrayData]
+ValuesFunction: TypeAlias = Callable[[], ArrayData]
 """Returns all values of a dictionary."""
 
 
 @dataclass(frozen=True, slots=True)
-class DictionaryBatch:
+class OutputDictionaryBatch:
     """A dictionary batch to write: a message to copy under this id, or new values."""
 
-    mark: DictionaryHeader
-    span: BatchSpan | None
+    dictionary_header: DictionaryHeader
+    message: BatchMessage | None
     values: ArrayData | None = None
 
 
@@ -52,8 +52,8 @@ class DictionaryBatch:
 class _OutputDictionary:
     """The output's state of one dictionary: its messages, None for those encoded here, and its values."""
 
-    chain: list[BatchSpan | None]
-    values: Values
+    messages: list[BatchMessage | None]
+    values: ValuesFunction
 
 
 class DictionaryMerger:
@@ -70,56 +70,68 @@ class DictionaryMerger:
         self._stale: set[int] = set()  # ids of dictionaries that contain a replaced one
         self.has_replaced = False
         self._inner_ids = {
-            id_: {inner.id for inner in flatten_inner_first(node.nested)} for id_, node in wire.by_id.items()
+            id_: {inner.id for inner in flatten_inner_first(declaration.nested)}
+            for id_, declaration in wire.by_id.items()
         }
         self._ordered = {
-            node.id
+            declaration.id
             for field, nodes in zip(wire.schema.fields, wire.dictionaries, strict=True)
-            for node, kind in zip(flatten_inner_first(nodes), _dictionary_types(field.type), strict=True)
+            for declaration, kind in zip(flatten_inner_first(nodes), _dictionary_types(field.type), strict=True)
             if kind.ordered
         }
         self._names = {
-            node.id: field.name
+            declaration.id: field.name
             for field, nodes in zip(wire.schema.fields, wire.dictionaries, strict=True)
-            for node in flatten_inner_first(nodes)
+            for declaration in flatten_inner_first(nodes)
         }
 
-    def merge(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
-        """Return the dictionary batches that make a source's dictionary available as `node`; `chain` are all of its
-        messages.
+    def merge(
+        self, declaration: DictionaryDeclaration, messages: Sequence[BatchMessage], values: ValuesFunction
+    ) -> list[OutputDictionaryBatch]:
+        """Return the dictionary batches that make a source's dictionary available as `declaration`; `messages` are all
+        messages that define it.
 
         Dictionaries inside it have to be merged first. Raises `UsageError` if a file would have to replace a dictionary
         that can't be unified, `InvalidDataError` for values that can't be read.
         """
-        self._index_maps.pop(node.id, None)
-        is_replacement = node.id in self._output
-        batches = self._merge(node, chain, values)
-        if self._may_replace and node.nested and any(batch.mark.is_delta for batch in batches):
-            return self._write_whole(node.id, values(), is_replacement)  # pyarrow can't read such a delta
+        self._index_maps.pop(declaration.id, None)
+        is_replacement = declaration.id in self._output
+        batches = self._merge_messages(declaration, messages, values)
+        if self._may_replace and declaration.nested and any(batch.dictionary_header.is_delta for batch in batches):
+            return self._encode_whole(declaration.id, values(), is_replacement)  # pyarrow can't read such a delta
         return batches
 
-    def _merge(self, node: DictionaryId, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
-        output = self._output.get(node.id)
+    def _merge_messages(
+        self, declaration: DictionaryDeclaration, messages: Sequence[BatchMessage], values: ValuesFunction
+    ) -> list[OutputDictionaryBatch]:
+        output = self._output.get(declaration.id)
         if output is None:
-            return self._write_all(node.id, chain, values)
-        common_count = _common_prefix_length(output.chain, chain)
-        if node.id in self._stale:
-            return self._replace(node.id, chain, values, "a dictionary inside it differs")
-        if common_count == len(chain):
+            return self._reuse_messages(declaration.id, messages, values)
+        common_count = _common_prefix_length(output.messages, messages)
+        if declaration.id in self._stale:
+            return self._replace_or_unify(declaration.id, messages, values, "a dictionary inside it differs")
+        if common_count == len(messages):
             return []
-        if common_count == len(output.chain):
-            self._output[node.id] = _OutputDictionary(list(chain), values)
-            return [DictionaryBatch(DictionaryHeader(node.id, True), span) for span in chain[common_count:]]
-        return self._merge_values(node.id, output, chain, values)
+        if common_count == len(output.messages):
+            self._output[declaration.id] = _OutputDictionary(list(messages), values)
+            return [
+                OutputDictionaryBatch(DictionaryHeader(declaration.id, True), message)
+                for message in messages[common_count:]
+            ]
+        return self._merge_values(declaration.id, output, messages, values)
 
-    def _write_all(self, id_: int, chain: Sequence[BatchSpan], values: Values) -> list[DictionaryBatch]:
-        self._output[id_] = _OutputDictionary(list(chain), values)
+    def _reuse_messages(
+        self, id_: int, messages: Sequence[BatchMessage], values: ValuesFunction
+    ) -> list[OutputDictionaryBatch]:
+        self._output[id_] = _OutputDictionary(list(messages), values)
         self._stale.discard(id_)
-        return [DictionaryBatch(DictionaryHeader(id_, index > 0), span) for index, span in enumerate(chain)]
+        return [
+            OutputDictionaryBatch(DictionaryHeader(id_, index > 0), message) for index, message in enumerate(messages)
+        ]
 
     def _merge_values(
-        self, id_: int, output: _OutputDictionary, chain: Sequence[BatchSpan], values: Values
-    ) -> list[DictionaryBatch]:
+        self, id_: int, output: _OutputDictionary, messages: Sequence[BatchMessage], values: ValuesFunction
+    ) -> list[OutputDictionaryBatch]:
         output_values, source_values = output.values(), values()
         for array in (output_values, source_values):
             array.validate(full=True)
@@ -131,41 +143,47 @@ class DictionaryMerger:
                 else (source_values, output_values)
             )
         ):
-            return self._replace(id_, chain, values, _describe_difference(output_values, source_values, common_length))
+            return self._replace_or_unify(
+                id_, messages, values, _describe_difference(output_values, source_values, common_length)
+            )
         if source_values.length <= output_values.length:
             return []
-        self._output[id_] = _OutputDictionary([*output.chain, None], lambda: source_values)
-        return [DictionaryBatch(DictionaryHeader(id_, True), None, source_values.slice(common_length))]
+        self._output[id_] = _OutputDictionary([*output.messages, None], lambda: source_values)
+        return [OutputDictionaryBatch(DictionaryHeader(id_, True), None, source_values.slice(common_length))]
 
-    def _replace(self, id_: int, chain: Sequence[BatchSpan], values: Values, why: str) -> list[DictionaryBatch]:
+    def _replace_or_unify(
+        self, id_: int, messages: Sequence[BatchMessage], values: ValuesFunction, why: str
+    ) -> list[OutputDictionaryBatch]:
         if self._may_replace:
             self._mark_replaced(id_)
-            return self._write_all(id_, chain, values)
+            return self._reuse_messages(id_, messages, values)
         if id_ in self._ordered:
             raise self._file_error(id_, f"its ordered dictionary differs from that of earlier sources: {why}")
         if self._inner_ids[id_] or any(id_ in inside for inside in self._inner_ids.values()):
             raise self._file_error(id_, f"its dictionary is nested and differs: {why}")
-        return self._unify(id_, self._output[id_], values)
+        return self._extend_by_missing_values(id_, self._output[id_], values)
 
     def _mark_replaced(self, id_: int) -> None:
         self.has_replaced = True
         self._stale |= {outer for outer, inside in self._inner_ids.items() if id_ in inside and outer in self._output}
 
-    def _write_whole(self, id_: int, values: ArrayData, is_replacement: bool) -> list[DictionaryBatch]:
+    def _encode_whole(self, id_: int, values: ArrayData, is_replacement: bool) -> list[OutputDictionaryBatch]:
         values.validate(full=True)
         if is_replacement:
             self._mark_replaced(id_)
         self._stale.discard(id_)
         self._output[id_] = _OutputDictionary([None], lambda: values)
-        return [DictionaryBatch(DictionaryHeader(id_), None, values)]
+        return [OutputDictionaryBatch(DictionaryHeader(id_), None, values)]
 
-    def _unify(self, id_: int, output: _OutputDictionary, values: Values) -> list[DictionaryBatch]:
+    def _extend_by_missing_values(
+        self, id_: int, output: _OutputDictionary, values: ValuesFunction
+    ) -> list[OutputDictionaryBatch]:
         output_values = output.values()
         unified, (_, self._index_maps[id_]) = merge_dictionaries([output_values, values()])
         if unified.length == output_values.length:
             return []
-        self._output[id_] = _OutputDictionary([*output.chain, None], lambda: unified)
-        return [DictionaryBatch(DictionaryHeader(id_, True), None, unified.slice(output_values.length))]
+        self._output[id_] = _OutputDictionary([*output.messages, None], lambda: unified)
+        return [OutputDictionaryBatch(DictionaryHeader(id_, True), None, unified.slice(output_values.length))]
 
     def _file_error(self, id_: int, why: str) -> UsageError:
         return UsageError(
@@ -177,53 +195,57 @@ class DictionaryMerger:
         """Begin another source, whose indices are not remapped yet."""
         self._index_maps.clear()
 
-    def is_remapped(self, nodes: Sequence[DictionaryId]) -> bool:
+    def is_remapped(self, nodes: Sequence[DictionaryDeclaration]) -> bool:
         """Whether indices into one of these dictionaries are remapped."""
-        return any(node.id in self._index_maps for node in nodes)
+        return any(declaration.id in self._index_maps for declaration in nodes)
 
-    def remap_indices(self, column: ArrayData, nodes: Sequence[DictionaryId]) -> ArrayData:
+    def remap_indices(self, column: ArrayData, nodes: Sequence[DictionaryDeclaration]) -> ArrayData:
         """Return a column of the source with the output's indices; `nodes` are its dictionaries in the output.
 
         Raises `UsageError` if the index type is too small, `InvalidDataError` for indices without a value.
         """
         parts = []
-        for node, part in zip(nodes, iter_dictionary_arrays(column), strict=True):
-            new_indices = self._index_maps.get(node.id)
+        for declaration, part in zip(nodes, iter_dictionary_arrays(column), strict=True):
+            new_indices = self._index_maps.get(declaration.id)
             try:
                 parts.append(
                     part
                     if new_indices is None
-                    else replace_dictionary(part, self._output[node.id].values(), new_indices)
+                    else replace_dictionary(part, self._output[declaration.id].values(), new_indices)
                 )
             except DataTypeError as error:
-                raise self._file_error(node.id, f"dictionaries differ and can't be unified: {error}") from None
+                raise self._file_error(declaration.id, f"dictionaries differ and can't be unified: {error}") from None
         return replace_dictionary_arrays(column, iter(parts))
 
-    def encode_batch(self, batch: DictionaryBatch, version: int) -> tuple[bytes, EncodedBody, str | None]:
+    def encode_batch(self, batch: OutputDictionaryBatch, version: int) -> tuple[bytes, EncodedBody, str | None]:
         """Return the flatbuffer, the body and its codec of a batch that can't be copied unchanged."""
-        span = batch.span
-        if span is not None:
-            header = span.header
-            body = span.body
+        message = batch.message
+        if message is not None:
+            header = message.header
+            body = message.body
             assert isinstance(body, Buffer)
-            numbers, size_bytes = read_data_header(header), header.body_bytes + -header.body_bytes % 8
-            metadata = HeaderWriter(header.template.version, header.template.compression).write(
-                numbers, size_bytes, header.template.pairs, batch.mark
+            numbers, size_bytes = header.to_data_header(), header.body_bytes + -header.body_bytes % 8
+            metadata = BatchHeaderBuilder(header.template.version, header.template.compression).build(
+                numbers, size_bytes, header.template.pairs, batch.dictionary_header
             )
             parts = [body.bytes[: header.body_bytes].data, bytes(size_bytes - header.body_bytes)]
             return metadata, EncodedBody(numbers, parts, size_bytes), header.template.compression
         assert batch.values is not None
         name: MetadataVersion = "V4" if version == V4 else "V5"
         options = IpcWriteOptions("big" if self._wire.is_big_endian else "little", name)
-        codec = self._codec(batch.mark.id)
+        codec = self._codec_of_dictionary(batch.dictionary_header.id)
         flat = encode_body(
-            batch.values.length, [batch.values], ALIGNMENT_BYTES, options, None if codec is None else compressor(codec)
+            batch.values.length,
+            [batch.values],
+            ALIGNMENT_BYTES,
+            options,
+            None if codec is None else create_compressor(codec),
         )
-        writer = HeaderWriter(version, codec)
-        return writer.write(flat.data_header, flat.size_bytes, (), batch.mark), flat, codec
+        builder = BatchHeaderBuilder(version, codec)
+        return builder.build(flat.data_header, flat.size_bytes, (), batch.dictionary_header), flat, codec
 
-    def _codec(self, id_: int) -> str | None:
-        first = self._output[id_].chain[0]
+    def _codec_of_dictionary(self, id_: int) -> str | None:
+        first = self._output[id_].messages[0]
         return None if first is None else first.header.template.compression
 
 
@@ -235,32 +257,24 @@ def _dictionary_types(type_: DataType) -> list[Dictionary]:
     return [encoded_type for field in storage_type.fields for encoded_type in _dictionary_types(field.type)]
 
 
-def flatten_inner_first(nodes: Sequence[DictionaryId]) -> list[DictionaryId]:
+def flatten_inner_first(nodes: Sequence[DictionaryDeclaration]) -> list[DictionaryDeclaration]:
     """Return dictionaries and those inside them, inner ones first."""
-    return [dictionary for node in nodes for dictionary in (*flatten_inner_first(node.nested), node)]
+    return [
+        dictionary for declaration in nodes for dictionary in (*flatten_inner_first(declaration.nested), declaration)
+    ]
 
 
-def read_data_header(header: BatchHeader) -> DataHeader:
-    """Return the numbers of a header, to write into another one."""
-    return DataHeader(
-        header.length,
-        header.nodes().view(np.int64).reshape(-1, 2),
-        header.buffers().view(np.int64).reshape(-1, 2),
-        np.array(header.variadic_counts(), np.int64),
-    )
-
-
-def _common_prefix_length(output_chain: Sequence[BatchSpan | None], chain: Sequence[BatchSpan]) -> int:
+def _common_prefix_length(output_messages: Sequence[BatchMessage | None], messages: Sequence[BatchMessage]) -> int:
     """Return the number of equal messages at the beginning."""
     count = 0
-    for output_span, span in zip(output_chain, chain, strict=False):
-        if output_span is None or not _is_same_message(output_span, span):
+    for output_message, message in zip(output_messages, messages, strict=False):
+        if output_message is None or not _is_same_message(output_message, message):
             break
         count += 1
     return count
 
 
-def _is_same_message(left: BatchSpan, right: BatchSpan) -> bool:
+def _is_same_message(left: BatchMessage, right: BatchMessage) -> bool:
     if left is right:
         return True
     a, b = left.header, right.header

@@ -20,15 +20,15 @@ from bowstring.io.sinks import RewritableSink, Sink
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.message import END_OF_STREAM, FILE_START, PREFIX_BYTES, Block, frame_message
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.header import DictionaryHeader, HeaderWriter
-from bowstring.ipc.metadata.schema import DictionaryId
+from bowstring.ipc.metadata.header import BatchHeaderBuilder, DictionaryHeader
+from bowstring.ipc.metadata.schema import DictionaryDeclaration
 from bowstring.ipc.record_batch.remote import RemoteBody
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.copy_byte_ranges import copy_memory, copy_remote_body
 from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES
-from bowstring.ipc.tools.scan import BatchSpan
+from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS
-from bowstring.ipc.writers import encode_footer
+from bowstring.ipc.writers import encode_footer_and_trailer
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer
 
@@ -41,29 +41,29 @@ def copy_schema_table(table: Table, features: Iterable[int] | None = None) -> Se
 
     The schema has been read before, so its depth is bounded. Raises `InvalidDataError` for malformed bytes.
     """
-    record = _record(table)
+    record = _create_record(table)
     if features is not None:
         listed = sorted(features)
         record["features"] = np.array(listed, np.int64) if listed else None
     return serialize_table(SPECS, table.spec.name, record)
 
 
-def _record(table: Table) -> dict[str, Any]:
+def _create_record(table: Table) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for name in table.spec.slots:
         if not table.locate(name):
             continue
         value = table[name]
         if isinstance(value, Table):
-            record[name] = UnionValue(value.spec.name, _record(value))
+            record[name] = UnionValue(value.spec.name, _create_record(value))
         elif isinstance(value, list):
-            record[name] = [_record(child) for child in value]
+            record[name] = [_create_record(child) for child in value]
         else:
             record[name] = value
     return record
 
 
-def declared_features(schema: Table) -> set[int]:
+def preserved_features(schema: Table) -> set[int]:
     """Return the features of a source's `Schema` table, except those that its messages show."""
     return set(schema["features"].tolist()) - _FEATURES_OF_MESSAGES
 
@@ -94,10 +94,10 @@ class FeatureCollectingWriter(FeatureCollector):
         """Collect the features of a new message."""
         self.add_codec(codec)
 
-    def copy_messages(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:  # noqa: ARG002 -- as there
+    def copy_messages(self, messages: Sequence[BatchMessage], source: MemorySource | None) -> None:  # noqa: ARG002 -- as there
         """Collect the features of copied messages."""
-        for span in spans:
-            self.add_codec(span.header.template.compression)
+        for message in messages:
+            self.add_codec(message.header.template.compression)
 
 
 class MessageWriter(FeatureCollector):
@@ -114,7 +114,7 @@ class MessageWriter(FeatureCollector):
         self,
         sink: Sink,
         schema: Table,
-        dictionaries: Iterable[DictionaryId],
+        dictionaries: Iterable[DictionaryDeclaration],
         version: int,
         as_stream: bool = False,
         features: Iterable[int] | None = None,
@@ -127,7 +127,7 @@ class MessageWriter(FeatureCollector):
         self._as_stream = as_stream
         self._rewritable_sink = sink if features is None and isinstance(sink, RewritableSink) else None
         self._declared_features = set(schema["features"].tolist())
-        self._missing = {node.id: node for node in dictionaries}
+        self._missing = {declaration.id: declaration for declaration in dictionaries}
         self._empty_ids: set[int] = set()
         self.blocks: dict[str, list[Block]] = {
             headers.DICTIONARY_BATCH: [],
@@ -139,13 +139,13 @@ class MessageWriter(FeatureCollector):
         self._schema_bytes = 0
         if self._rewritable_sink is not None:
             widest = copy_schema_table(schema, self._declared_features | _FEATURES_OF_MESSAGES)
-            self._schema_bytes = len(frame_message(headers.schema_message(widest, version)))
-        head = self._schema_message()
+            self._schema_bytes = len(frame_message(headers.build_schema_message(widest, version)))
+        head = self._frame_schema_message()
         sink.write([head], len(head))
 
-    def _schema_message(self) -> bytes:
+    def _frame_schema_message(self) -> bytes:
         """Return the framed schema message, with reserved space for all features that may be added later."""
-        flatbuffer = headers.schema_message(self._schema, self._version)
+        flatbuffer = headers.build_schema_message(self._schema, self._version)
         return frame_message(flatbuffer + bytes(max(self._schema_bytes - PREFIX_BYTES - len(flatbuffer), 0)))
 
     def write_message(
@@ -159,15 +159,15 @@ class MessageWriter(FeatureCollector):
         self._sink.write_message(head, body.parts, body.size_bytes)
         self.blocks[kind].append((start, len(head), body.size_bytes))
 
-    def copy_messages(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
+    def copy_messages(self, messages: Sequence[BatchMessage], source: MemorySource | None) -> None:
         """Copy messages; `source` is the memory or file that contains them, None if each has its own body."""
         first = 0
-        for index, span in enumerate(spans if self._missing or self._empty_ids else ()):
-            if span.header.template.kind == headers.RECORD_BATCH and self._as_stream:
-                self._copy_runs(spans[first:index], source)
+        for index, message in enumerate(messages if self._missing or self._empty_ids else ()):
+            if message.header.template.kind == headers.RECORD_BATCH and self._as_stream:
+                self._copy_runs(messages[first:index], source)
                 first = index
-            self._write_preceding_dictionaries(span.header.template.kind, span.header.template.dictionary_id)
-        self._copy_runs(spans[first:], source)
+            self._write_preceding_dictionaries(message.header.template.kind, message.header.template.dictionary_id)
+        self._copy_runs(messages[first:], source)
 
     def _write_preceding_dictionaries(self, kind: str, dictionary_id: int) -> None:
         """Write the dictionaries that have to precede a message."""
@@ -181,24 +181,26 @@ class MessageWriter(FeatureCollector):
     def _write_empty_dictionaries(self) -> None:
         """Write the missing dictionaries, without values."""
         missing, self._missing = self._missing, {}
-        for node in missing.values():
-            values = layout_of(node.value_type).from_pylist([])
+        for declaration in missing.values():
+            values = layout_of(declaration.value_type).from_pylist([])
             body = encode_body(0, [values], ALIGNMENT_BYTES, DEFAULT_WRITE_OPTIONS, None)
-            header = HeaderWriter(self._version).write(body.data_header, body.size_bytes, (), DictionaryHeader(node.id))
-            self.write_message(headers.DICTIONARY_BATCH, header, body, None, node.id)
+            header = BatchHeaderBuilder(self._version).build(
+                body.data_header, body.size_bytes, (), DictionaryHeader(declaration.id)
+            )
+            self.write_message(headers.DICTIONARY_BATCH, header, body, None, declaration.id)
         self._empty_ids.update(missing)
 
-    def _copy_runs(self, spans: Sequence[BatchSpan], source: MemorySource | None) -> None:
-        for run in _contiguous_runs(spans, source is not None):
+    def _copy_runs(self, messages: Sequence[BatchMessage], source: MemorySource | None) -> None:
+        for run in _contiguous_runs(messages, source is not None):
             self._copy_run(run, source)
 
-    def _copy_run(self, run: Sequence[BatchSpan], source: MemorySource | None) -> None:
+    def _copy_run(self, run: Sequence[BatchMessage], source: MemorySource | None) -> None:
         sink, first, last = self._sink, run[0], run[-1]
         skew = first.body_offset % ALIGNMENT_BYTES if len(run) > 1 else 0  # the others keep their alignment
         start = sink.position
         size_bytes = last.body_offset + last.header.body_bytes - first.body_offset
         padding = bytes(-size_bytes % 8)
-        flatbuffer = _metadata_with_padded_body_length(first) if padding else first.flatbuffer()
+        flatbuffer = _metadata_with_padded_body_length(first) if padding else first.read_flatbuffer()
         head = frame_message(flatbuffer, start - skew, ALIGNMENT_BYTES)
         sink.write([head], len(head))
         shift = sink.position - first.body_offset
@@ -209,11 +211,11 @@ class MessageWriter(FeatureCollector):
             copy_memory(source, Buffer(first.body.memory, first.body.offset, size_bytes), sink)
         if padding:
             sink.write([padding], len(padding))
-        for span in run:
-            self.add_codec(span.header.template.compression)
-            at = start if span is first else span.start + shift
-            body_bytes = span.header.body_bytes + len(padding)
-            self.blocks[span.header.template.kind].append((at, span.body_offset + shift - at, body_bytes))
+        for message in run:
+            self.add_codec(message.header.template.compression)
+            at = start if message is first else message.start + shift
+            body_bytes = message.header.body_bytes + len(padding)
+            self.blocks[message.header.template.kind].append((at, message.body_offset + shift - at, body_bytes))
 
     def end(self, pairs: Metadata = ()) -> None:
         """Write the end marker, and the footer of a file with this custom metadata; the sink is finished."""
@@ -222,7 +224,7 @@ class MessageWriter(FeatureCollector):
         self._update_features()
         sink, parts = self._sink, [END_OF_STREAM]
         if not self._as_stream:
-            parts += encode_footer(self._schema, self._version, self.blocks, pairs)
+            parts += encode_footer_and_trailer(self._schema, self._version, self.blocks, pairs)
         sink.write(parts, sum(map(len, parts)))
         sink.finish()
 
@@ -230,38 +232,38 @@ class MessageWriter(FeatureCollector):
         """Rewrite the schema message if the features in use differ."""
         if self._rewritable_sink is not None and self._declared_features != self.features:
             self._schema = copy_schema_table(self._table, self.features)
-            self._rewritable_sink.overwrite(self._schema_at, self._schema_message())
+            self._rewritable_sink.overwrite(self._schema_at, self._frame_schema_message())
 
 
-def _metadata_with_padded_body_length(span: BatchSpan) -> bytes:
+def _metadata_with_padded_body_length(message: BatchMessage) -> bytes:
     """Return the message's metadata with the padding counted in the body length, as the next message of a stream begins
     there.
     """
-    root = read_root("Message", span.flatbuffer(), span.where)
+    root = read_root("Message", message.read_flatbuffer(), message.where)
     at = root.locate("bodyLength")
     out = bytearray(root.flatbuffer.raw)
-    out[at : at + 8] = (span.header.body_bytes + -span.header.body_bytes % 8).to_bytes(8, "little")
+    out[at : at + 8] = (message.header.body_bytes + -message.header.body_bytes % 8).to_bytes(8, "little")
     return bytes(out)
 
 
-def _contiguous_runs(spans: Sequence[BatchSpan], is_one_memory: bool) -> Iterator[list[BatchSpan]]:
+def _contiguous_runs(messages: Sequence[BatchMessage], is_one_memory: bool) -> Iterator[list[BatchMessage]]:
     """Group adjacent messages if the bytes between their bodies can stay unchanged."""
-    run: list[BatchSpan] = []
-    for span in spans:
-        if run and not (is_one_memory and _is_adjacent(run[-1], span)):
+    run: list[BatchMessage] = []
+    for message in messages:
+        if run and not (is_one_memory and _is_adjacent(run[-1], message)):
             yield run
             run = []
-        run.append(span)
+        run.append(message)
     if run:
         yield run
 
 
-def _is_adjacent(before: BatchSpan, span: BatchSpan) -> bool:
+def _is_adjacent(before: BatchMessage, message: BatchMessage) -> bool:
     return (
-        span.start == before.body_offset + before.header.body_bytes
+        message.start == before.body_offset + before.header.body_bytes
         and before.body_offset % 8 == 0
-        and span.start % 8 == 0
-        and span.body_offset % 8 == 0
-        and span.header.body_bytes % 8 == 0
-        and span.is_framing_consistent()
+        and message.start % 8 == 0
+        and message.body_offset % 8 == 0
+        and message.header.body_bytes % 8 == 0
+        and message.is_framing_consistent()
     )

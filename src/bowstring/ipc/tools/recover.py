@@ -17,18 +17,18 @@ from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sinks import open_sink, reject_same_file
 from bowstring.ipc.dictionaries.delta import DeltaDictionary
-from bowstring.ipc.dictionaries.reader import DictionarySnapshot, read_values
+from bowstring.ipc.dictionaries.reader import DictionarySnapshot, read_dictionary_values
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, as_random_access, open_source
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.schema import DictionaryId
-from bowstring.ipc.record_batch.reader import BatchColumns
+from bowstring.ipc.metadata.schema import DictionaryDeclaration
+from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, RemoteColumns
-from bowstring.ipc.statistics import with_statistics
-from bowstring.ipc.tools.message_writer import MessageWriter, declared_features
-from bowstring.ipc.tools.salvage import DroppedRange, MessageSalvager
-from bowstring.ipc.tools.scan import BatchSpan
+from bowstring.ipc.statistics import replace_statistics
+from bowstring.ipc.tools.message_search import DroppedRange, MessageSearch
+from bowstring.ipc.tools.message_writer import MessageWriter, preserved_features
+from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.layouts.base import prefix_errors
 from bowstring.memory.closable import abandon_on_error
 
@@ -83,37 +83,35 @@ def recover(
         seekable = as_random_access(opened_source, max_piped_bytes)
         if advance is not None:
             advance(0, seekable.size)
-        salvage = MessageSalvager(seekable, limits)
-        messages = list(salvage.messages())
-        selector = (
-            _FileSelector(salvage, messages, full) if salvage.is_file else _StreamSelector(salvage, messages, full)
-        )
+        search = MessageSearch(seekable, limits)
+        messages = list(search.messages())
+        selector = _FileSelector(search, messages, full) if search.is_file else _StreamSelector(search, messages, full)
         target = open_sink(sink)
         with abandon_on_error(target):
-            features = _collect_features(salvage, messages)
-            dictionaries = salvage.schema.cached.wire.by_id.values()
+            features = _collect_features(search, messages)
+            dictionaries = search.schema.cached_schema.wire.by_id.values()
             writer = MessageWriter(
-                target, salvage.schema.table, dictionaries, salvage.schema.version, not salvage.is_file, features
+                target, search.schema.table, dictionaries, search.schema.version, not search.is_file, features
             )
             return _write_selected(selector, writer, advance)
     finally:
         opened_source.close()
 
 
-def _collect_features(salvage: MessageSalvager, messages: Sequence[BatchSpan | DroppedRange]) -> set[int]:
+def _collect_features(search: MessageSearch, messages: Sequence[BatchMessage | DroppedRange]) -> set[int]:
     """Return the features that the messages use, and the schema's other features."""
-    features = declared_features(salvage.schema.table)
+    features = preserved_features(search.schema.table)
     defined: set[int] = set()
-    for span in messages:
-        if isinstance(span, DroppedRange):
+    for message in messages:
+        if isinstance(message, DroppedRange):
             continue
-        template = span.header.template
+        template = message.header.template
         if template.compression is not None:
             features.add(COMPRESSED_BODY)
         if template.kind == headers.RECORD_BATCH:
-            defined.update(salvage.schema.cached.wire.by_id)  # the writer defines those that are missing
+            defined.update(search.schema.cached_schema.wire.by_id)  # the writer defines those that are missing
         if template.kind == headers.DICTIONARY_BATCH and not template.is_delta:
-            if template.dictionary_id in defined and not salvage.is_file:
+            if template.dictionary_id in defined and not search.is_file:
                 features.add(DICTIONARY_REPLACEMENT)
             defined.add(template.dictionary_id)
     return features
@@ -122,30 +120,30 @@ def _collect_features(salvage: MessageSalvager, messages: Sequence[BatchSpan | D
 def _write_selected(
     selector: _MessageSelector, writer: MessageWriter, advance: Callable[[int, int | None], None] | None
 ) -> RecoveryReport:
-    salvage = selector.salvage
-    memory = salvage.source if isinstance(salvage.source, MemorySource) else None
-    pending: list[BatchSpan] = []
+    search = selector.search
+    memory = search.source if isinstance(search.source, MemorySource) else None
+    pending: list[BatchMessage] = []
     rows = batches = dictionaries = 0
-    for span in selector.select():
-        pending.append(span)
+    for message in selector.select():
+        pending.append(message)
         if memory is None:
             writer.copy_messages(pending, None)
             pending.clear()
-        if span.header.template.kind == headers.RECORD_BATCH:
+        if message.header.template.kind == headers.RECORD_BATCH:
             batches += 1
-            rows += span.header.length
+            rows += message.header.length
         else:
             dictionaries += 1
         if advance is not None:
-            advance(span.body_offset + span.header.body_bytes, salvage.source.size)
+            advance(message.body_offset + message.header.body_bytes, search.source.size)
     writer.copy_messages(pending, memory)
-    footer = salvage.footer
-    writer.end(() if footer is None else with_statistics(footer.pairs, None, ()))
+    footer = search.footer
+    writer.end(() if footer is None else replace_statistics(footer.pairs, None, ()))
     dropped = sorted(selector.dropped, key=lambda dropped_range: (dropped_range.start, dropped_range.stop))
-    problem = salvage.footer_problem if salvage.is_file else None
+    problem = search.footer_problem if search.is_file else None
     return RecoveryReport(
-        salvage.source.name,
-        "file" if salvage.is_file else "stream",
+        search.source.name,
+        "file" if search.is_file else "stream",
         not dropped and problem is None,
         batches,
         dictionaries,
@@ -157,64 +155,67 @@ def _write_selected(
 
 @dataclass(slots=True)
 class _MessageSelector:
-    """Decides which messages are kept."""
+    """Selects the messages to save."""
 
-    salvage: MessageSalvager
-    messages: Sequence[BatchSpan | DroppedRange]
+    search: MessageSearch
+    messages: Sequence[BatchMessage | DroppedRange]
     full: bool
     dropped: list[DroppedRange] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.salvage.schema.lost is not None:
-            self.dropped.append(self.salvage.schema.lost)
+        if self.search.schema.dropped_range is not None:
+            self.dropped.append(self.search.schema.dropped_range)
 
-    def select(self) -> Iterable[BatchSpan]:
+    def select(self) -> Iterable[BatchMessage]:
         """Yield the messages to keep, in order, and add all others to `dropped`."""
         raise NotImplementedError
 
-    def drop(self, span: BatchSpan, why: str) -> None:
+    def drop(self, message: BatchMessage, why: str) -> None:
         """Drop a message."""
-        header, where = span.header, f"{span.where}"
-        stop = span.body_offset + header.body_bytes
+        header, where = message.header, f"{message.where}"
+        stop = message.body_offset + header.body_bytes
         reason = why.removeprefix(f"{where}, ").removeprefix(f"{where}: ")
         if header.template.kind == headers.RECORD_BATCH:
-            self.dropped.append(DroppedRange(span.start, stop, reason, "record batch", header.length))
+            self.dropped.append(DroppedRange(message.start, stop, reason, "record batch", header.length))
         else:
             reason = f"dictionary {header.template.dictionary_id}: {reason}"
-            self.dropped.append(DroppedRange(span.start, stop, reason, "dictionary batch"))
+            self.dropped.append(DroppedRange(message.start, stop, reason, "dictionary batch"))
 
     def may_contain_dictionary(self, dropped_range: DroppedRange) -> bool:
         """Whether the dropped bytes may have contained a dictionary."""
-        if dropped_range.start in self.salvage.lone_batch_losses:
+        if dropped_range.start in self.search.single_batch_losses:
             return False
-        footer = self.salvage.footer
+        footer = self.search.footer
         if footer is None or dropped_range.kind == "dictionary batch":
             return True
         return any(dropped_range.start <= at < dropped_range.stop for at in footer.dictionaries)
 
-    def values(self, span: BatchSpan, lookup: Callable[[DictionaryId], Array | None]) -> Array:
+    def read_values(self, message: BatchMessage, lookup: DictionaryLookup) -> Array:
         """Return the checked values of a dictionary batch."""
-        assert span.body is not None
-        values = read_values(self.salvage.schema.cached.wire, span.header, span.body, lookup, (span.where,))[0]
+        assert message.body is not None
+        values = read_dictionary_values(
+            self.search.schema.cached_schema.wire, message.header, message.body, lookup, (message.where,)
+        )[0]
         values.validate(self.full)
         return values
 
-    def check(self, span: BatchSpan, lookup: Callable[[DictionaryId], Array | None]) -> bool:
-        """Check a record batch and drop it if it is not valid."""
-        try:
-            columns = self._columns(span, lookup)
-            for name, column in zip(self.salvage.schema.cached.wire.whole.schema.names, columns, strict=True):
-                with prefix_errors(f"column {name!r}"):
-                    column.validate(self.full)
-        except InvalidDataError as error:
-            self.drop(span, str(error))
-            return False
-        return True
+    def select_valid(self, batches: Iterable[BatchMessage], lookup: DictionaryLookup) -> Iterator[BatchMessage]:
+        """Yield the valid record batches and drop the others."""
+        names = self.search.schema.cached_schema.wire.whole.schema.names
+        for message in batches:
+            try:
+                for name, column in zip(names, self._create_columns(message, lookup), strict=True):
+                    with prefix_errors(f"column {name!r}"):
+                        column.validate(self.full)
+            except InvalidDataError as error:
+                self.drop(message, str(error))
+            else:
+                yield message
 
-    def _columns(self, span: BatchSpan, lookup: Callable[[DictionaryId], Array | None]) -> Iterable[Array]:
+    def _create_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> Iterable[Array]:
         """Return the columns; those of a body too large to prefetch are fetched one after another, and none is kept."""
-        header, body, where = span.header, span.body, (span.where,)
-        plan = self.salvage.schema.cached.plan(header.template.version)
+        header, body, where = message.header, message.body, (message.where,)
+        plan = self.search.schema.cached_schema.read_plan(header.template.version)
         assert body is not None
         if isinstance(body, RemoteBody):
             return (RemoteColumns(plan, header, body, lookup, where, [column])[0] for column in plan)
@@ -226,34 +227,33 @@ class _StreamSelector(_MessageSelector):
     contained one.
     """
 
-    def select(self) -> Iterable[BatchSpan]:
+    def select(self) -> Iterable[BatchMessage]:
         """Yield the messages to keep, in order."""
-        entries: dict[int, DictionarySnapshot] = {}
+        snapshots: dict[int, DictionarySnapshot] = {}
 
-        def lookup(node: DictionaryId) -> Array | None:
-            entry = entries.get(node.id)
-            return None if entry is None else entry.array()
+        def lookup(declaration: DictionaryDeclaration) -> Array | None:
+            snapshot = snapshots.get(declaration.id)
+            return None if snapshot is None else snapshot.to_array()
 
         for message in _prefetch_bodies(self.messages):
             if isinstance(message, DroppedRange):
                 self.dropped.append(message)
                 if self.may_contain_dictionary(message):
-                    entries = {}
+                    snapshots = {}
                 continue
             if message.header.template.kind == headers.RECORD_BATCH:
-                if self.check(message, lookup):
-                    yield message
+                yield from self.select_valid([message], lookup)
                 continue
             id_ = message.header.template.dictionary_id
-            snapshot = entries.pop(id_, None)
+            snapshot = snapshots.pop(id_, None)
             try:
                 if message.header.template.is_delta and snapshot is None:
                     raise InvalidDataError("a delta for a dictionary that is lost or undefined")
-                values = self.values(message, lookup)
+                values = self.read_values(message, lookup)
             except InvalidDataError as error:
                 self.drop(message, str(error))
                 continue
-            entries[id_] = (
+            snapshots[id_] = (
                 DictionarySnapshot(DeltaDictionary([[values]]), 1)
                 if snapshot is None or not message.header.template.is_delta
                 else snapshot.extend([values])
@@ -266,118 +266,128 @@ class _FileSelector(_MessageSelector):
     deltas after a gap that may have contained one are dropped.
     """
 
-    def select(self) -> Iterable[BatchSpan]:
+    def select(self) -> Iterable[BatchMessage]:
         """Yield the messages to keep: dictionaries first, then the record batches in the footer's order."""
-        spans: list[BatchSpan] = []
+        batch_messages: list[BatchMessage] = []
         gaps: list[int] = []
         for message in self.messages:
-            if isinstance(message, BatchSpan):
-                spans.append(message)
+            if isinstance(message, BatchMessage):
+                batch_messages.append(message)
                 continue
             self.dropped.append(message)
             if self.may_contain_dictionary(message):
                 gaps.append(message.start)
-        gaps += self._missing_offsets(spans)
-        dictionaries = self._in_footer_order(spans, headers.DICTIONARY_BATCH)
-        batches = self._in_footer_order(spans, headers.RECORD_BATCH)
-        chains = self._build_chains(dictionaries, gaps)
+        gaps += self._missing_dictionary_offsets(batch_messages)
+        dictionaries = self._sort_by_footer(batch_messages, headers.DICTIONARY_BATCH)
+        batches = self._sort_by_footer(batch_messages, headers.RECORD_BATCH)
+        messages_by_id = self._group_by_dictionary(dictionaries, gaps)
         arrays: dict[int, Array] = {}
         unavailable: set[int] = set()
 
-        def lookup(node: DictionaryId) -> Array | None:
-            if node.id not in arrays and node.id in chains and node.id not in unavailable:
-                unavailable.add(node.id)  # while it is read, so that a dictionary inside itself is undefined
-                array = self._read_dictionary(chains[node.id], lookup)
+        def lookup(declaration: DictionaryDeclaration) -> Array | None:
+            if declaration.id not in arrays and declaration.id in messages_by_id and declaration.id not in unavailable:
+                unavailable.add(declaration.id)  # while it is read, so that a dictionary inside itself is undefined
+                array = self._read_dictionary(messages_by_id[declaration.id], lookup)
                 if array is not None:
-                    arrays[node.id] = array
-                    unavailable.discard(node.id)
-            return arrays.get(node.id)
+                    arrays[declaration.id] = array
+                    unavailable.discard(declaration.id)
+            return arrays.get(declaration.id)
 
-        for node in self.salvage.schema.cached.wire.whole.by_id.values():
-            lookup(node)
-        kept_ids = {id(span) for id_, chain in chains.items() if id_ in arrays for span in chain}
-        yield from _prefetch_bodies([span for span in dictionaries if id(span) in kept_ids])
-        yield from (span for span in _prefetch_bodies(batches) if self.check(span, lookup))
+        for declaration in self.search.schema.cached_schema.wire.whole.by_id.values():
+            lookup(declaration)
+        readable_ids = {
+            id(message) for id_, messages in messages_by_id.items() if id_ in arrays for message in messages
+        }
+        yield from _prefetch_bodies([message for message in dictionaries if id(message) in readable_ids])
+        yield from self.select_valid(_prefetch_bodies(batches), lookup)
 
-    def _in_footer_order(self, spans: list[BatchSpan], kind: str) -> list[BatchSpan]:
+    def _sort_by_footer(self, batch_messages: list[BatchMessage], kind: str) -> list[BatchMessage]:
         """Return the messages of a kind, in the footer's order if all that it lists are present, else by offset."""
-        of_kind = [span for span in spans if span.header.template.kind == kind]
-        footer = self.salvage.footer
+        of_kind = [message for message in batch_messages if message.header.template.kind == kind]
+        footer = self.search.footer
         if footer is None:
             return of_kind
-        by_offset = {span.start: span for span in of_kind}
+        by_offset = {message.start: message for message in of_kind}
         offsets = footer.batches if kind == headers.RECORD_BATCH else footer.dictionaries
         if len(set(offsets)) != len(offsets):  # following it could fill the disk
             reason = f"the footer lists a {kind} more than once: duplicates are ignored"
-            self.dropped.append(DroppedRange(footer.offset, self.salvage.source.size, reason))
+            self.dropped.append(DroppedRange(footer.offset, self.search.source.size, reason))
         elif all(start in by_offset for start in offsets):
             return [by_offset[start] for start in offsets]
         return of_kind
 
-    def _missing_offsets(self, spans: list[BatchSpan]) -> list[int]:
+    def _missing_dictionary_offsets(self, batch_messages: list[BatchMessage]) -> list[int]:
         """Return the footer's offsets of missing dictionary batches, if there are fewer than it lists; if they are not
         at the listed offsets, an offset before each one.
         """
-        footer = self.salvage.footer
-        present = {span.start for span in spans if span.header.template.kind == headers.DICTIONARY_BATCH}
+        footer = self.search.footer
+        present = {
+            message.start for message in batch_messages if message.header.template.kind == headers.DICTIONARY_BATCH
+        }
         if footer is None or len(present) >= len(footer.dictionaries):
             return []
         if present.difference(footer.dictionaries):
             return [at - 1 for at in present]
         return [at for at in footer.dictionaries if at not in present]
 
-    def _build_chains(self, spans: list[BatchSpan], gaps: list[int]) -> dict[int, list[BatchSpan]]:
+    def _group_by_dictionary(
+        self, batch_messages: list[BatchMessage], gaps: list[int]
+    ) -> dict[int, list[BatchMessage]]:
         """Return the messages of each dictionary, up to the first that may follow a missing one."""
-        chains: dict[int, list[BatchSpan]] = {}
+        messages_by_id: dict[int, list[BatchMessage]] = {}
         incomplete: set[int] = set()
-        for span in spans:
-            template = span.header.template
-            chain = chains.get(template.dictionary_id)
+        for message in batch_messages:
+            template = message.header.template
+            messages = messages_by_id.get(template.dictionary_id)
             if not template.is_delta:
-                if chain is not None:  # ambiguous
+                if messages is not None:  # ambiguous
                     incomplete.add(template.dictionary_id)
-                chains.setdefault(template.dictionary_id, []).append(span)
+                messages_by_id.setdefault(template.dictionary_id, []).append(message)
             elif (
-                chain is None
+                messages is None
                 or template.dictionary_id in incomplete
-                or _is_any_between(gaps, chain[-1].start, span.start)
+                or _is_any_offset_between(gaps, messages[-1].start, message.start)
             ):
                 incomplete.add(template.dictionary_id)
-                self.drop(span, "a delta whose predecessor may be lost")
+                self.drop(message, "a delta whose predecessor may be lost")
             else:
-                chain.append(span)
-        for id_ in [id_ for id_, chain in chains.items() if sum(not it.header.template.is_delta for it in chain) > 1]:
-            for span in chains.pop(id_):
-                self.drop(span, "defined more than once in a file")
-        return chains
+                messages.append(message)
+        for id_ in [
+            id_
+            for id_, messages in messages_by_id.items()
+            if sum(not message.header.template.is_delta for message in messages) > 1
+        ]:
+            for message in messages_by_id.pop(id_):
+                self.drop(message, "defined more than once in a file")
+        return messages_by_id
 
-    def _read_dictionary(self, chain: list[BatchSpan], lookup: Callable[[DictionaryId], Array | None]) -> Array | None:
+    def _read_dictionary(self, messages: list[BatchMessage], lookup: DictionaryLookup) -> Array | None:
         parts: list[Array] = []
-        for number, span in enumerate(_prefetch_bodies(list(chain))):
+        for number, message in enumerate(_prefetch_bodies(list(messages))):
             try:
-                parts.append(self.values(span, lookup))
+                parts.append(self.read_values(message, lookup))
             except InvalidDataError as error:
-                self.drop(span, str(error))
-                for rest in chain[number + 1 :]:
-                    self.drop(rest, "a delta after one that is not valid")
-                del chain[number:]
+                self.drop(message, str(error))
+                for later_delta in messages[number + 1 :]:
+                    self.drop(later_delta, "a delta after one that is not valid")
+                del messages[number:]
                 break
         return DeltaDictionary([[values] for values in parts]).concat(len(parts)) if parts else None
 
 
-def _is_any_between(places: list[int], start: int, stop: int) -> bool:
-    return any(start < place < stop for place in places)
+def _is_any_offset_between(offsets: list[int], start: int, stop: int) -> bool:
+    return any(start < offset < stop for offset in offsets)
 
 
 def _prefetch_bodies(messages: Iterable[_Message]) -> Iterator[_Message]:
-    """Yield the same in the same order, with the remote bodies of `BatchSpan`s fetched.
+    """Yield the same in the same order, with the remote bodies of `BatchMessage`s fetched.
 
     A body larger than `MAX_ROUND_BYTES` stays remote; its columns are fetched on access.
     """
     group: list[_Message] = []
     group_bytes = 0
     for message in messages:
-        body = message.body if isinstance(message, BatchSpan) else None
+        body = message.body if isinstance(message, BatchMessage) else None
         size_bytes = body.size if isinstance(body, RemoteBody) else 0
         if group_bytes + size_bytes > MAX_ROUND_BYTES or len(group) == _MAX_GROUP_LENGTH:
             yield from _fetch_group(group)
@@ -389,7 +399,7 @@ def _prefetch_bodies(messages: Iterable[_Message]) -> Iterator[_Message]:
 
 def _fetch_group(group: list[_Message]) -> Iterator[_Message]:
     remote_bodies = [
-        message.body for message in group if isinstance(message, BatchSpan) and isinstance(message.body, RemoteBody)
+        message.body for message in group if isinstance(message, BatchMessage) and isinstance(message.body, RemoteBody)
     ]
     small_bodies = [body for body in remote_bodies if body.size <= MAX_ROUND_BYTES]
     if not small_bodies:
@@ -399,7 +409,7 @@ def _fetch_group(group: list[_Message]) -> Iterator[_Message]:
     chunks = source.fetch([(body.offset, body.size) for body in small_bodies])
     for message in group:
         if (
-            isinstance(message, BatchSpan)
+            isinstance(message, BatchMessage)
             and isinstance(message.body, RemoteBody)
             and message.body.size <= MAX_ROUND_BYTES
         ):

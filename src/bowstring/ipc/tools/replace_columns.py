@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.codecs import compressor
+from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.metadata.header import DataHeader
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import EncodedBody, arrange_buffers, encode_body
-from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES, read_data_header
+from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.layouts.array_data import ArrayData
 from bowstring.memory.iovec import Int64Array, PaddedBuffers
@@ -29,8 +29,8 @@ def encode_with_replacements(columns: BatchColumns, replacements: Mapping[int, A
     header, plan = columns.header, columns.plan
     template = header.template
     options = IpcWriteOptions("big" if plan.wire.is_big_endian else "little", "V4" if template.version == V4 else "V5")
-    compress = None if template.compression is None else compressor(template.compression)
-    original = read_data_header(header)
+    compress = None if template.compression is None else create_compressor(template.compression)
+    original = header.to_data_header()
     body = _BodyBuilder(columns, where)
     node, buffer, variadic = 0, 0, 0
     for index in sorted(replacements):
@@ -71,9 +71,9 @@ class _BodyBuilder:
         """Add buffers of the batch unchanged."""
         offsets, sizes = spans[:, 0], spans[:, 1]
         columns, limit = self._columns, self._columns.header.body_bytes
-        bad = (offsets < 0) | (sizes < 0) | (offsets > limit - sizes)
-        if bad.any():
-            at, size = spans[bad][0].tolist()
+        is_outside = (offsets < 0) | (sizes < 0) | (offsets > limit - sizes)
+        if is_outside.any():
+            at, size = spans[is_outside][0].tolist()
             raise InvalidDataError(f"{self._where}: a buffer of {size} bytes at byte {at} of a body of {limit}")
         new_spans, paddings, size_bytes = arrange_buffers(sizes, ALIGNMENT_BYTES)
         self.copied_bytes += int(sizes.sum(dtype=np.float64))

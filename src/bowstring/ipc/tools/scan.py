@@ -12,8 +12,9 @@ from bowstring.flatbuf.reader import Table
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sources import AnySource
+from bowstring.ipc.file import KIND_LABELS
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.format_detection import make_file_reader
+from bowstring.ipc.format_detection import create_file_reader
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     FILE_START,
@@ -27,16 +28,16 @@ from bowstring.ipc.message import (
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
-from bowstring.ipc.metadata.schema import read_pairs
+from bowstring.ipc.metadata.schema import read_custom_metadata
 from bowstring.ipc.record_batch.remote import Body, RemoteBody
 from bowstring.memory.buffer import Buffer
 
 _CHUNK_BYTES = 1 << 20
-_READ_AHEAD_UP_TO_BYTES = 1 << 20
+_MAX_READ_BODY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class BatchSpan:
+class BatchMessage:
     """The message of a record batch or a dictionary batch in a source; `metadata_bytes` includes the framing.
 
     `body` is set for sources in memory and with `keeps_bodies`: remote bodies, except small ones of streams, are
@@ -47,16 +48,22 @@ class BatchSpan:
     body_offset: int
     body_bytes: int
     metadata_bytes: int
-    is_legacy: bool
+    is_legacy_framing: bool
     where: str
     body: Body | None = None
 
     @classmethod
-    def of(cls, message: Message[Any], where: str, body: Body | None = None) -> BatchSpan:
+    def of(cls, message: Message[Any], where: str, body: Body | None = None) -> BatchMessage:
         """Return the span of a message whose header is a `BatchHeader`."""
-        is_legacy = message.prefix_bytes == LEGACY_PREFIX_BYTES
+        is_legacy_framing = message.prefix_bytes == LEGACY_PREFIX_BYTES
         return cls(
-            message.header, message.body_offset, message.body_bytes, message.metadata_bytes, is_legacy, where, body
+            message.header,
+            message.body_offset,
+            message.body_bytes,
+            message.metadata_bytes,
+            is_legacy_framing,
+            where,
+            body,
         )
 
     @property
@@ -67,21 +74,21 @@ class BatchSpan:
     @property
     def prefix_bytes(self) -> int:
         """The size of the prefix of the message."""
-        return LEGACY_PREFIX_BYTES if self.is_legacy else PREFIX_BYTES
+        return LEGACY_PREFIX_BYTES if self.is_legacy_framing else PREFIX_BYTES
 
     @property
     def _is_prefix_in_header(self) -> bool:
         """Whether `header.raw` includes the prefix, as in a file, not in a stream."""
         return len(self.header.raw) == self.metadata_bytes
 
-    def flatbuffer(self) -> bytes:
+    def read_flatbuffer(self) -> bytes:
         """Return the message's metadata without its framing."""
         return bytes(self.header.raw[self.prefix_bytes if self._is_prefix_in_header else 0 :])
 
     def is_framing_consistent(self) -> bool:
         """Whether framing and footer agree, so that a stream reader finds the body at the same offset."""
-        if self.is_legacy or not self._is_prefix_in_header:
-            return not self.is_legacy
+        if self.is_legacy_framing or not self._is_prefix_in_header:
+            return not self.is_legacy_framing
         return int.from_bytes(self.header.raw[4:8], "little") == self.metadata_bytes - PREFIX_BYTES
 
 
@@ -93,8 +100,8 @@ class Overhead:
     schema_bytes: int
     footer_bytes: int
     framing_bytes: int
-    end_marker: bool | None
-    is_legacy: bool
+    has_end_marker: bool | None
+    is_legacy_framing: bool
 
 
 class Scan(Protocol):
@@ -104,7 +111,7 @@ class Scan(Protocol):
     version: int
     footer_metadata: Metadata
 
-    def batches(self) -> Iterator[BatchSpan]:
+    def batches(self) -> Iterator[BatchMessage]:
         """Yield every dictionary batch and record batch; in a file the dictionaries come first."""
 
     def overhead(self) -> Overhead:
@@ -117,7 +124,7 @@ class FileScan:
     def __init__(self, source: MemorySource | RangeSource, limits: ReadLimits, keeps_bodies: bool = False) -> None:
         self._source = source
         self._keeps_bodies = keeps_bodies
-        self.reader = make_file_reader(source, None, limits)  # checks magic and the footer's offset
+        self.reader = create_file_reader(source, None, limits)  # checks magic and the footer's offset
         footer = self.reader.footer
         self._footer_bytes = footer.flatbuffer.size
         schema = footer["schema"]
@@ -125,28 +132,30 @@ class FileScan:
             raise InvalidDataError(f"{source.name}: footer: there is no schema")
         self.schema: Table = schema
         self.version: int = footer["version"]
-        self.footer_metadata = read_pairs(footer)
+        self.footer_metadata = read_custom_metadata(footer)
         self._end = len(FILE_START)
 
-    def batches(self) -> Iterator[BatchSpan]:
+    def batches(self) -> Iterator[BatchMessage]:
         """Yield every dictionary batch, then every record batch, each header read once."""
         messages = self.reader.messages
         has_bodies = self._keeps_bodies or isinstance(self._source, MemorySource)
         for message, label in messages.read_all():
             self._end = max(self._end, message.stop)
             body = messages.body(message.block) if has_bodies else None
-            yield BatchSpan.of(message, f"{self._source.name}: {label}", body)
+            yield BatchMessage.of(message, f"{self._source.name}: {label}", body)
 
     def overhead(self) -> Overhead:
         """Return the sizes of the first schema message, the footer, magic, trailer and the end marker, if any."""
         source, start, footer_offset = self._source, len(FILE_START), self.reader.footer_offset
         prefix = source.read_at(start, min(PREFIX_BYTES, footer_offset - start))
         length, prefix_bytes = parse_first_message_sizes(prefix, footer_offset - start)
-        schema_bytes, legacy = length + prefix_bytes, prefix_bytes == LEGACY_PREFIX_BYTES
+        schema_bytes, is_legacy_framing = length + prefix_bytes, prefix_bytes == LEGACY_PREFIX_BYTES
         marker = footer_offset - max(self._end, start + schema_bytes)
         if not (marker in (4, 8) and source.read_at(footer_offset - 4, 4) == bytes(4)):
             marker = 0
-        return Overhead(source.size, schema_bytes, self._footer_bytes, start + TRAILER.size + marker, None, legacy)
+        return Overhead(
+            source.size, schema_bytes, self._footer_bytes, start + TRAILER.size + marker, None, is_legacy_framing
+        )
 
 
 class StreamScan:
@@ -159,7 +168,7 @@ class StreamScan:
         self._keeps_bodies = keeps_bodies or isinstance(source, MemorySource)
         self._messages = MessageReader(source.name, limits, HeaderReader(limits).read, source.position)
         self._counts = {headers.RECORD_BATCH: 0, headers.DICTIONARY_BATCH: 0}
-        self._peeked: BatchSpan | None = None
+        self._peeked_batch: BatchMessage | None = None
         self._end: EndOfStream | None = None
         self.footer_metadata: Metadata = ()
         message = read_message(self._messages, source.read)
@@ -174,24 +183,24 @@ class StreamScan:
         self.schema = message.header
         self.version: int = message.header.flatbuffer.root("Message")["version"]
 
-    def batches(self) -> Iterator[BatchSpan]:
+    def batches(self) -> Iterator[BatchMessage]:
         """Yield every batch in the order of the stream; a body is skipped before its span is returned."""
-        while (span := self.peek()) is not None:
-            self._peeked = None
-            yield span
+        while (message := self.peek()) is not None:
+            self._peeked_batch = None
+            yield message
 
-    def peek(self) -> BatchSpan | None:
+    def peek(self) -> BatchMessage | None:
         """Return the next batch without consuming it; None at the end."""
-        if self._peeked is None and self._end is None:
+        if self._peeked_batch is None and self._end is None:
             message = read_message(self._messages, self._source.read)
             if isinstance(message, EndOfStream):
                 self._end = message
             else:
-                self._peeked = self._span(message)
-        return self._peeked
+                self._peeked_batch = self._read_batch(message)
+        return self._peeked_batch
 
-    def _span(self, message: Message[BatchHeader | Table]) -> BatchSpan:
-        """Keep or skip the body of a message."""
+    def _read_batch(self, message: Message[BatchHeader | Table]) -> BatchMessage:
+        """Return a message with its body, or skip the body."""
         source, reader, header = self._source, self._messages, message.header
         if not isinstance(header, BatchHeader):
             raise InvalidDataError(f"{source.name}: message at byte {message.offset}: found a second schema")
@@ -200,14 +209,13 @@ class StreamScan:
         available = body.size if isinstance(body, Buffer) else _skip(source, message.body_bytes)
         reader.check_body_size(message, available)
         kind = header.template.kind
-        word = "record batch" if kind == headers.RECORD_BATCH else "dictionary batch"
-        where = f"{source.name}: {word} {self._counts[kind]}"
+        where = f"{source.name}: {KIND_LABELS[kind]} {self._counts[kind]}"
         self._counts[kind] += 1
-        return BatchSpan.of(message, where, body)
+        return BatchMessage.of(message, where, body)
 
     def _read_body(self, size_bytes: int) -> Body:
         source = self._source
-        if isinstance(source, RangeSource) and size_bytes > _READ_AHEAD_UP_TO_BYTES:
+        if isinstance(source, RangeSource) and size_bytes > _MAX_READ_BODY_BYTES:
             return RemoteBody(source, source.position, size_bytes)
         return source.read_buffer(size_bytes)
 
@@ -216,8 +224,8 @@ class StreamScan:
         source = self._source
         total = source.size if isinstance(source, MemorySource | RangeSource) else source.position
         marker_bytes = 0 if self._end is None else self._end.size_bytes
-        is_legacy = self._first.prefix_bytes == LEGACY_PREFIX_BYTES
-        return Overhead(total, self._first.metadata_bytes, 0, marker_bytes, marker_bytes > 0, is_legacy)
+        is_legacy_framing = self._first.prefix_bytes == LEGACY_PREFIX_BYTES
+        return Overhead(total, self._first.metadata_bytes, 0, marker_bytes, marker_bytes > 0, is_legacy_framing)
 
 
 def _skip(source: AnySource, size_bytes: int) -> int:

@@ -23,26 +23,26 @@ from bowstring.flatbuf.reader import Table
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccessSource
-from bowstring.ipc.dictionaries.reader import find_dictionary, read_values
-from bowstring.ipc.format_detection import check_format, make_file_reader
+from bowstring.ipc.dictionaries.reader import get_declaration, read_dictionary_values
+from bowstring.ipc.format_detection import check_format, create_file_reader
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     CONTINUATION,
     FILE_START,
     PREFIX_BYTES,
     EndOfStream,
+    MessageLocation,
     MessageReader,
-    Where,
+    format_location,
     is_file_start,
-    join_words,
     read_message_at,
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, check_version
-from bowstring.ipc.metadata.schema import read_pairs
-from bowstring.ipc.record_batch.remote import Body, RemoteBody, open_columns
+from bowstring.ipc.metadata.schema import read_custom_metadata
+from bowstring.ipc.record_batch.remote import Body, RemoteBody, create_columns
 from bowstring.ipc.schema_cache import CachedSchema, load_schema
-from bowstring.ipc.tools.scan import BatchSpan
+from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.memory.buffer import Buffer
 
 _MARKER_AND_LENGTH = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
@@ -51,7 +51,7 @@ _MAX_PREFETCHED_HEADERS = 10_000
 _MIN_PARSED_LIMIT_BYTES = 64 << 20
 _MAX_PADDING_BYTES = 64
 
-Kind = Literal["record batch", "dictionary batch"]
+MessageKind = Literal["record batch", "dictionary batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class DroppedRange:
     start: int
     stop: int
     reason: str
-    kind: Kind | None = None
+    kind: MessageKind | None = None
     rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SalvagedFooter:
+class ReadableFooter:
     """A readable footer: its offset in the file, the schema, the offsets of batches, the metadata size of each, and the
     custom metadata.
     """
@@ -81,13 +81,13 @@ class SalvagedFooter:
     pairs: Metadata
 
     @classmethod
-    def read(cls, source: RandomAccessSource, limits: ReadLimits) -> SalvagedFooter:
+    def read(cls, source: RandomAccessSource, limits: ReadLimits) -> ReadableFooter:
         """Read the footer of a file. Raises `InvalidDataError` if it or its schema is malformed."""
-        reader = make_file_reader(source, None, limits)
+        reader = create_file_reader(source, None, limits)
         cached_schema, table = reader.cached_schema, reader.footer
         _ = cached_schema.wire.whole
         check_version(table["version"], "footer")
-        pairs = read_pairs(table)
+        pairs = read_custom_metadata(table)
         batches, dictionaries = reader.blocks, reader.dictionary_blocks
         blocks = np.concatenate([batches, dictionaries])
         return cls(
@@ -103,18 +103,18 @@ class SalvagedFooter:
 
 
 @dataclass(frozen=True, slots=True)
-class SalvagedSchema:
+class ExpectedSchema:
     """The schema that messages are checked with, from the footer if any, else from the first schema message.
 
-    `stop` is the byte after the schema message, or its offset if it is damaged; `lost` is the range before it that was
-    dropped, if any.
+    `stop` is the byte after the schema message, or its offset if it is damaged; `dropped_range` is the range
+    before it that was dropped, if any.
     """
 
     table: Table
     version: int
-    cached: CachedSchema
+    cached_schema: CachedSchema
     stop: int
-    lost: DroppedRange | None
+    dropped_range: DroppedRange | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +137,13 @@ class CandidateReader:
         self._headers = HeaderReader(limits)
         self._messages = MessageReader(source.name, limits, self._read_header, is_seekable=True)
         self._remaining_bytes = _MAX_PARSED_RATIO * source.size + _MIN_PARSED_LIMIT_BYTES
-        self.is_legacy = False
+        self.is_legacy_framing = False
         """Whether messages have the legacy framing; then there are no markers to search for."""
 
-    def read(self, at: int) -> BatchSpan | NonBatchMessage:
+    def read(self, at: int) -> BatchMessage | NonBatchMessage:
         """Read the message at an offset. A truncated batch has no body. Raises `InvalidDataError` if there is none."""
         source, size = self._source, self._source.size
-        if not self.is_legacy and at != self._first_offset:
+        if not self.is_legacy_framing and at != self._first_offset:
             prefix = source.read_at(at, min(PREFIX_BYTES, size - at))
             if prefix[:4] != CONTINUATION:
                 description = "a truncated marker" if CONTINUATION.startswith(prefix) else f"{prefix[:4]!r}"
@@ -161,74 +161,74 @@ class CandidateReader:
                 if isinstance(source, RangeSource)
                 else Buffer(source.memory, message.body_offset, message.body_bytes)
             )
-        return BatchSpan.of(message, f"{source.name}: message at byte {at}", body)
+        return BatchMessage.of(message, f"{source.name}: message at byte {at}", body)
 
-    def _read_header(self, raw: bytes, skip: int, where: Where) -> BatchHeader | Table:
+    def _read_header(self, raw: bytes, skip: int, where: MessageLocation) -> BatchHeader | Table:
         self._remaining_bytes -= len(raw)
         if self._remaining_bytes < 0:
-            raise LimitError(f"{join_words(where)}: too many invalid messages: search abandoned")
+            raise LimitError(f"{format_location(where)}: too many invalid messages: search abandoned")
         return self._headers.read(raw, skip, where)
 
     def find_marker(self, at: int) -> int:
         """Return the offset of the next marker from `at` on, the size of the source if there is none."""
-        if self.is_legacy or self._remaining_bytes < 0:
+        if self.is_legacy_framing or self._remaining_bytes < 0:
             return self._source.size
         return self._source.search(_MARKER_AND_LENGTH, at)
 
 
-class MessageSalvager:
-    """Finds messages in a source; raises `InvalidDataError` if it has no schema, since messages can't be checked
+class MessageSearch:
+    """A search for messages in a source; raises `InvalidDataError` if it has no schema, since messages can't be checked
     without one.
     """
 
     def __init__(self, source: RandomAccessSource, limits: ReadLimits) -> None:
         self.source = source
         self.limits = limits
-        self.footer: SalvagedFooter | None = None
+        self.footer: ReadableFooter | None = None
         self.footer_problem: str | None = None
         try:
-            self.footer = SalvagedFooter.read(source, limits)
+            self.footer = ReadableFooter.read(source, limits)
         except InvalidDataError as error:
             self.footer_problem = str(error).removeprefix(f"{source.name}: ")
         self.is_file = self.footer is not None or is_file_start(source.read_at(0, min(len(FILE_START), source.size)))
         first_offset = len(FILE_START) if self.is_file else 0
         self._candidates = CandidateReader(source, limits, first_offset)
         self.schema = self._read_schema(first_offset)
-        self.lone_batch_losses: set[int] = set()  # offsets at which exactly one record batch was lost
+        self.single_batch_losses: set[int] = set()  # offsets at which exactly one record batch was lost
         offsets = () if self.footer is None else (*self.footer.batches, *self.footer.dictionaries)
         self._footer_offsets = sorted(offsets)
-        self._prefetched_to = 0 if isinstance(source, RangeSource) else source.size
+        self._prefetch_stop = 0 if isinstance(source, RangeSource) else source.size
 
     # Schema
 
-    def _read_schema(self, first_offset: int) -> SalvagedSchema:
+    def _read_schema(self, first_offset: int) -> ExpectedSchema:
         """Return the footer's schema if any, else that of the first schema message."""
         at, problem, footer = first_offset, "found another message", self.footer
-        message: BatchSpan | NonBatchMessage | None = None
+        message: BatchMessage | NonBatchMessage | None = None
         try:
             message = self._candidates.read(at)
         except InvalidDataError as error:
             problem = str(error)
-        lost = None
+        dropped_range = None
         if not (isinstance(message, NonBatchMessage) and message.schema is not None):
             if footer is None:
                 at, message = self._find_schema(at, problem)
-                lost = DroppedRange(0, at, f"no schema message at the beginning: {problem}")
+                dropped_range = DroppedRange(0, at, f"no schema message at the beginning: {problem}")
             else:
                 message = None
-                lost = DroppedRange(0, at, f"the schema message is damaged: {problem}")
+                dropped_range = DroppedRange(0, at, f"the schema message is damaged: {problem}")
         stop = at
         if isinstance(message, NonBatchMessage):
-            self._candidates.is_legacy = self.source.read_at(at, 4) != CONTINUATION
+            self._candidates.is_legacy_framing = self.source.read_at(at, 4) != CONTINUATION
             stop = message.stop
         if footer is not None:
-            return SalvagedSchema(footer.schema, footer.version, footer.cached_schema, stop, lost)
+            return ExpectedSchema(footer.schema, footer.version, footer.cached_schema, stop, dropped_range)
         assert isinstance(message, NonBatchMessage)
         assert message.schema is not None
         cached = load_schema(message.schema, self.limits)
         _ = cached.wire.whole
         version = message.schema.flatbuffer.root("Message")["version"]
-        return SalvagedSchema(message.schema, version, cached, stop, lost)
+        return ExpectedSchema(message.schema, version, cached, stop, dropped_range)
 
     def _find_schema(self, start: int, problem: str) -> tuple[int, NonBatchMessage]:
         candidates = self._candidates
@@ -251,19 +251,19 @@ class MessageSalvager:
 
     # Messages
 
-    def messages(self) -> Iterator[BatchSpan | DroppedRange]:
+    def messages(self) -> Iterator[BatchMessage | DroppedRange]:
         """Yield the valid messages in the order of the bytes, and the ranges dropped between them."""
-        at, slack_from, size = self.schema.stop, self.schema.stop, self.source.size
+        at, search_start, size = self.schema.stop, self.schema.stop, self.source.size
         while at < size:
-            if at >= self._prefetched_to:
+            if at >= self._prefetch_stop:
                 self._prefetch_headers(at)
             try:
                 candidate = self._read_valid_message(at)
             except InvalidDataError as error:
-                dropped, following = self._skip_damage(at, slack_from, str(error))
+                dropped, following = self._skip_damage(at, search_start, str(error))
                 if dropped is not None:
                     yield dropped
-                at = slack_from = following
+                at = search_start = following
                 continue
             if isinstance(candidate, NonBatchMessage):
                 resumed = self._find_batch_after_end(candidate.stop)
@@ -272,52 +272,56 @@ class MessageSalvager:
                         yield DroppedRange(candidate.stop, size, "bytes after the end of the stream")
                     return
                 yield DroppedRange(at, resumed, "an end marker before further messages")
-                at = slack_from = resumed
+                at = search_start = resumed
                 continue
             damage = self._find_body_damage(candidate)
             if damage is None:
                 yield candidate
-                at, slack_from = _next_message_offset(candidate), _next_offset_by_buffers(candidate)
+                at, search_start = _next_message_offset(candidate), _next_offset_by_buffers(candidate)
             else:
                 yield damage
-                at = slack_from = damage.stop
+                at = search_start = damage.stop
 
     def _prefetch_headers(self, at: int) -> None:
         """For a remote file, request the headers listed in the footer from an offset on, many at once."""
         spans: list[Span] = []
-        total_bytes, self._prefetched_to = 0, self.source.size
+        total_bytes, self._prefetch_stop = 0, self.source.size
         sizes_bytes = {} if self.footer is None else self.footer.metadata_bytes
         for start in self._footer_offsets[bisect_left(self._footer_offsets, at) :]:
             size_bytes = sizes_bytes[start]
             if total_bytes + max(size_bytes, 0) > MAX_ROUND_BYTES or len(spans) == _MAX_PREFETCHED_HEADERS:
-                self._prefetched_to = start
+                self._prefetch_stop = start
                 break
             if start >= 0 and 0 < size_bytes <= min(self.limits.max_metadata_bytes, self.source.size - start):
                 spans.append((start, size_bytes))
                 total_bytes += size_bytes
         self.source.prefetch(spans)
 
-    def _find_body_damage(self, span: BatchSpan) -> DroppedRange | None:
+    def _find_body_damage(self, message: BatchMessage) -> DroppedRange | None:
         """Return the range to drop if bytes of a message's body were lost or added and no message follows it directly,
         else None.
         """
-        size, stop, buffers_end = self.source.size, _next_message_offset(span), _next_offset_by_buffers(span)
-        kind, rows = _kind_of(span)
-        if stop >= size or self._candidates.is_legacy or (self.footer is not None and stop >= self.footer.offset):
-            if CONTINUATION in _read_end_padding(span, self.source):
+        size, stop, buffers_end = self.source.size, _next_message_offset(message), _next_offset_by_buffers(message)
+        kind, rows = _kind_and_rows(message)
+        if (
+            stop >= size
+            or self._candidates.is_legacy_framing
+            or (self.footer is not None and stop >= self.footer.offset)
+        ):
+            if CONTINUATION in _read_end_padding(message, self.source):
                 return DroppedRange(
-                    span.start, stop, "bytes are missing: the end marker is inside its body", kind, rows
+                    message.start, stop, "bytes are missing: the end marker is inside its body", kind, rows
                 )
             return None
         if CONTINUATION.startswith(self.source.read_at(stop, min(4, size - stop))):
             return None
-        next_offset = self._find_batch(span.body_offset)
+        next_offset = self._find_valid_batch(message.body_offset)
         if next_offset < buffers_end:
             return DroppedRange(
-                span.start, next_offset, "bytes are missing: the next message begins inside its body", kind, rows
+                message.start, next_offset, "bytes are missing: the next message begins inside its body", kind, rows
             )
-        if stop <= next_offset and _has_nonzero_padding(span, self.source):
-            return DroppedRange(span.start, stop, "bytes are missing or added: its padding is not zero", kind, rows)
+        if stop <= next_offset and _has_nonzero_padding(message, self.source):
+            return DroppedRange(message.start, stop, "bytes are missing or added: its padding is not zero", kind, rows)
         return None
 
     def _find_batch_after_end(self, at: int) -> int | None:
@@ -325,10 +329,10 @@ class MessageSalvager:
         size = self.source.size
         if at >= size or (self.footer is not None and at > max(self._footer_offsets, default=0)):
             return None
-        next_offset = self._find_batch(at)
+        next_offset = self._find_valid_batch(at)
         return next_offset if next_offset < size else None
 
-    def _skip_damage(self, at: int, slack_from: int, problem: str) -> tuple[DroppedRange | None, int]:
+    def _skip_damage(self, at: int, search_start: int, problem: str) -> tuple[DroppedRange | None, int]:
         """Return the range dropped at an invalid message, if any, and the offset of the next valid message."""
         size, source = self.source.size, self.source
         if (
@@ -337,28 +341,28 @@ class MessageSalvager:
             and not any(offset >= at for offset in self._footer_offsets)
         ):
             return None, size
-        kind: Kind | None = None
+        kind: MessageKind | None = None
         rows: int | None = None
         declared_end = 0
         try:
             candidate = self._candidates.read(at)
-            if isinstance(candidate, BatchSpan):
-                kind, rows = _kind_of(candidate)
+            if isinstance(candidate, BatchMessage):
+                kind, rows = _kind_and_rows(candidate)
                 declared_end = _next_message_offset(candidate)
         except InvalidDataError:
             pass
         if declared_end and declared_end < size and self._is_valid_message(declared_end):
             next_offset = declared_end
             if kind == "record batch":
-                self.lone_batch_losses.add(at)
+                self.single_batch_losses.add(at)
         else:
-            next_offset = self._find_batch(min(slack_from, at) if slack_from != at else at + 1)
+            next_offset = self._find_valid_batch(min(search_start, at) if search_start != at else at + 1)
             if next_offset < at:  # the message before had a length that swallowed this one
                 kind = rows = None
         problem = problem.removeprefix(f"{source.name}: ").removeprefix(f"message at byte {at}: ")
         return DroppedRange(at, max(next_offset, at), problem, kind, rows), next_offset
 
-    def _find_batch(self, start: int) -> int:
+    def _find_valid_batch(self, start: int) -> int:
         """Return the offset of the first valid batch at or after `start`, or the size of the source."""
         size, at = self.source.size, start
         while at < size:
@@ -370,7 +374,7 @@ class MessageSalvager:
                 break
             try:
                 candidate = self._read_valid_message(candidate_offset)
-                if isinstance(candidate, BatchSpan):
+                if isinstance(candidate, BatchMessage):
                     return candidate_offset
                 at = self._skip_embedded_stream(candidate) if candidate.schema is not None else candidate_offset + 1
             except InvalidDataError:
@@ -397,7 +401,7 @@ class MessageSalvager:
             return False
         return True
 
-    def _read_valid_message(self, at: int) -> BatchSpan | NonBatchMessage:
+    def _read_valid_message(self, at: int) -> BatchMessage | NonBatchMessage:
         """Read the message at an offset and check all but its values."""
         candidate = self._candidates.read(at)
         if isinstance(candidate, NonBatchMessage):
@@ -413,10 +417,12 @@ class MessageSalvager:
                 f"{candidate.where}: expected metadata version {self.schema.version}, found {header.template.version}"
             )
         if header.template.kind == headers.DICTIONARY_BATCH:
-            find_dictionary(self.schema.cached.wire, header, where)
-            read_values(self.schema.cached.wire, header, body, lambda _: None, where)
+            get_declaration(self.schema.cached_schema.wire, header, where)
+            read_dictionary_values(self.schema.cached_schema.wire, header, body, lambda _: None, where)
         else:
-            open_columns(self.schema.cached.plan(header.template.version), header, body, lambda _: None, where)
+            create_columns(
+                self.schema.cached_schema.read_plan(header.template.version), header, body, lambda _: None, where
+            )
         nodes = header.nodes()
         if (nodes["null_count"] < 0).any() or (nodes["null_count"] > nodes["length"]).any():
             raise InvalidDataError(f"{candidate.where}: a node has more nulls than slots")
@@ -425,46 +431,46 @@ class MessageSalvager:
         return candidate
 
 
-def _kind_of(span: BatchSpan) -> tuple[Kind, int | None]:
+def _kind_and_rows(message: BatchMessage) -> tuple[MessageKind, int | None]:
     """Return the kind of a message, and the number of rows of a record batch."""
-    if span.header.template.kind == headers.RECORD_BATCH:
-        return "record batch", span.header.length
+    if message.header.template.kind == headers.RECORD_BATCH:
+        return "record batch", message.header.length
     return "dictionary batch", None
 
 
 # Ends of messages («Encapsulated message format», «Buffer Alignment and Padding»)
 
 
-def _next_message_offset(span: BatchSpan) -> int:
+def _next_message_offset(message: BatchMessage) -> int:
     """Return the offset of the next message: messages are padded to multiples of 8 bytes, wherever they begin."""
-    size_bytes = span.metadata_bytes + span.header.body_bytes
-    return span.start + size_bytes + -size_bytes % 8
+    size_bytes = message.metadata_bytes + message.header.body_bytes
+    return message.start + size_bytes + -size_bytes % 8
 
 
-def _next_offset_by_buffers(span: BatchSpan) -> int:
+def _next_offset_by_buffers(message: BatchMessage) -> int:
     """Return the offset of the next message by the buffers, in case the body length is too large because of damage."""
-    buffers = span.header.buffers()
+    buffers = message.header.buffers()
     used = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
-    size_bytes = span.metadata_bytes + min(used + -used % 64, span.header.body_bytes)
-    return span.start + size_bytes + -size_bytes % 8
+    size_bytes = message.metadata_bytes + min(used + -used % 64, message.header.body_bytes)
+    return message.start + size_bytes + -size_bytes % 8
 
 
-def _has_nonzero_padding(span: BatchSpan, source: RandomAccessSource) -> bool:
+def _has_nonzero_padding(message: BatchMessage, source: RandomAccessSource) -> bool:
     """Whether bytes between the buffers of a body, or after the last one, are not zero as writers leave them."""
-    buffers, paddings, end = span.header.buffers(), [], 0
+    buffers, paddings, end = message.header.buffers(), [], 0
     for start, stop in sorted(
         zip(buffers["offset"].tolist(), (buffers["offset"] + buffers["length"]).tolist(), strict=True)
     ):
         if stop > start:
             if 0 < start - end < _MAX_PADDING_BYTES:
-                paddings.append((span.body_offset + end, start - end))
+                paddings.append((message.body_offset + end, start - end))
             end = max(end, stop)
     chunks = source.fetch(paddings)
-    return any(any(chunks.read(*padding)) for padding in paddings) or any(_read_end_padding(span, source))
+    return any(any(chunks.read(*padding)) for padding in paddings) or any(_read_end_padding(message, source))
 
 
-def _read_end_padding(span: BatchSpan, source: RandomAccessSource) -> bytes:
+def _read_end_padding(message: BatchMessage, source: RandomAccessSource) -> bytes:
     """Return the padding after the last buffer of a body."""
-    buffers = span.header.buffers()
+    buffers = message.header.buffers()
     end = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
-    return source.read_at(span.body_offset + end, min(_MAX_PADDING_BYTES, span.header.body_bytes - end))
+    return source.read_at(message.body_offset + end, min(_MAX_PADDING_BYTES, message.header.body_bytes - end))

@@ -26,7 +26,7 @@ from bowstring.compute.unify_dictionaries import (
 )
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.ipc.metadata.header import DictionaryHeader
-from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
+from bowstring.ipc.metadata.schema import DictionaryDeclaration, WireSchema
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices
@@ -46,7 +46,7 @@ class BatchWritePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
+class _DictionaryArray:
     """A dictionary-encoded part of a column of a batch: the column's index and name, and the part's index in it."""
 
     column: int
@@ -56,53 +56,61 @@ class _Use:
     dictionary: ArrayData
 
 
-class DictionaryWriter:
+class DictionaryTracker:
     """Tracks the written dictionaries and plans the dictionary batches due before each batch."""
 
     __slots__ = (
+        "_declarations",
         "_encoded_columns",
         "_index_map_cache",
-        "_matching",
+        "_matching_dictionaries",
         "_may_replace",
-        "_nodes",
         "_options",
-        "_shared",
-        "_written",
+        "_shared_ids",
+        "_written_dictionaries",
     )
 
     def __init__(self, wire: WireSchema, options: IpcWriteOptions, may_replace: bool) -> None:
         self._options = options
         self._may_replace = may_replace
         self._encoded_columns = [
-            (index, wire.schema.fields[index].name, nodes) for index, nodes in enumerate(wire.dictionaries) if nodes
+            (index, wire.schema.fields[index].name, declarations)
+            for index, declarations in enumerate(wire.dictionaries)
+            if declarations
         ]
-        all_nodes = [node for _, _, nodes in self._encoded_columns for node in nodes]
-        self._nodes = {node.id: node for node in all_nodes}
-        self._shared = {id_ for id_, uses in Counter(node.id for node in all_nodes).items() if uses > 1}
-        self._written: dict[int, ArrayData] = {}
-        self._matching: dict[int, tuple[ArrayData, ...]] = {}
+        all_declarations = [declaration for _, _, declarations in self._encoded_columns for declaration in declarations]
+        self._declarations = {declaration.id: declaration for declaration in all_declarations}
+        self._shared_ids = {
+            id_ for id_, uses in Counter(declaration.id for declaration in all_declarations).items() if uses > 1
+        }
+        self._written_dictionaries: dict[int, ArrayData] = {}
+        self._matching_dictionaries: dict[int, tuple[ArrayData, ...]] = {}
         self._index_map_cache: dict[int, tuple[ArrayData, ArrayData, list[Indices]]] = {}
 
-    def plan(self, columns: Sequence[ArrayData]) -> BatchWritePlan:
+    def plan_batch(self, columns: Sequence[ArrayData]) -> BatchWritePlan:
         """Return how to write a batch of these columns; nothing counts as written before `commit`.
 
         Raises `UsageError` with the column if a dictionary would have to be replaced but may not.
         """
         plan = BatchWritePlan(list(columns))
-        uses: dict[int, list[_Use]] = {}
-        for index, name, nodes in self._encoded_columns:
-            column, first = columns[index], nodes[0].id
-            if column.dictionary is not None and first not in self._shared:
-                matching = self._matching.get(first)
+        uses: dict[int, list[_DictionaryArray]] = {}
+        for index, name, declarations in self._encoded_columns:
+            column, first = columns[index], declarations[0].id
+            if column.dictionary is not None and first not in self._shared_ids:
+                matching = self._matching_dictionaries.get(first)
                 if matching and matching[0] is column.dictionary:
                     continue
-            for number, (node, part) in enumerate(zip(nodes, iter_dictionary_arrays(column), strict=True)):
-                uses.setdefault(node.id, []).append(_Use(index, name, number, part, part.require_dictionary().storage))
+            for number, (declaration, part) in enumerate(
+                zip(declarations, iter_dictionary_arrays(column), strict=True)
+            ):
+                uses.setdefault(declaration.id, []).append(
+                    _DictionaryArray(index, name, number, part, part.require_dictionary().storage)
+                )
         changed: dict[int, dict[int, ArrayData]] = {}
         for id_, uses_of_id in uses.items():
-            matching = self._matching.get(id_) or ()
+            matching = self._matching_dictionaries.get(id_) or ()
             if not all(any(use.dictionary is dictionary for dictionary in matching) for use in uses_of_id):
-                for use, part in self._plan_dictionary(plan, self._nodes[id_], uses_of_id):
+                for use, part in self._plan_dictionary(plan, self._declarations[id_], uses_of_id):
                     changed.setdefault(use.column, {})[use.number] = part
         for index, parts in changed.items():
             column = columns[index]
@@ -112,18 +120,18 @@ class DictionaryWriter:
 
     def mark_written(self, dictionaries: Mapping[int, ArrayData]) -> None:
         """Register dictionaries that readers already have, by id."""
-        self._written.update(dictionaries)
+        self._written_dictionaries.update(dictionaries)
 
     def commit(self, plan: BatchWritePlan) -> None:
         """Register the messages of a plan as written."""
-        self._written.update(plan.written)
-        self._matching.update(plan.matching)
+        self._written_dictionaries.update(plan.written)
+        self._matching_dictionaries.update(plan.matching)
 
     def _plan_dictionary(
-        self, plan: BatchWritePlan, node: DictionaryId, uses: Sequence[_Use]
-    ) -> Iterator[tuple[_Use, ArrayData]]:
+        self, plan: BatchWritePlan, declaration: DictionaryDeclaration, uses: Sequence[_DictionaryArray]
+    ) -> Iterator[tuple[_DictionaryArray, ArrayData]]:
         """Plan the batches of a dictionary; yield the parts whose indices have to change."""
-        written = self._reader_dictionary(plan, node)
+        written = self._dictionary_of_readers(plan, declaration)
         used = [use for use in uses if use.part.null_count < use.part.length]
         if not used and written is not None:
             return
@@ -133,12 +141,12 @@ class DictionaryWriter:
         unified = find_dictionary_extending_all(distinct)
         is_fixed = self._options.unify_dictionaries and written is not None
         if unified is not None and not (is_fixed and written is not None and not has_prefix(written, unified)):
-            plan.matching[node.id] = tuple(distinct)
+            plan.matching[declaration.id] = tuple(distinct)
         else:
-            plan.matching[node.id] = ()
+            plan.matching[declaration.id] = ()
             if written is not None and not is_fixed:
                 distinct.sort(key=lambda dictionary: not has_prefix(dictionary, written))
-            unified, index_maps = self._unify(node.id, written, distinct)
+            unified, index_maps = self._unify(declaration.id, written, distinct)
             if is_fixed and written is not None and unified.length > written.length:
                 raise UsageError(
                     f"{where}: {unified.length - written.length} values are not in the dictionary that is written, and "
@@ -146,7 +154,7 @@ class DictionaryWriter:
                 )
             map_of = {id(dictionary): index_map for dictionary, index_map in zip(distinct, index_maps, strict=True)}
             yield from self._remap_indices(where, used or uses, unified, map_of)
-        self._plan_batches(plan, node, unified, where)
+        self._plan_dictionary_batches(plan, declaration, unified, where)
 
     def _unify(self, id_: int, written: ArrayData | None, distinct: list[ArrayData]) -> tuple[ArrayData, list[Indices]]:
         """Return a dictionary for all parts of a batch; in a file it extends the written one."""
@@ -162,8 +170,8 @@ class DictionaryWriter:
         return unified, index_maps
 
     def _remap_indices(
-        self, where: str, uses: Sequence[_Use], unified: ArrayData, index_maps: dict[int, Indices]
-    ) -> Iterator[tuple[_Use, ArrayData]]:
+        self, where: str, uses: Sequence[_DictionaryArray], unified: ArrayData, index_maps: dict[int, Indices]
+    ) -> Iterator[tuple[_DictionaryArray, ArrayData]]:
         for use in uses:
             index_map = index_maps[id(use.dictionary)]
             is_unchanged = np.array_equal(index_map, np.arange(len(index_map)))
@@ -175,33 +183,35 @@ class DictionaryWriter:
                     f"{error}: write with share_dictionaries=False"
                 ) from None
 
-    def _plan_batches(self, plan: BatchWritePlan, node: DictionaryId, values: ArrayData, where: str) -> bool:
+    def _plan_dictionary_batches(
+        self, plan: BatchWritePlan, declaration: DictionaryDeclaration, values: ArrayData, where: str
+    ) -> bool:
         """Plan the batches that give readers a dictionary; return whether it is new or a replacement."""
-        written = self._reader_dictionary(plan, node)
+        written = self._dictionary_of_readers(plan, declaration)
         can_extend = False
         if written is not None:
             if has_prefix(written, values):
                 return False
-            can_extend = self._allows_delta(node) and has_prefix(values, written)
+            can_extend = self._is_delta_allowed(declaration) and has_prefix(values, written)
             if not can_extend and not self._may_replace:
                 raise UsageError(f"{where}: {self._describe_conflict(values, written)}")
         inner = [
-            self._plan_batches(plan, inside, part.require_dictionary().storage, where)
-            for inside, part in zip(node.nested, iter_dictionary_arrays(values), strict=True)
+            self._plan_dictionary_batches(plan, inside, part.require_dictionary().storage, where)
+            for inside, part in zip(declaration.nested, iter_dictionary_arrays(values), strict=True)
         ]
         is_delta = written is not None and can_extend and not any(inner)
         new = values.slice(written.length) if is_delta and written is not None else values
-        plan.due.append((DictionaryHeader(node.id, is_delta), new))
-        plan.written[node.id] = values
+        plan.due.append((DictionaryHeader(declaration.id, is_delta), new))
+        plan.written[declaration.id] = values
         return not is_delta
 
-    def _reader_dictionary(self, plan: BatchWritePlan, node: DictionaryId) -> ArrayData | None:
+    def _dictionary_of_readers(self, plan: BatchWritePlan, declaration: DictionaryDeclaration) -> ArrayData | None:
         """Return the readers' dictionary after the plan; an id may occur several times in a batch."""
-        return plan.written.get(node.id, self._written.get(node.id))
+        return plan.written.get(declaration.id, self._written_dictionaries.get(declaration.id))
 
-    def _allows_delta(self, node: DictionaryId) -> bool:
+    def _is_delta_allowed(self, declaration: DictionaryDeclaration) -> bool:
         deltas = self._options.dictionary_deltas
-        return deltas == "always" or (deltas == "auto" and not (node.nested and self._may_replace))
+        return deltas == "always" or (deltas == "auto" and not (declaration.nested and self._may_replace))
 
     def _describe_conflict(self, values: ArrayData, written: ArrayData) -> str:
         if has_prefix(values, written):
@@ -222,30 +232,30 @@ def assign_shared_ids(wire: WireSchema, columns: Sequence[ArrayData]) -> list[in
     numbers = count()
     ids_by_memory: dict[object, list[int]] = {}
     shared_ids: list[int] = []
-    for nodes, column in zip(wire.dictionaries, columns, strict=True):
-        if nodes:
-            for node, part in zip(nodes, iter_dictionary_arrays(column), strict=True):
+    for declarations, column in zip(wire.dictionaries, columns, strict=True):
+        if declarations:
+            for declaration, part in zip(declarations, iter_dictionary_arrays(column), strict=True):
                 dictionary = part.dictionary
                 memory = (
                     object()
                     if dictionary is None or dictionary.length == 0
-                    else (node.value_type, _memory_key(dictionary))
+                    else (declaration.value_type, _memory_key(dictionary))
                 )
                 ids = ids_by_memory.get(memory)
                 if ids is None:
-                    ids = ids_by_memory[memory] = [next(numbers) for _ in range(_tree_size(node))]
+                    ids = ids_by_memory[memory] = [next(numbers) for _ in range(_count_declarations(declaration))]
                 shared_ids += ids
     return shared_ids
 
 
 def can_share_dictionaries(wire: WireSchema) -> bool:
     """Whether two fields of a schema may have the same dictionary."""
-    types = [node.value_type for nodes in wire.dictionaries for node in nodes]
+    types = [declaration.value_type for declarations in wire.dictionaries for declaration in declarations]
     return len(set(types)) < len(types)
 
 
-def _tree_size(node: DictionaryId) -> int:
-    return 1 + sum(map(_tree_size, node.nested))
+def _count_declarations(declaration: DictionaryDeclaration) -> int:
+    return 1 + sum(map(_count_declarations, declaration.nested))
 
 
 def _memory_key(array: ArrayData | None) -> object:

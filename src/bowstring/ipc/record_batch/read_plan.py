@@ -10,23 +10,23 @@ from typing import TypeAlias, overload
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.metadata.lazy_schema import LazySchema
-from bowstring.ipc.metadata.schema import DictionaryId, WireSchema
+from bowstring.ipc.metadata.lazy_schema import LazyWireSchema
+from bowstring.ipc.metadata.schema import DictionaryDeclaration, WireSchema
 from bowstring.ipc.write_options import has_legacy_validity
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
-ReadSchema: TypeAlias = LazySchema | WireSchema
+AnyWireSchema: TypeAlias = LazyWireSchema | WireSchema
 """The schema of a reader."""
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnPlan:
+class ColumnReadPlan:
     """Positions of a column in a batch header: the first node, buffer and variadic count, and the number of each."""
 
     name: str
     layout: Layout
-    dictionaries: tuple[DictionaryId, ...]
+    dictionaries: tuple[DictionaryDeclaration, ...]
     first_node: int
     node_count: int
     first_buffer: int
@@ -38,24 +38,24 @@ class ColumnPlan:
     buffers: struct.Struct
 
 
-class SchemaPlan(Sequence[ColumnPlan]):
-    """The plan of each column of a schema, created on access.
+class BatchReadPlan(Sequence[ColumnReadPlan]):
+    """How to read the batches of a schema: the plan of each column, created on access.
 
-    `is_legacy`: for metadata version 4, in which unions had a validity buffer.
+    `is_version_4`: for metadata version 4, in which unions had a validity buffer.
     """
 
-    __slots__ = ("_plans", "_starts", "buffer_count", "is_legacy", "node_count", "variadic_count", "wire")
+    __slots__ = ("_plans", "_starts", "buffer_count", "is_version_4", "node_count", "variadic_count", "wire")
 
-    def __init__(self, wire: ReadSchema, is_legacy: bool = False) -> None:
+    def __init__(self, wire: AnyWireSchema, is_version_4: bool = False) -> None:
         self.wire = wire
-        self.is_legacy = is_legacy
-        self._plans: list[ColumnPlan | None] = [None] * len(wire)
-        counts = wire.counts() if isinstance(wire, LazySchema) else np.full((len(wire), 3), -1, np.int64)
+        self.is_version_4 = is_version_4
+        self._plans: list[ColumnReadPlan | None] = [None] * len(wire)
+        counts = wire.header_counts() if isinstance(wire, LazyWireSchema) else np.full((len(wire), 3), -1, np.int64)
         unknown = np.flatnonzero(counts[:, 0] < 0).tolist()
         if unknown:
             counts = counts.copy()
         for index in unknown:
-            counts[index] = self._count(layout_of(wire.entry(index)[0].type))
+            counts[index] = self._count_entries(layout_of(wire.get_field_and_dictionaries(index)[0].type))
         self._starts = np.zeros((len(wire) + 1, 3), np.int64)
         np.cumsum(counts, axis=0, out=self._starts[1:])
         self.node_count, self.buffer_count, self.variadic_count = self._starts[-1].tolist()
@@ -64,27 +64,27 @@ class SchemaPlan(Sequence[ColumnPlan]):
         return len(self._plans)
 
     @overload
-    def __getitem__(self, index: int) -> ColumnPlan: ...
+    def __getitem__(self, index: int) -> ColumnReadPlan: ...
     @overload
-    def __getitem__(self, index: slice) -> list[ColumnPlan]: ...
-    def __getitem__(self, index: int | slice) -> ColumnPlan | list[ColumnPlan]:
+    def __getitem__(self, index: slice) -> list[ColumnReadPlan]: ...
+    def __getitem__(self, index: int | slice) -> ColumnReadPlan | list[ColumnReadPlan]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self._plans)))]
         plan = self._plans[index]
         if plan is None:
-            plan = self._plans[index] = self._create_plan(index)
+            plan = self._plans[index] = self._create_column_plan(index)
         return plan
 
-    def _create_plan(self, index: int) -> ColumnPlan:
-        field, dictionaries = self.wire.entry(index)
+    def _create_column_plan(self, index: int) -> ColumnReadPlan:
+        field, dictionaries = self.wire.get_field_and_dictionaries(index)
         layout = layout_of(field.type)
         start, stop = self._starts[index].tolist(), self._starts[index + 1].tolist()
         nodes, buffers, variadic = (end - begin for begin, end in zip(start, stop, strict=True))
-        if (nodes, buffers, variadic) != self._count(layout):
+        if (nodes, buffers, variadic) != self._count_entries(layout):
             raise InvalidDataError(
                 f"field {field.name!r}: the layout of {field.type} does not match the storage type in the schema"
             )
-        return ColumnPlan(
+        return ColumnReadPlan(
             field.name,
             layout,
             dictionaries,
@@ -99,8 +99,8 @@ class SchemaPlan(Sequence[ColumnPlan]):
             struct.Struct(f"<{2 * buffers}q"),
         )
 
-    def _count(self, layout: Layout) -> tuple[int, int, int]:
-        child_counts = [self._count(child) for child in layout.children]
+    def _count_entries(self, layout: Layout) -> tuple[int, int, int]:
+        child_counts = [self._count_entries(child) for child in layout.children]
         return (
             1 + sum(nodes for nodes, _, _ in child_counts),
             self.count_own_buffers(layout) + sum(buffers for _, buffers, _ in child_counts),
@@ -113,4 +113,4 @@ class SchemaPlan(Sequence[ColumnPlan]):
 
     def has_extra_validity(self, layout: Layout) -> bool:
         """Whether the body has the validity buffer that metadata version 4 required for all layouts but null."""
-        return self.is_legacy and has_legacy_validity(layout)
+        return self.is_version_4 and has_legacy_validity(layout)

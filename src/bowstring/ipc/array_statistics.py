@@ -26,7 +26,7 @@ MinMax: TypeAlias = tuple[ArrayData, ArrayData]
 """A minimum and a maximum, arrays of one value."""
 
 
-def plain_type(type_: DataType) -> DataType:
+def decoded_type(type_: DataType) -> DataType:
     """Return the type of the values without dictionary, run-end encoding and extension type."""
     while True:
         if isinstance(type_, ExtensionType):
@@ -39,9 +39,9 @@ def plain_type(type_: DataType) -> DataType:
             return type_
 
 
-def decode_to_plain(array: ArrayData) -> ArrayData:
+def decode_array(array: ArrayData) -> ArrayData:
     """Return the values without encoding and extension type; encoded values are copied."""
-    decoded = plain_type(array.type)
+    decoded = decoded_type(array.type)
     while array.type != decoded:
         array = run_end_decode(decode_dictionary(array.storage))
     return array
@@ -52,17 +52,18 @@ def has_order(layout: Layout) -> bool:
     return layout.sort_keys(layout.from_pylist([])) is not None
 
 
-def min_max(array: ArrayData, cuts: bool = True) -> MinMax | None:
+def min_max(array: ArrayData, truncate: bool = True) -> MinMax | None:
     """Return the minimum and maximum of an array without nulls, NaN ignored; None if it is empty or has no order.
 
-    With `cuts`, values of more than 64 bytes are shortened: a minimum to its beginning, a maximum to a greater value.
+    With `truncate`, values of more than 64 bytes are shortened: a minimum to its beginning, a maximum to a greater
+    value.
     """
     if not array.length or not has_order(array.layout):
         return None
     least, greatest = (_min_or_max(array, side) for side in (np.min, np.max))
     if least is None or greatest is None:
         return None
-    return (_truncate(least, False), _truncate(greatest, True)) if cuts else (least, greatest)
+    return (_truncate(least, False), _truncate(greatest, True)) if truncate else (least, greatest)
 
 
 def _min_or_max(array: ArrayData, pick: Any) -> ArrayData | None:
@@ -79,7 +80,7 @@ def _min_or_max(array: ArrayData, pick: Any) -> ArrayData | None:
     for part in parts:
         values = part[indices]
         indices = indices[values == pick(values)]
-    return decode_to_plain(array.layout.take(array, indices[:1]))
+    return decode_array(array.layout.take(array, indices[:1]))
 
 
 def _string_prefixes(array: ArrayData) -> Values | None:
@@ -127,7 +128,7 @@ def _upper_bound(short: str | bytes) -> str | bytes | None:
     return text[:-1] + chr(0xE000 if following == 0xD800 else following)
 
 
-def distinct_count(array: ArrayData) -> int | None:
+def count_distinct(array: ArrayData) -> int | None:
     """Return the number of distinct values of an array without nulls, all NaN counted as one; None for types without
     identity keys.
     """
@@ -136,20 +137,20 @@ def distinct_count(array: ArrayData) -> int | None:
         return None
     if not array.length or not parts:  # all structs without fields are equal
         return min(array.length, 1)
-    return int(_group_numbers(parts)[-1]) + 1
+    return int(_sorted_dense_ranks(parts)[-1]) + 1
 
 
-def ranks(array: ArrayData) -> Values:
+def dense_ranks(array: ArrayData) -> Values:
     """Return integers that compare like the values of a plain array without nulls."""
     parts = array.layout.sort_keys(array)
     assert parts is not None
     ranked = np.zeros(array.length, np.int64)
     if array.length:
-        ranked[np.lexsort(parts[::-1])] = _group_numbers(parts)
+        ranked[np.lexsort(parts[::-1])] = _sorted_dense_ranks(parts)
     return ranked
 
 
-def _group_numbers(parts: tuple[Values, ...]) -> Values:
+def _sorted_dense_ranks(parts: tuple[Values, ...]) -> Values:
     """Return the index of each sorted value among the distinct ones."""
     order = np.lexsort(parts[::-1])
     edges = np.zeros(len(order), np.bool_)

@@ -475,7 +475,7 @@ def test_after_a_rejected_first_batch_the_next_one_is_the_first() -> None:
 def test_an_encoder_whose_schema_was_requested_first_does_not_share_ids() -> None:
     batch = shared([0, 1], [2, None])
     encoder, decoder = Encoder(batch.schema), Decoder()
-    encoded_messages = [encoder.schema_message(), *encoder.encode_batch(batch)]
+    encoded_messages = [encoder.encode_schema_message(), *encoder.encode_batch(batch)]
     assert [message.kind for message in encoded_messages] == ["Schema", *2 * ["DictionaryBatch"], "RecordBatch"]
     for message in encoded_messages:
         body = bs.memory.Buffer.of(b"".join(bytes(part) for part in message.parts))
