@@ -35,7 +35,7 @@ _MODULES = {
     "serving": "serving",
     "publish": "publish",
 }
-_RESULTS = Path(__file__).resolve().parent / "results"
+_RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
 _REQUIRED_BYTES = 6 << 30
 
 
@@ -60,7 +60,7 @@ def main(groups: Sequence[str], quick: bool, repeat: int, folder: Path | None) -
             measurements += _run_group(group, Path(temporary), settings, console)
     machine["load average after"] = load_average()
     print_report(measurements, machine, console)
-    path = save_json(measurements, machine, _RESULTS)
+    path = save_json(measurements, machine, _RESULTS_FOLDER)
     console.print(f"[dim]all times: {path}[/dim]", soft_wrap=True)
     if quick:
         console.print("[dim]--quick uses small data: the ratios mean little[/dim]")

@@ -29,7 +29,7 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
     random = np.random.default_rng(2032)
     path = folder / "access.arrow"
     rows = settings.rows(_BATCH_ROWS)
-    datasets.write_file(path, [_batch(random, rows)], _BATCHES)
+    datasets.write_file(path, [_random_batch(random, rows)], _BATCHES)
     pa_table, table = datasets.read_with_pyarrow(str(path)), bowstring.open_file(path).read_all()
     sample = random.integers(0, rows * _BATCHES, _SAMPLE_ROWS).tolist()
     index = sample[0]
@@ -61,7 +61,7 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
     path.unlink()
 
 
-def _batch(random: np.random.Generator, rows: int) -> Any:
+def _random_batch(random: np.random.Generator, rows: int) -> Any:
     mixed = datasets.mixed_batch(random, rows, 5)
     numbers = pa.array(random.random(rows * _EMBEDDING_SIZE).astype(np.float32))
     categories = pa.array([f"category {number}" for number in range(20)])

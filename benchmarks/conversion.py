@@ -23,7 +23,7 @@ _BOUND = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ConversionCase:
     """Values to convert."""
 
     name: str
@@ -48,18 +48,18 @@ def _timestamps(random: np.random.Generator, rows: int) -> Any:
     return pa.array(random.integers(0, 1 << 50, rows)).cast(pa.timestamp("us"))
 
 
-_CASES = (
-    Case("integers with nulls", _nullable_integers, 1_000_000),
-    Case("ASCII strings", datasets.ascii_strings, 1_000_000),
-    Case("multilingual strings", datasets.multilingual_strings, 500_000, needs_new_values=True),
-    Case("lists of integers", _lists, 200_000),
-    Case("timestamps", _timestamps, 200_000, converts_to_python=False),
+_CONVERSIONS = (
+    ConversionCase("integers with nulls", _nullable_integers, 1_000_000),
+    ConversionCase("ASCII strings", datasets.ascii_strings, 1_000_000),
+    ConversionCase("multilingual strings", datasets.multilingual_strings, 500_000, needs_new_values=True),
+    ConversionCase("lists of integers", _lists, 200_000),
+    ConversionCase("timestamps", _timestamps, 200_000, converts_to_python=False),
 )
 
 
 def run(_folder: Path, settings: Settings) -> Iterator[Measurement]:
     """Measure arrays in both directions, then rows."""
-    for case in _CASES:
+    for case in _CONVERSIONS:
         rows = settings.rows(case.rows)
         pa_array = case.create(np.random.default_rng(2029), rows)
         array = bowstring.array(pa_array)

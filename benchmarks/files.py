@@ -51,7 +51,7 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
         paths = [str(folder / f"part-{number}.arrow") for number in range(_COUNT)]
         for path in paths:
             datasets.write_file(Path(path), batches, shape.batches, shape.compression)
-        _check(paths, folder, shape)
+        _check_equal_files(paths, folder, shape)
         line = f"{_COUNT} files, {shape.name}, {shape.columns} columns × {shape.batches} batches of {rows:,} rows"
         codec = shape.compression
         peers = [
@@ -83,7 +83,7 @@ def _concat_tables(paths: Sequence[str], target: str, compression: str | None) -
         writer.write_table(table)
 
 
-def _check(paths: Sequence[str], folder: Path, shape: FileShape) -> None:
+def _check_equal_files(paths: Sequence[str], folder: Path, shape: FileShape) -> None:
     """Compare the files that Bowstring and pyarrow write."""
     path, pa_path = str(folder / "concat.arrow"), str(folder / "concat-pyarrow.arrow")
     bowstring.ipc.concat_files(paths, path)

@@ -139,7 +139,7 @@ def measure(candidates: Sequence[Candidate], settings: Settings) -> tuple[Timing
     return tuple(Timings(name, tuple(samples)) for name, samples in seconds.items())
 
 
-def ratio(line: str, bound: float | None, bowstring: Timings, peers: Sequence[Timings]) -> Measurement:
+def compare_timings(line: str, bound: float | None, bowstring: Timings, peers: Sequence[Timings]) -> Measurement:
     """The ratio of Bowstring's median time to that of the fastest peer."""
     value = bowstring.median_s / min(timings.median_s for timings in peers)
     return Measurement(line, value, bound, "ratio", bowstring, tuple(peers))
@@ -150,7 +150,7 @@ def compare(
 ) -> Measurement:
     """Measure Bowstring and each setting of the peer, interleaved."""
     timings = measure((bowstring, *peers), settings)
-    return ratio(line, bound, timings[0], timings[1:])
+    return compare_timings(line, bound, timings[0], timings[1:])
 
 
 def compare_calls(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import bowstring
-from benchmarks.measure import Candidate, Measurement, Settings, measure, ratio
+from benchmarks.measure import Candidate, Measurement, Settings, compare_timings, measure
 from benchmarks.spark_dataframe import SUM_COLUMN, create_dataframe, expected_sum
 from benchmarks.worker import WorkerProcess
 
@@ -44,19 +44,19 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
     ):
         spark = bowstring.spark.session("local[*]")
         try:
-            methods = Methods(create_dataframe(spark, rows), consumer, local, folder, expected_sum(rows))
+            methods = PublishMethods(create_dataframe(spark, rows), consumer, local, folder, expected_sum(rows))
             long_calls = settings.for_long_calls(1 if settings.is_quick else 2)
             published, *peers = measure(methods.candidates(), long_calls)
         finally:
             spark.stop()
     line = f"{rows:,} rows until another process has summed a column"
-    yield ratio(f"{line}, toArrow() and IPC", _TO_ARROW_BOUND, published, peers[:2])
-    yield ratio(f"{line}, Parquet and pyarrow", _PARQUET_BOUND, published, peers[2:])
+    yield compare_timings(f"{line}, toArrow() and IPC", _TO_ARROW_BOUND, published, peers[:2])
+    yield compare_timings(f"{line}, Parquet and pyarrow", _PARQUET_BOUND, published, peers[2:])
     yield from _measure_driver_memory(rows)
 
 
 @dataclass(frozen=True, slots=True)
-class Methods:
+class PublishMethods:
     """The methods to pass a DataFrame to the consumer, each until it has replied with the right sum."""
 
     df: DataFrame
@@ -90,7 +90,7 @@ class Methods:
         self.consumer.send("sum_stream", column=SUM_COLUMN)
         with self.connection.makefile("wb", _BUFFER_BYTES) as sink, pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        self._check(self.consumer.receive())
+        self._check_sum(self.consumer.receive())
 
     def _write_file(self, path: Path) -> None:
         table = self.df.toArrow()
@@ -106,9 +106,9 @@ class Methods:
         return write
 
     def _request(self, method: str, **parameters: Any) -> None:
-        self._check(self.consumer.request(method, column=SUM_COLUMN, **parameters))
+        self._check_sum(self.consumer.request(method, column=SUM_COLUMN, **parameters))
 
-    def _check(self, reply: dict[str, Any]) -> None:
+    def _check_sum(self, reply: dict[str, Any]) -> None:
         assert reply == {"sum": self.sum}, f"expected the sum {self.sum}, found {reply}"
 
 

@@ -18,7 +18,7 @@ from bowstring.ipc import schema_cache
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileShape:
     """The size of a file, with the bounds of its measurements."""
 
     name: str
@@ -30,9 +30,9 @@ class Layout:
     measures_cached_schema: bool = False
 
 
-_LAYOUTS = (
-    Layout("wide", 1000, 100, 200, headers_bound=0.2, column_bound=0.3, measures_cached_schema=True),
-    Layout("narrow", 20, 2000, 1000, headers_bound=0.6, column_bound=0.6),
+_SHAPES = (
+    FileShape("wide", 1000, 100, 200, headers_bound=0.2, column_bound=0.3, measures_cached_schema=True),
+    FileShape("narrow", 20, 2000, 1000, headers_bound=0.6, column_bound=0.6),
 )
 _OPEN_BOUND = 1.5
 
@@ -40,33 +40,33 @@ _OPEN_BOUND = 1.5
 def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
     """Measure a wide and a narrow file."""
     random = np.random.default_rng(2024)
-    for layout in _LAYOUTS:
-        path = folder / f"{layout.name}.arrow"
-        rows = settings.rows(layout.rows, 10)
-        batches = [datasets.mixed_batch(random, rows, layout.columns) for _ in range(4)]
-        datasets.write_file(path, batches, layout.batches)
+    for shape in _SHAPES:
+        path = folder / f"{shape.name}.arrow"
+        rows = settings.rows(shape.rows, 10)
+        batches = [datasets.mixed_batch(random, rows, shape.columns) for _ in range(4)]
+        datasets.write_file(path, batches, shape.batches)
         try:
-            yield from _measure_file(layout, str(path), batches[0].schema.names, settings)
+            yield from _measure_file(shape, str(path), batches[0].schema.names, settings)
         finally:
             path.unlink()
 
 
-def _measure_file(layout: Layout, path: str, names: list[str], settings: Settings) -> Iterator[Measurement]:
-    size = f"{layout.columns} columns × {layout.batches} batches"
-    index = layout.columns // 10 * 5 + 4
+def _measure_file(shape: FileShape, path: str, names: list[str], settings: Settings) -> Iterator[Measurement]:
+    size = f"{shape.columns} columns × {shape.batches} batches"
+    index = shape.columns // 10 * 5 + 4
     name = names[index]
-    _check(path, [index - 3, index])
-    peers = _peers(path, {"get_batch": _pyarrow_batches, "read_all": _pyarrow_table})
+    _check_equal_columns(path, [index - 3, index])
+    peers = _pyarrow_calls(path, {"get_batch": _read_batches_with_pyarrow, "read_all": _read_table_with_pyarrow})
     headers = f"all record batch headers, {size}"
-    bound = layout.headers_bound
-    yield compare_calls(headers, bound, partial(_batches, path), peers, settings, clear_schema_cache)
-    if layout.measures_cached_schema:
-        yield compare_calls(f"{headers}, schema cached", bound, partial(_batches, path), peers, settings)
+    bound = shape.headers_bound
+    yield compare_calls(headers, bound, partial(_read_batches, path), peers, settings, clear_schema_cache)
+    if shape.measures_cached_schema:
+        yield compare_calls(f"{headers}, schema cached", bound, partial(_read_batches, path), peers, settings)
     yield compare_calls(
         f"one string column, {size}",
-        layout.column_bound,
-        partial(_column, path, name),
-        _peers(path, {"get_batch": _pyarrow_columns, "read_all": _pyarrow_table}, [index]),
+        shape.column_bound,
+        partial(_read_column, path, name),
+        _pyarrow_calls(path, {"get_batch": _read_columns_with_pyarrow, "read_all": _read_table_with_pyarrow}, [index]),
         settings,
         clear_schema_cache,
     )
@@ -74,7 +74,7 @@ def _measure_file(layout: Layout, path: str, names: list[str], settings: Setting
         f"open, {size}",
         _OPEN_BOUND,
         partial(open_with_bowstring, path),
-        _peers(path, {"open_file": open_with_pyarrow}),
+        _pyarrow_calls(path, {"open_file": open_with_pyarrow}),
         settings,
         clear_schema_cache,
     )
@@ -97,17 +97,17 @@ def open_with_pyarrow(path: str, options: Any = None) -> object:
         return pa.ipc.open_file(source, options=options).num_record_batches
 
 
-def _batches(path: str) -> object:
+def _read_batches(path: str) -> object:
     with bowstring.open_file(path) as reader:
         return [reader.get_batch(index) for index in range(reader.num_record_batches)]
 
 
-def _column(path: str, name: str) -> object:
+def _read_column(path: str, name: str) -> object:
     with bowstring.open_file(path, columns=[name]) as reader:
         return [batch.column(0) for batch in reader]
 
 
-def _peers(
+def _pyarrow_calls(
     path: str, methods: Mapping[str, Callable[[str, Any], object]], indices: list[int] | None = None
 ) -> dict[str, Call]:
     """Each method with and without threads; `indices` selects columns."""
@@ -119,22 +119,22 @@ def _peers(
     return calls
 
 
-def _pyarrow_batches(path: str, options: Any) -> list[Any]:
+def _read_batches_with_pyarrow(path: str, options: Any) -> list[Any]:
     with pa.memory_map(path) as source:
         reader = pa.ipc.open_file(source, options=options)
         return [reader.get_batch(index) for index in range(reader.num_record_batches)]
 
 
-def _pyarrow_columns(path: str, options: Any) -> list[Any]:
-    return [batch.column(0) for batch in _pyarrow_batches(path, options)]
+def _read_columns_with_pyarrow(path: str, options: Any) -> list[Any]:
+    return [batch.column(0) for batch in _read_batches_with_pyarrow(path, options)]
 
 
-def _pyarrow_table(path: str, options: Any) -> object:
+def _read_table_with_pyarrow(path: str, options: Any) -> object:
     with pa.memory_map(path) as source:
         return pa.ipc.open_file(source, options=options).read_all()
 
 
-def _check(path: str, indices: list[int]) -> None:
+def _check_equal_columns(path: str, indices: list[int]) -> None:
     """Compare the columns that both libraries read."""
     with bowstring.open_file(path, columns=indices) as reader:
         table = pa.table(reader.read_all())

@@ -94,18 +94,20 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
 
 def _measure_store(path: str, line: str, index: int, name: str, settings: Settings) -> Iterator[Measurement]:
     store = LatencyFileSystem()
-    column = pa.chunked_array(_column(path, name, store))
-    assert column.equals(_pyarrow_file_column(path, name, index, True)), "Bowstring and pyarrow read different values"
+    column = pa.chunked_array(_read_column(path, name, store))
+    assert column.equals(_read_file_column_with_pyarrow(path, name, index, True)), (
+        "Bowstring and pyarrow read different values"
+    )
     yield Measurement(f"{line}: round trips", store.round_trips, _MAX_ROUND_TRIPS, "round trips")
     peers = {
-        "pyarrow open_file": partial(_pyarrow_file_column, path, name, index, False),
-        "pyarrow open_file, threads": partial(_pyarrow_file_column, path, name, index, True),
-        "pyarrow dataset": partial(_pyarrow_dataset_column, path, name),
+        "pyarrow open_file": partial(_read_file_column_with_pyarrow, path, name, index, False),
+        "pyarrow open_file, threads": partial(_read_file_column_with_pyarrow, path, name, index, True),
+        "pyarrow dataset": partial(_read_dataset_column_with_pyarrow, path, name),
     }
     yield compare(
         line,
         1.0,
-        Candidate.of_call("bowstring", lambda: _column(path, name, LatencyFileSystem()), clear_schema_cache),
+        Candidate.of_call("bowstring", lambda: _read_column(path, name, LatencyFileSystem()), clear_schema_cache),
         [Candidate.of_call(peer, call) for peer, call in peers.items()],
         settings.for_long_calls(),
     )
@@ -116,8 +118,8 @@ def _measure_open(path: str, size: str, index: int, name: str, settings: Setting
         (f"open a mapped file of {size}", partial(open_with_bowstring, path), partial(open_with_pyarrow, path)),
         (
             "open it and read a field by name",
-            partial(_field, path, name),
-            partial(_pyarrow_field, path, name),
+            partial(_read_field, path, name),
+            partial(_read_field_with_pyarrow, path, name),
         ),
     )
     for line, call, pyarrow_call in lines:
@@ -125,49 +127,49 @@ def _measure_open(path: str, size: str, index: int, name: str, settings: Setting
     yield compare_calls(
         "open it and read a column of the first batch",
         _OPEN_BOUND,
-        partial(_first_column, path, name),
+        partial(_read_first_column, path, name),
         {
-            "pyarrow open_file": partial(_pyarrow_first_column, path, index, False),
-            "pyarrow open_file, included_fields": partial(_pyarrow_first_column, path, index, True),
+            "pyarrow open_file": partial(_read_first_column_with_pyarrow, path, index, False),
+            "pyarrow open_file, included_fields": partial(_read_first_column_with_pyarrow, path, index, True),
         },
         settings,
         clear_schema_cache,
     )
 
 
-def _column(path: str, name: str, store: LatencyFileSystem) -> Any:
+def _read_column(path: str, name: str, store: LatencyFileSystem) -> Any:
     with bowstring.open_file(fsspec.core.OpenFile(store, path), columns=[name]) as reader:
         return reader.read_all().column(name)
 
 
-def _pyarrow_file_column(path: str, name: str, index: int, use_threads: bool) -> Any:
+def _read_file_column_with_pyarrow(path: str, name: str, index: int, use_threads: bool) -> Any:
     file_system = pa.fs.PyFileSystem(pa.fs.FSSpecHandler(LatencyFileSystem()))
     options = pa.ipc.IpcReadOptions(use_threads=use_threads, included_fields=[index])
     with file_system.open_input_file(path) as source:
         return pa.ipc.open_file(source, options=options).read_all().column(name)
 
 
-def _pyarrow_dataset_column(path: str, name: str) -> Any:
+def _read_dataset_column_with_pyarrow(path: str, name: str) -> Any:
     file_system = pa.fs.PyFileSystem(pa.fs.FSSpecHandler(LatencyFileSystem()))
     return pa.dataset.dataset(path, format="ipc", filesystem=file_system).to_table(columns=[name])
 
 
-def _field(path: str, name: str) -> object:
+def _read_field(path: str, name: str) -> object:
     with bowstring.open_file(path) as reader:
         return reader.schema.field(name)
 
 
-def _pyarrow_field(path: str, name: str) -> object:
+def _read_field_with_pyarrow(path: str, name: str) -> object:
     with pa.memory_map(path) as source:
         return pa.ipc.open_file(source).schema.field(name)
 
 
-def _first_column(path: str, name: str) -> object:
+def _read_first_column(path: str, name: str) -> object:
     with bowstring.open_file(path, columns=[name]) as reader:
         return reader[0].column(0)
 
 
-def _pyarrow_first_column(path: str, index: int, is_selected: bool) -> object:
+def _read_first_column_with_pyarrow(path: str, index: int, is_selected: bool) -> object:
     options = pa.ipc.IpcReadOptions(included_fields=[index] if is_selected else None)
     with pa.memory_map(path) as source:
         return pa.ipc.open_file(source, options=options).get_batch(0).column(0 if is_selected else index)

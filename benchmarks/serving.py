@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import bowstring
-from benchmarks.measure import Candidate, Measurement, Settings, measure, ratio
+from benchmarks.measure import Candidate, Measurement, Settings, compare_timings, measure
 from benchmarks.worker import WorkerProcess
 
 _CLIENTS, _QUICK_CLIENTS = 64, 8
@@ -59,7 +59,9 @@ def _measure_clients(path: Path, settings: Settings) -> Measurement:
             ),
             settings.for_long_calls(),
         )
-    return ratio(f"{count} clients read {size_bytes / 1e6:g} MB each at once over TCP", _TIME_BOUND, many, [one])
+    return compare_timings(
+        f"{count} clients read {size_bytes / 1e6:g} MB each at once over TCP", _TIME_BOUND, many, [one]
+    )
 
 
 def _measure_memory(path: Path, size_bytes: int) -> Measurement:

@@ -13,10 +13,10 @@ from benchmarks.worker import serve_requests
 def main(path: str) -> None:
     """Serve the Arrow file at `path`."""
     with bowstring.serve({"table": path}, scheme="tcp") as server:
-        serve_requests({"memory": _memory}, **server.uris)
+        serve_requests({"memory": _anonymous_memory}, **server.uris)
 
 
-def _memory() -> dict[str, Any]:
+def _anonymous_memory() -> dict[str, Any]:
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon:")]
     return {"anonymous_bytes": int(line.split()[1]) * 1024}
 

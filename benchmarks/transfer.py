@@ -20,7 +20,7 @@ from pyarrow import flight
 
 import bowstring
 from benchmarks import datasets
-from benchmarks.measure import Candidate, Measurement, Settings, Timings, compare_calls, measure, ratio
+from benchmarks.measure import Candidate, Measurement, Settings, Timings, compare_calls, compare_timings, measure
 from benchmarks.transfer_server import FLIGHT_OPTIONS, SMALL
 from benchmarks.worker import WorkerProcess
 from bowstring.transports.ucx.transport import UCX, UcxOptions
@@ -46,30 +46,34 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
         with WorkerProcess("transfer_server", str(path), str(socket_path)) as server:
             tcp = f"grpc://127.0.0.1:{server.ready['tcp_port']}"
             chunk_rows = _best_chunk_rows(tcp, rows)
-            _check(tcp, chunk_rows, server.ready)
-            over_tcp = Candidate.of_call("Flight, TCP", partial(_fetch, tcp, chunk_rows))
+            _check_equal_columns(tcp, chunk_rows, server.ready)
+            over_tcp = Candidate.of_call("Flight, TCP", partial(_fetch_with_flight, tcp, chunk_rows))
             over_unix = Candidate.of_call(
-                "Flight, unix socket", partial(_fetch, f"grpc+unix://{socket_path}", chunk_rows)
+                "Flight, unix socket", partial(_fetch_with_flight, f"grpc+unix://{socket_path}", chunk_rows)
             )
-            timings = measure((over_tcp, over_unix, *_in_place(server)), settings)
-            yield from _ratios(size, _IN_PLACE_BOUND, timings[:2], timings[2:])
+            timings = measure((over_tcp, over_unix, *_candidates_in_place(server)), settings)
+            yield from _compare_each(size, _IN_PLACE_BOUND, timings[:2], timings[2:])
             flights = over_tcp, over_tcp.with_free_memory(2 * size_bytes, "Flight, TCP, free memory")
-            sent = Candidate.of_call("shared memory served over TCP", partial(_connect, server.ready["sent"]))
-            copies = [candidate.with_free_memory(2 * size_bytes) for candidate in (*_copies(server), sent)]
+            sent = Candidate.of_call("shared memory served over TCP", partial(_read_columns, server.ready["sent"]))
+            copies = [
+                candidate.with_free_memory(2 * size_bytes) for candidate in (*_candidates_with_copy(server), sent)
+            ]
             timings = measure((*flights, *copies), settings)
             added, shared, reused, file, over_tcp_copy = timings[2:]
-            yield from _ratios(size, _COPY_BOUND, timings[:2], (added, shared))
-            yield from _ratios(size, _ARENA_BOUND, timings[:2], (reused,))
-            yield ratio(f"{size}, {shared.name}, or written as a file", _FILE_BOUND, shared, [file])
-            yield from _ratios(size, None, timings[:2], (over_tcp_copy,))
+            yield from _compare_each(size, _COPY_BOUND, timings[:2], (added, shared))
+            yield from _compare_each(size, _ARENA_BOUND, timings[:2], (reused,))
+            yield compare_timings(f"{size}, {shared.name}, or written as a file", _FILE_BOUND, shared, [file])
+            yield from _compare_each(size, None, timings[:2], (over_tcp_copy,))
             sums, pa_sums = measure(
                 (
-                    Candidate.of_call("an Arrow file served, all numbers summed", lambda: _sums(server.ready["file"])),
-                    Candidate.of_call("Flight, TCP", lambda: _pyarrow_sums(tcp, chunk_rows)),
+                    Candidate.of_call(
+                        "an Arrow file served, all numbers summed", lambda: _column_sums(server.ready["file"])
+                    ),
+                    Candidate.of_call("Flight, TCP", lambda: _column_sums_with_flight(tcp, chunk_rows)),
                 ),
                 settings.for_long_calls(),
             )
-            yield from _ratios(size, None, [pa_sums], [sums])
+            yield from _compare_each(size, None, [pa_sums], [sums])
             yield from _measure_ucx(size, server.ready["ucx"], over_tcp, settings)
             yield from _measure_small(server, tcp, settings)
             yield _measure_small_clients(server.ready["small"], tcp, settings)
@@ -84,13 +88,13 @@ def _measure_ucx(size: str, uri: str, peer: Candidate, settings: Settings) -> It
         flight_timings, *timings = measure(
             (
                 peer,
-                Candidate.of_call("UCX, mapped, open connection", lambda: _columns(mapped.read_all())),
-                Candidate.of_call("UCX, copied, open connection", lambda: _columns(copied.read_all())),
+                Candidate.of_call("UCX, mapped, open connection", lambda: _access_columns(mapped.read_all())),
+                Candidate.of_call("UCX, copied, open connection", lambda: _access_columns(copied.read_all())),
             ),
             settings.for_long_calls(),
         )
     for bound, each in zip((_UCX_MAPPED_BOUND, _UCX_COPY_BOUND), timings, strict=True):
-        yield ratio(f"{size}, {each.name}", bound, each, [flight_timings])
+        yield compare_timings(f"{size}, {each.name}", bound, each, [flight_timings])
 
 
 def _measure_small(server: WorkerProcess, tcp: str, settings: Settings) -> Iterator[Measurement]:
@@ -108,8 +112,8 @@ def _measure_small(server: WorkerProcess, tcp: str, settings: Settings) -> Itera
     yield compare_calls(
         "three rows, new connection",
         _SMALL_BOUND,
-        lambda: [_connect(uri) for _ in range(_SMALL_CONNECTIONS)],
-        {"Flight, TCP": lambda: [_fetch_small(tcp) for _ in range(_SMALL_CONNECTIONS)]},
+        lambda: [_read_columns(uri) for _ in range(_SMALL_CONNECTIONS)],
+        {"Flight, TCP": lambda: [_fetch_small_with_flight(tcp) for _ in range(_SMALL_CONNECTIONS)]},
         settings,
     )
 
@@ -129,9 +133,9 @@ def _measure_small_clients(uri: str, location: str, settings: Settings) -> Measu
         return compare_calls(line, _SMALL_CLIENTS_BOUND, partial(read, "read"), peers, settings)
 
 
-def _fetch_small(location: str) -> Any:
+def _fetch_small_with_flight(location: str) -> Any:
     with flight.FlightClient(location) as client:
-        return _columns(client.do_get(_SMALL_TICKET).read_all())
+        return _access_columns(client.do_get(_SMALL_TICKET).read_all())
 
 
 def _write_table(path: Path, size_bytes: int) -> int:
@@ -143,28 +147,28 @@ def _write_table(path: Path, size_bytes: int) -> int:
     return rows
 
 
-def _in_place(server: WorkerProcess) -> tuple[Candidate, ...]:
+def _candidates_in_place(server: WorkerProcess) -> tuple[Candidate, ...]:
     """The methods that pass the server's memory to this process."""
     file, memory = server.ready["file"], server.ready["memory"]
     handle = _receive_handle(server)
     return (
-        Candidate.of_call("an Arrow file served", partial(_connect, file)),
-        Candidate.of_call("shared memory served", partial(_connect, memory)),
-        Candidate.of_call("shared memory attached by handle", lambda: _columns(bowstring.attach(handle))),
+        Candidate.of_call("an Arrow file served", partial(_read_columns, file)),
+        Candidate.of_call("shared memory served", partial(_read_columns, memory)),
+        Candidate.of_call("shared memory attached by handle", lambda: _access_columns(bowstring.attach(handle))),
     )
 
 
-def _copies(server: WorkerProcess) -> tuple[Candidate, ...]:
+def _candidates_with_copy(server: WorkerProcess) -> tuple[Candidate, ...]:
     """The methods that first copy the table to shared memory."""
 
     def add() -> object:
-        return _connect(server.request("add")["uri"])
+        return _read_columns(server.request("add")["uri"])
 
     def share(is_reused: bool) -> object:
-        return _columns(bowstring.attach(_receive_handle(server, is_reused)))
+        return _access_columns(bowstring.attach(_receive_handle(server, is_reused)))
 
     def map_file() -> object:
-        return _columns(datasets.read_with_pyarrow(server.request("write_file")["path"]))
+        return _access_columns(datasets.read_with_pyarrow(server.request("write_file")["path"]))
 
     free_handle = partial(server.request, "unshare")
     return (
@@ -175,19 +179,19 @@ def _copies(server: WorkerProcess) -> tuple[Candidate, ...]:
     )
 
 
-def _ratios(
+def _compare_each(
     size: str, bound: float | None, peers: Sequence[Timings], candidates: Sequence[Timings]
 ) -> Iterator[Measurement]:
     for timings in candidates:
-        yield ratio(f"{size}, {timings.name}", bound, timings, peers)
+        yield compare_timings(f"{size}, {timings.name}", bound, timings, peers)
 
 
-def _connect(uri: str) -> Any:
+def _read_columns(uri: str) -> Any:
     with bowstring.connect(uri) as dataset:
-        return _columns(dataset.read_all())
+        return _access_columns(dataset.read_all())
 
 
-def _columns(table: Any) -> Any:
+def _access_columns(table: Any) -> Any:
     """Return the columns of a table of either library. Reads the first value of each, to be sure that it is usable."""
     for column in table.columns:
         _ = column[0]
@@ -200,35 +204,37 @@ def _receive_handle(server: WorkerProcess, is_reused: bool = False) -> bowstring
     return handle
 
 
-def _fetch(location: str, chunk_rows: int) -> Any:
+def _fetch_with_flight(location: str, chunk_rows: int) -> Any:
     with flight.FlightClient(location, generic_options=list(FLIGHT_OPTIONS)) as client:
-        return _columns(client.do_get(flight.Ticket(str(chunk_rows).encode())).read_all())
+        return _access_columns(client.do_get(flight.Ticket(str(chunk_rows).encode())).read_all())
 
 
 def _best_chunk_rows(location: str, rows: int) -> int:
     """The rows of a Flight message for which it is fastest: a whole batch, a quarter or a sixteenth."""
     chunks = {str(rows // divisor): rows // divisor for divisor in _CHUNKS_PER_BATCH}
-    candidates = [Candidate.of_call(name, partial(_fetch, location, count)) for name, count in chunks.items()]
+    candidates = [
+        Candidate.of_call(name, partial(_fetch_with_flight, location, count)) for name, count in chunks.items()
+    ]
     return chunks[min(measure(candidates, Settings(2)), key=lambda timings: min(timings.seconds)).name]
 
 
-def _sums(uri: str) -> list[Any]:
+def _column_sums(uri: str) -> list[Any]:
     return [
         sum(chunk.to_numpy().sum() for chunk in column.chunks)
-        for column in _connect(uri)
+        for column in _read_columns(uri)
         if column.type in (bowstring.int64(), bowstring.float64())
     ]
 
 
-def _pyarrow_sums(location: str, chunk_rows: int) -> list[Any]:
-    columns = _fetch(location, chunk_rows)
+def _column_sums_with_flight(location: str, chunk_rows: int) -> list[Any]:
+    columns = _fetch_with_flight(location, chunk_rows)
     return [pa.compute.sum(column).as_py() for column in columns if column.type in (pa.int64(), pa.float64())]
 
 
-def _check(location: str, chunk_rows: int, uris: dict[str, str]) -> None:
+def _check_equal_columns(location: str, chunk_rows: int, uris: dict[str, str]) -> None:
     """Compare the columns of each method."""
-    expected = _fetch(location, chunk_rows)
+    expected = _fetch_with_flight(location, chunk_rows)
     for name in ("file", "memory", "sent"):
-        columns = [pa.chunked_array(column) for column in _connect(uris[name])]
+        columns = [pa.chunked_array(column) for column in _read_columns(uris[name])]
         is_equal = all(column.equals(other) for column, other in zip(columns, expected, strict=True))
         assert is_equal, f"{name}: the columns differ from those of Flight"

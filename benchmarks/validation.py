@@ -49,9 +49,9 @@ def _with_invalid_byte(array: Any) -> Any:
     validity, offsets, values = array.buffers()
     ends = np.frombuffer(offsets, np.int32)[: len(array) + 1]
     has_bytes = (np.diff(ends) > 0) & array.is_valid().to_numpy(zero_copy_only=False)
-    damaged = np.frombuffer(values, np.uint8).copy()
-    damaged[ends[np.flatnonzero(has_bytes)[-1]]] = 0xFF
-    return pa.Array.from_buffers(array.type, len(array), [validity, offsets, pa.py_buffer(damaged)])
+    values_with_invalid_byte = np.frombuffer(values, np.uint8).copy()
+    values_with_invalid_byte[ends[np.flatnonzero(has_bytes)[-1]]] = 0xFF
+    return pa.Array.from_buffers(array.type, len(array), [validity, offsets, pa.py_buffer(values_with_invalid_byte)])
 
 
 def _check_rejected(pa_array: Any) -> None:

@@ -53,7 +53,7 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
         line = f"{shape.name}, {shape.columns} columns × {shape.batches} batches of {rows:,} rows"
         pa_table = _pyarrow_table(stream)
         table = bowstring.table(pa_table)
-        _check(table, pa_table, str(folder / "check.arrow"))
+        _check_equal_tables(table, pa_table, str(folder / "check.arrow"))
         peers = [
             Candidate.of_writer(name, folder, partial(write, pa_table)) for name, write in _PYARROW_WRITERS.items()
         ]
@@ -101,7 +101,7 @@ _PYARROW_WRITERS: dict[str, Callable[[Any, str], None]] = {
 }
 
 
-def _check(table: bowstring.Table, pa_table: Any, path: str) -> None:
+def _check_equal_tables(table: bowstring.Table, pa_table: Any, path: str) -> None:
     """Read with pyarrow what Bowstring has written."""
     _write_file(table, path)
     assert datasets.read_with_pyarrow(path).equals(pa_table), "the file that Bowstring wrote has other values"

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from fuzz.findings import Findings, load
-from fuzz.inputs import KINDS, Input
+from fuzz.findings import Findings, load_input
+from fuzz.inputs import KINDS, FuzzInput
 from fuzz.supervisor import Progress, Settings, supervise
 from fuzz.worker import import_planted_bugs, limit_resources
 
@@ -51,13 +51,13 @@ def main(  # noqa: PLR0913 -- a command's options
 ) -> None:
     """Run inputs that a hostile writer could send. The exit code is 1 if there are findings."""
     if replay is not None:
-        sys.exit(_replay(load(replay)))
-    from fuzz.seeds import seeds
+        sys.exit(_replay(load_input(replay)))
+    from fuzz.seeds import build_seeds
 
     console = Console(width=None if os.isatty(1) else 120)
     start_seed = random.SystemRandom().randrange(1 << 30) if seed is None else seed
     console.print(f"seed {start_seed}, {jobs} workers, corpus and findings in {home}", soft_wrap=True)
-    initial = [seed_input for seed_input in seeds(not without_shared) if not only or seed_input.kind in only]
+    initial = [seed_input for seed_input in build_seeds(not without_shared) if not only or seed_input.kind in only]
     with Live(console=console, auto_refresh=False, transient=True) as live:
 
         def advance(progress: Progress) -> None:
@@ -96,7 +96,7 @@ def _progress_table(progress: Progress) -> Table:
     return table
 
 
-def _replay(fuzz_input: Input) -> int:
+def _replay(fuzz_input: FuzzInput) -> int:
     from fuzz.oracles import check
 
     import_planted_bugs()

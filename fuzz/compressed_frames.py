@@ -34,7 +34,7 @@ def compress(rng: random.Random, content: bytes, codec: int) -> bytes:
     """The content as a length prefix and a frame with random features; sometimes damaged."""
     if rng.random() < 0.1:
         return struct.pack("<q", -1) + content
-    compressed = _zstd(rng, content) if codec == _ZSTD else _lz4(rng, content)
+    compressed = _compress_zstd(rng, content) if codec == _ZSTD else _compress_lz4(rng, content)
     pick = rng.randrange(12)
     if pick == 0:
         compressed += compressed  # two frames
@@ -52,7 +52,7 @@ def compress(rng: random.Random, content: bytes, codec: int) -> bytes:
     return struct.pack("<q", length) + compressed
 
 
-def _zstd(rng: random.Random, content: bytes) -> bytes:
+def _compress_zstd(rng: random.Random, content: bytes) -> bytes:
     has_checksum, has_size = rng.random() < 0.5, rng.random() < 0.7
     create_compressor = zstandard.ZstdCompressor(
         rng.choice((-5, 1, 3, 19)), write_checksum=has_checksum, write_content_size=has_size
@@ -65,7 +65,7 @@ def _zstd(rng: random.Random, content: bytes) -> bytes:
     return first + stream.compress(content[middle:]) + stream.flush()
 
 
-def _lz4(rng: random.Random, content: bytes) -> bytes:
+def _compress_lz4(rng: random.Random, content: bytes) -> bytes:
     context = lz4.frame.create_compression_context()
     options = {
         "block_size": rng.choice((4, 5, 6, 7)),

@@ -7,7 +7,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz.inputs import KINDS, Input
+from fuzz.inputs import KINDS, FuzzInput
 
 _OWN_CODE = re.compile(r".*/(?:src/)?(bowstring/.*|fuzz/oracles/.*)\.py$")
 
@@ -29,11 +29,11 @@ class Finding:
         return next(path for path in sorted(self.folder.iterdir(), reverse=True) if path.suffix[1:] in KINDS)
 
     @property
-    def fuzz_input(self) -> Input:
+    def fuzz_input(self) -> FuzzInput:
         """The input."""
-        return load(self.path)
+        return load_input(self.path)
 
-    def replace(self, fuzz_input: Input) -> None:
+    def replace(self, fuzz_input: FuzzInput) -> None:
         """Replace the input with a smaller one."""
         self.path.write_bytes(fuzz_input.data)
 
@@ -48,7 +48,7 @@ class Findings:
         """All of them, by name."""
         return [Finding(path) for path in sorted(self._folder.glob("*")) if path.is_dir()]
 
-    def add(self, fuzz_input: Input, name: str, report: str) -> bool:
+    def add(self, fuzz_input: FuzzInput, name: str, report: str) -> bool:
         """Store an input; return False if there is already a finding of this name."""
         folder = self._folder / name
         try:
@@ -60,7 +60,7 @@ class Findings:
         (folder / "report.txt").write_text(f"{report}\n\nTo replay it: {command}\n")
         return True
 
-    def add_error(self, fuzz_input: Input, error: BaseException) -> bool:
+    def add_error(self, fuzz_input: FuzzInput, error: BaseException) -> bool:
         """Store an input under the signature of its error; return False if there is already one."""
         return self.add(fuzz_input, signature(error), "".join(traceback.format_exception(error)))
 
@@ -78,6 +78,6 @@ def signature(error: BaseException) -> str:
     return "-".join(filter(None, (type(error).__name__, location, message)))
 
 
-def load(path: Path) -> Input:
+def load_input(path: Path) -> FuzzInput:
     """Read an input; the file's suffix is its kind."""
-    return Input(path.suffix[1:], path.read_bytes())
+    return FuzzInput(path.suffix[1:], path.read_bytes())

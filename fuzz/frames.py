@@ -14,7 +14,7 @@ from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, ROLES
 from bowstring.transports.frames import FRAME_HEADER, HELLO_BODY, MAGIC, FrameKind
 from bowstring.transports.unix_channel import REGION_BODY
 from fuzz.json_mutations import mutate_json
-from fuzz.mutations import flip, mutate_number
+from fuzz.mutations import flip_bits, mutate_number
 
 _TAGS = (0, *ROLES, FREE_DATA, ERROR_DATA, 1 << 56, 1 << 56 | 1, 2 << 56, 1 << 40, (1 << 32) - 1, (1 << 64) - 1)
 _MAX_FRAMES = 200
@@ -46,7 +46,7 @@ class EditableFrame:
         )
 
 
-def frame(kind: FrameKind, tag: int, payload: bytes) -> EditableFrame:
+def build_frame(kind: FrameKind, tag: int, payload: bytes) -> EditableFrame:
     """A correct frame."""
     return EditableFrame(kind, int(kind is FrameKind.REGION), 0, tag, bytearray(payload))
 
@@ -64,7 +64,7 @@ def parse_frames(raw: bytes) -> list[EditableFrame]:
     return frames
 
 
-def mutate_wire(rng: random.Random, data: bytes) -> bytes | None:
+def mutate_frames(rng: random.Random, data: bytes) -> bytes | None:
     """An input with one to three changes of its frames; None if it has no frames."""
     frames = parse_frames(data[1:])
     if not frames:
@@ -84,7 +84,7 @@ def mutate_wire(rng: random.Random, data: bytes) -> bytes | None:
             break
     raw = bytearray(b"".join(each.encode() for each in frames))
     if rng.random() < 0.1:
-        flip(rng, raw)
+        flip_bits(rng, raw)
     if rng.random() < 0.1:
         del raw[rng.randrange(len(raw) + 1) :]
     return bytes([options]) + raw
@@ -135,7 +135,7 @@ def _change_payload(rng: random.Random, target: EditableFrame) -> None:
         value = mutate_number(rng, int.from_bytes(payload[start : start + width], "little")) % (1 << 8 * width)
         payload[start : start + width] = value.to_bytes(width, "little")
     elif pick == 3:
-        flip(rng, payload)
+        flip_bits(rng, payload)
     elif pick == 4:
         del payload[rng.randrange(len(payload) + 1) :]
     else:
@@ -147,19 +147,19 @@ def _new_frame(rng: random.Random) -> EditableFrame:
     number = mutate_number(rng, rng.choice(_TAGS)) % UINT64_MODULUS
     pick = rng.randrange(7)
     if pick == 0:
-        return frame(FrameKind.HELLO, 0, HELLO_BODY.pack(rng.randrange(3), rng.randrange(3)))
+        return build_frame(FrameKind.HELLO, 0, HELLO_BODY.pack(rng.randrange(3), rng.randrange(3)))
     if pick == 1:
-        return frame(FrameKind.RETIRE, rng.randrange(3), b"")
+        return build_frame(FrameKind.RETIRE, rng.randrange(3), b"")
     if pick == 2:
-        return frame(FrameKind.REGION, rng.randrange(3), REGION_BODY.pack(number, rng.randrange(3)))
+        return build_frame(FrameKind.REGION, rng.randrange(3), REGION_BODY.pack(number, rng.randrange(3)))
     if pick == 3:
-        return frame(
+        return build_frame(
             FrameKind.TAGGED,
             rng.choice(list(ROLES)),
             rng.choice((b"numbers", b"\0numbers\0numbers\0", b"", b"\xff", b"absent")),
         )
     if pick == 4:
-        return frame(FrameKind.TAGGED, FREE_DATA, struct.pack("<2Q", number, 64))
+        return build_frame(FrameKind.TAGGED, FREE_DATA, struct.pack("<2Q", number, 64))
     if pick == 5:
-        return frame(FrameKind.PLAIN, 0, struct.pack("<BI", rng.randrange(3), rng.randrange(5)))
-    return frame(FrameKind.TAGGED, ERROR_DATA, b"not-found\ntext")
+        return build_frame(FrameKind.PLAIN, 0, struct.pack("<BI", rng.randrange(3), rng.randrange(5)))
+    return build_frame(FrameKind.TAGGED, ERROR_DATA, b"not-found\ntext")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Self
 
-from fuzz.frames import mutate_wire
+from fuzz.editable_stream import parse_stream
+from fuzz.frames import mutate_frames
 from fuzz.json_mutations import mutate_json
-from fuzz.mutations import flip, mutate_structure
-from fuzz.structure import parse_structure
+from fuzz.mutations import flip_bits, mutate_stream
 from fuzz.text_mutations import KNOWN_TEXTS, mutate_text
 
 KINDS = (
@@ -26,7 +26,7 @@ WIRE_KINDS = ("frames", "requests", "replies", "agent_requests", "agent_replies"
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class FuzzInput:
     """Bytes and their kind."""
 
     kind: str
@@ -46,28 +46,28 @@ class Input:
         """A unique file name whose suffix is the kind."""
         return f"{sha256(self.data).hexdigest()[:12]}.{self.kind}"
 
-    def mutate(self, rng: random.Random) -> Input | None:
+    def mutate(self, rng: random.Random) -> FuzzInput | None:
         """The input with structural changes; None if it has no structure that can be parsed."""
         if self.kind == "json":
             document = mutate_json(rng, self.data)
             return None if document is None else type(self)(self.kind, document)
         if self.kind in WIRE_KINDS:
-            raw_frames = mutate_wire(rng, self.data)
+            raw_frames = mutate_frames(rng, self.data)
             return None if raw_frames is None else type(self)(self.kind, raw_frames)
         if self.kind in KNOWN_TEXTS:
             return type(self)(self.kind, mutate_text(rng, self.kind, self.data))
         if self.kind not in STRUCTURED_KINDS:
             return None
-        structure = parse_structure(self.data)
-        if structure is None:
+        stream = parse_stream(self.data)
+        if stream is None:
             return None
         try:
-            mutate_structure(rng, structure)
-            raw = structure.encode()
+            mutate_stream(rng, stream)
+            raw = stream.encode()
         except (IndexError, KeyError, ValueError, OverflowError):  # the mutated structure can't be encoded
             return None
         if rng.random() < 0.05:
             flipped = bytearray(raw)
-            flip(rng, flipped)
+            flip_bits(rng, flipped)
             raw = bytes(flipped)
         return type(self)(self.kind, raw)

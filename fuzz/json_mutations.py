@@ -27,7 +27,7 @@ def mutate_json(rng: random.Random, data: bytes) -> bytes | None:
     except (ValueError, RecursionError):
         return None
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        locations = list(_places(document))
+        locations = list(_find_containers(document))
         if locations:
             _change(rng, *rng.choice(locations), locations)
     try:
@@ -36,7 +36,7 @@ def mutate_json(rng: random.Random, data: bytes) -> bytes | None:
         return None
 
 
-def _places(node: Any) -> list[tuple[Any, Any]]:
+def _find_containers(node: Any) -> list[tuple[Any, Any]]:
     """Each container below a node with each of its keys or indices."""
     locations: list[tuple[Any, Any]] = []
     pending = [node]

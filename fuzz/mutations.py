@@ -17,10 +17,10 @@ from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
 from bowstring.flatbuf.specs import Scalar, SubTable, TableVector, Union, Vector
 from bowstring.flatbuf.tables import SPECS, TYPES
 from fuzz.compressed_frames import compress, decompress
+from fuzz.editable_stream import EditableMessage, EditableStream
 from fuzz.flatbuffers import UNIONS, TableNode
-from fuzz.structure import EditableMessage, Structure
 
-Mutation = Callable[[random.Random, Structure], None]
+Mutation = Callable[[random.Random, EditableStream], None]
 
 EXTREMES = (
     0, 1, -1, 2, 3, 7, 8, 9, 12, 13, 63, 64, 65, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 2**31 - 1, 2**31,
@@ -56,25 +56,25 @@ def mutate_number(rng: random.Random, value: int) -> int:
 # Metadata
 
 
-def _slots(structure: Structure, *types: type) -> list[tuple[TableNode, str]]:
+def _slots(stream: EditableStream, *types: type) -> list[tuple[TableNode, str]]:
     return [
         (node, name)
-        for root in structure.roots()
+        for root in stream.roots()
         for node in root.nodes()
         for name in node.slots
         if isinstance(SPECS[node.spec].slots[name].type, types)
     ]
 
 
-def change_number(rng: random.Random, structure: Structure) -> None:
+def change_number(rng: random.Random, stream: EditableStream) -> None:
     """Change a number in a table: a version, a length, a width, an id, an enumeration."""
-    node, name = rng.choice(_slots(structure, Scalar))
+    node, name = rng.choice(_slots(stream, Scalar))
     node.slots[name] = mutate_number(rng, int(node.slots[name]))
 
 
-def set_or_remove_number(rng: random.Random, structure: Structure) -> None:
+def set_or_remove_number(rng: random.Random, stream: EditableStream) -> None:
     """Set a number of a table that may have its default, or remove it."""
-    nodes = [node for root in structure.roots() for node in root.nodes()]
+    nodes = [node for root in stream.roots() for node in root.nodes()]
     node = rng.choice(nodes)
     names = [name for name, slot in SPECS[node.spec].slots.items() if isinstance(slot.type, Scalar)]
     if names:
@@ -85,9 +85,9 @@ def set_or_remove_number(rng: random.Random, structure: Structure) -> None:
             node.slots.pop(name, None)
 
 
-def change_vector(rng: random.Random, structure: Structure) -> None:
+def change_vector(rng: random.Random, stream: EditableStream) -> None:
     """Change a vector of nodes, buffers, variadic counts, type ids or strides."""
-    locations = [(node, name) for node, name in _slots(structure, Vector) if len(node.slots[name])]
+    locations = [(node, name) for node, name in _slots(stream, Vector) if len(node.slots[name])]
     if locations:
         node, name = rng.choice(locations)
         node.slots[name] = mutate_vector(rng, node.slots[name])
@@ -123,9 +123,9 @@ def _wrap_to_width(value: int, dtype: np.dtype[Any]) -> Any:
     return ((value + (1 << bits - 1)) & ((1 << bits) - 1)) - (1 << bits - 1)
 
 
-def change_children(rng: random.Random, structure: Structure) -> None:
+def change_children(rng: random.Random, stream: EditableStream) -> None:
     """Delete, repeat, move or replace a table in a vector (fields, children, pairs, dimensions)."""
-    locations = [(node, name) for node, name in _slots(structure, TableVector) if node.slots[name]]
+    locations = [(node, name) for node, name in _slots(stream, TableVector) if node.slots[name]]
     if not locations:
         return
     node, name = rng.choice(locations)
@@ -139,24 +139,24 @@ def change_children(rng: random.Random, structure: Structure) -> None:
     elif pick == 2:
         children.append(children.pop(index))
     else:
-        candidates = [n for root in structure.roots() for n in root.nodes() if n.spec == children[index].spec]
+        candidates = [n for root in stream.roots() for n in root.nodes() if n.spec == children[index].spec]
         children[index] = rng.choice(candidates).copy()
 
 
-def change_table(rng: random.Random, structure: Structure) -> None:
+def change_table(rng: random.Random, stream: EditableStream) -> None:
     """Delete the table of a slot, or replace it with another one of its kind."""
-    node, name = rng.choice(_slots(structure, SubTable, Union))
+    node, name = rng.choice(_slots(stream, SubTable, Union))
     if rng.random() < 0.3:
         del node.slots[name]
         return
     table = node.slots[name]
-    candidates = [n for root in structure.roots() for n in root.nodes() if n.spec == table.spec]
+    candidates = [n for root in stream.roots() for n in root.nodes() if n.spec == table.spec]
     node.slots[name] = rng.choice(candidates).copy()
 
 
-def change_type(rng: random.Random, structure: Structure) -> None:
+def change_type(rng: random.Random, stream: EditableStream) -> None:
     """Change the type of a field or a tensor; its parameters may be invalid."""
-    nodes = [n for root in structure.roots() for n in root.nodes() if (n.spec, "type") in UNIONS]
+    nodes = [n for root in stream.roots() for n in root.nodes() if (n.spec, "type") in UNIONS]
     if nodes:
         node = rng.choice(nodes)
         set_type(rng, node, rng.randrange(1, len(TYPES)))
@@ -171,9 +171,9 @@ def set_type(rng: random.Random, node: TableNode, type_id: int) -> None:
     node.slots["type_type"], node.slots["type"] = type_id, type_node
 
 
-def wrap_field(rng: random.Random, structure: Structure) -> None:
+def wrap_field(rng: random.Random, stream: EditableStream) -> None:
     """Wrap a field in a list, struct, union, map or run-end encoded field, or encode it with a dictionary."""
-    fields = [n for root in structure.roots() for n in root.nodes() if n.spec == "Field"]
+    fields = [n for root in stream.roots() for n in root.nodes() if n.spec == "Field"]
     if not fields:
         return
     field = rng.choice(fields)
@@ -185,7 +185,7 @@ def wrap_field(rng: random.Random, structure: Structure) -> None:
     field.slots = {"name": b"outer", "nullable": True, "children": [inner]}
     nested = ("List", "LargeList", "ListView", "LargeListView", "FixedSizeList", "Struct_", "Union", "Map", "Int")
     set_type(rng, field, TYPES.index(rng.choice((*nested, "RunEndEncoded"))))
-    for message in structure.messages:
+    for message in stream.messages:
         if message.batch is not None and "nodes" in message.batch.slots and rng.random() < 0.8:
             nodes, buffers = message.batch.slots["nodes"], message.batch.slots.get("buffers")
             if len(nodes):
@@ -194,11 +194,9 @@ def wrap_field(rng: random.Random, structure: Structure) -> None:
                 message.batch.slots["buffers"] = np.insert(buffers, rng.randrange(len(buffers)), buffers[0])
 
 
-def name_extension(rng: random.Random, structure: Structure) -> None:
+def name_extension(rng: random.Random, stream: EditableStream) -> None:
     """Give a field an extension type with any parameters."""
-    fields = [
-        n for root in structure.roots() for n in root.nodes() if n.spec in ("Field", "Schema", "Footer", "Message")
-    ]
+    fields = [n for root in stream.roots() for n in root.nodes() if n.spec in ("Field", "Schema", "Footer", "Message")]
     pairs = [(NAME_KEY, rng.choice(EXTENSIONS)), (METADATA_KEY, rng.choice(PARAMETERS))]
     rng.shuffle(pairs)
     if rng.random() < 0.2:
@@ -206,23 +204,23 @@ def name_extension(rng: random.Random, structure: Structure) -> None:
     rng.choice(fields).slots["custom_metadata"] = [TableNode("KeyValue", {"key": k, "value": v}) for k, v in pairs]
 
 
-def change_text(rng: random.Random, structure: Structure) -> None:
+def change_text(rng: random.Random, stream: EditableStream) -> None:
     """Change a name, a time zone, a key or a value."""
     texts = [
-        (n, name) for root in structure.roots() for n in root.nodes() for name, v in n.slots.items() if type(v) is bytes
+        (n, name) for root in stream.roots() for n in root.nodes() for name, v in n.slots.items() if type(v) is bytes
     ]
     if texts:
         node, name = rng.choice(texts)
         text = bytearray(node.slots[name])
-        flip(rng, text)
+        flip_bits(rng, text)
         replacements = (b"", b"\xff\xfe", b"\0", b"UTC", b"+99:99", b"Europe/Paris", "é\u202e".encode(), bytes(text))
         node.slots[name] = rng.choice(replacements)
 
 
-def change_all_lengths(rng: random.Random, structure: Structure) -> None:
+def change_all_lengths(rng: random.Random, stream: EditableStream) -> None:
     """Change the number of rows of a batch and the lengths of its nodes together."""
     batches = [
-        message.batch for message in structure.messages if message.batch is not None and "nodes" in message.batch.slots
+        message.batch for message in stream.messages if message.batch is not None and "nodes" in message.batch.slots
     ]
     if batches:
         batch = rng.choice(batches)
@@ -235,10 +233,10 @@ def change_all_lengths(rng: random.Random, structure: Structure) -> None:
             batch.slots["nodes"]["null_count"] = 0
 
 
-def change_null_counts(rng: random.Random, structure: Structure) -> None:
+def change_null_counts(rng: random.Random, stream: EditableStream) -> None:
     """Set the null counts of a batch to 0, to its length, or to 1."""
     batches = [
-        message.batch for message in structure.messages if message.batch is not None and "nodes" in message.batch.slots
+        message.batch for message in stream.messages if message.batch is not None and "nodes" in message.batch.slots
     ]
     if batches:
         nodes = rng.choice(batches).slots["nodes"]
@@ -246,18 +244,18 @@ def change_null_counts(rng: random.Random, structure: Structure) -> None:
         nodes["null_count"] = 0 if value == 0 else nodes["length"] if value == 1 else 1
 
 
-def change_footer_blocks(rng: random.Random, structure: Structure) -> None:
+def change_footer_blocks(rng: random.Random, stream: EditableStream) -> None:
     """Change the footer's blocks."""
-    if structure.footer is not None:
+    if stream.footer is not None:
         seed = rng.random()
-        structure.block_edits[rng.choice(("dictionaries", "recordBatches"))] = lambda blocks: mutate_vector(
+        stream.block_edits[rng.choice(("dictionaries", "recordBatches"))] = lambda blocks: mutate_vector(
             random.Random(seed), blocks
         )
 
 
-def falsify_length(rng: random.Random, structure: Structure) -> None:
+def falsify_length(rng: random.Random, stream: EditableStream) -> None:
     """Falsify the length of metadata or of a body, switch to the legacy framing, or change the alignment."""
-    message = rng.choice(structure.messages)
+    message = rng.choice(stream.messages)
     pick = rng.randrange(4)
     if pick == 0:
         message.false_lengths["body"] = mutate_number(rng, len(message.body))
@@ -269,16 +267,16 @@ def falsify_length(rng: random.Random, structure: Structure) -> None:
         message.alignment = rng.choice((8, 16, 64))
 
 
-def change_footer_schema(rng: random.Random, structure: Structure) -> None:
+def change_footer_schema(rng: random.Random, stream: EditableStream) -> None:
     """Make the footer's schema differ from that of the schema message."""
-    if structure.footer is not None and isinstance(structure.footer.slots.get("schema"), TableNode):
-        structure.footer.slots["schema"] = structure.footer.slots["schema"].copy()
-        change_number(rng, structure)
+    if stream.footer is not None and isinstance(stream.footer.slots.get("schema"), TableNode):
+        stream.footer.slots["schema"] = stream.footer.slots["schema"].copy()
+        change_number(rng, stream)
 
 
-def change_message_order(rng: random.Random, structure: Structure) -> None:
+def change_message_order(rng: random.Random, stream: EditableStream) -> None:
     """Delete, repeat or move a message, or change whether a dictionary is a delta."""
-    messages = structure.messages
+    messages = stream.messages
     index = rng.randrange(len(messages))
     pick = rng.randrange(5)
     if pick == 0 and len(messages) > 1:
@@ -308,19 +306,19 @@ def _buffer_ranges(message: EditableMessage) -> list[tuple[int, int]]:
     ]
 
 
-def _choose_buffer_range(rng: random.Random, structure: Structure) -> tuple[EditableMessage, int, int] | None:
+def _choose_buffer_range(rng: random.Random, stream: EditableStream) -> tuple[EditableMessage, int, int] | None:
     ranges = [
         (message, offset, size)
-        for message in structure.messages
+        for message in stream.messages
         if message.body
         for offset, size in _buffer_ranges(message)
     ]
     return rng.choice(ranges) if ranges else None
 
 
-def change_integer(rng: random.Random, structure: Structure) -> None:
+def change_integer(rng: random.Random, stream: EditableStream) -> None:
     """Change an integer in a buffer: an offset, a size, an index, a run end."""
-    buffer_range = _choose_buffer_range(rng, structure)
+    buffer_range = _choose_buffer_range(rng, stream)
     if buffer_range is not None:
         message, start, size = buffer_range
         width = rng.choice((1, 2, 4, 4, 4, 8, 8))
@@ -331,18 +329,18 @@ def change_integer(rng: random.Random, structure: Structure) -> None:
             message.body[offset : offset + width] = new_value.to_bytes(width, "little")
 
 
-def change_buffer_prefix(rng: random.Random, structure: Structure) -> None:
+def change_buffer_prefix(rng: random.Random, stream: EditableStream) -> None:
     """Change the first eight bytes of a buffer, which are the length prefix if it is compressed."""
-    buffer_range = _choose_buffer_range(rng, structure)
+    buffer_range = _choose_buffer_range(rng, stream)
     if buffer_range is not None and buffer_range[2] >= 8:
         message, start, _ = buffer_range
         value = mutate_number(rng, int.from_bytes(message.body[start : start + 8], "little", signed=True))
         message.body[start : start + 8] = (value & (2**64 - 1)).to_bytes(8, "little")
 
 
-def change_bytes(rng: random.Random, structure: Structure) -> None:
+def change_bytes(rng: random.Random, stream: EditableStream) -> None:
     """Flip bits of a buffer, or overwrite it with zeros, ones, random bytes or the bytes of another buffer."""
-    buffer_range = _choose_buffer_range(rng, structure)
+    buffer_range = _choose_buffer_range(rng, stream)
     if buffer_range is None:
         return
     message, at, size = buffer_range
@@ -354,19 +352,19 @@ def change_bytes(rng: random.Random, structure: Structure) -> None:
     elif pick == 2:
         message.body[at : at + size] = rng.randbytes(size)
     elif pick == 3:
-        other, other_start, length = _choose_buffer_range(rng, structure) or buffer_range
+        other, other_start, length = _choose_buffer_range(rng, stream) or buffer_range
         content = bytes(other.body[other_start : other_start + min(length, size)])
         message.body[at : at + len(content)] = content
     else:
         flipped = bytearray(message.body[at : at + size])
-        flip(rng, flipped)
+        flip_bits(rng, flipped)
         message.body[at : at + size] = flipped
 
 
-def recompress_buffer(rng: random.Random, structure: Structure) -> None:
+def recompress_buffer(rng: random.Random, stream: EditableStream) -> None:
     """Append a compressed buffer to the body, with other content or another kind of frame, and use it."""
     compressed_messages = [
-        message for message in structure.messages if message.batch is not None and "compression" in message.batch.slots
+        message for message in stream.messages if message.batch is not None and "compression" in message.batch.slots
     ]
     if not compressed_messages:
         return
@@ -390,16 +388,16 @@ def recompress_buffer(rng: random.Random, structure: Structure) -> None:
     message.body += compressed + bytes(-len(compressed) % 8)
 
 
-def resize_body(rng: random.Random, structure: Structure) -> None:
+def resize_body(rng: random.Random, stream: EditableStream) -> None:
     """Make a body shorter or longer."""
-    message = rng.choice(structure.messages)
+    message = rng.choice(stream.messages)
     if message.body and rng.random() < 0.5:
         del message.body[rng.randrange(len(message.body)) :]
     else:
         message.body += bytes(rng.choice((1, 8, 64, 512)))
 
 
-def flip(rng: random.Random, buffer: bytearray) -> None:
+def flip_bits(rng: random.Random, buffer: bytearray) -> None:
     """Flip some bits in place."""
     for _ in range(rng.choice((1, 1, 2, 4))):
         if buffer:
@@ -430,9 +428,9 @@ MUTATIONS: dict[Mutation, int] = {
 }
 
 
-def mutate_structure(rng: random.Random, structure: Structure) -> None:
+def mutate_stream(rng: random.Random, stream: EditableStream) -> None:
     """Apply one to five mutations, usually one or two."""
     mutations: Sequence[Mutation] = list(MUTATIONS)
     for mutation in rng.choices(mutations, list(MUTATIONS.values()), k=rng.choice((1, 1, 1, 2, 2, 3, 5))):
-        if structure.messages:
-            mutation(rng, structure)
+        if stream.messages:
+            mutation(rng, stream)

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
+from fuzz.editable_stream import parse_stream
 from fuzz.findings import Finding, signature
 from fuzz.forkserver import ForkedProcess, Pipe
-from fuzz.inputs import Input
-from fuzz.structure import parse_structure
+from fuzz.inputs import FuzzInput
 from fuzz.worker import import_planted_bugs, limit_resources
 
 
-def _send_signature(fuzz_input: Input, sender: Connection) -> None:
+def _send_signature(fuzz_input: FuzzInput, sender: Connection) -> None:
     from fuzz.instrumentation import check
 
     import_planted_bugs()
@@ -29,7 +29,7 @@ def _send_signature(fuzz_input: Input, sender: Connection) -> None:
         sender.send("")
 
 
-def run_input(fuzz_input: Input, hang_s: float) -> str:
+def failure_signature(fuzz_input: FuzzInput, hang_s: float) -> str:
     """How an input fails: an error's signature, "ended with ...", "hang", or the empty string if it does not."""
     receiver, sender = Pipe(duplex=False)
     process = ForkedProcess(target=_send_signature, args=(fuzz_input, sender), daemon=True)
@@ -49,44 +49,44 @@ def run_input(fuzz_input: Input, hang_s: float) -> str:
 def shrink(finding: Finding, hang_s: float = 20.0, time_s: float = 30.0) -> int:
     """Shrink a finding's input for at most `time_s`; return its size in bytes."""
     fuzz_input = finding.fuzz_input
-    expected = run_input(fuzz_input, hang_s)
+    expected = failure_signature(fuzz_input, hang_s)
     deadline = time.monotonic() + time_s
     if expected:
         fuzz_input = _shrink_input(
             fuzz_input,
-            lambda candidate: time.monotonic() < deadline and run_input(candidate, hang_s) == expected,
+            lambda candidate: time.monotonic() < deadline and failure_signature(candidate, hang_s) == expected,
             deadline,
         )
         finding.replace(fuzz_input)
     return len(fuzz_input.data)
 
 
-def _shrink_input(fuzz_input: Input, is_same: Callable[[Input], bool], deadline: float) -> Input:
+def _shrink_input(fuzz_input: FuzzInput, has_same_failure: Callable[[FuzzInput], bool], deadline: float) -> FuzzInput:
     improved = True
     while improved and time.monotonic() < deadline:
         improved = False
-        for candidate in _candidates(fuzz_input):
+        for candidate in _smaller_inputs(fuzz_input):
             if time.monotonic() > deadline:
                 break
-            if len(candidate.data) < len(fuzz_input.data) and is_same(candidate):
+            if len(candidate.data) < len(fuzz_input.data) and has_same_failure(candidate):
                 fuzz_input, improved = candidate, True
                 break
     return fuzz_input
 
 
-def _candidates(fuzz_input: Input) -> Iterator[Input]:
+def _smaller_inputs(fuzz_input: FuzzInput) -> Iterator[FuzzInput]:
     """Smaller inputs, the smallest first: without a message, then without a range of bytes."""
-    structure = parse_structure(fuzz_input.data)
-    if structure is not None:
-        for index in range(len(structure.messages)):
-            copy = parse_structure(fuzz_input.data)
+    stream = parse_stream(fuzz_input.data)
+    if stream is not None:
+        for index in range(len(stream.messages)):
+            copy = parse_stream(fuzz_input.data)
             assert copy is not None
             del copy.messages[index]
             if copy.messages:
-                yield Input(fuzz_input.kind, copy.encode())
+                yield FuzzInput(fuzz_input.kind, copy.encode())
     size = len(fuzz_input.data)
     step = size // 2
     while step >= max(1, size // 64):
         for start in range(0, size, step):
-            yield Input(fuzz_input.kind, fuzz_input.data[:start] + fuzz_input.data[start + step :])
+            yield FuzzInput(fuzz_input.kind, fuzz_input.data[:start] + fuzz_input.data[start + step :])
         step //= 2

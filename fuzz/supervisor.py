@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fuzz.findings import Findings
 from fuzz.forkserver import ForkedProcess
-from fuzz.inputs import Input
+from fuzz.inputs import FuzzInput
 from fuzz.worker import WorkerState, run_worker
 
 _POLL_S = 0.2
@@ -105,7 +105,7 @@ class SupervisedWorker:
             raise RuntimeError(f"a worker died before its first input ({cause}): {log}")
         frame = re.search(r'File ".*?(bowstring/[^"]*)\.py", line (\d+)', stack)
         location = f"-{frame[1].removeprefix('bowstring/').replace('/', '.')}-{frame[2]}" if frame else ""
-        self._findings.add(Input.unpack(raw), f"{cause}{location}", f"{cause}\n{stack}\n{log}")
+        self._findings.add(FuzzInput.unpack(raw), f"{cause}{location}", f"{cause}\n{stack}\n{log}")
         self.deaths += 1
         self._restart()
 
@@ -120,7 +120,7 @@ class SupervisedWorker:
         self._process.join()
 
 
-def supervise(home: Path, seeds: list[Input], settings: Settings, advance: Callable[[Progress], None]) -> Progress:
+def supervise(home: Path, seeds: list[FuzzInput], settings: Settings, advance: Callable[[Progress], None]) -> Progress:
     """Run workers until a limit or an interrupt; call `advance` about once per second.
 
     `home` contains the corpus of each worker, which later runs reuse, and the findings.

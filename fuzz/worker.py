@@ -68,7 +68,7 @@ def run_worker(home: Path, seed: int) -> None:
     limit_resources()
     runner = InputRunner(home, seed)
     if engine is None:
-        runner.run_blind()
+        runner.run_without_coverage()
     else:
         _run_with_atheris(engine, runner, home, seed)
 
@@ -93,9 +93,9 @@ def _process_bytes(column: int) -> int:
 def _run_with_atheris(atheris: Any, runner: InputRunner, home: Path, seed: int) -> None:
     def mutator(raw: bytes, max_size: int, seed: int) -> bytes:
         if seed % 4:
-            mutate = runner.mutate(raw, random.Random(seed))
-            if mutate is not None and len(mutate) <= max_size:
-                return mutate
+            mutated = runner.mutate(raw, random.Random(seed))
+            if mutated is not None and len(mutated) <= max_size:
+                return mutated
         # Keep the kind: each kind has its own seeds.
         return raw[:1] + bytes(atheris.Mutate(raw[1:], max_size - 1))
 
@@ -119,11 +119,11 @@ class InputRunner:
 
     def __init__(self, home: Path, seed: int) -> None:
         from fuzz.findings import Findings
-        from fuzz.inputs import Input
+        from fuzz.inputs import FuzzInput
         from fuzz.instrumentation import check
 
         self._check: Callable[[Any], bool] = check
-        self._input = Input
+        self._input = FuzzInput
         self._findings = Findings(home.parent / "findings")
         self._state = WorkerState(home / "state")
         self._corpus = home / "corpus"
@@ -163,9 +163,9 @@ class InputRunner:
         mutated_input = self._input.unpack(raw).mutate(rng)
         return None if mutated_input is None else mutated_input.pack()
 
-    def run_blind(self) -> None:
+    def run_without_coverage(self) -> None:
         """Run random mutations of the corpus, without coverage."""
-        from fuzz.mutations import flip
+        from fuzz.mutations import flip_bits
 
         corpus = [path.read_bytes() for path in sorted(self._corpus.iterdir())]
         while True:
@@ -173,6 +173,6 @@ class InputRunner:
             mutated_input = self.mutate(raw, self._random) if self._random.random() < 0.8 else None
             if mutated_input is None:
                 flipped = bytearray(raw)
-                flip(self._random, flipped)
+                flip_bits(self._random, flipped)
                 mutated_input = bytes(flipped)
             self.run_input(mutated_input)

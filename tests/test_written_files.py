@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from tests import written_files
-from tests.ipc.record_batch.test_version_4_compression import stream as compressed_under_v4
+from tests.ipc.record_batch.test_version_4_compression import compressed_stream as compressed_under_v4
 from tests.ipc.samples import as_file, as_stream
 
 BIG = bs.ipc.IpcWriteOptions(byte_order="big")

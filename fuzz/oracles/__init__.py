@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fuzz.inputs import Input
+from fuzz.inputs import FuzzInput
 from fuzz.oracles import (
     agents,
     batches,
@@ -50,6 +50,6 @@ ORACLES: dict[str, Callable[[bytes], bool]] = {
 }
 
 
-def check(fuzz_input: Input) -> bool:
+def check(fuzz_input: FuzzInput) -> bool:
     """Run the oracle of an input; return whether the input is valid. Any exception is a finding."""
     return ORACLES[fuzz_input.kind](fuzz_input.data)

@@ -25,13 +25,13 @@ from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_channel import REGION_BODY
 from bowstring.transports.unix_listener import UnixListener
 from fuzz.expectations import expect
-from fuzz.frames import EditableFrame, frame, parse_frames
-from fuzz.oracles.frames import TABLE, TCP, passed_region, segments, send_segment
+from fuzz.frames import EditableFrame, build_frame, parse_frames
+from fuzz.oracles.frames import TABLE, TCP, passed_region, send_segment, split_segments
 from fuzz.oracles.sessions import listen
 
 _TIMEOUT_S = 10.0
 _CHUNK_BYTES = 1 << 16
-_HELLO = frame(FrameKind.HELLO, 0, HELLO_BODY.pack(VERSION, VERSION))
+_HELLO = build_frame(FrameKind.HELLO, 0, HELLO_BODY.pack(VERSION, VERSION))
 _STATUS = {"op": "status"}
 
 
@@ -43,7 +43,7 @@ def check_agent_requests(data: bytes) -> bool:
     with listen("unix") as (listening_socket, address), HostAgent() as agent:
         listener = UnixListener.inherit(listening_socket.dup(), TRANSPORT_OPTIONS)
         with listener:
-            replies = _exchange(agent, listener, address, segments(options, sent))
+            replies = _exchange(agent, listener, address, split_segments(options, sent))
             status = _exchange(agent, listener, address, iter([(_encode([_HELLO, _message(_STATUS)]), [])]))
         _check_status(json.loads(bytes(status[-1].payload)))
         for reply in replies:
@@ -66,7 +66,7 @@ def check_agent_replies(data: bytes) -> bool:
         channel = BlockingChannel.dial(UNIX, address, options=TransportOptions(timeout_s=_TIMEOUT_S, max_regions=1))
         peer, _ = listening_socket.accept()
         with AgentClient(channel) as client, peer:
-            for segment, descriptors in segments(options, received):
+            for segment, descriptors in split_segments(options, received):
                 send_segment(peer, segment, descriptors)
             peer.shutdown(socket.SHUT_WR)
             calls: dict[str, Callable[[], object]] = {
@@ -93,7 +93,7 @@ def agent_session() -> tuple[bytes, bytes]:
     for index in range(2):
         put = {"op": "put", "dataset": "d", "attempt": [index, 7], "region": index, "rows": TABLE.num_rows}
         requests += [
-            frame(FrameKind.REGION, index, region),
+            build_frame(FrameKind.REGION, index, region),
             _message({**put, "ttl_s": 60.0, "needs_commit": not index}),
         ]
     requests += [_message({"op": "commit", "dataset": "d", "attempts": [[0, 7], [1, 7]]}), _message(_STATUS)]
@@ -104,7 +104,7 @@ def agent_session() -> tuple[bytes, bytes]:
 
 def _message(value: object) -> EditableFrame:
     """A request or a reply."""
-    return frame(FrameKind.PLAIN, 0, json.dumps(value).encode())
+    return build_frame(FrameKind.PLAIN, 0, json.dumps(value).encode())
 
 
 def _encode(frames: list[EditableFrame]) -> bytes:

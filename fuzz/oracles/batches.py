@@ -144,9 +144,11 @@ def _check_whole(batch: bs.RecordBatch, form: bs.ipc.IpcWriteOptions) -> None:
                 repr(column.take([rows - 1, 0]).to_pylist()) == repr([values[-1], values[0]]),
                 "take returns different values",
             )
-            joined = bs.concat_arrays([column, column.slice(0, 1)])
-            joined.validate(full=True)
-            expect(repr(joined.to_pylist()) == repr([*values, values[0]]), "concat_arrays returns different values")
+            concatenated = bs.concat_arrays([column, column.slice(0, 1)])
+            concatenated.validate(full=True)
+            expect(
+                repr(concatenated.to_pylist()) == repr([*values, values[0]]), "concat_arrays returns different values"
+            )
         check_array_methods(column, values)
     expect(batch.equals(batch.slice(0), nans_equal=True), "a batch does not equal itself")
     round_trips: dict[str, Callable[[], bs.RecordBatch]] = {"IPC": lambda: _round_trip_ipc(batch, form)}

@@ -123,7 +123,7 @@ class CStructures:
         self.schemas.append(self._row([*texts, 2, len(children), self._pointers(children), dictionary, release, 0]))
         return ctypes.addressof(self.schemas[-1])
 
-    def change(self, script: Script) -> None:
+    def apply_step(self, script: Script) -> None:
         """Apply one step of a script."""
         step = script.byte() % 9
         array = self.arrays[script.byte() % len(self.arrays)]
@@ -138,13 +138,13 @@ class CStructures:
                 array[c_abi.BUFFERS], array[c_abi.N_BUFFERS], pick, _INVALID_ADDRESSES[value % len(_INVALID_ADDRESSES)]
             )
         elif step == 3:
-            self._set_pointer(array[c_abi.CHILDREN], array[c_abi.N_CHILDREN], pick, _one_of(self.arrays, value))
+            self._set_pointer(array[c_abi.CHILDREN], array[c_abi.N_CHILDREN], pick, _choose_address(self.arrays, value))
         elif step == 4:
             address, field_count = schema[c_abi.SCHEMA_CHILDREN], schema[c_abi.SCHEMA_N_CHILDREN]
-            self._set_pointer(address, field_count, pick, _one_of(self.schemas, value))
+            self._set_pointer(address, field_count, pick, _choose_address(self.schemas, value))
         elif step == 5:
             owner, others = ((array, self.arrays), (schema, self.schemas))[pick % 2]
-            owner[c_abi.DICTIONARY if pick % 2 == 0 else c_abi.SCHEMA_DICTIONARY] = _one_of(others, value)
+            owner[c_abi.DICTIONARY if pick % 2 == 0 else c_abi.SCHEMA_DICTIONARY] = _choose_address(others, value)
         elif step == 6:
             self._set_text(schema, pick, value)
         elif step == 7:
@@ -181,14 +181,14 @@ class CStructures:
         else:
             schema[c_abi.METADATA] = self.text(_METADATA[value // 2 % len(_METADATA)]) if value < 250 else 0
 
-    def clean(self) -> None:
+    def clear_arena(self) -> None:
         """Fill the used part of the arena with zeros."""
         for index, size in enumerate(self._sizes):
             offset, used = _STRIDE * (1 + index), max(size, 256)
             _ARENA[offset : offset + used] = bytes(used)
 
 
-def _one_of(rows: list[Any], value: int) -> int:
+def _choose_address(rows: list[Any], value: int) -> int:
     return ctypes.addressof(rows[value % len(rows)]) if value < 240 else 0
 
 
@@ -200,14 +200,14 @@ def check_c_data(data: bytes) -> bool:
     source = case.array()
     structures = CStructures(source.slice(import_mode // 8 % 3) if import_mode & 4 else source)
     try:
-        while script.is_left:
-            structures.change(script)
+        while script.has_bytes:
+            structures.apply_step(script)
         has_release = bool(structures.arrays[-1][c_abi.RELEASE])
         is_valid = _import_stream(structures) if import_mode & 1 else _import_structures(structures)
         expect(not has_release or structures.released == 1, f"released {structures.released} times")
         return is_valid
     finally:
-        structures.clean()
+        structures.clear_arena()
 
 
 def _import_structures(structures: CStructures) -> bool:

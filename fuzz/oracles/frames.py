@@ -58,7 +58,7 @@ def check_frames(data: bytes) -> bool:
     return at_once[-1] == ("lost", ConnectionLostError, True)
 
 
-def segments(options: int, received: bytes) -> Iterator[tuple[bytes, list[int]]]:
+def split_segments(options: int, received: bytes) -> Iterator[tuple[bytes, list[int]]]:
     """The bytes in the pieces that `sendmsg` sends: a frame of a region begins a new one, with descriptors."""
     num_descriptors = 0 if options & TCP else (1, 0, 2, 1)[options >> 4 & 3]
     region = passed_region(options & 0x30)
@@ -89,7 +89,7 @@ def _receive(options: int, received: bytes, size_bytes: int) -> list[tuple[Any, 
     channel: Channel = TcpChannel(own, "fuzz", _OPTIONS) if options & TCP else UnixChannel.wrap(own, _OPTIONS)
     events: list[tuple[Any, ...]] = []
     with channel, peer:
-        for segment, descriptors in segments(options, received):
+        for segment, descriptors in split_segments(options, received):
             for start in range(0, len(segment), size_bytes):
                 send_segment(peer, segment[start : start + size_bytes], [] if start else descriptors)
                 _progress(channel, options, events)

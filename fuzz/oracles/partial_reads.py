@@ -16,7 +16,7 @@ from bowstring.ipc.message import is_file_start
 from fuzz.expectations import ALLOWED_ERRORS, LIMITS, MAX_ROWS, expect
 
 
-class SlowStream(io.RawIOBase):
+class ShortReadStream(io.RawIOBase):
     """A pipe that returns few bytes per read."""
 
     def __init__(self, data: bytes, max_bytes: int) -> None:
@@ -47,16 +47,16 @@ def check_partial_reads(data: bytes) -> bool:
     """Check a file by ranges, or a stream from a slow pipe."""
     if is_file_start(data):
         return _check_ranges(data)
-    expected = read(lambda: bs.open_stream(data, limits=LIMITS))
-    partial = read(lambda: bs.open_stream(SlowStream(data, 1 + crc32(data) % 97), limits=LIMITS))
+    expected = read_batches(lambda: bs.open_stream(data, limits=LIMITS))
+    partial = read_batches(lambda: bs.open_stream(ShortReadStream(data, 1 + crc32(data) % 97), limits=LIMITS))
     _expect_same_outcome(expected, partial)
     return expected[1] is None
 
 
-_Read = tuple[list[bs.RecordBatch], str | None]
+_BatchesAndError = tuple[list[bs.RecordBatch], str | None]
 
 
-def read(open_reader: Any) -> _Read:
+def read_batches(open_reader: Any) -> _BatchesAndError:
     """The batches up to the first invalid one, and the error message, if any."""
     batches: list[bs.RecordBatch] = []
     try:
@@ -70,7 +70,7 @@ def read(open_reader: Any) -> _Read:
     return batches, None
 
 
-def _expect_same_outcome(expected: _Read, partial: _Read) -> None:
+def _expect_same_outcome(expected: _BatchesAndError, partial: _BatchesAndError) -> None:
     expect((expected[1] is None) == (partial[1] is None), f"in memory: {expected[1]}; in parts: {partial[1]}")
     expect(len(expected[0]) == len(partial[0]), f"{len(expected[0])} batches in memory, {len(partial[0])} in parts")
     expect_equal(expected[0], partial[0])
@@ -87,8 +87,8 @@ def expect_equal(expected: Iterable[bs.RecordBatch], partial: Iterable[bs.Record
 
 
 def _check_ranges(data: bytes) -> bool:
-    expected = read(lambda: bs.open_file(data, limits=LIMITS))
-    ranges = read(lambda: bs.open_file(SeekableFile(data), limits=LIMITS))
+    expected = read_batches(lambda: bs.open_file(data, limits=LIMITS))
+    ranges = read_batches(lambda: bs.open_file(SeekableFile(data), limits=LIMITS))
     expect((expected[1] is None) == (ranges[1] is None), f"in memory: {expected[1]}; by ranges: {ranges[1]}")
     if expected[1] is None:
         expect_equal(expected[0], ranges[0])

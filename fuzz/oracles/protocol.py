@@ -50,7 +50,7 @@ class Script:
         self._data, self._at = data, 0
 
     @property
-    def is_left(self) -> bool:
+    def has_bytes(self) -> bool:
         """Whether there are bytes left."""
         return self._at < len(self._data)
 
@@ -74,10 +74,10 @@ def check_protocol(data: bytes) -> bool:
     """Run the script; return whether the peer follows the protocol."""
     script = Script(data)
     flags = script.byte()
-    return (_play_client if flags & 1 else _play_server)(script, flags)
+    return (_run_client if flags & 1 else _run_server)(script, flags)
 
 
-def _play_client(script: Script, flags: int) -> bool:
+def _run_client(script: Script, flags: int) -> bool:
     first_sequence = (1 << 32) - 2 if flags & 8 else 0
     client = ClientConnection(
         WANT,
@@ -89,7 +89,7 @@ def _play_client(script: Script, flags: int) -> bool:
     )
     client.request(b"tick")
     application = _Client(client, first_sequence)
-    while script.is_left:
+    while script.has_bytes:
         try:
             application.step(script)
         except (ProtocolError, LimitError) as error:
@@ -184,10 +184,10 @@ def _addresses(script: Script) -> bytes:
     return raw if script.byte() % 8 else raw[: script.byte()]
 
 
-def _play_server(script: Script, flags: int) -> bool:
+def _run_server(script: Script, flags: int) -> bool:
     role = (ConnectionRole.BOTH, ConnectionRole.METADATA, ConnectionRole.BODIES)[flags // 16 % 3]
     server = ServerConnection({WANT: role}, FREE if flags & 2 else None, limits=_SMALL if flags & 4 else DEFAULT_LIMITS)
-    while script.is_left:
+    while script.has_bytes:
         outstanding = server.leases.outstanding
         try:
             _serve(server, script)

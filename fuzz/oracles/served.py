@@ -32,7 +32,7 @@ from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.region_addresses import region_address
 from bowstring.transports.session import Session, SessionOptions
 from fuzz.expectations import LIMITS, expect
-from fuzz.oracles.partial_reads import expect_equal, read
+from fuzz.oracles.partial_reads import expect_equal, read_batches
 
 _OPTIONS = TransportOptions(timeout_s=1.0, queue_messages=1 << 12)
 _MAX_MESSAGES = 200
@@ -42,7 +42,7 @@ def check_served(data: bytes) -> bool:
     """Check a served stream."""
     if is_file_start(data):
         return False
-    expected = read(lambda: bs.open_stream(data, limits=LIMITS))
+    expected = read_batches(lambda: bs.open_stream(data, limits=LIMITS))
     checksum = crc32(data)
     server_channel, client_channel = LOOPBACK.pair(_OPTIONS)
     server_end = BlockingChannel(LOOPBACK, server_channel)

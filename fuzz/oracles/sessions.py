@@ -32,11 +32,11 @@ from bowstring.transports.session import Session, SessionOptions
 from bowstring.transports.tcp_address import parse_address
 from bowstring.transports.unix_socket import encode_unix_address, random_abstract_address
 from fuzz.expectations import ExpectationError, expect
-from fuzz.frames import EditableFrame, frame, parse_frames
-from fuzz.oracles.frames import TABLE, TCP, passed_region, segments, send_segment
+from fuzz.frames import EditableFrame, build_frame, parse_frames
+from fuzz.oracles.frames import TABLE, TCP, passed_region, send_segment, split_segments
 
 NAME = "numbers"
-AT_ONCE = 64
+SENT_AT_ONCE = 64
 """The bit of the options for clients that do not wait for an answer before they send more."""
 _TIMEOUT_S = 10.0
 _POLL_S = 0.0005
@@ -75,18 +75,18 @@ def check_requests(data: bytes) -> bool:
     return not any(map(_is_error, replies)) and sum(map(_is_end, replies)) == num_requests
 
 
-def record(options: int, tickets: tuple[bytes, ...]) -> tuple[bytes, bytes]:
+def record_session(options: int, tickets: tuple[bytes, ...]) -> tuple[bytes, bytes]:
     """The bytes that client and server send for these requests, one after the other."""
-    requests = [frame(FrameKind.HELLO, 0, HELLO_BODY.pack(VERSION, VERSION))]
+    requests = [build_frame(FrameKind.HELLO, 0, HELLO_BODY.pack(VERSION, VERSION))]
     replies: list[EditableFrame] = []
     for ticket in tickets:
-        requests.append(frame(FrameKind.TAGGED, WANT_DATA, ticket))
+        requests.append(build_frame(FrameKind.TAGGED, WANT_DATA, ticket))
         with _connect(_server(_SCHEMES[options & TCP])) as client:
             num_earlier, replies = len(replies), _exchange(client, options, _encode(requests))
         for reply in replies[num_earlier:]:
             if reply.kind == FrameKind.TAGGED and reply.tag >> BODY_TYPE_SHIFT == BodyType.ADDRESSES:
                 body = decode_addresses(reply.payload)
-                requests.append(frame(FrameKind.TAGGED, FREE_DATA, encode_free_data(body.addresses[body.lengths > 0])))
+                requests.append(build_frame(FrameKind.TAGGED, FREE_DATA, encode_free_data(body.addresses[body.lengths > 0])))
     return _encode(requests), _encode(replies)
 
 
@@ -105,7 +105,7 @@ def _read(options: int, received: bytes) -> bool:
         session = Session({ConnectionRole.BOTH: channel}, transport.open_memory(channel, None), now=0.0, options=limits)
         peer, _ = listener.accept()
         with session, peer:
-            for segment, descriptors in segments(options, received):
+            for segment, descriptors in split_segments(options, received):
                 send_segment(peer, segment, descriptors)
             peer.shutdown(socket.SHUT_WR)
             connection = Connection.from_session(uri, session)
@@ -129,8 +129,8 @@ def _exchange(client: socket.socket, options: int, sent: bytes) -> list[Editable
     received = b""
     num_requests = 0
     try:
-        for piece in [sent] if options & AT_ONCE else _split_after_requests(sent):
-            for segment, descriptors in segments(options, piece):
+        for piece in [sent] if options & SENT_AT_ONCE else _split_after_requests(sent):
+            for segment, descriptors in split_segments(options, piece):
                 send_segment(client, segment, descriptors)
             num_requests += sum(map(_is_request, parse_frames(piece)))
             while not _is_answered(parse_frames(received), num_requests):

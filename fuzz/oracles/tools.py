@@ -19,7 +19,6 @@ from bowstring.ipc.format_detection import open_any
 from bowstring.ipc.message import is_file_start
 from bowstring.ipc.statistics import METADATA_KEY
 from fuzz.expectations import LIMITS, MAX_ROWS, expect
-from fuzz.structure import parse_structure
 from fuzz.temporary_files import write_file
 
 
@@ -123,7 +122,7 @@ def encoded_statistics(data: bytes) -> bytes:
 
 def check_statistics(data: bytes) -> bool:
     """Check a stream of statistics in the footer of a file."""
-    structure = parse_structure(file_with_statistics())
+    structure = parse_stream(file_with_statistics())
     assert structure is not None
     assert structure.footer is not None
     for node in structure.footer.slots["custom_metadata"]:

@@ -20,7 +20,7 @@ COLUMN = bs.ChunkedArray([ARRAY], bs.int32())
 TABLE = bs.table({"a": ARRAY})
 BATCH = TABLE.to_batches()[0]
 SCHEMA = TABLE.schema
-THEIRS = pa.table(TABLE)
+PYARROW_TABLE = pa.table(TABLE)
 
 
 class SchemaOnly:
@@ -33,7 +33,7 @@ class SchemaOnly:
         return self.source.__arrow_c_schema__()
 
 
-TYPES: dict[str, Callable[[Any], bs.DataType]] = {
+CALLS_BY_TYPE: dict[str, Callable[[Any], bs.DataType]] = {
     "array": lambda t: bs.array([1], t).type,
     "array of NumPy's": lambda t: bs.array(np.array([1], np.int32), t).type,
     "from_pandas": lambda t: bs.Array.from_pandas(pd.Series([1]), t).type,
@@ -75,16 +75,16 @@ TYPES: dict[str, Callable[[Any], bs.DataType]] = {
     [pa.int32(), "int32", "i4", SchemaOnly(pa.int32()), bs.int32()],
     ids=["pyarrow's", "name", "short name", "exporter", "ours"],
 )
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", CALLS_BY_TYPE)
 def test_names_and_types_of_other_libraries_are_accepted_as_types(name: str, type_: Any) -> None:
-    assert TYPES[name](type_) == bs.int32()
+    assert CALLS_BY_TYPE[name](type_) == bs.int32()
 
 
-@pytest.mark.parametrize("name", [name for name in TYPES if name != "equals"])
+@pytest.mark.parametrize("name", [name for name in CALLS_BY_TYPE if name != "equals"])
 def test_an_invalid_type_is_named_with_the_expected_one(name: str) -> None:
     for nonsense in (3, object(), "int46", [1]):
         with pytest.raises(UsageError, match=r"expected a type such as bs.int32\(\) or 'int32'|did you mean"):
-            TYPES[name](nonsense)
+            CALLS_BY_TYPE[name](nonsense)
 
 
 @pytest.mark.parametrize("field", [pa.field("a", pa.int32()), SchemaOnly(pa.field("a", pa.int32()))])
@@ -93,17 +93,17 @@ def test_a_field_is_compared_with_one_of_another_library(field: Any) -> None:
     assert not bs.field("a", "int64").equals(field)
 
 
-def write(sink: io.BytesIO, schema: Any) -> bs.Schema:
+def schema_of_file_writer(sink: io.BytesIO, schema: Any) -> bs.Schema:
     with bs.new_file(sink, schema) as writer:
         return writer.schema
 
 
-def write_stream(sink: io.BytesIO, schema: Any) -> bs.Schema:
+def schema_of_stream_writer(sink: io.BytesIO, schema: Any) -> bs.Schema:
     with bs.new_stream(sink, schema) as writer:
         return writer.schema
 
 
-SCHEMAS: dict[str, Callable[[Any], bs.Schema]] = {
+CALLS_BY_SCHEMA: dict[str, Callable[[Any], bs.Schema]] = {
     "schema": bs.schema,
     "struct": lambda s: bs.schema(bs.struct(s).fields),
     "table": lambda s: bs.table([[1]], s).schema,
@@ -116,8 +116,8 @@ SCHEMAS: dict[str, Callable[[Any], bs.Schema]] = {
     "batch from_pandas": lambda s: bs.RecordBatch.from_pandas(pd.DataFrame({"a": [1]}), s).schema,
     "table cast": lambda s: bs.table({"a": [1]}).cast(s).schema,
     "batch cast": lambda s: bs.record_batch({"a": [1]}).cast(s).schema,
-    "new_file": lambda s: write(io.BytesIO(), s),
-    "new_stream": lambda s: write_stream(io.BytesIO(), s),
+    "new_file": lambda s: schema_of_file_writer(io.BytesIO(), s),
+    "new_stream": lambda s: schema_of_stream_writer(io.BytesIO(), s),
     "equals": lambda s: SCHEMA if SCHEMA.equals(s) else bs.schema([]),
 }
 
@@ -127,16 +127,16 @@ SCHEMAS: dict[str, Callable[[Any], bs.Schema]] = {
     [pa.schema({"a": pa.int32()}), SchemaOnly(SCHEMA), {"a": "int32"}, [pa.field("a", pa.int32())], SCHEMA],
     ids=["pyarrow's", "exporter", "mapping", "fields", "ours"],
 )
-@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("name", CALLS_BY_SCHEMA)
 def test_schemas_of_other_libraries_are_accepted(name: str, schema: Any) -> None:
-    assert SCHEMAS[name](schema) == SCHEMA
+    assert CALLS_BY_SCHEMA[name](schema) == SCHEMA
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("name", CALLS_BY_SCHEMA)
 def test_an_invalid_schema_is_rejected(name: str) -> None:
     for nonsense in (3, "int32", object()):
         with pytest.raises(UsageError):
-            SCHEMAS[name](nonsense)
+            CALLS_BY_SCHEMA[name](nonsense)
 
 
 def write_and_read(write: Callable[[Any], None]) -> bs.Table:
@@ -153,7 +153,7 @@ def coalesce_and_read(write: Callable[[Any], None]) -> bs.Table:
     return bs.open_stream(sink.getvalue()).read_all()
 
 
-TABLES: dict[str, Callable[[Any], bs.Table]] = {
+CALLS_BY_TABLE: dict[str, Callable[[Any], bs.Table]] = {
     "equals": lambda t: TABLE if TABLE.equals(t) else bs.table({}),
     "concat_tables": lambda t: bs.concat_tables([t]),
     "write": lambda t: write_and_read(lambda writer: writer.write(t)),
@@ -165,33 +165,33 @@ TABLES: dict[str, Callable[[Any], bs.Table]] = {
 
 @pytest.mark.parametrize(
     "table",
-    [THEIRS, THEIRS.to_batches()[0], pl.DataFrame(TABLE), TABLE, BATCH],
+    [PYARROW_TABLE, PYARROW_TABLE.to_batches()[0], pl.DataFrame(TABLE), TABLE, BATCH],
     ids=["pyarrow's", "pyarrow's batch", "polars'", "ours", "our batch"],
 )
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", CALLS_BY_TABLE)
 def test_tables_of_other_libraries_are_accepted(name: str, table: Any) -> None:
-    assert TABLES[name](table) == TABLE
+    assert CALLS_BY_TABLE[name](table) == TABLE
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", CALLS_BY_TABLE)
 def test_an_invalid_table_is_rejected(name: str) -> None:
     for nonsense in (3, b"int32", {"a": [1]}):
         with pytest.raises(UsageError, match="expected a table"):
-            TABLES[name](nonsense)
+            CALLS_BY_TABLE[name](nonsense)
 
 
 def test_batches_arrays_and_columns_of_other_libraries_are_accepted() -> None:
-    foreign = THEIRS.to_batches()[0]
+    foreign = PYARROW_TABLE.to_batches()[0]
     assert BATCH.equals(foreign)
     assert bs.Table.from_batches([foreign]) == TABLE
     assert write_and_read(lambda writer: writer.write_batch(foreign)) == TABLE
     assert bs.attach(bs.share(iter([foreign, foreign]))).num_rows == 6
     assert ARRAY.equals(pa.array([1, 2, 3], pa.int32()))
-    assert COLUMN.equals(THEIRS["a"])
+    assert COLUMN.equals(PYARROW_TABLE["a"])
     assert not COLUMN.equals(pa.chunked_array([[1]], pa.int32()))
     assert bs.concat_arrays([ARRAY, pa.array([4], pa.int32())]).to_pylist() == [1, 2, 3, 4]
     assert bs.ChunkedArray([pa.array([1], pa.int32())], "int32").to_pylist() == [1]
-    for columns in ([THEIRS["a"]], [pa.array([1, 2, 3], pa.int32())]):
+    for columns in ([PYARROW_TABLE["a"]], [pa.array([1, 2, 3], pa.int32())]):
         assert bs.Table.from_arrays(columns, ["a"]) == TABLE
     assert bs.RecordBatch.from_arrays([pa.array([1, 2, 3], pa.int32())], ["a"]) == BATCH
     added = TABLE.append_column(pa.field("b", pa.int8()), [1, 2, 3])

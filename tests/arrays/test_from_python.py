@@ -13,8 +13,8 @@ from tests.parameter_ids import parameter_id
 
 BLOCK = 1 << 13
 """So many values are looked at together."""
-PLACES = [0, 1, BLOCK - 1, BLOCK, 2 * BLOCK]
-PLAIN: dict[str, tuple[bs.DataType, Any]] = {
+INDICES = [0, 1, BLOCK - 1, BLOCK, 2 * BLOCK]
+VALUES: dict[str, tuple[bs.DataType, Any]] = {
     "integers": (bs.int64(), 7),
     "floats": (bs.float64(), 0.5),
     "strings": (bs.string(), "abc"),
@@ -24,42 +24,42 @@ PLAIN: dict[str, tuple[bs.DataType, Any]] = {
     "lists": (bs.list_(bs.int64()), [1, 2]),
     "structs": (bs.struct({"a": bs.int64()}), {"a": 1}),
 }
-KINDS = pytest.mark.parametrize("kind", PLAIN)
+KINDS = pytest.mark.parametrize("kind", VALUES)
 
 
 @KINDS
-@pytest.mark.parametrize("at", PLACES)
-def test_a_null_is_detected_at_every_position(kind: str, at: int) -> None:
-    type_, value = PLAIN[kind]
+@pytest.mark.parametrize("index", INDICES)
+def test_a_null_is_detected_at_every_position(kind: str, index: int) -> None:
+    type_, value = VALUES[kind]
     values = [value] * (2 * BLOCK + 1)
-    values[at] = None
+    values[index] = None
     for array in (bs.array(values, type_), bs.array(values)):
         assert array.type == type_
         assert array.to_pylist() == values
 
 
 @KINDS
-@pytest.mark.parametrize("at", PLACES)
+@pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize(
     "stray", [object(), b"", "", True, 3.25, "7", 3j, {"b": 1}], ids=lambda it: parameter_id(repr(it))
 )
-def test_a_value_of_another_type_is_rejected_at_every_position(kind: str, at: int, stray: Any) -> None:
-    type_, value = PLAIN[kind]
+def test_a_value_of_another_type_is_rejected_at_every_position(kind: str, index: int, stray: Any) -> None:
+    type_, value = VALUES[kind]
     if type(stray) is type(value):
         stray = object() if kind != "structs" else {"b": 1}
     values = [value] * (2 * BLOCK + 1)
-    values[at] = stray
-    with pytest.raises(DataTypeError, match=rf"\b{at}\b"):
+    values[index] = stray
+    with pytest.raises(DataTypeError, match=rf"\b{index}\b"):
         bs.array(values, type_)
 
 
-@pytest.mark.parametrize("at", PLACES)
-def test_nan_is_not_null(at: int) -> None:
+@pytest.mark.parametrize("index", INDICES)
+def test_nan_is_not_null(index: int) -> None:
     values: list[float | None] = [float("nan")] * (2 * BLOCK + 1)
-    values[at] = None
+    values[index] = None
     array = bs.array(values)
     assert array.null_count == 1
-    assert not array.is_valid(at)
+    assert not array.is_valid(index)
     assert np.isnan(array.drop_null().to_numpy()).all()
 
 
@@ -108,21 +108,21 @@ def test_mixed_integers_and_floats_become_floats() -> None:
     assert bs.array([1 << 63]).type == bs.uint64()
 
 
-@pytest.mark.parametrize("at", [0, 1, 1023, 1024, 1500])
-def test_a_row_with_other_fields_is_handled_at_every_position(at: int) -> None:
+@pytest.mark.parametrize("index", [0, 1, 1023, 1024, 1500])
+def test_a_row_with_other_fields_is_handled_at_every_position(index: int) -> None:
     class Ordered(dict[str, int]):
         """A subclass of dict."""
 
     rows: list[Any] = [{"a": index, "b": -index} for index in range(1501)]
     for other in ({"b": 2, "a": 1}, Ordered(a=1, b=2)):
-        rows[at] = other
+        rows[index] = other
         assert bs.table(rows).to_pylist() == bs.array(rows).to_pylist() == rows
     for other, expected in (({"b": 2, "c": 3}, {"a": None, "b": 2, "c": 3}), ({}, dict.fromkeys("abc"))):
-        rows[at] = other
+        rows[index] = other
         rows_read = bs.array([*rows, {"c": 0}]).to_pylist()
-        assert rows_read[at] == expected
+        assert rows_read[index] == expected
         assert rows_read[-1] == {"a": None, "b": None, "c": 0}
-    rows[at] = 7
+    rows[index] = 7
     with pytest.raises(DataTypeError, match="int"):
         bs.array(rows)
 

@@ -13,7 +13,7 @@ from tests.ipc import samples
 
 BATCH: Any = samples.batch("int", "text")
 TABLE = bs.Table.from_batches([BATCH])
-NONSENSE = (None, 3, "x", b"x", object())
+INVALID_ARGUMENTS = (None, 3, "x", b"x", object())
 HALF: Any = 0.5
 TABLES: list[Any] = [bs.table]
 
@@ -62,6 +62,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_an_invalid_argument_is_a_usage_error(name: str) -> None:
-    for nonsense in NONSENSE:
+    for nonsense in INVALID_ARGUMENTS:
         with pytest.raises(bs.errors.UsageError):
             CALLS[name](nonsense)

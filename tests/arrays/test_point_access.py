@@ -35,7 +35,7 @@ def table_of_batches() -> bs.Table:
     return bs.Table.from_batches(batches)
 
 
-def from_file(table: bs.Table, folder: Path) -> bs.Table:
+def write_and_read(table: bs.Table, folder: Path) -> bs.Table:
     """Return the table after writing it to a file and reading it."""
     path = folder / "table.arrow"
     with bs.new_file(path, table.schema) as writer:
@@ -59,7 +59,7 @@ class CountingColumns(Sequence[Any]):
 
 
 def test_a_table_returns_the_same_column_object_by_name_and_by_index(tmp_path: Path) -> None:
-    tables = [table_of_batches(), from_file(table_of_batches(), tmp_path)]
+    tables = [table_of_batches(), write_and_read(table_of_batches(), tmp_path)]
     tables += [tables[1].slice(3, 40), tables[1].select(["vector", "name", "id"])]
     for table in tables:
         for index, name in enumerate(table.column_names):
@@ -145,7 +145,7 @@ def test_slices_of_slices_of_a_table_hold_the_rows_of_their_span(case: Case) -> 
 
 def test_single_rows_of_a_file_are_those_of_the_whole_table(tmp_path: Path) -> None:
     table = table_of_batches()
-    read, rows = from_file(table, tmp_path), table.to_pylist()
+    read, rows = write_and_read(table, tmp_path), table.to_pylist()
     assert [read.slice(row, 1).to_pylist()[0] for row in range(len(rows))] == rows
     assert [{name: read[name][row] for name in read.column_names} for row in range(len(rows))] == rows
     assert read.slice(len(rows), 1).to_pylist() == []
@@ -156,7 +156,7 @@ def _int32(*values: int) -> Any:
 
 
 NUMBERS = bs.array([1, 2, 3], bs.int64())
-BROKEN = {
+INVALID_ARRAYS = {
     "a string's offsets fall": (bs.string(), [None, _int32(0, 2, 1, 3), b"abc"], [], None),
     "a string's offset exceeds the data": (bs.string(), [None, _int32(0, 9, 3, 3), b"abc"], [], None),
     "a string is not UTF-8": (bs.string(), [None, _int32(0, 1, 2, 3), b"a\xffc"], [], None),
@@ -188,9 +188,9 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("problem", BROKEN)
+@pytest.mark.parametrize("problem", INVALID_ARRAYS)
 def test_a_malformed_slot_raises_on_access(problem: str) -> None:
-    type_, buffers, children, dictionary = BROKEN[problem]
+    type_, buffers, children, dictionary = INVALID_ARRAYS[problem]
     array = bs.Array.from_buffers(type_, 3, buffers, children, dictionary)
     column = bs.ChunkedArray([array], type_)
     with pytest.raises(InvalidDataError):
@@ -245,9 +245,9 @@ def test_take_ignores_a_bitmap_if_the_null_count_is_zero() -> None:
     assert column.take([3, 0, 2, 1]).to_pylist() == [4, 1, None, 2]
 
 
-@pytest.mark.parametrize("problem", [name for name in BROKEN if "offset" in name])
+@pytest.mark.parametrize("problem", [name for name in INVALID_ARRAYS if "offset" in name])
 def test_a_malformed_slot_raises_when_rows_are_taken_from_several_chunks(problem: str) -> None:
-    type_, buffers, children, dictionary = BROKEN[problem]
+    type_, buffers, children, dictionary = INVALID_ARRAYS[problem]
     array = bs.Array.from_buffers(type_, 3, buffers, children, dictionary)
     with pytest.raises(InvalidDataError, match="offsets"):
         bs.ChunkedArray([array, array], type_).take([5, 0, 1, 4])

@@ -43,7 +43,7 @@ def test_slices_and_selections_share_memory() -> None:
             BATCH.slice(offset, length)
 
 
-class Counting(Sequence[bs.Array]):
+class RecordingColumns(Sequence[bs.Array]):
     """Columns that count how often each is created."""
 
     def __init__(self, arrays: list[bs.Array]) -> None:
@@ -63,7 +63,7 @@ class Counting(Sequence[bs.Array]):
 
 
 def test_a_column_is_created_only_on_access() -> None:
-    columns = Counting(BATCH.columns)
+    columns = RecordingColumns(BATCH.columns)
     batch = bs.RecordBatch(BATCH.schema, 3, columns)
     part = batch.select(["b", "a"]).slice(1)
     assert repr(part)

@@ -16,7 +16,7 @@ from bowstring.errors import DataTypeError, UsageError
 VALUES = [1, None, 3, 4, None, 6]
 
 
-def chunked(*lengths: int) -> bs.ChunkedArray:
+def chunked_array(*lengths: int) -> bs.ChunkedArray:
     """Return the values in chunks of these lengths."""
     ends = np.cumsum(lengths).tolist()
     return bs.ChunkedArray(
@@ -24,7 +24,7 @@ def chunked(*lengths: int) -> bs.ChunkedArray:
     )
 
 
-CHUNKED = chunked(2, 0, 3, 1)
+CHUNKED = chunked_array(2, 0, 3, 1)
 TABLE = bs.Table.from_arrays([CHUNKED, bs.array(list("abcdef"))], names=["n", "s"])
 
 
@@ -61,9 +61,9 @@ def test_columns_are_iterated_and_selected_by_name() -> None:
 
 
 def test_the_repr_of_invalid_data_has_the_reason() -> None:
-    broken = bs.Array.from_buffers(bs.string(), 2, [None, np.array([0, 9, 1], np.int32), b"a"])
-    table = bs.Table(bs.schema({"s": bs.string()}), [bs.RecordBatch(bs.schema({"s": bs.string()}), 2, [broken])])
-    for text in (repr(broken), repr(table["s"]), table._repr_html_()):
+    invalid = bs.Array.from_buffers(bs.string(), 2, [None, np.array([0, 9, 1], np.int32), b"a"])
+    table = bs.Table(bs.schema({"s": bs.string()}), [bs.RecordBatch(bs.schema({"s": bs.string()}), 2, [invalid])])
+    for text in (repr(invalid), repr(table["s"]), table._repr_html_()):
         assert "offsets[2] = 1 is less than offsets[1] = 9" in text
 
 
@@ -86,7 +86,7 @@ def test_a_column_is_indexed_and_sliced_across_chunks() -> None:
     assert CHUNKED.chunk(2).to_pylist() == [3, 4, None]
 
 
-class Columns(Sequence[bs.Array]):
+class RecordingColumns(Sequence[bs.Array]):
     """Columns that count how often one is created."""
 
     def __init__(self, *columns: bs.Array) -> None:
@@ -103,7 +103,7 @@ class Columns(Sequence[bs.Array]):
 
 def test_the_chunks_of_a_column_are_created_on_first_use() -> None:
     schema = bs.schema({"a": bs.int64(), "b": bs.string()})
-    sources = [Columns(bs.array([1, 2]), bs.array(["x", "y"])), Columns(bs.array([3]), bs.array([4]))]
+    sources = [RecordingColumns(bs.array([1, 2]), bs.array(["x", "y"])), RecordingColumns(bs.array([3]), bs.array([4]))]
     table = bs.Table(
         schema, [bs.RecordBatch(schema, rows, source) for rows, source in zip((2, 1), sources, strict=True)]
     )
@@ -131,7 +131,9 @@ def test_values_and_slices_of_a_column_create_only_their_chunks() -> None:
 @given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 3)))
 def test_columns_are_equal_with_any_chunks(left: list[int], right: list[int]) -> None:
     def cut(lengths: list[int]) -> bs.ChunkedArray:
-        return chunked(*(n for i, n in enumerate(lengths) if sum(lengths[: i + 1]) <= 6), max(0, 6 - _fitting(lengths)))
+        return chunked_array(
+            *(n for i, n in enumerate(lengths) if sum(lengths[: i + 1]) <= 6), max(0, 6 - _count_fitting_rows(lengths))
+        )
 
     a, b = cut(left), cut(right)
     assert a == b
@@ -139,12 +141,12 @@ def test_columns_are_equal_with_any_chunks(left: list[int], right: list[int]) ->
     assert a != bs.ChunkedArray([bs.array([1, None, 3, 4, None, 7])], bs.int64())
 
 
-def _fitting(lengths: list[int]) -> int:
+def _count_fitting_rows(lengths: list[int]) -> int:
     return sum(n for i, n in enumerate(lengths) if sum(lengths[: i + 1]) <= 6)
 
 
 def test_columns_differ_by_type_length_and_values() -> None:
-    assert chunked(2, 3) != CHUNKED
+    assert chunked_array(2, 3) != CHUNKED
     assert CHUNKED != VALUES
     assert bs.ChunkedArray([], bs.int8()) != bs.ChunkedArray([], bs.int16())
     with pytest.raises(bs.errors.DataTypeError, match="a chunk of int8"):

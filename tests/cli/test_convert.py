@@ -135,7 +135,7 @@ def int64s(*values: int) -> bytes:
     return np.array(values, "<i8").tobytes()
 
 
-UNSOUND = {
+INVALID_BUFFERS = {
     "offsets that fall": (
         int32s(0, 3, 6, 9),
         int32s(0, 1 << 29, 6, 9),
@@ -162,7 +162,7 @@ UNSOUND = {
 }
 
 
-@pytest.fixture(params=UNSOUND.values(), ids=list(UNSOUND))
+@pytest.fixture(params=INVALID_BUFFERS.values(), ids=list(INVALID_BUFFERS))
 def invalid_source(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
     """A file whose second batch is malformed, and the expected message."""
     before, after, message = request.param

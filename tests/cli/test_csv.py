@@ -129,7 +129,7 @@ def test_a_csv_target_with_a_compression_suffix_is_rejected(
 
 
 HINT = "(types are inferred from the first block: --column-type 'b=TYPE' or a larger --block-size)"
-REFUSALS: dict[str, tuple[str | bytes, list[str], str]] = {
+INVALID_CSV: dict[str, tuple[str | bytes, list[str], str]] = {
     "a row with too few values": ("a,b\n1,2\n3\n", [], "x.csv: row 3: Expected 2 columns, got 1: 3"),
     "bytes that are not UTF-8": (
         b"a,b\n1,\xff\n",
@@ -166,11 +166,11 @@ REFUSALS: dict[str, tuple[str | bytes, list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSALS)
+@pytest.mark.parametrize("what", INVALID_CSV)
 def test_invalid_csv_is_one_error_line_with_its_location(
     tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text, options, message = REFUSALS[what]
+    text, options, message = INVALID_CSV[what]
     (tmp_path / "x.csv").write_bytes(text.encode() if isinstance(text, str) else text)
     assert main(["convert", str(tmp_path / "x.csv"), str(tmp_path / "target.arrow"), *options]) == 1
     assert capsys.readouterr().err == f"bowstring: {tmp_path}/{message}\n"

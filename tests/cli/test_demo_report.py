@@ -18,8 +18,8 @@ from bowstring.cli.demo import report
 from bowstring.cli.demo.methods import Measurement
 from bowstring.cli.demo.summary import ColumnSummary, TableSummary
 
-FACTS = TableSummary(200_000, (ColumnSummary("a", 0, "1"), ColumnSummary("b", 7, None)))
-ARRIVAL = Measurement(200_000, 1_600_000, 1.25, 0.1, 0.11, 0.14, 290_000, FACTS)
+SUMMARY = TableSummary(200_000, (ColumnSummary("a", 0, "1"), ColumnSummary("b", 7, None)))
+MEASUREMENT = Measurement(200_000, 1_600_000, 1.25, 0.1, 0.11, 0.14, 290_000, SUMMARY)
 SAMPLE: dict[str, Any] = {
     "names": ["Airport Name", "n", "Aircraft Make Model"] * 4,
     "types": ["string", "double", "string"] * 4,
@@ -66,9 +66,9 @@ def test_an_empty_table_has_a_sample() -> None:
 
 def test_differences_from_spark_are_reported_per_column() -> None:
     out, written = console(100)
-    report.show_check(out, ARRIVAL, [])
+    report.show_check(out, MEASUREMENT, [])
     report.show_check(
-        out, ARRIVAL, FACTS.differences(TableSummary(200_000, (FACTS.columns[0], ColumnSummary("b", 8, None))))
+        out, MEASUREMENT, SUMMARY.differences(TableSummary(200_000, (SUMMARY.columns[0], ColumnSummary("b", 8, None))))
     )
     assert "✓ 200,000 rows match Spark's: null counts of 2 columns, sums of 1 numeric column." in written.getvalue()
     assert "column 'b': 7 nulls and sum None, not 8 and None" in written.getvalue()
@@ -76,7 +76,7 @@ def test_differences_from_spark_are_reported_per_column() -> None:
 
 def test_the_methods_are_shown_side_by_side_with_sizes_as_info_writes_them() -> None:
     out, written = console(80)
-    report.show_methods(out, {"Publish": [ARRIVAL], "Parquet": [ARRIVAL]}, 41.7)
+    report.show_methods(out, {"Publish": [MEASUREMENT], "Parquet": [MEASUREMENT]}, 41.7)
     lines = written.getvalue().splitlines()
     words = [line.split() for line in lines]
     assert words[0] == ["Publish", "Parquet"]
@@ -94,22 +94,23 @@ def test_the_methods_are_shown_side_by_side_with_sizes_as_info_writes_them() -> 
 )
 def test_the_verdict_is_a_sentence_that_names_the_fastest_method(parquet_s: float, verdict: str) -> None:
     out, written = console(200)
-    report.show_verdict(out, {"Publish": [ARRIVAL], "Parquet": [replace(ARRIVAL, write_s=parquet_s)]}, 0)
+    report.show_verdict(out, {"Publish": [MEASUREMENT], "Parquet": [replace(MEASUREMENT, write_s=parquet_s)]}, 0)
     assert written.getvalue() == f"{verdict} 283 KiB of 1.53 MiB.\n"
 
 
 def test_the_verdict_is_a_failure_if_the_rows_differ() -> None:
     out, written = console(200)
-    report.show_verdict(out, {"Publish": [ARRIVAL]}, 2)
+    report.show_verdict(out, {"Publish": [MEASUREMENT]}, 2)
     assert written.getvalue() == "Failed: 2 differences from Spark's rows.\n"
 
 
 def test_several_rounds_are_medians_over_their_spread() -> None:
     out, written = console(80)
     rounds = [
-        replace(ARRIVAL, write_s=produced, first_batch_s=first) for produced, first in ((9, 0.5), (2, 0.1), (3, 0.2))
+        replace(MEASUREMENT, write_s=produced, first_batch_s=first)
+        for produced, first in ((9, 0.5), (2, 0.1), (3, 0.2))
     ]
-    report.show_methods(out, {"Publish": rounds, "Through the driver": rounds, "Parquet": [ARRIVAL] * 3}, 1.0)
+    report.show_methods(out, {"Publish": rounds, "Through the driver": rounds, "Parquet": [MEASUREMENT] * 3}, 1.0)
     text = written.getvalue()
     lines = [line.split("  ") for line in text.splitlines()]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]

@@ -19,7 +19,7 @@ from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import StoredDataset
 from bowstring.transports.blocking import BlockingChannel
 from tests.cli.command_line import run_command, run_in_terminal
-from tests.sharing.test_hostile import false_server, send
+from tests.sharing.test_hostile import false_server, send_messages
 
 TABLE = pa.table({"n": range(10_000), "text": [f"row {n}" for n in range(10_000)]}).replace_schema_metadata({"k": "v"})
 
@@ -123,7 +123,7 @@ def test_an_error_in_the_middle_leaves_the_output_unchanged(tmp_path: Path) -> N
     target.write_bytes(b"before")
 
     def half(transport: BlockingChannel, connection: ServerConnection, dataset: StoredDataset) -> None:
-        send(transport, connection.send(dataset.schema))
+        send_messages(transport, connection.send(dataset.schema))
         transport.close()
 
     with false_server(half) as uri:

@@ -31,7 +31,7 @@ def output_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return capsys.readouterr().out
 
 
-def one_of_each(path: Path) -> Path:
+def write_every_type(path: Path) -> Path:
     """Two rows: a value of every kind, and a null of every kind."""
     nanoseconds = np.datetime64("2024-05-06T07:08:09.000000001", "ns")
     pairs = {
@@ -106,7 +106,7 @@ def test_columns_are_selected_by_name(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_every_type_has_a_json_representation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = output_of(capsys, "cat", "--format", "jsonl", one_of_each(tmp_path / "x.arrow")).splitlines()
+    first, second = output_of(capsys, "cat", "--format", "jsonl", write_every_type(tmp_path / "x.arrow")).splitlines()
     assert json.loads(first) == {
         "decimal": "1.50",
         "date": "2024-05-06",
@@ -129,7 +129,7 @@ def test_every_type_has_a_json_representation(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_nested_values_are_json_in_csv_and_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = one_of_each(tmp_path / "x.arrow")
+    path = write_every_type(tmp_path / "x.arrow")
     rows = list(csv.DictReader(io.StringIO(output_of(capsys, "cat", "--format", "csv", path))))
     assert rows[0]["list"] == '[1.5, "-Infinity", null]'
     assert set(rows[1].values()) == {""}
@@ -227,11 +227,11 @@ def test_only_the_columns_that_fit_are_converted(tmp_path: Path, capsys: pytest.
     columns = {f"c{n}": ["word"] for n in range(101)} | {"c101": [b"\xff\xff"]}
     path = tmp_path / "data.arrow"
     batch = bs.record_batch(columns)
-    broken = RecordBatch.from_arrays(
+    mistyped_batch = RecordBatch.from_arrays(
         [*batch.columns[:101], batch.column(101).with_layout(layout_of(bs.string()))], batch.column_names
     )
-    with bs.new_file(path, broken.schema) as writer:
-        writer.write_batch(broken)
+    with bs.new_file(path, mistyped_batch.schema) as writer:
+        writer.write_batch(mistyped_batch)
     for command in ("head", "cat"):
         assert main([command, "--format", "table", str(path)]) == 0
         assert "and 2 more columns (--all shows them)" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fuzz.seeds import seeds
+from fuzz.seeds import build_seeds
 
 SCRIPT = Path(__file__).parent / "isolated_files.py"
 
@@ -29,7 +29,7 @@ def test_every_command_reads_or_rejects_files_from_a_fuzzer(shared_folder: Path)
 
 def test_every_command_reads_or_rejects_mutations_of_valid_files(tmp_path: Path) -> None:
     rng = random.Random(20_261_121)
-    files = [seed for seed in seeds(with_shared=False) if seed.kind in ("file", "stream")]
+    files = [seed for seed in build_seeds(with_shared=False) if seed.kind in ("file", "stream")]
     for _ in range(150):
         mutated = rng.choice(files).mutate(rng)
         if mutated is not None:

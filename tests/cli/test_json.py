@@ -82,7 +82,7 @@ def test_an_error_suggests_a_type_that_the_first_block_does_not_show(tmp_path: P
 
 
 HINT = "(types are inferred from the first block: --column-type 'a=TYPE' or a larger --block-size)"
-REFUSALS: dict[str, tuple[str | bytes, str]] = {
+INVALID_JSON: dict[str, tuple[str | bytes, str]] = {
     "a row of another type": ('{"a": 1}\n{"a": "x"}\n', "row 2: column 'a': changed from number to string"),
     "a row that is not an object": ('{"a": 1}\n[1]\n', "row 2: expected a JSON object, found array"),
     "a row that is cut off": ('{"a": 1}\n{"a":', "row 2: malformed JSON: Invalid value."),
@@ -136,11 +136,11 @@ REFUSALS: dict[str, tuple[str | bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSALS)
+@pytest.mark.parametrize("what", INVALID_JSON)
 def test_invalid_json_is_one_error_line_with_its_location(
     tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text, message = REFUSALS[what]
+    text, message = INVALID_JSON[what]
     (tmp_path / "x.json").write_bytes(text.encode() if isinstance(text, str) else text)
     arguments = ["convert", str(tmp_path / "x.json"), str(tmp_path / "target.arrow")]
     arguments += ["--block-size", "1024"] if "block" in what else []

@@ -18,7 +18,7 @@ from tests.cli.command_line import write
 
 
 @pytest.fixture
-def failing_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
+def fail_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
     """Replace the commands by one, `fail`, that raises the given error."""
 
     def install(error: BaseException) -> None:
@@ -36,9 +36,9 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_bowstring_error_is_one_line_and_status_1(
-    failing_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
+    fail_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failing_with(InvalidDataError("flights.arrow: the footer\nis at byte 12"))
+    fail_with(InvalidDataError("flights.arrow: the footer\nis at byte 12"))
     assert main(["fail"]) == 1
     assert capsys.readouterr().err == "bowstring: flights.arrow: the footer is at byte 12\n"
 
@@ -56,15 +56,15 @@ def test_the_hint_for_another_format_names_convert(tmp_path: Path, capsys: pytes
 
 
 def test_a_missing_file_is_one_error_line_and_status_1(
-    failing_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
+    fail_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failing_with(FileNotFoundError(2, "No such file or directory", "gone.arrow"))
+    fail_with(FileNotFoundError(2, "No such file or directory", "gone.arrow"))
     assert main(["fail"]) == 1
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_debug_prints_the_traceback(failing_with: Callable[[BaseException], None]) -> None:
-    failing_with(TruncatedError("short"))
+def test_debug_prints_the_traceback(fail_with: Callable[[BaseException], None]) -> None:
+    fail_with(TruncatedError("short"))
     with pytest.raises(TruncatedError):
         main(["--debug", "fail"])
 
@@ -106,36 +106,36 @@ def test_arrow_data_is_read_without_importing_pyarrow_or_pandas(call: str, tmp_p
     assert not {"pyarrow", "pandas", "fsspec"} & set(done.stdout.split()), done.stderr
 
 
-def test_an_internal_error_has_a_traceback(failing_with: Callable[[BaseException], None]) -> None:
-    failing_with(ZeroDivisionError())
+def test_an_internal_error_has_a_traceback(fail_with: Callable[[BaseException], None]) -> None:
+    fail_with(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         main(["fail"])
 
 
 def test_a_memory_error_is_one_line_and_status_1(
-    failing_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
+    fail_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failing_with(MemoryError())
+    fail_with(MemoryError())
     assert main(["fail"]) == 1
     assert capsys.readouterr().err == "bowstring: out of memory\n"
 
 
-def test_an_interrupt_has_its_own_status(failing_with: Callable[[BaseException], None]) -> None:
-    failing_with(KeyboardInterrupt())
+def test_an_interrupt_has_its_own_status(fail_with: Callable[[BaseException], None]) -> None:
+    fail_with(KeyboardInterrupt())
     assert main(["fail"]) == 130
 
 
 @pytest.mark.parametrize("error", [RuntimeError("the call was cancelled"), OSError("the connection is closed")])
 def test_an_error_caused_by_an_interrupt_has_the_status_of_an_interrupt(
-    failing_with: Callable[[BaseException], None], error: Exception
+    fail_with: Callable[[BaseException], None], error: Exception
 ) -> None:
     error.__context__ = KeyboardInterrupt()
-    failing_with(error)
+    fail_with(error)
     assert main(["fail"]) == 130
 
 
-TESTERS = ("json-to-arrow", "arrow-to-json", "validate", "stream-to-file", "file-to-stream")
-WRONG_CALLS = {
+INTEGRATION_COMMANDS = ("json-to-arrow", "arrow-to-json", "validate", "stream-to-file", "file-to-stream")
+USAGE_ERRORS = {
     "no-such-command": "no such command 'no-such-command' (bowstring --help shows how)",
     "convrt a b": "no such command 'convrt'; did you mean convert? (bowstring --help shows how)",
     "--no-such-option": "no such option '--no-such-option' (bowstring --help shows how)",
@@ -189,12 +189,12 @@ WRONG_CALLS = {
     "integration validate one": "give a path for ARROW (bowstring integration validate --help shows how)",
     **{
         f"{command} --no-such-option": f"no such option '--no-such-option' (bowstring {command} --help shows how)"
-        for command in [*program.COMMANDS, *(f"integration {tester}" for tester in TESTERS)]
+        for command in [*program.COMMANDS, *(f"integration {tester}" for tester in INTEGRATION_COMMANDS)]
     },
 }
 
 
-@pytest.mark.parametrize(("call", "expected"), WRONG_CALLS.items(), ids=WRONG_CALLS)
+@pytest.mark.parametrize(("call", "expected"), USAGE_ERRORS.items(), ids=USAGE_ERRORS)
 def test_a_usage_error_is_one_line_with_a_hint_and_status_2(
     call: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

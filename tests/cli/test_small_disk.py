@@ -11,7 +11,7 @@ import pytest
 from tests.cli.command_line import write
 from tests.small_disk import run_on_4_mb
 
-RUN = """
+RUN_AND_LIST_FOLDER = """
 import os, sys
 from bowstring.cli.main import main
 
@@ -29,7 +29,7 @@ def test_the_error_for_a_full_disk_names_the_target_and_leaves_no_file(command: 
     small = tmp_path / "small"
     small.mkdir()
     target = [small / "target.arrow"] if command != "concat" else ["-o", small / "target.arrow"]
-    done = run_on_4_mb(small, "-c", RUN, small, *command.split(), source, *target)
+    done = run_on_4_mb(small, "-c", RUN_AND_LIST_FOLDER, small, *command.split(), source, *target)
     assert done.stdout == "1 []\n"
     assert "target.arrow: cannot be " in done.stderr
     assert "No space left on device" in done.stderr

@@ -20,19 +20,19 @@ from tests.cli.command_line import read_uri, run_command, run_with_pipe, running
 TABLE = bs.Table.from_batches([bs.record_batch({"n": range(start, start + 3000)}) for start in (0, 3000)])
 
 
-def record(path: Path, **options: Any) -> None:
+def record_stream(path: Path, **options: Any) -> None:
     with bs.serve({"numbers": TABLE}) as server, bs.connect(server.uri("numbers"), record=path, **options) as dataset:
         assert dataset.read_all() == TABLE
 
 
-def document(capsys: pytest.CaptureFixture[str], path: Path) -> dict[str, Any]:
+def traced_json(capsys: pytest.CaptureFixture[str], path: Path) -> dict[str, Any]:
     assert main(["trace", "--json", str(path)]) == 0
     loaded: dict[str, Any] = json.loads(capsys.readouterr().out)
     return loaded
 
 
 def test_a_stream_of_addresses_is_shown_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record(tmp_path / "r")
+    record_stream(tmp_path / "r")
     assert main(["trace", str(tmp_path / "r")]) == 0
     lines = capsys.readouterr().out.splitlines()
     texts = [line.split(maxsplit=2)[2] for line in lines]
@@ -51,7 +51,7 @@ def test_a_stream_of_addresses_is_shown_in_order(tmp_path: Path, capsys: pytest.
 
 
 def test_bodies_of_bytes_and_refusals_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record(tmp_path / "r", copy=True)
+    record_stream(tmp_path / "r", copy=True)
     options = ServerOptions(record=tmp_path / "refused")
     with bs.serve({"a": TABLE}, options=options) as server, pytest.raises(bs.errors.NotFoundError):
         bs.connect(server.uri("a"), "absent\x1b[2J")
@@ -73,7 +73,7 @@ def test_serve_and_fetch_record_what_trace_shows(tmp_path: Path, capsys: pytest.
         assert server.wait(60) == 0
     capsys.readouterr()
     for side in ("client", "server"):
-        kinds = [entry["kind"] for entry in document(capsys, tmp_path / side)["entries"]]
+        kinds = [entry["kind"] for entry in traced_json(capsys, tmp_path / side)["entries"]]
         assert kinds[0] == "connection"
         assert {"want_data", "region", "metadata", "body", "end_of_stream"} <= set(kinds)
 
@@ -81,8 +81,8 @@ def test_serve_and_fetch_record_what_trace_shows(tmp_path: Path, capsys: pytest.
 def test_the_json_output_has_the_documented_keys(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], repository: Path
 ) -> None:
-    record(tmp_path / "r")
-    entries = document(capsys, tmp_path / "r")["entries"]
+    record_stream(tmp_path / "r")
+    entries = traced_json(capsys, tmp_path / "r")["entries"]
     page = (repository / "docs" / "command-line.md").read_text(encoding="utf-8")
     section = page[page.index("## trace") :]
     assert not {key for key in {"source", "entries", *entries[0]} if f"`{key}`" not in section}
@@ -103,7 +103,7 @@ def test_client_and_server_record_the_same_senders(tmp_path: Path, capsys: pytes
         assert dataset.read_all() == TABLE
     messages = {"want_data", "metadata", "body", "end_of_stream"}
     both = [
-        [(e["sender"], e["kind"], e["sequence"], e["text"]) for e in document(capsys, tmp_path / side)["entries"]]
+        [(e["sender"], e["kind"], e["sequence"], e["text"]) for e in traced_json(capsys, tmp_path / side)["entries"]]
         for side in ("client", "server")
     ]
     one, other = ([step for step in steps if step[1] in messages] for steps in both)
@@ -136,7 +136,7 @@ def test_invalid_messages_are_shown_with_their_error(tmp_path: Path, capsys: pyt
 
 
 def test_a_truncated_recording_is_shown_up_to_its_last_entry(tmp_path: Path) -> None:
-    record(tmp_path / "r")
+    record_stream(tmp_path / "r")
     whole = (tmp_path / "r").read_bytes()
     (tmp_path / "r").write_bytes(whole[:-100])
     done = run_command("trace", tmp_path / "r")

@@ -16,13 +16,16 @@ import bowstring as bs
 from bowstring.testing import strategies
 from tests.cases import CASES, Case
 
-INTS = [1, None, 0, 127]
-STAMPS = [datetime(2020, 2, 29), None, datetime(1969, 12, 31)]
-AS_PYARROW: list[tuple[list[Any], bs.DataType, bs.DataType]] = [
-    *[(INTS, bs.int64(), to) for to in (bs.int8(), bs.uint16(), bs.float16(), bs.float64(), bs.bool_(), bs.string())],
-    (INTS, bs.uint8(), bs.decimal128(10, 2)),
-    (INTS, bs.int64(), bs.timestamp("s")),
-    (INTS, bs.int32(), bs.date32()),
+INTEGERS = [1, None, 0, 127]
+TIMESTAMPS = [datetime(2020, 2, 29), None, datetime(1969, 12, 31)]
+PYARROW_CASTS: list[tuple[list[Any], bs.DataType, bs.DataType]] = [
+    *[
+        (INTEGERS, bs.int64(), target)
+        for target in (bs.int8(), bs.uint16(), bs.float16(), bs.float64(), bs.bool_(), bs.string())
+    ],
+    (INTEGERS, bs.uint8(), bs.decimal128(10, 2)),
+    (INTEGERS, bs.int64(), bs.timestamp("s")),
+    (INTEGERS, bs.int32(), bs.date32()),
     ([1.0, None, -3.0], bs.float32(), bs.int16()),
     ([1.5, None, float("inf"), -2.25], bs.float64(), bs.float32()),
     ([0.1, None, -2.675, 1e10], bs.float64(), bs.decimal128(20, 2)),
@@ -47,12 +50,12 @@ AS_PYARROW: list[tuple[list[Any], bs.DataType, bs.DataType]] = [
     ([b"abc", None, b"xyz"], bs.binary(), bs.binary(3)),
     ([b"abc", None, b"xyz"], bs.binary(3), bs.large_binary()),
     (["abc", "more than twelve bytes", None], bs.string_view(), bs.string()),
-    (STAMPS, bs.timestamp("s"), bs.timestamp("ns")),
-    (STAMPS, bs.timestamp("us"), bs.timestamp("s")),
-    (STAMPS, bs.timestamp("us"), bs.date32()),
-    (STAMPS, bs.timestamp("us"), bs.date64()),
-    (STAMPS, bs.timestamp("ms"), bs.int64()),
-    (STAMPS, bs.timestamp("ms"), bs.string()),
+    (TIMESTAMPS, bs.timestamp("s"), bs.timestamp("ns")),
+    (TIMESTAMPS, bs.timestamp("us"), bs.timestamp("s")),
+    (TIMESTAMPS, bs.timestamp("us"), bs.date32()),
+    (TIMESTAMPS, bs.timestamp("us"), bs.date64()),
+    (TIMESTAMPS, bs.timestamp("ms"), bs.int64()),
+    (TIMESTAMPS, bs.timestamp("ms"), bs.string()),
     ([date(2020, 2, 29), None], bs.date32(), bs.date64()),
     ([date(2020, 2, 29), None], bs.date64(), bs.date32()),
     ([date(2020, 2, 29), None], bs.date32(), bs.timestamp("us")),
@@ -70,7 +73,7 @@ AS_PYARROW: list[tuple[list[Any], bs.DataType, bs.DataType]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("values", "source", "target"), AS_PYARROW, ids=lambda it: str(it)[:40])
+@pytest.mark.parametrize(("values", "source", "target"), PYARROW_CASTS, ids=lambda it: str(it)[:40])
 def test_values_are_cast_like_in_pyarrow(values: list[Any], source: bs.DataType, target: bs.DataType) -> None:
     array = bs.array([None, *values], source)[1:]
     converted = array.cast(target)
@@ -149,20 +152,20 @@ def test_values_of_null_slots_are_ignored() -> None:
     assert bs.array(np.array([1.0, np.nan]), mask=[False, True]).cast(bs.int8()).to_pylist() == [1, None]
 
 
-BAD = bs.array([300, 1, 300, 2, 300], bs.int64())
-LISTS = [bs.list_, bs.large_list, bs.list_view, bs.large_list_view, lambda item: bs.list_(item, 2)]
+BEYOND_INT8 = bs.array([300, 1, 300, 2, 300], bs.int64())
+LIST_TYPES = [bs.list_, bs.large_list, bs.list_view, bs.large_list_view, lambda item: bs.list_(item, 2)]
 
 
 def test_unreferenced_values_are_ignored() -> None:
     own = bs.Array.from_buffers
     views, starts = bs.list_view(bs.int64()), np.array([1, 3], np.int32)
     hidden = [
-        own(bs.dictionary(bs.int8(), bs.int64()), 3, [None, np.array([3, 1, 3], np.int8)], dictionary=BAD),
-        own(bs.struct([("a", bs.int64())]), 5, [bytes([0b01010]), ], [BAD]),
-        own(bs.list_(bs.int64()), 5, [bytes([0b01010]), np.arange(6, dtype=np.int32)], [BAD]),
-        own(bs.list_(bs.int64(), 1), 5, [bytes([0b01010])], [BAD]),
-        own(views, 2, [None, starts, np.array([1, 1], np.int32)], [BAD]),
-        own(bs.dense_union([("a", bs.int64())]), 2, [np.zeros(2, np.int8), starts], [BAD]),
+        own(bs.dictionary(bs.int8(), bs.int64()), 3, [None, np.array([3, 1, 3], np.int8)], dictionary=BEYOND_INT8),
+        own(bs.struct([("a", bs.int64())]), 5, [bytes([0b01010]), ], [BEYOND_INT8]),
+        own(bs.list_(bs.int64()), 5, [bytes([0b01010]), np.arange(6, dtype=np.int32)], [BEYOND_INT8]),
+        own(bs.list_(bs.int64(), 1), 5, [bytes([0b01010])], [BEYOND_INT8]),
+        own(views, 2, [None, starts, np.array([1, 1], np.int32)], [BEYOND_INT8]),
+        own(bs.dense_union([("a", bs.int64())]), 2, [np.zeros(2, np.int8), starts], [BEYOND_INT8]),
     ]  # fmt: skip
     for array, narrow in zip(hidden, [bs.int8(), *[with_int8(array.type) for array in hidden[1:]]], strict=True):
         converted = array.cast(narrow)
@@ -177,8 +180,8 @@ def with_int8(type_: bs.DataType) -> bs.DataType:
     return replace(type_, **{name: part for name, part in parts.items() if hasattr(type_, name)})
 
 
-@pytest.mark.parametrize("source", LISTS)
-@pytest.mark.parametrize("target", LISTS)
+@pytest.mark.parametrize("source", LIST_TYPES)
+@pytest.mark.parametrize("target", LIST_TYPES)
 def test_every_list_type_is_cast_to_every_other(source: Any, target: Any) -> None:
     values = [[1, None], None, [3, 4], [5, 6]]
     array = bs.array([[9, 9], *values, [7, 7]], source(bs.int64()))[1:5]
@@ -293,7 +296,7 @@ def test_an_unsafe_cast_creates_no_invalid_values() -> None:
             least.cast(bs.date64(), safe=False)
 
 
-THERE = [
+LOSSLESS_CASTS = [
     (bs.int16(), bs.int64()), (bs.uint8(), bs.float16()), (bs.int32(), bs.float64()), (bs.int64(), bs.string()),
     (bs.int8(), bs.decimal32(5, 2)), (bs.float32(), bs.float64()), (bs.float64(), bs.string_view()),
     (bs.bool_(), bs.string()), (bs.bool_(), bs.uint8()), (bs.decimal128(20, 4), bs.string()),
@@ -307,7 +310,7 @@ THERE = [
 
 
 @settings(max_examples=60)
-@given(data=st.data(), pair=st.sampled_from(THERE[:-1]))
+@given(data=st.data(), pair=st.sampled_from(LOSSLESS_CASTS[:-1]))
 def test_a_cast_and_its_reverse_return_the_values(data: st.DataObject, pair: tuple[bs.DataType, bs.DataType]) -> None:
     array = data.draw(strategies.arrays(pair[0]))
     converted = array.cast(pair[1])

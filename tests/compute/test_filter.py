@@ -14,38 +14,38 @@ import bowstring as bs
 from bowstring.testing import strategies
 from tests.cases import CASES, Case
 
-LAYOUTS = pytest.mark.parametrize("case", CASES, ids=str)
+EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)
 
 
-def checked(array: bs.Array) -> bs.Array:
+def validated(array: bs.Array) -> bs.Array:
     array.validate(full=True)
     return array
 
 
-@LAYOUTS
+@EVERY_CASE
 def test_a_filter_keeps_the_slots_of_the_mask(case: Case) -> None:
     array = case.array()
     mask = [index % 3 != 1 for index in range(len(array))]
     expected = [value for value, keep in zip(case.values, mask, strict=True) if keep]
-    assert checked(array.filter(mask)).to_pylist() == expected
-    assert checked(array.filter(np.array(mask))).to_pylist() == expected
+    assert validated(array.filter(mask)).to_pylist() == expected
+    assert validated(array.filter(np.array(mask))).to_pylist() == expected
     sliced = [value for value, keep in zip(case.values[1:], mask[1:], strict=True) if keep]
-    assert checked(array[1:].filter(bs.array(mask)[1:])).to_pylist() == sliced
+    assert validated(array[1:].filter(bs.array(mask)[1:])).to_pylist() == sliced
 
 
-@LAYOUTS
+@EVERY_CASE
 def test_nulls_are_found_and_dropped(case: Case) -> None:
     array = case.array()
     assert array.is_null().to_pylist() == [value is None for value in case.values]
     assert array.is_valid().to_pylist() == [value is not None for value in case.values]
-    assert checked(array.drop_null()).to_pylist() == [value for value in case.values if value is not None]
+    assert validated(array.drop_null()).to_pylist() == [value for value in case.values if value is not None]
 
 
-@LAYOUTS
+@EVERY_CASE
 def test_nulls_are_filled(case: Case) -> None:
     array = case.array()
     filler = next((value for value in case.values if value is not None), None)
-    filled_array = checked(array.fill_null(filler))
+    filled_array = validated(array.fill_null(filler))
     assert filled_array.type == array.type
     assert filled_array.to_pylist() == [filler if value is None else value for value in case.values]
 
@@ -55,7 +55,7 @@ def test_nulls_are_filled(case: Case) -> None:
 def test_filter_equals_take_of_the_selected_indices(data: st.DataObject, array: bs.Array) -> None:
     mask = data.draw(st.lists(st.sampled_from([True, False, None]), min_size=len(array), max_size=len(array)))
     chosen = [index for index, keep in enumerate(mask) if keep]
-    subset = checked(array.filter(mask))
+    subset = validated(array.filter(mask))
     assert subset.equals(array.take(chosen), nans_equal=True)
     assert subset.equals(array.filter(bs.array(mask, bs.bool_())), nans_equal=True)
 

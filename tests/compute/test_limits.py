@@ -11,8 +11,8 @@ import bowstring as bs
 
 NULLS = bs.Array.from_buffers(bs.null(), 1 << 62, [])
 ENDS, WORDS = bs.array([1 << 62]), bs.array(["a"])
-RUN = bs.Array.from_buffers(bs.run_end_encoded(bs.int64(), bs.string()), 1 << 62, [], [ENDS, WORDS])
-VERBS: dict[str, Callable[[bs.Array], Any]] = {
+LONG_RUN = bs.Array.from_buffers(bs.run_end_encoded(bs.int64(), bs.string()), 1 << 62, [], [ENDS, WORDS])
+METHODS: dict[str, Callable[[bs.Array], Any]] = {
     "is_null": lambda a: a.is_null(),
     "is_valid": lambda a: a.is_valid(),
     "drop_null": lambda a: a.drop_null(),
@@ -24,14 +24,14 @@ VERBS: dict[str, Callable[[bs.Array], Any]] = {
 }
 
 
-@pytest.mark.parametrize("method", VERBS)
-@pytest.mark.parametrize("array", [NULLS, RUN], ids=["nulls", "one run"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("array", [NULLS, LONG_RUN], ids=["nulls", "one run"])
 def test_a_function_on_more_values_than_memory_is_rejected(array: bs.Array, method: str) -> None:
     with pytest.raises(bs.errors.LimitError, match="materializing"):
-        VERBS[method](array)
+        METHODS[method](array)
 
 
-@pytest.mark.parametrize("child", [NULLS, RUN], ids=["nulls", "one run"])
+@pytest.mark.parametrize("child", [NULLS, LONG_RUN], ids=["nulls", "one run"])
 def test_nested_arrays_are_not_materialised(child: bs.Array) -> None:
     lists = bs.Array.from_buffers(bs.list_(child.type, (1 << 31) - 1), 1, [None], [child])
     words = bs.Array.from_buffers(bs.dictionary(bs.int8(), NULLS.type), 1, [None, bytes(1)], dictionary=NULLS)
@@ -42,4 +42,4 @@ def test_nested_arrays_are_not_materialised(child: bs.Array) -> None:
 
 def test_one_long_run_is_not_decoded() -> None:
     with pytest.raises(bs.errors.LimitError, match="materializing"):
-        RUN.run_end_decode()
+        LONG_RUN.run_end_decode()

@@ -16,8 +16,8 @@ from tests.layouts.random_arrays import FLAT, any_type, random_array
 
 NOT_IN_PYARROW = (r"month_interval|day_time_interval", r"values: run_end_encoded", r"opaque\[extension")
 """Types that it has not, or not as a part of such a one; extensions of extensions have no words in C structures."""
-SEEDS = pytest.mark.parametrize("block", range(12))
-EACH = 50
+BLOCKS = pytest.mark.parametrize("block", range(12))
+SEEDS_PER_BLOCK = 50
 
 
 def texts(values: Any) -> list[str]:
@@ -32,7 +32,7 @@ def check_values(array: Any, expected: list[str]) -> None:
 
 def arrays(block: int) -> Iterator[tuple[Random, bs.Array]]:
     """Yield arrays of any type, each with its random generator."""
-    for seed in range(block * EACH, block * EACH + EACH):
+    for seed in range(block * SEEDS_PER_BLOCK, block * SEEDS_PER_BLOCK + SEEDS_PER_BLOCK):
         random = Random(seed)
         type_ = any_type(random, random.choice([0, 1, 2, 3]))
         yield random, random_array(random, type_, random.choice([0, 1, 2, 5, 13]))
@@ -42,7 +42,7 @@ def is_nan(value: Any) -> bool:
     return isinstance(value, float) and value != value
 
 
-@SEEDS
+@BLOCKS
 def test_functions_give_the_same_values_as_python(block: int) -> None:
     for random, array in arrays(block):
         other = random_array(random, array.type, random.choice([0, 1, 2, 5, 13]))
@@ -72,7 +72,7 @@ def test_functions_give_the_same_values_as_python(block: int) -> None:
         assert array.to_numpy(zero_copy_only=False).shape[0] == size
 
 
-@SEEDS
+@BLOCKS
 def test_encodings_preserve_every_value(block: int) -> None:
     for _, array in arrays(block):
         shown = texts(array)
@@ -93,9 +93,9 @@ def test_encodings_preserve_every_value(block: int) -> None:
                 assert runs.run_end_decode().equals(array, nans_equal=True)
 
 
-@SEEDS
+@BLOCKS
 def test_chunks_are_combined_into_one_column(block: int) -> None:
-    for seed in range(block * EACH, block * EACH + EACH):
+    for seed in range(block * SEEDS_PER_BLOCK, block * SEEDS_PER_BLOCK + SEEDS_PER_BLOCK):
         random = Random(seed)
         type_ = any_type(random, random.choice([0, 1, 2, 3]))
         parts = [random_array(random, type_, size) for size in random.sample([0, 0, 1, 3, 7], 3)]
@@ -129,7 +129,7 @@ def test_the_order_is_that_of_the_python_values(type_: bs.DataType) -> None:
                 assert indices == plain.sort_indices(order, placement).to_pylist()
 
 
-@SEEDS
+@BLOCKS
 def test_pyarrow_round_trips_preserve_values(block: int) -> None:
     for random, array in arrays(block):
         if any(re.search(pattern, str(array.type)) for pattern in NOT_IN_PYARROW):

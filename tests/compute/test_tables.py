@@ -18,13 +18,14 @@ ROWS: dict[str, list[Any]] = {
     "d": ["x", "y", "x", None, "y", "x"],
 }
 TYPES = {"n": bs.int32(), "s": bs.string_view(), "d": bs.dictionary(bs.int8(), bs.string())}
-CUTS = [(0, 2), (2, 2), (2, 5), (5, 6)]
+BATCH_RANGES = [(0, 2), (2, 2), (2, 5), (5, 6)]
 
 
 def batches() -> list[bs.RecordBatch]:
     """Return batches with different dictionaries."""
     return [
-        bs.record_batch({name: bs.array(values[a:b], TYPES[name]) for name, values in ROWS.items()}) for a, b in CUTS
+        bs.record_batch({name: bs.array(values[a:b], TYPES[name]) for name, values in ROWS.items()})
+        for a, b in BATCH_RANGES
     ]
 
 
@@ -32,77 +33,91 @@ def table() -> bs.Table:
     return bs.Table.from_batches(batches())
 
 
-def one_batch() -> bs.RecordBatch:
+def single_batch() -> bs.RecordBatch:
     return bs.record_batch({name: bs.array(values, TYPES[name]) for name, values in ROWS.items()})
 
 
-BOTH = pytest.mark.parametrize("make", [table, one_batch])
+TABLE_AND_BATCH = pytest.mark.parametrize("make", [table, single_batch])
 Maker = Callable[[], Any]
 
 
-def peer_table() -> Any:
+def pyarrow_table() -> Any:
     return pa.table(ROWS)
 
 
-def rows(data: Any) -> Any:
+def validated_columns(data: Any) -> Any:
     data.validate(full=True)
     return data.to_pydict()
 
 
-@BOTH
+@TABLE_AND_BATCH
 @given(indices=st.lists(st.integers(0, 5), max_size=9))
 @settings(max_examples=30)
 def test_take_selects_rows(make: Maker, indices: list[int]) -> None:
-    expected = peer_table().take(pa.array(indices, pa.int64())).to_pydict()
-    assert rows(make().take(indices)) == expected
-    assert rows(make().take(np.array(indices, np.uint8))) == expected
+    expected = pyarrow_table().take(pa.array(indices, pa.int64())).to_pydict()
+    assert validated_columns(make().take(indices)) == expected
+    assert validated_columns(make().take(np.array(indices, np.uint8))) == expected
     assert table()["d"].take(indices).to_pylist() == expected["d"]
 
 
-@BOTH
+@TABLE_AND_BATCH
 @given(mask=st.lists(st.sampled_from([True, False, None]), min_size=6, max_size=6))
 @settings(max_examples=30)
 def test_filter_selects_rows(make: Maker, mask: list[bool | None]) -> None:
-    expected = peer_table().filter(pa.array(mask, pa.bool_())).to_pydict()
-    assert rows(make().filter(mask)) == expected
+    expected = pyarrow_table().filter(pa.array(mask, pa.bool_())).to_pydict()
+    assert validated_columns(make().filter(mask)) == expected
     chunked = bs.ChunkedArray([bs.array(mask[:1], bs.bool_()), bs.array(mask[1:], bs.bool_())], bs.bool_())
-    assert rows(make().filter(chunked)) == expected
+    assert validated_columns(make().filter(chunked)) == expected
     assert table()["s"].filter(chunked).to_pylist() == expected["s"]
     for other in (pa.array(mask, pa.bool_()), pa.chunked_array([mask], pa.bool_()), np.array(mask, object)):
-        assert rows(make().filter(other)) == expected
+        assert validated_columns(make().filter(other)) == expected
 
 
-@BOTH
+@TABLE_AND_BATCH
 def test_columns_are_renamed(make: Maker) -> None:
     assert make().rename_columns(["a", "b", "c"]).to_pydict() == dict(zip("abc", ROWS.values(), strict=True))
     assert make().rename_columns({"s": "t"}).column_names == ["n", "t", "d"]
 
 
-@BOTH
+@TABLE_AND_BATCH
 def test_columns_are_added_and_removed(make: Maker) -> None:
     extra = [0.5, None, 2.0, 1.0, 1.0, 7.0]
     chunked = bs.ChunkedArray([bs.array(extra[:3]), bs.array(extra[3:])], bs.float64())
     for column in (extra, bs.array(extra), chunked):
-        assert rows(make().add_column(1, "x", column)) == {"n": ROWS["n"], "x": extra, "s": ROWS["s"], "d": ROWS["d"]}
-        assert list(rows(make().append_column(bs.field("x", bs.float64(), False), column))) == ["n", "s", "d", "x"]
-        assert rows(make().set_column(0, "x", column)) == {"x": extra, "s": ROWS["s"], "d": ROWS["d"]}
-        assert list(rows(make().set_column("d", "x", column))) == ["n", "s", "x"]
+        assert validated_columns(make().add_column(1, "x", column)) == {
+            "n": ROWS["n"],
+            "x": extra,
+            "s": ROWS["s"],
+            "d": ROWS["d"],
+        }
+        assert list(validated_columns(make().append_column(bs.field("x", bs.float64(), False), column))) == [
+            "n",
+            "s",
+            "d",
+            "x",
+        ]
+        assert validated_columns(make().set_column(0, "x", column)) == {"x": extra, "s": ROWS["s"], "d": ROWS["d"]}
+        assert list(validated_columns(make().set_column("d", "x", column))) == ["n", "s", "x"]
     assert make().add_column(-1, "x", extra).column_names == ["n", "s", "x", "d"]
-    assert rows(make().select(["n"]).set_column(0, "x", extra)) == {"x": extra}
-    assert rows(make().select([]).append_column("x", extra)) == {"x": extra}
-    assert list(rows(make().remove_column(1))) == list(rows(make().remove_column("s"))) == ["n", "d"]
-    assert list(rows(make().drop_columns(["n", "d"]))) == ["s"]
-    assert list(rows(make().drop_columns("s"))) == ["n", "d"]
+    assert validated_columns(make().select(["n"]).set_column(0, "x", extra)) == {"x": extra}
+    assert validated_columns(make().select([]).append_column("x", extra)) == {"x": extra}
+    assert (
+        list(validated_columns(make().remove_column(1)))
+        == list(validated_columns(make().remove_column("s")))
+        == ["n", "d"]
+    )
+    assert list(validated_columns(make().drop_columns(["n", "d"]))) == ["s"]
+    assert list(validated_columns(make().drop_columns("s"))) == ["n", "d"]
 
 
-@BOTH
+@TABLE_AND_BATCH
 def test_the_schema_keeps_its_metadata(make: Maker) -> None:
     batch = bs.RecordBatch(bs.schema({"a": bs.int64()}, {"k": "v"}), 1, [bs.array([1])])
     edited = batch.append_column("b", ["x"]).rename_columns({"a": "c"}).remove_column("b")
     assert edited.schema.equals(bs.schema({"c": bs.int64()}, {"k": "v"}), check_metadata=True)
 
 
-@BOTH
+@TABLE_AND_BATCH
 @pytest.mark.parametrize(
     ("change", "error", "pattern"),
     [
@@ -129,7 +144,7 @@ def test_invalid_changes_are_rejected(make: Maker, change: Callable[[Any], Any],
 
 def test_an_empty_table_accepts_its_first_column() -> None:
     nothing = bs.Table(bs.schema({}), [])
-    assert rows(nothing.append_column("x", [1, 2])) == {"x": [1, 2]}
+    assert validated_columns(nothing.append_column("x", [1, 2])) == {"x": [1, 2]}
 
 
 def test_nulls_of_a_chunked_column_are_counted_dropped_and_filled() -> None:

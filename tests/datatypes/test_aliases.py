@@ -9,13 +9,14 @@ import bowstring as bs
 from bowstring.datatypes.aliases import parse_alias
 from bowstring.errors import UsageError
 
-PYARROWS = """null bool boolean i1 int8 i2 int16 i4 int32 i8 int64 u1 uint8 u2 uint16 u4 uint32 u8 uint64 f2 halffloat
+PYARROW_ALIASES = """
+null bool boolean i1 int8 i2 int16 i4 int32 i8 int64 u1 uint8 u2 uint16 u4 uint32 u8 uint64 f2 halffloat
 float16 f4 float float32 f8 double float64 string str utf8 binary large_string large_str large_utf8 large_binary
 binary_view string_view date32 date64 date32[day] date64[ms] time32[s] time32[ms] time64[us] time64[ns] timestamp[s]
 timestamp[ms] timestamp[us] timestamp[ns] duration[s] duration[ms] duration[us] duration[ns] month_day_nano_interval"""
 
 
-@pytest.mark.parametrize("name", PYARROWS.split())
+@pytest.mark.parametrize("name", PYARROW_ALIASES.split())
 def test_pyarrow_s_aliases_name_the_same_types(name: str) -> None:
     assert parse_alias(name) == bs.field("", pa.type_for_alias(name)).type
 

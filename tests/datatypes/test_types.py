@@ -18,10 +18,10 @@ TYPES = list({str(case.type): case.type for case in CASES}.values())
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 def test_types_are_values(type_: bs.DataType) -> None:
-    copied = pickle.loads(pickle.dumps(type_))
-    assert copied == type_
-    assert hash(copied) == hash(type_)
-    assert type_.equals(copied)
+    copy = pickle.loads(pickle.dumps(type_))
+    assert copy == type_
+    assert hash(copy) == hash(type_)
+    assert type_.equals(copy)
     assert repr(type_) == f"DataType({type_})"
     assert type_.num_fields == len(type_.fields)
     with pytest.raises((AttributeError, TypeError)):  # depends on the Python version
@@ -69,7 +69,7 @@ def test_names_and_strings_equal_pyarrow_s(name: str) -> None:
     assert str(getattr(bs, name)()) == str(getattr(pa, name)())
 
 
-def of_both(make: Callable[[Any], Any]) -> tuple[str, str]:
+def strings_of_both(make: Callable[[Any], Any]) -> tuple[str, str]:
     return str(make(bs)), str(make(pa))
 
 
@@ -101,7 +101,7 @@ def of_both(make: Callable[[Any], Any]) -> tuple[str, str]:
     ],
 )
 def test_parameters_are_passed_and_printed_like_pyarrow_s(make: Callable[[Any], Any]) -> None:
-    type_, pyarrow_type = of_both(make)
+    type_, pyarrow_type = strings_of_both(make)
     assert type_ == pyarrow_type
 
 

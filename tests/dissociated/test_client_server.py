@@ -40,12 +40,12 @@ def has_body(header: Any) -> bool:
     return bytes(header[:1]) == b"B"
 
 
-def a_client(**options: Any) -> ClientConnection:
+def new_client(**options: Any) -> ClientConnection:
     return ClientConnection(WANT, options.pop("free_data", FREE), has_body=has_body, **options)
 
 
 def requesting_client(**options: Any) -> ClientConnection:
-    client = a_client(**options)
+    client = new_client(**options)
     client.request(b"t")
     return client
 
@@ -58,19 +58,19 @@ def streaming_server(**options: Any) -> ServerConnection:
     return server
 
 
-def joined(message: Message) -> bytes:
+def message_bytes(message: Message) -> bytes:
     return b"".join(message.parts)
 
 
-def give(client: ClientConnection, messages: list[Message]) -> list[ClientEvent]:
-    return [event for message in messages for event in client.receive(message.tag, joined(message))]
+def receive_all(client: ClientConnection, messages: list[Message]) -> list[ClientEvent]:
+    return [event for message in messages for event in client.receive(message.tag, message_bytes(message))]
 
 
 def prefix(kind: int, sequence: int) -> bytes:
     return struct.pack("<BI", kind, sequence)
 
 
-def pairs(*values: int) -> bytes:
+def encode_uint64s(*values: int) -> bytes:
     return struct.pack(f"<{len(values)}Q", *values)
 
 
@@ -85,15 +85,15 @@ def test_the_bytes_of_a_small_stream_follow_the_specification() -> None:
     messages += server.send(b"B1", PackedBody.of(b"ab", b"cd"))
     messages += server.send(b"B2", AddressBody.of([4096, 8192], [3, 5]))
     messages += server.send_end()
-    assert [(message.tag, joined(message)) for message in messages] == [
+    assert [(message.tag, message_bytes(message)) for message in messages] == [
         (None, b"\x01\0\0\0\0Schema"),
         (None, b"\x01\x01\0\0\0B1"),
         (0x0000_0000_0000_0001, b"abcd"),
         (None, b"\x01\x02\0\0\0B2"),
-        (0x0100_0000_0000_0002, pairs(8, 2, 4096, 3, 8192, 5)),
+        (0x0100_0000_0000_0002, encode_uint64s(8, 2, 4096, 3, 8192, 5)),
         (None, b"\0\x03\0\0\0"),
     ]
-    assert all(message.length_bytes == len(joined(message)) for message in messages)
+    assert all(message.length_bytes == len(message_bytes(message)) for message in messages)
 
 
 def test_an_encoded_stream_has_the_messages_of_one_that_is_sent_in_parts() -> None:
@@ -106,8 +106,8 @@ def test_an_encoded_stream_has_the_messages_of_one_that_is_sent_in_parts() -> No
             messages += server.send(header, body)
         messages += server.send_end()
         encoded = other.send_stream(stream)
-        assert [(each.tag, joined(each), each.length_bytes) for each in encoded] == [
-            (each.tag, joined(each), each.length_bytes) for each in messages
+        assert [(each.tag, message_bytes(each), each.length_bytes) for each in encoded] == [
+            (each.tag, message_bytes(each), each.length_bytes) for each in messages
         ]
         assert stream.length_bytes == sum(each.length_bytes for each in messages)
         assert (other.state, other.next_sequence) == (server.state, server.next_sequence)
@@ -131,9 +131,9 @@ def test_an_encoded_stream_is_sent_as_a_whole() -> None:
 
 def test_the_client_gets_messages_in_order_with_their_bodies() -> None:
     server, client = streaming_server(), requesting_client()
-    events = give(client, server.send(b"Schema"))
-    events += give(client, server.send(b"B1", PackedBody.of(b"abcd")))
-    events += give(client, server.send_end())
+    events = receive_all(client, server.send(b"Schema"))
+    events += receive_all(client, server.send(b"B1", PackedBody.of(b"abcd")))
+    events += receive_all(client, server.send_end())
     first, second, ended, complete = events
     assert isinstance(first, MessageReady)
     assert isinstance(second, MessageReady)
@@ -151,7 +151,7 @@ def test_the_stream_is_complete_when_the_client_has_freed_all_memory() -> None:
     alive = weakref.ref(owner)
     messages = server.send(b"Schema") + server.send(b"B", AddressBody.of([1, 2], [1, 1]), owner) + server.send_end()
     del owner
-    events = give(client, messages)
+    events = receive_all(client, messages)
     assert events[-1] == StreamEnded(2)
     assert (client.is_ended, client.is_complete, server.state) == (True, False, State.HOLDING)
     body = events[1].message.body  # type: ignore[union-attr]
@@ -160,8 +160,8 @@ def test_the_stream_is_complete_when_the_client_has_freed_all_memory() -> None:
     assert alive() is not None
     freed = client.free(body)
     assert freed is not None
-    assert (freed.tag, joined(freed)) == (FREE, pairs(1, 2))
-    assert server.receive(freed.tag, joined(freed)) == [AddressesFreed(2, 0), StreamComplete()]
+    assert (freed.tag, message_bytes(freed)) == (FREE, encode_uint64s(1, 2))
+    assert server.receive(freed.tag, message_bytes(freed)) == [AddressesFreed(2, 0), StreamComplete()]
     assert client.is_complete
     gc.collect()
     assert alive() is None
@@ -169,43 +169,43 @@ def test_the_stream_is_complete_when_the_client_has_freed_all_memory() -> None:
 
 def test_single_addresses_can_be_freed() -> None:
     server, client = streaming_server(), requesting_client()
-    give(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([1, 2, 3], [1, 1, 1])))
+    receive_all(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([1, 2, 3], [1, 1, 1])))
     freed = client.free(np.array([3, 1], np.uint64))
     assert freed is not None
-    assert server.receive(freed.tag, joined(freed)) == [AddressesFreed(2, 1)]
+    assert server.receive(freed.tag, message_bytes(freed)) == [AddressesFreed(2, 1)]
     with pytest.raises(UsageError, match="address 3"):
         client.free(np.array([3], np.uint64))
 
 
 def test_one_message_frees_several_bodies_and_several_messages_free_one() -> None:
     server, client = streaming_server(), requesting_client()
-    give(client, server.send(b"Schema"))
+    receive_all(client, server.send(b"Schema"))
     bodies = [[10, 20, 30], [20, 40, 50], [60, 70, 80]]
-    ready = [give(client, server.send(b"B", AddressBody.of(body, [1, 0, 1])))[0] for body in bodies]
+    ready = [receive_all(client, server.send(b"B", AddressBody.of(body, [1, 0, 1])))[0] for body in bodies]
     first, second, third = (event.message.body for event in ready if isinstance(event, MessageReady))
     assert isinstance(first, AddressBody)
     assert isinstance(second, AddressBody)
     assert isinstance(third, AddressBody)
     freed = client.free(first, np.array([60], np.uint64), second)
     assert freed is not None
-    assert joined(freed) == pairs(10, 20, 30, 60, 20, 40, 50)
-    assert server.receive(FREE, joined(freed)) == [AddressesFreed(7, 1)]
-    give(client, server.send_end())
-    assert server.receive(FREE, pairs(80)) == [AddressesFreed(1, 0), StreamComplete()]
+    assert message_bytes(freed) == encode_uint64s(10, 20, 30, 60, 20, 40, 50)
+    assert server.receive(FREE, message_bytes(freed)) == [AddressesFreed(7, 1)]
+    receive_all(client, server.send_end())
+    assert server.receive(FREE, encode_uint64s(80)) == [AddressesFreed(1, 0), StreamComplete()]
     last = client.free(np.array([80], np.uint64), np.array([70], np.uint64))
     assert last is not None
-    assert joined(last) == pairs(80, 70)
+    assert message_bytes(last) == encode_uint64s(80, 70)
     assert client.is_complete
     assert client.free() is None
 
 
 def test_an_empty_body_is_a_message_of_no_bytes() -> None:
     server, client = streaming_server(), requesting_client()
-    give(client, server.send(b"Schema"))
+    receive_all(client, server.send(b"Schema"))
     metadata, body = server.send(b"B", PackedBody.of())
     assert (body.tag, body.length_bytes) == (1, 0)
-    assert give(client, [metadata]) == []
-    (event,) = give(client, [body])
+    assert receive_all(client, [metadata]) == []
+    (event,) = receive_all(client, [body])
     assert isinstance(event, MessageReady)
 
 
@@ -222,7 +222,7 @@ def test_the_bytes_of_a_packed_body_are_never_read() -> None:
 def test_the_lower_half_of_a_tag_matches_a_body_of_any_type_with_its_metadata() -> None:
     client = requesting_client()
     client.receive(None, prefix(1, 0) + b"Schema")
-    for tag, data in ((1, b"x"), (1 << 56 | 2, pairs(1, 1, 7, 1)), (3, b"y")):
+    for tag, data in ((1, b"x"), (1 << 56 | 2, encode_uint64s(1, 1, 7, 1)), (3, b"y")):
         assert client.receive(None, prefix(1, tag & 0xFFFF_FFFF) + b"B") == []
         (event,) = client.receive(tag, data)
         assert isinstance(event, MessageReady)
@@ -233,15 +233,15 @@ def test_metadata_that_is_missing_at_the_end_of_stream_is_still_processed() -> N
     server, client = streaming_server(), requesting_client(in_order=False)
     messages = server.send(b"Schema") + server.send(b"B", PackedBody.of(b"x")) + server.send_end()
     schema, metadata, body, end = messages
-    assert [type(event) for event in give(client, [schema, end])] == [MessageReady]
+    assert [type(event) for event in receive_all(client, [schema, end])] == [MessageReady]
     assert not client.is_ended
-    assert give(client, [body]) == []
-    assert [type(event) for event in give(client, [metadata])] == [MessageReady, StreamEnded, StreamComplete]
+    assert receive_all(client, [body]) == []
+    assert [type(event) for event in receive_all(client, [metadata])] == [MessageReady, StreamEnded, StreamComplete]
 
 
 def test_a_batch_without_buffers_leases_nothing() -> None:
     server, client = streaming_server(), requesting_client()
-    events = give(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([], [])) + server.send_end())
+    events = receive_all(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([], [])) + server.send_end())
     assert events[-1] == StreamComplete()
     body = events[1].message.body  # type: ignore[union-attr]
     assert isinstance(body, AddressBody)
@@ -263,9 +263,9 @@ def test_metadata_and_bodies_of_two_connections_are_paired() -> None:
     assert {message.tag for message in plain} == {None}
     assert [message.tag for message in tagged] == [1, 1 << 56 | 2]
     assert (metadata.state, bodies.state) == (State.COMPLETE, State.HOLDING)
-    events = give(client, tagged)
+    events = receive_all(client, tagged)
     assert events == []
-    events = give(client, plain)
+    events = receive_all(client, plain)
     assert [type(event) for event in events] == [MessageReady, MessageReady, MessageReady, StreamEnded]
 
 
@@ -276,11 +276,11 @@ def test_the_tag_of_the_request_selects_the_role() -> None:
     for role, kinds in ((ConnectionRole.BODIES, [1 << 56 | 1]), (ConnectionRole.METADATA, [None, None, None])):
         server = ServerConnection(tags, FREE)
         request = client.request(b"t", role)
-        assert server.receive(request.tag, joined(request)) == [DataRequested(b"t")]
+        assert server.receive(request.tag, message_bytes(request)) == [DataRequested(b"t")]
         assert server.role is role
         messages = server.send(b"Schema") + server.send(b"B", AddressBody.of([7], [1])) + server.send_end()
         assert [message.tag for message in messages] == kinds
-        events += give(client, messages)
+        events += receive_all(client, messages)
     assert [type(event) for event in events] == [MessageReady, MessageReady, StreamEnded]
     server = ServerConnection(tags, FREE)
     assert server.receive(WANT, b"t") == [DataRequested(b"t")]
@@ -313,7 +313,7 @@ def test_an_unordered_transport_may_deliver_in_any_order(random: Any, start: int
         messages += server.send(b"B%d" % number, PackedBody.of(b"%d" % number))
     messages += server.send_end()
     random.shuffle(messages)
-    events = give(client, messages)
+    events = receive_all(client, messages)
     ready = [event.message for event in events if isinstance(event, MessageReady)]
     assert [bytes(message.header) for message in ready] == [b"Schema", b"B0", b"B1", b"B2", b"B3", b"B4", b"B5"]
     assert [type(event) for event in events[-2:]] == [StreamEnded, StreamComplete]
@@ -321,7 +321,7 @@ def test_an_unordered_transport_may_deliver_in_any_order(random: Any, start: int
 
 def test_the_sequence_number_rolls_over_on_both_sides() -> None:
     server, client = streaming_server(first_sequence=2**32 - 1), requesting_client(first_sequence=2**32 - 1)
-    events = give(client, server.send(b"Schema") + server.send(b"B", PackedBody.of(b"x")) + server.send_end())
+    events = receive_all(client, server.send(b"Schema") + server.send(b"B", PackedBody.of(b"x")) + server.send_end())
     assert [event.message.sequence for event in events if isinstance(event, MessageReady)] == [2**32 - 1, 0]
 
 
@@ -331,8 +331,8 @@ def test_one_connection_serves_one_stream_after_the_other() -> None:
     server.send(b"B", AddressBody.of([9], [1]))
     server.send_end()
     assert server.receive(WANT, b"again") == [DataRequested(b"again")]
-    assert joined(server.send(b"Schema")[0]).startswith(prefix(1, 0))
-    server.receive(FREE, pairs(9))
+    assert message_bytes(server.send(b"Schema")[0]).startswith(prefix(1, 0))
+    server.receive(FREE, encode_uint64s(9))
     server.send_end()
     assert server.state is State.COMPLETE
 
@@ -360,13 +360,13 @@ def test_the_server_ends_the_leases_of_a_lost_client() -> None:
     [
         ("waiting", None, b"plain", "expected a tagged message"),
         ("waiting", 7, b"", "found 7"),
-        ("waiting", FREE, pairs(1), "free_data while waiting"),
+        ("waiting", FREE, encode_uint64s(1), "free_data while waiting"),
         ("streaming", WANT, b"t", "want_data while streaming"),
         ("streaming", FREE, b"", "one or more integers"),
         ("streaming", FREE, b"123", "one or more integers"),
-        ("streaming", FREE, pairs(5), "frees address 5"),
-        ("streaming", FREE, pairs(1, 1), "address 1 2 times"),
-        ("streaming", 1 << 56, pairs(0, 0), "expected the tag"),
+        ("streaming", FREE, encode_uint64s(5), "frees address 5"),
+        ("streaming", FREE, encode_uint64s(1, 1), "address 1 2 times"),
+        ("streaming", 1 << 56, encode_uint64s(0, 0), "expected the tag"),
     ],
 )
 def test_a_protocol_violation_of_the_client_ends_the_connection(
@@ -428,8 +428,8 @@ def test_any_messages_to_a_server_are_events_or_errors_of_bowstring(messages: li
         ([(1 << 40 | 5, b"body")], "reserved bits"),
         ([(2 << 56 | 5, b"body")], "body type 0 or 1"),
         ([(1 << 56 | 5, b"body")], "at least 16 bytes"),
-        ([(1 << 56 | 5, pairs(0, 2**63))], "buffers take"),
-        ([(1 << 56 | 5, pairs(9, 1, 0, 8) + pairs(1, 1))], "found 48"),
+        ([(1 << 56 | 5, encode_uint64s(0, 2**63))], "buffers take"),
+        ([(1 << 56 | 5, encode_uint64s(9, 1, 0, 8) + encode_uint64s(1, 1))], "found 48"),
     ],
 )
 def test_a_protocol_violation_of_the_server_ends_the_stream(
@@ -447,7 +447,7 @@ def test_a_protocol_violation_of_the_server_ends_the_stream(
 
 def test_addresses_need_a_uri_with_free_data_on_both_sides() -> None:
     with pytest.raises(ProtocolError, match="the URI has no free_data"):
-        requesting_client(free_data=None).receive(1 << 56 | 1, pairs(1, 1, 0, 1))
+        requesting_client(free_data=None).receive(1 << 56 | 1, encode_uint64s(1, 1, 0, 1))
     server = streaming_server(free_data=None)
     server.send(b"Schema")
     with pytest.raises(UsageError, match="free_data"):
@@ -460,7 +460,7 @@ def test_a_body_that_cannot_be_encoded_is_an_error_and_the_stream_continues() ->
     with pytest.raises(UsageError, match=f"{1 << 64} bytes"):
         server.send(b"B", AddressBody.of([1, 2], [1 << 63, 1 << 63]))
     assert not server.leases
-    assert len(give(client, first + server.send(b"B", AddressBody.of([1], [1])))) == 2
+    assert len(receive_all(client, first + server.send(b"B", AddressBody.of([1], [1])))) == 2
 
 
 def test_limits_of_the_client_are_named() -> None:
@@ -472,7 +472,7 @@ def test_limits_of_the_client_are_named() -> None:
     with pytest.raises(LimitError, match="max_pending_messages = 3"):
         requesting_client(limits=limits).receive(3, b"")
     with pytest.raises(UsageError, match="max_ticket_bytes = 4"):
-        a_client(limits=limits).request(b"12345")
+        new_client(limits=limits).request(b"12345")
 
 
 def test_a_malformed_header_ends_the_stream() -> None:
@@ -491,7 +491,13 @@ def test_a_malformed_header_ends_the_stream() -> None:
         st.tuples(
             st.sampled_from([None, None, 1, 2, 1 << 56 | 1, 1 << 56 | 2, 1 << 33, 2**64 - 1]),
             st.sampled_from(
-                [prefix(1, 0) + b"S", prefix(1, 1) + b"B", prefix(1, 2) + b"B", prefix(0, 3), pairs(1, 1, 5, 1)]
+                [
+                    prefix(1, 0) + b"S",
+                    prefix(1, 1) + b"B",
+                    prefix(1, 2) + b"B",
+                    prefix(0, 3),
+                    encode_uint64s(1, 1, 5, 1),
+                ]
             )
             | st.binary(max_size=30),
         ),
@@ -549,7 +555,7 @@ def test_gaps_before_the_end_are_an_error_when_an_unordered_connection_ends() ->
 
 def test_a_server_lost_after_the_end_is_not_an_error() -> None:
     server, client = streaming_server(), requesting_client()
-    events = give(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([1], [1])) + server.send_end())
+    events = receive_all(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([1], [1])) + server.send_end())
     client.connection_lost()
     body = events[1].message.body  # type: ignore[union-attr]
     assert isinstance(body, AddressBody)
@@ -582,9 +588,9 @@ def test_a_client_connection_sends_one_request() -> None:
 
 def test_messages_before_the_request_are_an_error() -> None:
     with pytest.raises(ProtocolError, match="while waiting"):
-        a_client().receive(None, prefix(1, 0) + b"S")
+        new_client().receive(None, prefix(1, 0) + b"S")
     with pytest.raises(ProtocolError, match="while waiting"):
-        a_client().receive(1, b"")
+        new_client().receive(1, b"")
 
 
 @pytest.mark.parametrize("freed", [[(20,)], [(10, 20, 30)], [(20,), (10,), (30, 30)], [(10,), (20,)]])
@@ -594,21 +600,21 @@ def test_a_stream_is_complete_when_all_buffers_that_have_bytes_are_freed(freed: 
     server.send(b"B", AddressBody.of([10, 20, 30], [0, 5, 0]))
     server.send_end()
     for addresses in freed:
-        server.receive(FREE, pairs(*addresses))
+        server.receive(FREE, encode_uint64s(*addresses))
     assert server.state is State.COMPLETE
     with pytest.raises(ProtocolError, match="frees address 20"):
-        server.receive(FREE, pairs(20))
+        server.receive(FREE, encode_uint64s(20))
 
 
 def test_a_client_frees_all_addresses_of_a_body_also_those_of_empty_buffers() -> None:
     server, client = streaming_server(), requesting_client()
-    give(client, server.send(b"Schema"))
-    (event,) = give(client, server.send(b"B", AddressBody.of([10, 20], [0, 5])))
+    receive_all(client, server.send(b"Schema"))
+    (event,) = receive_all(client, server.send(b"B", AddressBody.of([10, 20], [0, 5])))
     assert isinstance(event, MessageReady)
     assert isinstance(event.message.body, AddressBody)
     assert client.leases.outstanding == 1
     freed = client.free(event.message.body)
     assert freed is not None
-    assert joined(freed) == pairs(10, 20)
-    give(client, server.send_end())
+    assert message_bytes(freed) == encode_uint64s(10, 20)
+    receive_all(client, server.send_end())
     assert client.is_complete

@@ -13,30 +13,32 @@ from bowstring.errors import BowstringError, LimitError, ProtocolError
 starts = st.sampled_from([0, 1, 2**31, 2**32 - 3, 2**32 - 1]) | st.integers(0, 2**32 - 1)
 
 
-def header(position: int) -> bytes:
-    return b"header %d" % position
+def header(number: int) -> bytes:
+    return b"header %d" % number
 
 
-def body(position: int) -> PackedBody:
-    return PackedBody.of(b"body %d" % position)
+def body(number: int) -> PackedBody:
+    return PackedBody.of(b"body %d" % number)
 
 
 @st.composite
 def arrivals(draw: st.DrawFn) -> tuple[int, list[bool], list[tuple[str, int]]]:
     """A first number, which messages have bodies, and the order in which everything arrives."""
     has_body = draw(st.lists(st.booleans(), min_size=1, max_size=12))
-    items = [("metadata", n) for n in range(len(has_body))] + [("end", len(has_body))]
-    items += [("body", n) for n, has in enumerate(has_body) if has]
-    return draw(starts), has_body, draw(st.permutations(items))
+    arrivals_in_order = [("metadata", n) for n in range(len(has_body))] + [("end", len(has_body))]
+    arrivals_in_order += [("body", n) for n, has in enumerate(has_body) if has]
+    return draw(starts), has_body, draw(st.permutations(arrivals_in_order))
 
 
-def arrive(assembler: MessageAssembler, item: tuple[str, int], start: int, has_body: list[bool]) -> list[StreamMessage]:
-    kind, position = item
-    sequence = (start + position) % 2**32
+def add_arrival(
+    assembler: MessageAssembler, arrival: tuple[str, int], start: int, has_body: list[bool]
+) -> list[StreamMessage]:
+    kind, number = arrival
+    sequence = (start + number) % 2**32
     if kind == "metadata":
-        return assembler.add_metadata(sequence, header(position), has_body[position])
+        return assembler.add_metadata(sequence, header(number), has_body[number])
     if kind == "body":
-        return assembler.add_body(sequence, body(position))
+        return assembler.add_body(sequence, body(number))
     assembler.add_end(sequence)
     return []
 
@@ -45,44 +47,44 @@ def arrive(assembler: MessageAssembler, item: tuple[str, int], start: int, has_b
 def test_messages_that_arrive_in_any_order_are_delivered_in_order(
     case: tuple[int, list[bool], list[tuple[str, int]]],
 ) -> None:
-    start, has_body, items = case
+    start, has_body, arrivals_in_order = case
     assembler = MessageAssembler(start=start)
     out: list[StreamMessage] = []
-    for item in items:
+    for arrival in arrivals_in_order:
         assert not assembler.is_complete
-        out += arrive(assembler, item, start, has_body)
+        out += add_arrival(assembler, arrival, start, has_body)
     assert [message.sequence for message in out] == [(start + n) % 2**32 for n in range(len(has_body))]
     assert [message.header for message in out] == [header(n) for n in range(len(has_body))]
-    for position, message in enumerate(out):
+    for number, message in enumerate(out):
         message_body = message.body
-        assert (message_body is not None) == has_body[position]
+        assert (message_body is not None) == has_body[number]
         if isinstance(message_body, PackedBody):
-            assert message_body.parts == body(position).parts
+            assert message_body.parts == body(number).parts
     assert assembler.is_complete
     assert (assembler.num_pending, assembler.pending_bytes) == (0, 0)
 
 
 @given(arrivals(), st.data())
 def test_duplicates_are_an_error(case: tuple[int, list[bool], list[tuple[str, int]]], data: st.DataObject) -> None:
-    start, has_body, items = case
+    start, has_body, arrivals_in_order = case
     assembler = MessageAssembler(start=start)
-    count = data.draw(st.integers(1, len(items)))
-    for item in items[:count]:
-        arrive(assembler, item, start, has_body)
+    count = data.draw(st.integers(1, len(arrivals_in_order)))
+    for arrival in arrivals_in_order[:count]:
+        add_arrival(assembler, arrival, start, has_body)
     with pytest.raises(ProtocolError):
-        arrive(assembler, data.draw(st.sampled_from(items[:count])), start, has_body)
+        add_arrival(assembler, data.draw(st.sampled_from(arrivals_in_order[:count])), start, has_body)
 
 
 @given(arrivals(), st.integers(0, 11))
 def test_a_stream_with_a_missing_message_is_not_complete(
-    case: tuple[int, list[bool], list[tuple[str, int]]], lost: int
+    case: tuple[int, list[bool], list[tuple[str, int]]], missing_index: int
 ) -> None:
-    start, has_body, items = case
+    start, has_body, arrivals_in_order = case
     assembler = MessageAssembler(start=start)
-    missing = items[lost % len(items)]
-    for item in items:
-        if item != missing:
-            arrive(assembler, item, start, has_body)
+    missing = arrivals_in_order[missing_index % len(arrivals_in_order)]
+    for arrival in arrivals_in_order:
+        if arrival != missing:
+            add_arrival(assembler, arrival, start, has_body)
     assert not assembler.is_complete
     if missing[0] != "end":
         assert f"message {(start + missing[1]) % 2**32}" in assembler.describe_missing_messages()

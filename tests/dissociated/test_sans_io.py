@@ -10,12 +10,12 @@ import pytest
 import bowstring.dissociated
 
 MODULES = sorted(Path(bowstring.dissociated.__path__[0]).glob("*.py"))
-PURE = ("bisect", "collections", "dataclasses", "enum", "numpy", "operator", "re", "struct", "typing")
-ALLOWED = {"__future__", "base64", "binascii", *PURE}
-OWN = ("bowstring.errors", "bowstring.dissociated", "urllib.parse")
+STANDARD_MODULES = ("bisect", "collections", "dataclasses", "enum", "numpy", "operator", "re", "struct", "typing")
+ALLOWED_MODULES = {"__future__", "base64", "binascii", *STANDARD_MODULES}
+ALLOWED_PREFIXES = ("bowstring.errors", "bowstring.dissociated", "urllib.parse")
 
 
-def imported(path: Path) -> set[str]:
+def imported_modules(path: Path) -> set[str]:
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -27,6 +27,10 @@ def imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", MODULES, ids=[path.stem for path in MODULES])
 def test_a_module_imports_no_socket_no_thread_and_no_clock(path: Path) -> None:
-    names = imported(path)
+    names = imported_modules(path)
     assert names or path.stem == "__init__"
-    assert not [name for name in names if name.partition(".")[0] not in ALLOWED and not name.startswith(OWN)]
+    assert not [
+        name
+        for name in names
+        if name.partition(".")[0] not in ALLOWED_MODULES and not name.startswith(ALLOWED_PREFIXES)
+    ]

@@ -38,8 +38,8 @@ def test_every_state_but_complete_ends_with_the_connection_and_every_state_with_
     table: TransitionTable,
 ) -> None:
     for state in set(table.meaning) - {State.LOST, State.FAILED}:
-        lost = state if state is State.COMPLETE else State.LOST
-        assert table.transitions[state, Action.CONNECTION_LOST] is lost
+        state_after_loss = state if state is State.COMPLETE else State.LOST
+        assert table.transitions[state, Action.CONNECTION_LOST] is state_after_loss
         assert table.transitions[state, Action.VIOLATION] is State.FAILED
 
 

@@ -30,7 +30,7 @@ sequences = st.integers(0, 2**32 - 1)
 uint64s = st.integers(0, 2**64 - 1)
 
 
-def words(*values: int) -> bytes:
+def encode_uint64s(*values: int) -> bytes:
     return struct.pack(f"<{len(values)}Q", *values)
 
 
@@ -81,34 +81,34 @@ def test_a_tag_has_64_bits(tag: int) -> None:
 
 def test_a_body_of_addresses_is_total_count_and_pairs() -> None:
     body = AddressBody.of([100, 200], [7, 9])
-    assert encode_addresses(body) == words(16, 2, 100, 7, 200, 9)
+    assert encode_addresses(body) == encode_uint64s(16, 2, 100, 7, 200, 9)
     assert body.length_bytes == 16
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**63), st.integers(0, 2**40)), max_size=20))
 def test_a_body_of_addresses_round_trips(pairs: list[tuple[int, int]]) -> None:
     body = AddressBody.of([a for a, _ in pairs], [b for _, b in pairs])
-    read = decode_addresses(encode_addresses(body))
-    assert list(zip(read.addresses.tolist(), read.lengths.tolist(), strict=True)) == pairs
-    assert read.total_bytes == sum(length for _, length in pairs)
+    decoded = decode_addresses(encode_addresses(body))
+    assert list(zip(decoded.addresses.tolist(), decoded.lengths.tolist(), strict=True)) == pairs
+    assert decoded.total_bytes == sum(length for _, length in pairs)
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (b"", "at least 16 bytes, found 0"),
-        (words(0), "at least 16 bytes, found 8"),
-        (words(0, 1), "1 buffers take 32 bytes, found 16"),
-        (words(0, 0, 1), "0 buffers take 16 bytes, found 24"),
-        (words(8, 1, 0, 8) + b"x", "found 33"),
-        (words(0, 2**60), "buffers take"),
-        (words(0, 2**64 - 1), "buffers take"),
-        (words(7, 1, 0, 8), "have 8 bytes, but the total is 7"),
-        (words(8 + 64, 1, 0, 8), "the total is 72"),
-        (words(8, 1, 2**64 - 4, 8), r"buffer 0: address .* exceed 2\*\*64"),
-        (words(0, 2, 0, 2**63, 0, 2**63), "the total is 0"),
-        (words(16, 2, 2**63, 2**63, 0, 16), "but the total is 16"),
-        (words(16, 2, 0, 8, 2**64 - 8, 8), r"buffer 1: address .* exceed 2\*\*64"),
+        (encode_uint64s(0), "at least 16 bytes, found 8"),
+        (encode_uint64s(0, 1), "1 buffers take 32 bytes, found 16"),
+        (encode_uint64s(0, 0, 1), "0 buffers take 16 bytes, found 24"),
+        (encode_uint64s(8, 1, 0, 8) + b"x", "found 33"),
+        (encode_uint64s(0, 2**60), "buffers take"),
+        (encode_uint64s(0, 2**64 - 1), "buffers take"),
+        (encode_uint64s(7, 1, 0, 8), "have 8 bytes, but the total is 7"),
+        (encode_uint64s(8 + 64, 1, 0, 8), "the total is 72"),
+        (encode_uint64s(8, 1, 2**64 - 4, 8), r"buffer 0: address .* exceed 2\*\*64"),
+        (encode_uint64s(0, 2, 0, 2**63, 0, 2**63), "the total is 0"),
+        (encode_uint64s(16, 2, 2**63, 2**63, 0, 16), "but the total is 16"),
+        (encode_uint64s(16, 2, 0, 8, 2**64 - 8, 8), r"buffer 1: address .* exceed 2\*\*64"),
     ],
 )
 def test_an_inconsistent_body_of_addresses_is_an_error(data: bytes, message: str) -> None:
@@ -117,14 +117,14 @@ def test_an_inconsistent_body_of_addresses_is_an_error(data: bytes, message: str
 
 
 def test_a_total_that_counts_padding_is_accepted() -> None:
-    assert decode_addresses(words(128, 2, 0, 1, 64, 60)).total_bytes == 128
+    assert decode_addresses(encode_uint64s(128, 2, 0, 1, 64, 60)).total_bytes == 128
 
 
 def test_buffers_and_bytes_beyond_the_limits_are_an_error() -> None:
     with pytest.raises(LimitError, match="max_buffers = 1"):
-        decode_addresses(words(2, 2, 0, 1, 1, 1), ProtocolLimits(max_buffers=1))
+        decode_addresses(encode_uint64s(2, 2, 0, 1, 1, 1), ProtocolLimits(max_buffers=1))
     with pytest.raises(LimitError, match="max_address_body_bytes"):
-        decode_addresses(words(2**63, 1, 0, 2**63))
+        decode_addresses(encode_uint64s(2**63, 1, 0, 2**63))
 
 
 @given(st.binary(max_size=80))
@@ -137,8 +137,8 @@ def test_any_bytes_are_a_body_of_addresses_or_an_error_of_bowstring(data: bytes)
 
 
 def test_free_data_is_an_array_of_integers() -> None:
-    assert encode_free_data(np.array([1, 2**64 - 1], np.uint64)) == words(1, 2**64 - 1)
-    assert decode_free_data(words(3, 4)).tolist() == [3, 4]
+    assert encode_free_data(np.array([1, 2**64 - 1], np.uint64)) == encode_uint64s(1, 2**64 - 1)
+    assert decode_free_data(encode_uint64s(3, 4)).tolist() == [3, 4]
 
 
 @pytest.mark.parametrize("data", [b"", b"1234567", b"123456789"])
@@ -149,7 +149,7 @@ def test_free_data_needs_one_or_more_whole_integers(data: bytes) -> None:
 
 def test_free_data_is_limited() -> None:
     with pytest.raises(LimitError, match="max_outstanding_addresses = 1"):
-        decode_free_data(words(1, 2), ProtocolLimits(max_outstanding_addresses=1))
+        decode_free_data(encode_uint64s(1, 2), ProtocolLimits(max_outstanding_addresses=1))
 
 
 @given(sequences, st.integers(0, 2**31))

@@ -38,7 +38,7 @@ def root(data: bytes, **options: Any) -> Table:
     return Flatbuffer(data, TREE, "tree", **options).root("Tree")
 
 
-trees = st.recursive(
+TREES = st.recursive(
     st.fixed_dictionaries(
         {},
         optional={
@@ -55,12 +55,12 @@ trees = st.recursive(
 )
 
 
-def equals(table: Table, record: dict[str, Any]) -> bool:
+def is_equal(table: Table, record: dict[str, Any]) -> bool:
     for name, slot in table.spec.slots.items():
         actual = table[name]
         expected: Any = record.get(name, slot.type.default)
         if name == "children":
-            if len(actual) != len(expected) or not all(equals(t, r) for t, r in zip(actual, expected, strict=True)):
+            if len(actual) != len(expected) or not all(is_equal(t, r) for t, r in zip(actual, expected, strict=True)):
                 return False
         elif name in ("numbers", "pairs"):
             if actual.tolist() != list(expected):
@@ -70,11 +70,11 @@ def equals(table: Table, record: dict[str, Any]) -> bool:
     return True
 
 
-@given(record=trees)
+@given(record=TREES)
 def test_written_tables_are_read(record: dict[str, Any]) -> None:
     data = build_flatbuffer(TREE, "Tree", record)
     assert len(data) % 8 == 0
-    assert equals(root(data), record)
+    assert is_equal(root(data), record)
 
 
 def test_vectors_of_structs_are_one_view_and_aligned() -> None:
@@ -91,15 +91,15 @@ def test_vectors_of_structs_are_one_view_and_aligned() -> None:
 @given(data=st.binary(max_size=120))
 def test_random_bytes_are_read_or_rejected(data: bytes) -> None:
     with contextlib.suppress(errors.InvalidDataError):
-        equals(root(data), {})
+        is_equal(root(data), {})
 
 
-@given(record=trees, at=st.integers(0, 400), value=st.integers(0, 255))
+@given(record=TREES, at=st.integers(0, 400), value=st.integers(0, 255))
 def test_a_changed_byte_is_read_or_rejected(record: dict[str, Any], at: int, value: int) -> None:
     data = bytearray(build_flatbuffer(TREE, "Tree", record))
     data[at % len(data)] = value
     with contextlib.suppress(errors.InvalidDataError):
-        equals(root(bytes(data)), record)
+        is_equal(root(bytes(data)), record)
 
 
 def test_an_offset_beyond_the_end_names_the_byte() -> None:
@@ -115,8 +115,8 @@ def test_text_that_is_not_utf8_names_the_byte() -> None:
         _ = root(data)["text"]
 
 
-def walk(table: Table) -> int:
-    return 1 + sum(walk(child) for child in table["children"])
+def count_tables(table: Table) -> int:
+    return 1 + sum(count_tables(child) for child in table["children"])
 
 
 def test_shared_children_are_limited_by_the_size_of_the_message() -> None:
@@ -125,7 +125,7 @@ def test_shared_children_are_limited_by_the_size_of_the_message() -> None:
         record = {"children": [record, {}]}
     data = bytearray(build_flatbuffer(TREE, "Tree", record))
     table = root(bytes(data))
-    assert walk(table) == 61
+    assert count_tables(table) == 61
     for _ in range(30):
         slot = table.locate("children")
         first = slot + int.from_bytes(data[slot : slot + 4], "little") + 4
@@ -133,14 +133,14 @@ def test_shared_children_are_limited_by_the_size_of_the_message() -> None:
         struct.pack_into("<I", data, first + 4, int.from_bytes(data[first : first + 4], "little") - 4)
         table = table["children"][0]
     with pytest.raises(errors.LimitError, match="tables or more, beyond the limit"):
-        walk(root(bytes(data)))
+        count_tables(root(bytes(data)))
 
 
 def test_an_option_limits_the_tables() -> None:
     data = build_flatbuffer(TREE, "Tree", {"children": [{}] * 10})
-    assert walk(root(data, max_tables=11)) == 11
+    assert count_tables(root(data, max_tables=11)) == 11
     with pytest.raises(errors.LimitError, match="limit of 10 "):
-        walk(root(data, max_tables=10))
+        count_tables(root(data, max_tables=10))
 
 
 def test_shared_text_is_limited_by_the_size_of_the_message() -> None:

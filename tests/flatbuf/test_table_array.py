@@ -33,7 +33,7 @@ SPECS = {
 }
 
 
-def record(index: int, is_uniform: bool) -> dict[str, Any]:
+def row_record(index: int, is_uniform: bool) -> dict[str, Any]:
     """A row; of rows that are not uniform, some slots are absent."""
     row = {
         "flag": index % 2 > 0,
@@ -53,7 +53,7 @@ def flatbuffer(raw: bytes) -> Flatbuffer:
     return Flatbuffer(raw, SPECS, "test", 1_000_000)
 
 
-def offsets(raw: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
+def row_offsets(raw: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The positions of the offsets of all rows."""
     start, count = flatbuffer(raw).root("Root").locate_elements("rows")
     return start + 4 * np.arange(count, dtype=np.int64)
@@ -74,9 +74,9 @@ def read_slot(table: Table, name: str) -> Any:
         return None
 
 
-def check(raw: bytes) -> tuple[int, int]:
+def compare_readers(raw: bytes) -> tuple[int, int]:
     """Compare both readers; return the number of slots that are valid and that are not."""
-    reader, positions = VectorizedReader(flatbuffer(raw)), offsets(raw)
+    reader, positions = VectorizedReader(flatbuffer(raw)), row_offsets(raw)
     tables = TableArray(reader, SPECS["Row"], *reader.follow_offsets(positions))
     counts = [0, 0]
     for name, slot in SPECS["Row"].slots.items():
@@ -108,28 +108,28 @@ def check(raw: bytes) -> tuple[int, int]:
 
 @pytest.mark.parametrize("is_uniform", [True, False])
 def test_tables_read_at_once_equal_tables_read_one_by_one(is_uniform: bool) -> None:
-    raw = build_flatbuffer(SPECS, "Root", {"rows": [record(index, is_uniform) for index in range(40)]})
-    valid, invalid = check(raw)
+    raw = build_flatbuffer(SPECS, "Root", {"rows": [row_record(index, is_uniform) for index in range(40)]})
+    valid, invalid = compare_readers(raw)
     assert (valid + invalid, invalid) == (280, 0 if is_uniform else 8)  # an absent leaf counts as not valid
 
 
 @pytest.mark.parametrize("is_uniform", [True, False])
 def test_tables_with_changed_bytes_are_valid_at_once_if_they_are_one_by_one(is_uniform: bool) -> None:
-    raw = build_flatbuffer(SPECS, "Root", {"rows": [record(index, is_uniform) for index in range(12)]})
-    random, first = np.random.default_rng(3), int(offsets(raw)[0])
+    raw = build_flatbuffer(SPECS, "Root", {"rows": [row_record(index, is_uniform) for index in range(12)]})
+    random, first = np.random.default_rng(3), int(row_offsets(raw)[0])
     total = np.zeros(2, int)
     for _ in range(150):
         changed = bytearray(raw)
         for at in random.integers(first, len(raw), 6).tolist():
             changed[at] = int(random.choice([0, 1, 2, 4, 7, 8, 127, 255]))
-        total += check(bytes(changed))
+        total += compare_readers(bytes(changed))
     assert total.min() > 300
 
 
 def test_taken_tables_of_a_union_are_read_as_their_member() -> None:
-    raw = build_flatbuffer(SPECS, "Root", {"rows": [record(index, True) for index in range(9)]})
+    raw = build_flatbuffer(SPECS, "Root", {"rows": [row_record(index, True) for index in range(9)]})
     reader = VectorizedReader(flatbuffer(raw))
-    values = TableArray(reader, SPECS["Row"], *reader.follow_offsets(offsets(raw))).read_tables("value")
+    values = TableArray(reader, SPECS["Row"], *reader.follow_offsets(row_offsets(raw))).read_tables("value")
     widths, is_valid = values.take(np.array([8, 2]), SPECS["Leaf"]).read_numbers("width")
     assert (widths.tolist(), is_valid.tolist()) == ([8, 2], [True, True])
 

@@ -15,10 +15,10 @@ from bowstring.errors import InvalidDataError
 from bowstring.inspection.validation import Validator
 from bowstring.ipc import codecs
 from bowstring.ipc.format_detection import open_any
+from fuzz.editable_stream import EditableStream, parse_stream
 from fuzz.flatbuffers import TableNode
-from fuzz.inputs import Input
+from fuzz.inputs import FuzzInput
 from fuzz.oracles import check
-from fuzz.structure import Structure, parse_structure
 from tests.ipc.samples import as_stream
 
 DICTIONARY = bs.dictionary(bs.int8(), bs.string())
@@ -37,11 +37,11 @@ def encode(*batches: bs.RecordBatch, kind: str = "file", statistics: bool = Fals
     return sink.getvalue()
 
 
-def edit(data: bytes, function: Callable[[Structure], None]) -> bytes:
-    structure = parse_structure(data)
-    assert structure is not None
-    function(structure)
-    return structure.encode()
+def edit_encoded(data: bytes, function: Callable[[EditableStream], None]) -> bytes:
+    stream = parse_stream(data)
+    assert stream is not None
+    function(stream)
+    return stream.encode()
 
 
 def validation_errors(data: bytes) -> list[str]:
@@ -63,11 +63,11 @@ def test_a_zstandard_frame_truncated_in_its_checksum_is_rejected() -> None:
 @pytest.mark.parametrize("kind", ["file", "stream"])
 @pytest.mark.parametrize("as_stream", [False, True])
 def test_concat_keeps_all_batches_after_bodies_of_odd_length(kind: str, as_stream: bool) -> None:
-    def cut(structure: Structure) -> None:
-        for message in structure.messages[1:]:
+    def cut(stream: EditableStream) -> None:
+        for message in stream.messages[1:]:
             del message.body[3:]
 
-    odd = edit(encode(NUMBERS, NUMBERS, kind=kind), cut)
+    odd = edit_encoded(encode(NUMBERS, NUMBERS, kind=kind), cut)
     assert validation_errors(odd) == []
     sink = io.BytesIO()
     bs.ipc.concat_files([odd, odd], sink, as_stream)
@@ -78,12 +78,12 @@ def test_concat_keeps_all_batches_after_bodies_of_odd_length(kind: str, as_strea
 
 @pytest.mark.parametrize("kind", ["file", "stream"])
 def test_a_feature_vector_longer_than_its_message_is_rejected(kind: str) -> None:
-    def edit_structure(structure: Structure) -> None:
-        schema = structure.messages[0].header
+    def edit_structure(stream: EditableStream) -> None:
+        schema = stream.messages[0].header
         assert schema is not None
         schema.slots["features"] = np.array([FEATURE], np.int64)
 
-    data = bytearray(edit(encode(NUMBERS, kind=kind), edit_structure))
+    data = bytearray(edit_encoded(encode(NUMBERS, kind=kind), edit_structure))
     offset = -1
     while (offset := data.find(FEATURE.to_bytes(8, "little"), offset + 1)) >= 0:
         data[offset - 4 : offset] = (1 << 20).to_bytes(4, "little")
@@ -97,50 +97,50 @@ def test_a_feature_vector_longer_than_its_message_is_rejected(kind: str) -> None
 
 @pytest.mark.parametrize(("version", "name"), [(0, "V1"), (-2, "-2")])
 def test_validation_reports_a_footer_with_an_unsupported_version(version: int, name: str) -> None:
-    def edit_structure(structure: Structure) -> None:
-        assert structure.footer is not None
-        structure.footer.slots["version"] = version
+    def edit_structure(stream: EditableStream) -> None:
+        assert stream.footer is not None
+        stream.footer.slots["version"] = version
 
-    (error,) = validation_errors(edit(encode(NUMBERS), edit_structure))
+    (error,) = validation_errors(edit_encoded(encode(NUMBERS), edit_structure))
     assert error == f"footer: metadata version {name} is not supported: expected V4 or V5"
 
 
 def test_validation_reports_a_dictionary_that_is_not_in_the_schema() -> None:
-    def remove_dictionary(structure: Structure) -> None:
-        schema = structure.messages[0].header
+    def remove_dictionary(stream: EditableStream) -> None:
+        schema = stream.messages[0].header
         assert schema is not None
         del schema.slots["fields"][0].slots["dictionary"]
-        del structure.messages[2]
+        del stream.messages[2]
 
     words = bs.record_batch({"w": bs.array(["a", "b"], DICTIONARY)})
-    (error,) = validation_errors(edit(encode(words), remove_dictionary))
+    (error,) = validation_errors(edit_encoded(encode(words), remove_dictionary))
     assert "dictionary 0 is none of the schema's []" in error
 
 
 def test_validation_reports_an_invalid_dictionary_that_no_batch_uses() -> None:
-    def break_last(structure: Structure) -> None:
-        batch = structure.messages[-1].batch
+    def break_last(stream: EditableStream) -> None:
+        batch = stream.messages[-1].batch
         assert batch is not None
         batch.slots["buffers"]["length"][-1] = 1 << 40
 
     words = [bs.record_batch({"w": bs.array(values, DICTIONARY)}) for values in (["a"], ["a", "b"])]
-    data = edit(encode(*words, kind="stream"), lambda structure: structure.messages.__delitem__(-1))
+    data = edit_encoded(encode(*words, kind="stream"), lambda stream: stream.messages.__delitem__(-1))
     assert validation_errors(data) == []
-    (error,) = validation_errors(edit(data, break_last))
+    (error,) = validation_errors(edit_encoded(data, break_last))
     assert "bytes 1088 to 1099511628864" in error
 
 
 def test_an_invalid_dictionary_that_no_batch_uses_may_be_rejected_only_when_served() -> None:
-    def break_dictionary(structure: Structure) -> None:
-        batch = structure.messages[1].batch
+    def break_dictionary(stream: EditableStream) -> None:
+        batch = stream.messages[1].batch
         assert batch is not None
         batch.slots["buffers"]["length"] = 1 << 34
-        del structure.messages[2]
+        del stream.messages[2]
 
-    data = edit(encode(bs.record_batch({"w": bs.array(["a"], DICTIONARY)}), kind="stream"), break_dictionary)
+    data = edit_encoded(encode(bs.record_batch({"w": bs.array(["a"], DICTIONARY)}), kind="stream"), break_dictionary)
     with bs.open_stream(data) as reader:
         assert list(reader) == []
-    assert {check(Input("served", data + bytes(odd))) for odd in range(0, 80, 8)} == {True, False}
+    assert {check(FuzzInput("served", data + bytes(odd))) for odd in range(0, 80, 8)} == {True, False}
 
 
 def test_an_empty_array_may_have_any_run_ends() -> None:
@@ -157,21 +157,21 @@ def test_an_empty_array_may_have_any_run_ends() -> None:
 def test_a_body_without_buffers_is_served() -> None:
     nulls = bs.record_batch({"n": bs.array([None, None], bs.null())})
     for more in range(8, 104, 8):  # the checksum selects addresses or packed bodies
-        structure = parse_structure(encode(nulls, kind="stream"))
-        assert structure is not None
-        structure.messages[1].body += bytes(more)
-        data = structure.encode()
+        stream = parse_stream(encode(nulls, kind="stream"))
+        assert stream is not None
+        stream.messages[1].body += bytes(more)
+        data = stream.encode()
         assert validation_errors(data) == []
-        assert check(Input("served", data))
+        assert check(FuzzInput("served", data))
 
 
 def test_an_append_rejected_for_its_statistics_closes_the_file_and_leaves_no_temporary_file(tmp_path: Path) -> None:
-    def damage_statistics(structure: Structure) -> None:
-        assert structure.footer is not None
-        structure.footer.slots["custom_metadata"][0].slots["value"] = b"abcd"
+    def damage_statistics(stream: EditableStream) -> None:
+        assert stream.footer is not None
+        stream.footer.slots["custom_metadata"][0].slots["value"] = b"abcd"
 
     path = tmp_path / "n.arrow"
-    path.write_bytes(edit(encode(NUMBERS, statistics=True), damage_statistics))
+    path.write_bytes(edit_encoded(encode(NUMBERS, statistics=True), damage_statistics))
     for _ in range(2):
         with pytest.raises(InvalidDataError, match="bowstring:statistics"):
             bs.ipc.append_file(path)
@@ -204,10 +204,10 @@ def test_a_file_with_a_valid_footer_is_readable_despite_a_wrong_schema_message_l
 
 
 def test_a_batch_that_a_footer_lists_repeatedly_is_recovered_once_and_reported() -> None:
-    def repeat_blocks(structure: Structure) -> None:
-        structure.block_edits["recordBatches"] = lambda blocks: np.repeat(blocks, 3)
+    def repeat_blocks(stream: EditableStream) -> None:
+        stream.block_edits["recordBatches"] = lambda blocks: np.repeat(blocks, 3)
 
-    data = edit(encode(NUMBERS), repeat_blocks)
+    data = edit_encoded(encode(NUMBERS), repeat_blocks)
     sink = io.BytesIO()
     report = bs.ipc.recover(data, sink)
     assert (report.is_intact, report.rows) == (False, 3)
@@ -222,16 +222,16 @@ def test_validation_reports_invalid_and_wrong_statistics(damage: bytes) -> None:
     data = encode(NUMBERS, statistics=True)
     assert validation_errors(data) == []
 
-    def damage_statistics(structure: Structure) -> None:
-        assert structure.footer is not None
-        pair: TableNode = structure.footer.slots["custom_metadata"][0]
+    def damage_statistics(stream: EditableStream) -> None:
+        assert stream.footer is not None
+        pair: TableNode = stream.footer.slots["custom_metadata"][0]
         pair.slots["value"] = damage
 
-    (error,) = validation_errors(edit(data, damage_statistics))
+    (error,) = validation_errors(edit_encoded(data, damage_statistics))
     assert "bowstring:statistics" in error
 
-    def change_value(structure: Structure) -> None:
-        structure.messages[1].body[0] = 77
+    def change_value(stream: EditableStream) -> None:
+        stream.messages[1].body[0] = 77
 
-    (error,) = validation_errors(edit(data, change_value))
+    (error,) = validation_errors(edit_encoded(data, change_value))
     assert "77" in error or "maximum" in error

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from fuzz.findings import load
-from fuzz.inputs import KINDS, STRUCTURED_KINDS, WIRE_KINDS, Input
+from fuzz.editable_stream import parse_stream
+from fuzz.findings import load_input
+from fuzz.inputs import KINDS, STRUCTURED_KINDS, WIRE_KINDS, FuzzInput
 from fuzz.oracles import ORACLES, check
-from fuzz.seeds import seeds
-from fuzz.structure import parse_structure
+from fuzz.seeds import build_seeds
 from fuzz.text_mutations import KNOWN_TEXTS
 from fuzz.worker import PLANTED_MODULE
 
@@ -34,26 +34,26 @@ def run_fuzzer(
 
 
 def test_all_seeds_are_valid() -> None:
-    inputs = [seed for seed in seeds(with_shared=False) if seed.kind not in PARTLY_VALID]
+    inputs = [seed for seed in build_seeds(with_shared=False) if seed.kind not in PARTLY_VALID]
     assert len(inputs) > 300
     assert [seed.name for seed in inputs if not check(seed)] == []
 
 
 def test_encoding_a_parsed_structure_returns_valid_data() -> None:
-    for seed in seeds(with_shared=False):
+    for seed in build_seeds(with_shared=False):
         if seed.kind in STRUCTURED_KINDS:
-            structure = parse_structure(seed.data)
-            assert structure is not None
-            assert check(Input(seed.kind, structure.encode())) or seed.kind in PARTLY_VALID
+            stream = parse_stream(seed.data)
+            assert stream is not None
+            assert check(FuzzInput(seed.kind, stream.encode())) or seed.kind in PARTLY_VALID
 
 
 def test_every_kind_has_seeds_and_an_oracle() -> None:
-    assert {seed.kind for seed in seeds(with_shared=False)} == set(KINDS) == set(ORACLES)
+    assert {seed.kind for seed in build_seeds(with_shared=False)} == set(KINDS) == set(ORACLES)
 
 
 def test_mutations_of_files_are_often_valid_and_often_not() -> None:
     rng = random.Random(SEED)
-    files = [seed for seed in seeds(with_shared=False) if seed.kind == "file"]
+    files = [seed for seed in build_seeds(with_shared=False) if seed.kind == "file"]
     counts = {True: 0, False: 0}
     for _ in range(300):
         mutated = rng.choice(files).mutate(rng)
@@ -64,7 +64,7 @@ def test_mutations_of_files_are_often_valid_and_often_not() -> None:
 
 def test_mutations_of_sessions_are_sometimes_valid_and_sometimes_not() -> None:
     rng = random.Random(SEED)
-    recorded = [seed for seed in seeds(with_shared=False) if seed.kind in WIRE_KINDS]
+    recorded = [seed for seed in build_seeds(with_shared=False) if seed.kind in WIRE_KINDS]
     counts = Counter[tuple[str, bool]]()
     for kind in WIRE_KINDS:
         inputs = [seed for seed in recorded if seed.kind == kind]
@@ -77,7 +77,7 @@ def test_mutations_of_sessions_are_sometimes_valid_and_sometimes_not() -> None:
 
 def test_mutations_of_texts_are_sometimes_valid_and_sometimes_not() -> None:
     rng = random.Random(SEED)
-    texts = [seed for seed in seeds(with_shared=False) if seed.kind in KNOWN_TEXTS]
+    texts = [seed for seed in build_seeds(with_shared=False) if seed.kind in KNOWN_TEXTS]
     validity: dict[str, set[bool]] = {kind: set() for kind in KNOWN_TEXTS}
     for _ in range(200):
         mutated = rng.choice(texts).mutate(rng)
@@ -91,7 +91,7 @@ def test_the_fuzzer_finds_and_shrinks_a_planted_error_crash_and_hang(repository:
     process = run_fuzzer(repository, tmp_path, *limits, "--only", "format", planted="tests.fuzz.planted_bugs")
     assert process.returncode == 1, process.stdout + process.stderr
     folders = {folder.name.partition("-")[0]: folder for folder in (tmp_path / "findings").iterdir()}
-    inputs = {failure: load(next(folder.glob("input.*"))) for failure, folder in folders.items()}
+    inputs = {failure: load_input(next(folder.glob("input.*"))) for failure, folder in folders.items()}
     assert {failure: (entry.kind, entry.data[:1], len(entry.data)) for failure, entry in inputs.items()} == {
         "ZeroDivisionError": ("format", b"v", 4),
         "SIGSEGV": ("format", b"w", 9),

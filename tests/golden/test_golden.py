@@ -21,9 +21,9 @@ from tests.golden.pyarrow_reference import SHARED, peer, read_by_pyarrow
 
 GOLDEN = SHARED / "corpus" / "golden"
 JSON_FILES = sorted(GOLDEN.glob("*/*.json.gz"))
-KINDS = (".arrow_file", ".stream")
-OPEN: dict[str, Any] = {".arrow_file": bs.open_file, ".stream": bs.open_stream}
-NEW: dict[str, Any] = {".arrow_file": bs.new_file, ".stream": bs.new_stream}
+SUFFIXES = (".arrow_file", ".stream")
+OPENERS: dict[str, Any] = {".arrow_file": bs.open_file, ".stream": bs.open_stream}
+WRITERS: dict[str, Any] = {".arrow_file": bs.new_file, ".stream": bs.new_stream}
 WRITE_OPTIONS = (
     IpcWriteOptions(byte_order="big"),
     IpcWriteOptions(metadata_version="V4", is_legacy_framing=True),
@@ -34,56 +34,59 @@ WRITE_OPTIONS = (
 pytestmark = pytest.mark.skipif(not JSON_FILES, reason="requires the golden files of ../shared")
 
 
-def name_of(json_file: Path) -> str:
+def case_name(json_file: Path) -> str:
     return f"{json_file.parent.name}/{json_file.name.removesuffix('.json.gz').removeprefix('generated_')}"
 
 
-cases = pytest.mark.parametrize("json_file", JSON_FILES, ids=name_of)
-kinds = pytest.mark.parametrize("kind", KINDS)
+cases = pytest.mark.parametrize("json_file", JSON_FILES, ids=case_name)
+suffixes = pytest.mark.parametrize("suffix", SUFFIXES)
 
 
 @lru_cache(maxsize=4)
-def expected(json_file: Path) -> integration_json.DataFile:
+def read_expected(json_file: Path) -> integration_json.DataFile:
     return integration_json.read(json_file)
 
 
-def golden(json_file: Path, kind: str) -> tuple[bs.Schema, list[bs.RecordBatch]]:
-    with OPEN[kind](path_of(json_file, kind)) as reader:
+def read_golden(json_file: Path, suffix: str) -> tuple[bs.Schema, list[bs.RecordBatch]]:
+    with OPENERS[suffix](golden_path(json_file, suffix)) as reader:
         return reader.schema, list(reader)
 
 
-def path_of(json_file: Path, kind: str) -> Path:
-    return json_file.with_name(json_file.name.removesuffix(".json.gz") + kind)
+def golden_path(json_file: Path, suffix: str) -> Path:
+    return json_file.with_name(json_file.name.removesuffix(".json.gz") + suffix)
 
 
-def written(
-    schema: bs.Schema, batches: list[bs.RecordBatch], kind: str, write_options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS
+def encode(
+    schema: bs.Schema,
+    batches: list[bs.RecordBatch],
+    suffix: str,
+    write_options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
 ) -> bytes:
     sink = io.BytesIO()
-    with NEW[kind](sink, schema, options=write_options) as writer:
+    with WRITERS[suffix](sink, schema, options=write_options) as writer:
         for batch in batches:
             writer.write_batch(batch)
     return sink.getvalue()
 
 
-def differences(json_file: Path, schema: bs.Schema, batches: list[bs.RecordBatch]) -> list[str]:
-    want = expected(json_file)
+def find_differences(json_file: Path, schema: bs.Schema, batches: list[bs.RecordBatch]) -> list[str]:
+    want = read_expected(json_file)
     return list(integration_json.find_differences(want.schema, want.batches, schema, batches))
 
 
 @cases
-@kinds
-def test_a_golden_file_equals_its_json(json_file: Path, kind: str) -> None:
-    assert differences(json_file, *golden(json_file, kind)) == []
+@suffixes
+def test_a_golden_file_equals_its_json(json_file: Path, suffix: str) -> None:
+    assert find_differences(json_file, *read_golden(json_file, suffix)) == []
 
 
 @cases
-@kinds
-def test_a_rewritten_golden_file_equals_its_json(json_file: Path, kind: str) -> None:
-    schema, batches = golden(json_file, kind)
-    for other in KINDS:
-        with OPEN[other](written(schema, batches, other)) as reader:
-            assert differences(json_file, reader.schema, list(reader)) == []
+@suffixes
+def test_a_rewritten_golden_file_equals_its_json(json_file: Path, suffix: str) -> None:
+    schema, batches = read_golden(json_file, suffix)
+    for other in SUFFIXES:
+        with OPENERS[other](encode(schema, batches, other)) as reader:
+            assert find_differences(json_file, reader.schema, list(reader)) == []
 
 
 @cases
@@ -91,9 +94,9 @@ def test_a_rewritten_golden_file_equals_its_json(json_file: Path, kind: str) -> 
 def test_a_golden_file_rewritten_in_another_encoding_equals_its_json(
     json_file: Path, write_options: IpcWriteOptions
 ) -> None:
-    raw = written(*golden(json_file, ".stream"), ".stream", write_options)
+    raw = encode(*read_golden(json_file, ".stream"), ".stream", write_options)
     with bs.open_stream(raw) as reader:
-        assert differences(json_file, reader.schema, list(reader)) == []
+        assert find_differences(json_file, reader.schema, list(reader)) == []
     try:
         peer_data = read_by_pyarrow(raw, ".stream")
     except pa.ArrowNotImplementedError as error:
@@ -103,33 +106,36 @@ def test_a_golden_file_rewritten_in_another_encoding_equals_its_json(
 
 @cases
 def test_rewritten_json_equals_the_original(json_file: Path, tmp_path: Path) -> None:
-    schema, batches = golden(json_file, ".arrow_file")
+    schema, batches = read_golden(json_file, ".arrow_file")
     integration_json.write(tmp_path / "again.json", integration_json.build_document(schema, batches))
     again = integration_json.read(tmp_path / "again.json")
-    assert differences(json_file, again.schema, list(again.batches)) == []
+    assert find_differences(json_file, again.schema, list(again.batches)) == []
 
 
 @cases
-@kinds
-def test_pyarrow_reads_rewritten_golden_files(json_file: Path, kind: str) -> None:
-    for schema, batches in (golden(json_file, kind), (expected(json_file).schema, list(expected(json_file).batches))):
-        peer_data = read_by_pyarrow(written(schema, batches, kind), kind)
+@suffixes
+def test_pyarrow_reads_rewritten_golden_files(json_file: Path, suffix: str) -> None:
+    for schema, batches in (
+        read_golden(json_file, suffix),
+        (read_expected(json_file).schema, list(read_expected(json_file).batches)),
+    ):
+        peer_data = read_by_pyarrow(encode(schema, batches, suffix), suffix)
         assert peer().validate(peer().load(str(json_file)), *peer_data) == []
 
 
 @cases
 def test_pyarrow_reads_rewritten_json(json_file: Path, tmp_path: Path) -> None:
-    schema, batches = golden(json_file, ".stream")
+    schema, batches = read_golden(json_file, ".stream")
     path = tmp_path / "ours.json"
     integration_json.write(path, integration_json.build_document(schema, batches))
-    peer_data = read_by_pyarrow(path_of(json_file, ".stream").read_bytes(), ".stream")
+    peer_data = read_by_pyarrow(golden_path(json_file, ".stream").read_bytes(), ".stream")
     assert peer().validate(json.loads(path.read_bytes()), *peer_data) == []
 
 
 @cases
-@kinds
-def test_golden_files_are_valid_except_for_values_that_old_versions_accepted(json_file: Path, kind: str) -> None:
-    _, batches = golden(json_file, kind)
+@suffixes
+def test_golden_files_are_valid_except_for_values_that_old_versions_accepted(json_file: Path, suffix: str) -> None:
+    _, batches = read_golden(json_file, suffix)
     full = json_file.parent.name.startswith("cpp-") or not any(
         word in json_file.name for word in ("decimal", "datetime")
     )

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not TOOL.exists(), reason="requires the pyarrow 
 Document = dict[str, Any]
 
 
-def written(schema: bs.Schema, batches: list[bs.RecordBatch]) -> bytes:
+def encode_stream(schema: bs.Schema, batches: list[bs.RecordBatch]) -> bytes:
     sink = io.BytesIO()
     with bs.new_stream(sink, schema) as writer:
         for batch in batches:
@@ -27,7 +27,7 @@ def written(schema: bs.Schema, batches: list[bs.RecordBatch]) -> bytes:
     return sink.getvalue()
 
 
-def written_by_pyarrow(document: Document) -> bytes:
+def encode_stream_with_pyarrow(document: Document) -> bytes:
     batches = list(peer().Conv(document).batches())
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
@@ -40,9 +40,9 @@ def check_agreement(document: Document) -> None:
     """Check that Bowstring and pyarrow read the document alike, and each other's streams of it."""
     document = json.loads(json.dumps(document))
     data_file = integration_json.read(json.dumps(document).encode())
-    peer_data = read_by_pyarrow(written(data_file.schema, list(data_file.batches)), ".stream")
+    peer_data = read_by_pyarrow(encode_stream(data_file.schema, list(data_file.batches)), ".stream")
     assert peer().validate(document, *peer_data) == []
-    with bs.open_stream(written_by_pyarrow(document)) as reader:
+    with bs.open_stream(encode_stream_with_pyarrow(document)) as reader:
         assert (
             list(integration_json.find_differences(data_file.schema, data_file.batches, reader.schema, list(reader)))
             == []
@@ -55,26 +55,28 @@ def test_pyarrow_reads_the_json_of_every_type_alike(case: Case) -> None:
     check_agreement(integration_json.build_document(whole.schema, [whole, whole.slice(1), whole.slice(0, 0)]))
 
 
-def column(type_: Document, data: Document, children: list[Document]) -> Document:
+def column_document(type_: Document, data: Document, children: list[Document]) -> Document:
     field = {"name": "x", "type": type_, "nullable": True, "children": children}
     batch = {"count": data["count"], "columns": [{"name": "x", **data}]}
     return {"schema": {"fields": [field]}, "batches": [batch]}
 
 
-def child(name: str, type_: Document, nullable: bool = True) -> Document:
+def child_field(name: str, type_: Document, nullable: bool = True) -> Document:
     return {"name": name, "type": type_, "nullable": nullable, "children": []}
 
 
 INT16 = {"name": "int", "isSigned": True, "bitWidth": 16}
 
 
-def numbers(name: str, values: list[int]) -> Document:
+def int_column(name: str, values: list[int]) -> Document:
     return {"name": name, "count": len(values), "VALIDITY": [1] * len(values), "DATA": values}
 
 
 def test_runs_beyond_the_end_of_the_array_are_truncated_like_in_pyarrow() -> None:
-    data = {"count": 3, "children": [numbers("run_ends", [2, 90, 400]), numbers("values", [7, 8, 9])]}
-    document = column({"name": "runendencoded"}, data, [child("run_ends", INT16, False), child("values", INT16)])
+    data = {"count": 3, "children": [int_column("run_ends", [2, 90, 400]), int_column("values", [7, 8, 9])]}
+    document = column_document(
+        {"name": "runendencoded"}, data, [child_field("run_ends", INT16, False), child_field("values", INT16)]
+    )
     check_agreement(document)
     assert integration_json.read(json.dumps(document).encode()).batches[0].column("x").to_pylist() == [7, 7, 8]
 
@@ -88,9 +90,9 @@ def test_overlapping_and_unordered_list_views_are_read_like_in_pyarrow(name: str
         "VALIDITY": [1, 1, 0, 1],
         "OFFSET": list(map(str, offsets)) if wide else offsets,
         "SIZE": list(map(str, sizes)) if wide else sizes,
-        "children": [numbers("item", [10, 11, 12, 13, 14])],
+        "children": [int_column("item", [10, 11, 12, 13, 14])],
     }
-    document = column({"name": name}, data, [child("item", INT16)])
+    document = column_document({"name": name}, data, [child_field("item", INT16)])
     check_agreement(document)
     column_x = integration_json.read(json.dumps(document).encode()).batches[0].column("x")
     assert column_x.to_pylist() == [[13], [10, 11, 12], None, []]

@@ -29,7 +29,7 @@ TABLE = pa.table(
 )
 
 
-def assert_tiled(anatomy: Anatomy) -> None:
+def assert_contiguous(anatomy: Anatomy) -> None:
     """The leaves are contiguous, from the first byte to the last."""
     at = 0
     for part in anatomy.parts:
@@ -40,11 +40,11 @@ def assert_tiled(anatomy: Anatomy) -> None:
     assert at == anatomy.total_bytes
 
 
-def kinds(anatomy: Anatomy) -> list[str]:
+def part_kinds(anatomy: Anatomy) -> list[str]:
     return [part.kind.value for part in anatomy.parts]
 
 
-def buffers_of(anatomy: Anatomy, part: Part) -> dict[tuple[str, str], tuple[int, int]]:
+def buffer_ranges(anatomy: Anatomy, part: Part) -> dict[tuple[str, str], tuple[int, int]]:
     """Field and role of each buffer of a part that is on the map -> its bytes in the file."""
     plan, out, at = anatomy.plans[part.plan], {}, part.start
     slots = plan.slots_of(() if part.span is None or not plan.is_variadic else part.span.header.variadic_counts())
@@ -65,9 +65,9 @@ def test_the_parts_of_pyarrow_files_cover_all_bytes(form: str, options: dict[str
         options = {"use_legacy_format": True, "metadata_version": pa.ipc.MetadataVersion.V4}
     raw = written_by_pyarrow(TABLE, form, 40, **options)
     anatomy = bs.inspection.build_anatomy(raw)
-    assert_tiled(anatomy)
+    assert_contiguous(anatomy)
     messages = ["schema", "dictionary batch", "record batch", "record batch", "record batch", "end of stream"]
-    assert kinds(anatomy) == (["start", *messages, "footer"] if form == "file" else messages)
+    assert part_kinds(anatomy) == (["start", *messages, "footer"] if form == "file" else messages)
     assert not anatomy.faults
     assert anatomy.inspection == bs.inspection.inspect(raw)
 
@@ -99,11 +99,11 @@ def test_the_parts_cover_all_bytes_of_every_encoding(form: str, alignment: int, 
     with new(sink, table.schema, alignment=alignment, options=wire_form) as writer:
         writer.write(table)
     anatomy = bs.inspection.build_anatomy(sink.getvalue())
-    assert_tiled(anatomy)
+    assert_contiguous(anatomy)
     assert not anatomy.faults
     batch = next(part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH)
     assert {("views", "views"), ("views", "data"), ("coded", "indices"), ("union", "type ids")} <= {
-        *buffers_of(anatomy, batch)
+        *buffer_ranges(anatomy, batch)
     }
 
 
@@ -112,7 +112,7 @@ def test_the_ranges_of_buffers_have_their_bytes() -> None:
     raw = written_by_bowstring(table, "file")
     anatomy = bs.inspection.build_anatomy(raw)
     batch = next(part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH)
-    places = {key: raw[start:stop] for key, (start, stop) in buffers_of(anatomy, batch).items()}
+    places = {key: raw[start:stop] for key, (start, stop) in buffer_ranges(anatomy, batch).items()}
     assert places["n", "data"] == np.arange(1000, 1010).tobytes()
     assert places["s", "validity"] == b"\xfd\x03"
     assert places["s", "data"] == b"onethree" + b"x" * 7
@@ -151,7 +151,7 @@ def test_role_bytes_sum_to_the_size_of_the_columns() -> None:
 def test_bytes_after_a_stream_are_an_unclaimed_part() -> None:
     raw = written_by_pyarrow(TABLE, "stream")
     anatomy = bs.inspection.build_anatomy(raw + b"something else")
-    assert_tiled(anatomy)
+    assert_contiguous(anatomy)
     assert anatomy.parts[-1].kind is PartKind.UNCLAIMED
     assert anatomy.parts[-1].leaves.total_bytes == len(b"something else")
     assert not anatomy.faults
@@ -161,8 +161,8 @@ def test_tensors_are_messages_with_buffers() -> None:
     raw = pa.BufferOutputStream()
     pa.ipc.write_tensor(pa.Tensor.from_numpy(np.arange(12.0).reshape(3, 4)), raw)
     anatomy = bs.inspection.build_anatomy(bytes(raw.getvalue()))
-    assert_tiled(anatomy)
-    assert kinds(anatomy) == ["tensor"]
+    assert_contiguous(anatomy)
+    assert part_kinds(anatomy) == ["tensor"]
     assert [ByteRangeKind(kind) for kind in anatomy.parts[0].leaves.kinds].count(ByteRangeKind.BUFFER) == 1
     assert anatomy.inspection is None
     assert not anatomy.faults
@@ -193,7 +193,7 @@ def test_a_truncated_file_has_parts_up_to_its_end() -> None:
     whole = bs.inspection.build_anatomy(raw)
     for size in range(9, len(raw), 97):
         anatomy = bs.inspection.build_anatomy(raw[:size])
-        assert_tiled(anatomy)
+        assert_contiguous(anatomy)
         assert anatomy.faults
         there = [part for part in whole.parts if part.stop <= size and part.kind is PartKind.RECORD_BATCH]
         drawn = [p for p in anatomy.parts if p.kind is PartKind.RECORD_BATCH]
@@ -206,7 +206,7 @@ def test_a_damaged_header_is_an_error_with_its_offset(form: str) -> None:
     second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is PartKind.RECORD_BATCH][1]
     raw[second.start + 8 : second.start + 40] = b"\xab" * 32
     anatomy = bs.inspection.build_anatomy(bytes(raw))
-    assert_tiled(anatomy)
+    assert_contiguous(anatomy)
     assert [fault.offset for fault in anatomy.faults] == [second.start]
     rows = None if anatomy.inspection is None else anatomy.inspection.rows
     assert rows == (60 if form == "file" else 40)  # the footer of a file has the offset of the next one
@@ -225,13 +225,13 @@ def test_leaves_are_contiguous_whichever_byte_is_damaged(form: str) -> None:
             except FormatMismatchError:
                 assert at < 12
                 continue
-            assert_tiled(anatomy)
+            assert_contiguous(anatomy)
 
 
 def test_messages_beyond_the_limit_are_one_part() -> None:
     raw = written_by_pyarrow(TABLE, "file", 1)
     anatomy = bs.inspection.build_anatomy(raw, max_parts=20)
-    assert_tiled(anatomy)
+    assert_contiguous(anatomy)
     assert anatomy.is_shortened
     assert len(anatomy.parts) < 30
     assert anatomy.parts[-2].kind is PartKind.OMITTED
@@ -245,7 +245,7 @@ def test_a_message_that_the_footer_does_not_list_is_marked() -> None:
     raw = written_by_pyarrow(TABLE.select(["id"]), "file")
     footer = bs.inspection.build_anatomy(raw).parts[-2]  # the end of stream before it
     anatomy = bs.inspection.build_anatomy(raw[: footer.start] + batch + raw[footer.start :])
-    assert_tiled(anatomy)
+    assert_contiguous(anatomy)
     assert [part.is_listed for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH] == [True, False]
     assert anatomy.inspection is not None
     assert anatomy.inspection.rows == 100
@@ -263,16 +263,16 @@ def test_a_stream_on_a_pipe_is_buffered_up_to_the_limit() -> None:
 
     class Pipe(io.RawIOBase):
         def __init__(self) -> None:
-            self.held = io.BytesIO(raw)
+            self.file = io.BytesIO(raw)
 
         def readable(self) -> bool:
             return True
 
         def readinto(self, buffer: Any) -> int:
-            return self.held.readinto(memoryview(buffer)[:100])
+            return self.file.readinto(memoryview(buffer)[:100])
 
     anatomy = bs.inspection.build_anatomy(Pipe())
-    assert_tiled(anatomy)
+    assert_contiguous(anatomy)
     assert anatomy.total_bytes == len(raw)
     with pytest.raises(LimitError, match="max_piped_bytes"):
         bs.inspection.build_anatomy(Pipe(), max_piped_bytes=1000)
@@ -288,7 +288,7 @@ def test_the_parts_of_golden_files_cover_all_bytes_without_errors(shared_folder:
     assert paths
     for path in paths:
         anatomy = bs.inspection.build_anatomy(path)
-        assert_tiled(anatomy)
+        assert_contiguous(anatomy)
         assert (path.name, anatomy.faults) == (path.name, ())
         assert anatomy.inspection == bs.inspection.inspect(path)
         assert all(part.plan >= 0 for part in anatomy.parts if part.lengths is not None)
@@ -301,7 +301,7 @@ def test_the_parts_of_fuzzed_files_cover_all_bytes_or_the_file_is_rejected(share
             anatomy = bs.inspection.build_anatomy(path)
         except BowstringError:
             continue
-        assert_tiled(anatomy)
+        assert_contiguous(anatomy)
         tiled += 1
     assert tiled > 20
 

@@ -17,7 +17,7 @@ import bowstring as bs
 from bowstring.errors import BowstringError
 from bowstring.inspection.anatomy.model import ByteRangeKind, PartKind
 from tests.inspection.browser import chromium, open_page
-from tests.inspection.test_anatomy import buffers_of
+from tests.inspection.test_anatomy import buffer_ranges
 from tests.inspection.test_anatomy_page import HOSTILE
 from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
 
@@ -84,7 +84,7 @@ def test_a_click_on_a_buffer_shows_its_meaning_and_its_bytes(browser: Browser, s
     raw, path = small
     anatomy = bs.inspection.build_anatomy(raw)
     batch = [part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH][1]
-    places = buffers_of(anatomy, batch)
+    places = buffer_ranges(anatomy, batch)
     with open_page(browser, path) as session:
         start, stop = places["id", "data"]
         session.click(start + 4, 2)
@@ -380,7 +380,7 @@ def test_bytes_that_are_not_on_the_page_are_read_from_the_file(
 ) -> None:
     anatomy = bs.inspection.build_anatomy(large[0])
     part = next(part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH and part.number == 5000)
-    start, stop = buffers_of(anatomy, part)["number 3", "data"]
+    start, stop = buffer_ranges(anatomy, part)["number 3", "data"]
     with open_page(browser, large[1]) as session:
         assert "This page does not carry these" in session.select_byte(start)
         (tmp_path / "other.arrow").write_bytes(b"another file")

@@ -61,7 +61,7 @@ class Page(HTMLParser):
             self.text += data
 
 
-def data_of(page: Page) -> dict[str, Any]:
+def page_header(page: Page) -> dict[str, Any]:
     """The JSON header of the page's data."""
     raw = zlib.decompress(base64.b64decode(page.scripts[0]))
     header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
@@ -108,7 +108,7 @@ def test_hostile_names_are_escaped_on_the_page() -> None:
     assert page.text.count(HOSTILE) >= 8
     assert "\x1b" not in text
     assert "\u202e" not in text
-    assert data_of(page)["columns"][0] == HOSTILE
+    assert page_header(page)["columns"][0] == HOSTILE
 
 
 def test_facts_columns_and_schema_are_readable_without_javascript() -> None:
@@ -126,7 +126,7 @@ def test_the_number_of_fields_on_the_page_is_limited() -> None:
 
 
 def test_the_page_has_every_glossary_entry_of_its_script() -> None:
-    header = data_of(Page(bs.inspection.build_anatomy_page(small_file())))
+    header = page_header(Page(bs.inspection.build_anatomy_page(small_file())))
     assert set(header["glossary"]) == set(MEANINGS)
     assert set(header["part_kinds"]) <= set(MEANINGS)
     assert all(
@@ -147,7 +147,7 @@ def test_errors_are_on_the_page_with_their_offset() -> None:
     assert "damaged" not in Page(bs.inspection.build_anatomy_page(raw)).text
 
 
-def words_file() -> bytes:
+def file_of_strings() -> bytes:
     """Two batches with strings, dictionary-encoded ones and lists of strings."""
     batch = bs.record_batch(
         {
@@ -190,7 +190,7 @@ VALUE_ERRORS = {
 @pytest.mark.parametrize("what", VALUE_ERRORS)
 def test_an_invalid_value_is_on_the_page_with_the_offset_of_its_buffer(what: str) -> None:
     before, after, role, message = VALUE_ERRORS[what]
-    raw = words_file()
+    raw = file_of_strings()
     at = raw.rindex(before)
     damaged = raw[:at] + after + raw[at + len(before) :]
     text, count = render_page(damaged)
@@ -214,7 +214,7 @@ def test_an_invalid_value_is_on_the_page_with_the_offset_of_its_buffer(what: str
 
 
 def test_a_structural_error_is_on_the_page_once() -> None:
-    raw = bytearray(words_file())
+    raw = bytearray(file_of_strings())
     second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is PartKind.RECORD_BATCH][1]
     raw[second.start + 8 : second.start + 40] = b"\xab" * 32
     assert render_page(bytes(raw))[1] == len(bs.inspection.build_anatomy(bytes(raw)).faults) == 1
@@ -234,7 +234,7 @@ def test_bodies_beyond_the_limit_are_one_part() -> None:
     raw = written_by_pyarrow(pa.table({f"c{n}": [n] for n in range(50)}), "file")
     page = bs.inspection.build_anatomy_page(raw, page_limits=PageLimits(max_leaves=20))
     assert len(page) < len(bs.inspection.build_anatomy_page(raw))
-    assert data_of(Page(page))["whole"] is False
+    assert page_header(Page(page))["whole"] is False
 
 
 def test_without_jinja2_the_error_names_the_extra() -> None:
@@ -273,7 +273,7 @@ def test_the_number_of_decompressed_buffers_is_limited(monkeypatch: pytest.Monke
     monkeypatch.setattr(encoder, "_MAX_DECOMPRESSED", 3)
     table = bs.table({f"n{number}": np.arange(5000) for number in range(5)})
     page = Page(bs.inspection.build_anatomy_page(written_by_bowstring(table, "stream", compression="lz4")))
-    assert data_of(page)["arrays"]["decompressed_leaf"][2] == 3
+    assert page_header(page)["arrays"]["decompressed_leaf"][2] == 3
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
@@ -282,5 +282,5 @@ def test_values_of_compressed_buffers_are_on_the_page(codec: str) -> None:
     page = Page(bs.inspection.build_anatomy_page(written_by_bowstring(table, "stream", compression=codec)))
     raw = zlib.decompress(base64.b64decode(page.scripts[0]))
     size = int.from_bytes(raw[:8], "little")
-    _, at, length = data_of(page)["arrays"]["decompressed_bytes"]
+    _, at, length = page_header(page)["arrays"]["decompressed_bytes"]
     assert raw[8 + size + at :][:length] == np.arange(8).tobytes()

@@ -30,7 +30,7 @@ from bowstring.errors import (
 )
 from bowstring.flatbuf.tables import SPECS
 from bowstring.flatbuf.writer import build_flatbuffer
-from bowstring.inspection import sizes as added_up
+from bowstring.inspection import column_sizes as column_sizes_module
 from bowstring.inspection.report import Inspection
 from bowstring.ipc.message import END_OF_STREAM, PREFIX_BYTES, frame_message
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, DataHeader
@@ -55,11 +55,11 @@ def written_by_bowstring(table: bowstring.Table, form: str, **options: Any) -> b
     return sink.getvalue()
 
 
-def sizes(inspection: Inspection) -> dict[str, int]:
+def column_sizes(inspection: Inspection) -> dict[str, int]:
     return {column.name: column.total_bytes for column in inspection.columns}
 
 
-def parts(inspection: Inspection) -> int:
+def sum_parts(inspection: Inspection) -> int:
     size = inspection.bytes
     return size.buffers + size.padding + size.metadata + size.other
 
@@ -84,7 +84,7 @@ def test_the_size_of_flat_pyarrow_columns_follows_from_the_layout(form: str) -> 
     )
     inspection = bowstring.inspection.inspect(written_by_pyarrow(table, form))
     validity = rows // 8
-    assert sizes(inspection) == {
+    assert column_sizes(inspection) == {
         "int64": 8 * rows,
         "int32 with nulls": 4 * rows + validity,
         "text": 4 * (rows + 1) + 3 * rows // 2 + validity,
@@ -94,7 +94,7 @@ def test_the_size_of_flat_pyarrow_columns_follows_from_the_layout(form: str) -> 
     assert [column.null_count for column in inspection.columns] == [0, 500, 500, 0, 1000]
     assert inspection.format == form
     assert inspection.rows == rows
-    assert inspection.bytes.buffers == sum(sizes(inspection).values())
+    assert inspection.bytes.buffers == sum(column_sizes(inspection).values())
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -111,7 +111,7 @@ def test_the_size_of_nested_columns_is_that_of_their_arrays(form: str, alignment
     )
     inspection = bowstring.inspection.inspect(written_by_bowstring(table, form, alignment=alignment))
     batch = table.to_batches()[0]
-    assert sizes(inspection) == {name: array_bytes(batch.column(name)) for name in table.schema.names}
+    assert column_sizes(inspection) == {name: array_bytes(batch.column(name)) for name in table.schema.names}
     alignment_bytes = inspection.encoding.alignment_bytes
     assert alignment_bytes is not None
     assert alignment_bytes >= alignment
@@ -163,7 +163,7 @@ def test_the_parts_sum_to_the_size_of_the_file(form: str, writer: str) -> None:
     else:
         raw = written_by_bowstring(bowstring.table({"a": [1, 2], "s": ["x", None]}), form)
     inspection = bowstring.inspection.inspect(raw)
-    assert parts(inspection) == inspection.bytes.total == len(raw)
+    assert sum_parts(inspection) == inspection.bytes.total == len(raw)
     assert inspection.bytes.other == 0
 
 
@@ -262,7 +262,7 @@ def test_registered_and_unregistered_extension_types_are_named() -> None:
 @pytest.fixture
 def pipe() -> Iterator[Callable[[bytes], Any]]:
     """A function that sends bytes through a pipe and gives the end to read from."""
-    opened: list[Any] = []
+    pipe_readers: list[Any] = []
     threads = []
 
     def send(raw: bytes) -> Any:
@@ -277,11 +277,11 @@ def pipe() -> Iterator[Callable[[bytes], Any]]:
 
         threads.append(threading.Thread(target=feed))
         threads[-1].start()
-        opened.append(os.fdopen(read_end, "rb"))
-        return opened[-1]
+        pipe_readers.append(os.fdopen(read_end, "rb"))
+        return pipe_readers[-1]
 
     yield send
-    for descriptor in opened:
+    for descriptor in pipe_readers:
         descriptor.close()
     for thread in threads:
         thread.join(timeout=20)
@@ -292,10 +292,10 @@ def test_every_kind_of_source_has_the_same_inspection(form: str, tmp_path: Path,
     raw = written_by_pyarrow(pa.table({"a": range(50_000), "s": ["x"] * 50_000}), form, batch_rows=10_000)
     path = tmp_path / "data"
     path.write_bytes(raw)
-    with path.open("rb") as opened:
+    with path.open("rb") as file:
         reports = [
             bowstring.inspection.inspect(source)
-            for source in (path, raw, opened, opened.fileno(), pipe(raw), io.BytesIO(raw))
+            for source in (path, raw, file, file.fileno(), pipe(raw), io.BytesIO(raw))
         ]
     assert all(report.bytes == reports[0].bytes for report in reports)
     assert all(report.columns == reports[0].columns for report in reports)
@@ -383,7 +383,7 @@ def test_a_truncated_file_is_described_up_to_a_message_or_rejected(form: str) ->
             described.append(bowstring.inspection.inspect(raw[:length]))
     # A stream may end after the schema, the dictionary, each batch, and within nothing else (but for a lone zero word).
     assert len(described) == (0 if form == "file" else 4)
-    assert all(parts(inspection) == inspection.bytes.total for inspection in described)
+    assert all(sum_parts(inspection) == inspection.bytes.total for inspection in described)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -392,11 +392,11 @@ def test_flipped_bits_result_in_a_report_or_a_bowstring_error(form: str) -> None
     raw = written_by_pyarrow(table, form)
     random = np.random.default_rng(5)
     for _ in range(600):
-        broken = bytearray(raw)
+        damaged_file = bytearray(raw)
         for at in random.integers(0, len(raw), random.integers(1, 4)):
-            broken[at] ^= 1 << random.integers(0, 8)
+            damaged_file[at] ^= 1 << random.integers(0, 8)
         try:
-            inspection = bowstring.inspection.inspect(bytes(broken))
+            inspection = bowstring.inspection.inspect(bytes(damaged_file))
         except BowstringError:
             continue
         assert inspection.bytes.total == len(raw)
@@ -414,10 +414,10 @@ def test_an_impossible_null_count_is_rejected(null_count: int) -> None:
 
 def test_sums_that_overflow_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = written_by_bowstring(bowstring.table({"a": range(100)}), "stream")
-    monkeypatch.setattr(added_up, "_MAX_TOTAL", 100)
+    monkeypatch.setattr(column_sizes_module, "_MAX_TOTAL", 100)
     with pytest.raises(InvalidDataError, match="expected buffers of up to 100 bytes, found more"):
         bowstring.inspection.inspect(raw)
-    monkeypatch.setattr(added_up, "_MAX_TOTAL", 99)
+    monkeypatch.setattr(column_sizes_module, "_MAX_TOTAL", 99)
     with pytest.raises(InvalidDataError, match="up to 99 bytes"):
         bowstring.inspection.inspect(raw)
 
@@ -437,19 +437,19 @@ def test_a_footer_that_lists_one_batch_a_million_times_is_rejected() -> None:
 # Golden files
 
 
-def golden(shared_folder: Path, suffix: str) -> list[Path]:
+def golden_files(shared_folder: Path, suffix: str) -> list[Path]:
     return sorted((shared_folder / "corpus" / "golden").rglob(f"*{suffix}"))
 
 
 @pytest.mark.parametrize("suffix", [".arrow_file", ".stream"])
 def test_every_golden_file_is_described(shared_folder: Path, suffix: str) -> None:
-    paths = golden(shared_folder, suffix)
+    paths = golden_files(shared_folder, suffix)
     assert len(paths) > 20
     for path in paths:
         inspection = bowstring.inspection.inspect(path)
         rows = count_rows_with_pyarrow(path, suffix)
         assert rows is None or inspection.rows == rows, path
-        assert parts(inspection) == inspection.bytes.total == path.stat().st_size, path
+        assert sum_parts(inspection) == inspection.bytes.total == path.stat().st_size, path
         assert inspection.encoding.legacy_framing == (path.parent.name == "0.14.1"), path
         assert inspection.encoding.endianness == ("big" if path.parent.name.endswith("bigendian") else "little"), path
         assert bool(inspection.encoding.codecs) == path.parent.name.endswith("compression"), path
@@ -466,7 +466,7 @@ def count_rows_with_pyarrow(path: Path, suffix: str) -> int | None:
 
 def test_column_sizes_do_not_depend_on_the_byte_order(shared_folder: Path) -> None:
     compared = 0
-    for big in golden(shared_folder, ".arrow_file"):
+    for big in golden_files(shared_folder, ".arrow_file"):
         little = big.parent.with_name("1.0.0-littleendian") / big.name
         if big.parent.name == "1.0.0-bigendian" and little.exists():
             left, right = bowstring.inspection.inspect(big), bowstring.inspection.inspect(little)

@@ -32,7 +32,7 @@ def large() -> dict[str, bytes]:
     return {name: make(*[part] * 40) for name, make in MAKE.items()}
 
 
-def faults(source: Any) -> tuple[list[Fault], int]:
+def find_faults(source: Any) -> tuple[list[Fault], int]:
     """The errors of a source, and its rows."""
     validator = Validator(source)
     return list(validator.faults()), validator.validation.rows
@@ -80,7 +80,7 @@ def test_a_remote_file_is_described_like_a_local_one(
     data = MAKE[format_](batch, batch.slice(1), compression=compression)
     url = upload(data)
     assert bs.inspection.inspect(url) == replace(bs.inspection.inspect(data), source=url)
-    assert faults(url) == faults(data) == ([], 5)
+    assert find_faults(url) == find_faults(data) == ([], 5)
 
 
 def test_wide_headers_are_fetched_completely(upload: Callable[[bytes], str]) -> None:
@@ -111,7 +111,7 @@ def test_a_remote_file_larger_than_the_pipe_limit_is_inspected_and_validated(upl
 def test_validating_a_remote_file_takes_one_request_per_batch(
     large: dict[str, bytes], upload: Callable[[bytes], str]
 ) -> None:
-    assert faults(upload(large["file"])) == ([], 2_000_000)
+    assert find_faults(upload(large["file"])) == ([], 2_000_000)
     assert SlowFileSystem.requests <= 40 + 4
 
 
@@ -120,12 +120,12 @@ def test_errors_in_a_remote_file_have_the_same_locations(format_: str, upload: C
     batch = bs.record_batch({"n": [1, 2, 3], "text": ["first", "second", "third"]})
     data = bytearray(MAKE[format_](batch, batch))
     data[data.rindex(b"second")] = 0xFF
-    validation_errors, rows = faults(upload(bytes(data)))
-    assert (validation_errors, rows) == faults(bytes(data))
+    validation_errors, rows = find_faults(upload(bytes(data)))
+    assert (validation_errors, rows) == find_faults(bytes(data))
     assert [(fault.record_batch, fault.column_name) for fault in validation_errors] == [(1, "text")]
 
 
-def describe(source: Any) -> Any:
+def inspect_or_error(source: Any) -> Any:
     """The inspection of a source without its name, or the class of the error."""
     try:
         return replace(bs.inspection.inspect(source), source="it")
@@ -138,10 +138,10 @@ def damaged_forms(data: bytes) -> Iterator[bytes]:
     random = np.random.default_rng(11)
     yield from (data[:size] for size in range(0, len(data), 29))
     for _ in range(150):
-        broken = bytearray(data)
+        damaged_file = bytearray(data)
         for at in random.integers(0, len(data), 3):
-            broken[at] ^= 1 << random.integers(0, 8)
-        yield bytes(broken)
+            damaged_file[at] ^= 1 << random.integers(0, 8)
+        yield bytes(damaged_file)
 
 
 def test_remote_data_that_is_not_arrow_or_missing_is_an_error(upload: Callable[[bytes], str]) -> None:
@@ -195,7 +195,7 @@ def test_the_page_of_a_url_equals_that_of_a_local_file(
 
 @pytest.mark.parametrize("edge_bytes", [16, 1 << 16])
 @FORMATS
-@pytest.mark.parametrize(("look", "batches"), [(describe, 2), (describe_anatomy, 4)])
+@pytest.mark.parametrize(("look", "batches"), [(inspect_or_error, 2), (describe_anatomy, 4)])
 def test_damaged_remote_data_is_described_like_local_data(
     look: Callable[[Any], Any],
     batches: int,
@@ -210,8 +210,8 @@ def test_damaged_remote_data_is_described_like_local_data(
     data = MAKE[format_](*[samples.batch("int", "dictionary")] * batches)
     outcomes = [(look(content), look(upload(content))) for content in damaged_forms(data)]
     assert all(near == far for near, far in outcomes)
-    refused = sum(isinstance(near, type) for near, _ in outcomes)
-    assert 0 < refused < len(outcomes) // (2 if look is describe_anatomy else 1)
+    num_errors = sum(isinstance(near, type) for near, _ in outcomes)
+    assert 0 < num_errors < len(outcomes) // (2 if look is describe_anatomy else 1)
 
 
 def test_the_anatomy_of_a_remote_file_fetches_headers_and_shown_bytes(

@@ -42,7 +42,9 @@ def round_trip(*batches: bs.RecordBatch) -> Document:
     return document
 
 
-def one_column(type: Document, column: Document, children: list[Document] | None = None, **extra: Any) -> Document:
+def one_column_document(
+    type: Document, column: Document, children: list[Document] | None = None, **extra: Any
+) -> Document:
     """A document of one batch of one column "x"."""
     field_json = {"name": "x", "nullable": True, "type": type, "children": children or [], **extra}
     batch = {"count": column["count"], "columns": [{"name": "x", **column}]}
@@ -95,28 +97,28 @@ def test_a_document_is_read_from_a_path_a_file_object_and_gzip(tmp_path: Path) -
         assert differences(batch.schema, [batch], integration_json.read(source)) == []
 
 
-class Narrow(io.RawIOBase):
+class LimitedFile(io.RawIOBase):
     """Takes a few bytes at a time, as standard output without a buffer may, and no more than there is room for."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         super().__init__()
-        self.room = room
-        self.taken = b""
+        self.max_bytes = max_bytes
+        self.content = b""
 
     def write(self, data: Any) -> int:
-        part = bytes(data[: min(7, self.room - len(self.taken))])
-        self.taken += part
+        part = bytes(data[: min(7, self.max_bytes - len(self.content))])
+        self.content += part
         return len(part)
 
 
 def test_a_file_object_with_partial_writes_receives_all_bytes() -> None:
     batch = batch_of(bs.array(["ü", None]))
     document = integration_json.build_document(batch.schema, [batch])
-    sink = Narrow(100_000)
+    sink = LimitedFile(100_000)
     integration_json.write(sink, document)
-    assert json.loads(sink.taken) == document
+    assert json.loads(sink.content) == document
     with pytest.raises(errors.ResourceError, match="bytes remaining"):
-        integration_json.write(Narrow(50), document)
+        integration_json.write(LimitedFile(50), document)
 
 
 def test_nan_and_infinities_survive_a_round_trip() -> None:
@@ -134,7 +136,7 @@ def test_nan_and_infinities_survive_a_round_trip() -> None:
 )
 def test_digits_are_rounded_to_the_nearest_number_of_the_type(precision: str, number: float, expected: float) -> None:
     column = {"count": 2, "VALIDITY": [1, 1], "DATA": [number, -number]}
-    array = read(one_column({"name": "floatingpoint", "precision": precision}, column)).batches[0].column("x")
+    array = read(one_column_document({"name": "floatingpoint", "precision": precision}, column)).batches[0].column("x")
     assert array.to_pylist() == [expected, -expected]
 
 
@@ -142,7 +144,7 @@ def test_digits_are_rounded_to_the_nearest_number_of_the_type(precision: str, nu
 def test_a_number_that_would_be_rounded_to_infinity_is_rejected(precision: str, number: float) -> None:
     column = {"count": 1, "VALIDITY": [1], "DATA": [number]}
     with pytest.raises(errors.InvalidDataError, match=r"DATA\[0\]"):
-        read(one_column({"name": "floatingpoint", "precision": precision}, column))
+        read(one_column_document({"name": "floatingpoint", "precision": precision}, column))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -164,7 +166,7 @@ def test_empty_members_may_be_absent(case: Case) -> None:
 
 def test_an_int32_column_reads_as_the_format_describes_it() -> None:
     int32 = {"name": "int", "isSigned": True, "bitWidth": 32}
-    data_file = read(one_column(int32, {"count": 3, "VALIDITY": [1, 0, 1], "DATA": [1, 99, -3]}))
+    data_file = read(one_column_document(int32, {"count": 3, "VALIDITY": [1, 0, 1], "DATA": [1, 99, -3]}))
     assert data_file.schema == bs.schema({"x": bs.int32()})
     assert data_file.batches[0].column("x").to_pylist() == [1, None, -3]
 
@@ -180,32 +182,34 @@ def test_values_are_written_as_the_format_describes_them() -> None:
         bs.array([["a"], []], bs.large_list(bs.string())),
     )
     document = round_trip(batch_of(*columns))
-    written = document["batches"][0]["columns"]
-    assert written[0] == {"name": "c0", "count": 2, "VALIDITY": [1, 0], "DATA": ["1", "0"]}
-    assert written[1]["DATA"] == ["ABCD", "69676E6F726564"]
-    assert written[1]["OFFSET"] == [0, 2, 9]
-    assert written[2]["DATA"] == ["-15", "2"]
-    assert written[3]["DATA"] == [True, False]
-    assert written[4]["DATA"][0] == {"months": 1, "days": 2, "nanoseconds": 3}
+    columns = document["batches"][0]["columns"]
+    assert columns[0] == {"name": "c0", "count": 2, "VALIDITY": [1, 0], "DATA": ["1", "0"]}
+    assert columns[1]["DATA"] == ["ABCD", "69676E6F726564"]
+    assert columns[1]["OFFSET"] == [0, 2, 9]
+    assert columns[2]["DATA"] == ["-15", "2"]
+    assert columns[3]["DATA"] == [True, False]
+    assert columns[4]["DATA"][0] == {"months": 1, "days": 2, "nanoseconds": 3}
     size = len(LONG.encode())
     views = [{"SIZE": 0, "INLINED": ""}, {"SIZE": size, "PREFIX_HEX": "6D6F7265", "BUFFER_INDEX": 0, "OFFSET": 0}]
-    assert written[5]["VIEWS"] == views
-    assert written[5]["VARIADIC_DATA_BUFFERS"] == [LONG.encode().hex().upper()]
-    assert written[6]["OFFSET"] == ["0", "1", "1"]
-    assert written[6]["children"][0]["name"] == "item"
+    assert columns[5]["VIEWS"] == views
+    assert columns[5]["VARIADIC_DATA_BUFFERS"] == [LONG.encode().hex().upper()]
+    assert columns[6]["OFFSET"] == ["0", "1", "1"]
+    assert columns[6]["children"][0]["name"] == "item"
 
 
 def test_values_of_null_slots_are_ignored() -> None:
     # As Arrow C++ writes them: an empty object, a zero with a NUL behind it.
-    interval = one_column({"name": "interval", "unit": "DAY_TIME"}, {"count": 1, "VALIDITY": [0], "DATA": [{}]})
+    interval = one_column_document(
+        {"name": "interval", "unit": "DAY_TIME"}, {"count": 1, "VALIDITY": [0], "DATA": [{}]}
+    )
     number = {"name": "decimal", "precision": 3, "scale": 0}
-    for document in (interval, one_column(number, {"count": 1, "VALIDITY": [0], "DATA": ["0\0"]})):
+    for document in (interval, one_column_document(number, {"count": 1, "VALIDITY": [0], "DATA": ["0\0"]})):
         assert read(document).batches[0].column("x").to_pylist() == [None]
 
 
 def test_the_bytes_of_a_null_string_may_be_absent() -> None:
     column = {"count": 3, "VALIDITY": [1, 0, 1], "OFFSET": [0, 1, 5, 6], "DATA": ["a", "", "b"]}
-    assert read(one_column({"name": "utf8"}, column)).batches[0].column("x").to_pylist() == ["a", None, "b"]
+    assert read(one_column_document({"name": "utf8"}, column)).batches[0].column("x").to_pylist() == ["a", None, "b"]
 
 
 def test_null_slots_are_written_as_zero_or_empty() -> None:
@@ -234,12 +238,15 @@ def test_null_slots_are_written_as_zero_or_empty() -> None:
 )
 def test_a_decimal_type_is_read_from_its_name_or_its_width(name: str, extra: Document, expected: bs.DataType) -> None:
     type_json = {"name": name, "precision": 5, "scale": 2, **extra}
-    assert read(one_column(type_json, {"count": 0, "VALIDITY": [], "DATA": []})).schema.field("x").type == expected
+    assert (
+        read(one_column_document(type_json, {"count": 0, "VALIDITY": [], "DATA": []})).schema.field("x").type
+        == expected
+    )
 
 
 def test_a_decimal_beyond_its_precision_is_rejected_only_by_full_validation() -> None:
     number = {"name": "decimal", "precision": 3, "scale": 0}
-    batch = read(one_column(number, {"count": 1, "VALIDITY": [1], "DATA": ["12345"]})).batches[0]
+    batch = read(one_column_document(number, {"count": 1, "VALIDITY": [1], "DATA": ["12345"]})).batches[0]
     assert batch.column("x").to_pylist() == [Decimal(12345)]
     with pytest.raises(errors.InvalidDataError, match="precision"):
         batch.validate(full=True)
@@ -258,7 +265,7 @@ def test_a_registered_extension_type_survives_a_round_trip() -> None:
 
 def test_an_unregistered_extension_type_remains_metadata() -> None:
     pairs = [{"key": "ARROW:extension:name", "value": "?"}, {"key": "ARROW:extension:metadata", "value": "!"}]
-    schema = read(one_column({"name": "null"}, {"count": 1}, metadata=pairs)).schema
+    schema = read(one_column_document({"name": "null"}, {"count": 1}, metadata=pairs)).schema
     assert schema.field("x").metadata == {b"ARROW:extension:name": b"?", b"ARROW:extension:metadata": b"!"}
 
 
@@ -279,25 +286,29 @@ def test_names_inside_a_map_are_not_compared() -> None:
 WORDS = bs.dictionary(bs.int8(), bs.string())
 
 
-def encoded(indices: list[int | None], words: list[str]) -> bs.Array:
+def dictionary_array(indices: list[int | None], words: list[str]) -> bs.Array:
     index_array = bs.array(indices, bs.int8())
     return bs.Array.from_buffers(WORDS, len(index_array), index_array.buffers, (), bs.array(words, bs.string()))
 
 
 def test_a_growing_dictionary_is_written_once_with_all_values() -> None:
-    document = round_trip(batch_of(encoded([0, None], ["a"])), batch_of(encoded([1, 0], ["a", "b"])))
+    document = round_trip(batch_of(dictionary_array([0, None], ["a"])), batch_of(dictionary_array([1, 0], ["a", "b"])))
     assert [d["data"]["columns"][0]["DATA"] for d in document["dictionaries"]] == [["a", "b"]]
 
 
 def test_conflicting_dictionaries_are_concatenated() -> None:
-    document = round_trip(batch_of(encoded([0], ["a"])), batch_of(encoded([0, None], ["b"])), batch_of(encoded([], [])))
+    document = round_trip(
+        batch_of(dictionary_array([0], ["a"])),
+        batch_of(dictionary_array([0, None], ["b"])),
+        batch_of(dictionary_array([], [])),
+    )
     assert [d["data"]["columns"][0]["DATA"] for d in document["dictionaries"]] == [["a", "b"]]
 
 
 def test_columns_that_share_a_dictionary_share_its_id() -> None:
-    left = encoded([0, 1], ["a", "b"])
+    left = dictionary_array([0, 1], ["a", "b"])
     right = bs.Array(left.layout, 2, bs.array([1, 1], bs.int8()).buffers, (), left.dictionary)
-    document = round_trip(batch_of(left, right, encoded([0, 0], ["c"])))
+    document = round_trip(batch_of(left, right, dictionary_array([0, 0], ["c"])))
     assert [field["dictionary"]["id"] for field in document["schema"]["fields"]] == [0, 0, 1]
 
 
@@ -311,7 +322,8 @@ def test_a_nested_dictionary_precedes_its_parent() -> None:
 
 def test_a_dictionary_may_have_several_batches_in_any_order() -> None:
     document = integration_json.build_document(
-        bs.schema({"c0": WORDS}), [batch_of(encoded([0, 1], ["a", "b"])), batch_of(encoded([1], ["a", "b"]))]
+        bs.schema({"c0": WORDS}),
+        [batch_of(dictionary_array([0, 1], ["a", "b"])), batch_of(dictionary_array([1], ["a", "b"]))],
     )
     dictionary = document["dictionaries"][0]
     first, second = copy.deepcopy(dictionary["data"]), copy.deepcopy(dictionary["data"])
@@ -346,19 +358,19 @@ def nested_document() -> Document:
 def replace_value(document: Document, path: str, value: Any) -> Document:
     """The document with the member at a path of keys and indices changed, or taken out where the value is ...."""
     changed = copy.deepcopy(document)
-    *way, last = (int(step) if step.isdigit() else step for step in path.split("/"))
-    holder: Any = changed
-    for step in way:
-        holder = holder[step]
+    *parents, last = (int(step) if step.isdigit() else step for step in path.split("/"))
+    parent: Any = changed
+    for step in parents:
+        parent = parent[step]
     if value is ...:
-        del holder[last]
+        del parent[last]
     else:
-        holder[last] = value
+        parent[last] = value
     return changed
 
 
-COLUMNS = "batches/0/columns"
-WRONG: list[tuple[str, Any, str]] = [
+COLUMNS_PATH = "batches/0/columns"
+INVALID_MEMBERS: list[tuple[str, Any, str]] = [
     ("schema", ..., "expected a member 'schema'"),
     ("batches", {}, "expected 'batches' to be a list"),
     ("schema/fields/0/type/name", "lost", "field 'c0': unknown type 'lost'"),
@@ -368,51 +380,61 @@ WRONG: list[tuple[str, Any, str]] = [
     ("schema/fields/7/type/precision", "3", "field 'c7': expected 'precision' to be an integer, found '3'"),
     ("schema/fields/2/type/mode", "THICK", "field 'c2': expected 'mode' to be one of SPARSE, DENSE"),
     ("schema/fields/3/children/0/type/bitWidth", 8, "field 'c3': .*run ends"),
-    (f"{COLUMNS}", [], "batch 0: the schema has 11 fields, found 0 columns"),
+    (f"{COLUMNS_PATH}", [], "batch 0: the schema has 11 fields, found 0 columns"),
     ("batches/0/count", 3, "batch 0: column 'c0' has 2 values, the batch 3"),
     ("batches/0/count", -1, "batch 0: expected a count of 0 or more, found -1"),
-    (f"{COLUMNS}/0/name", "other", "batch 0: column 'c0': expected the column of field 'c0', found 'other'"),
-    (f"{COLUMNS}/0/VALIDITY", ..., "column 'c0': expected a member 'VALIDITY'"),
-    (f"{COLUMNS}/0/VALIDITY", [1], "column 'c0': expected 2 elements of 'VALIDITY', found 1"),
-    (f"{COLUMNS}/0/VALIDITY", [1, 2], r"column 'c0': VALIDITY\[1\] = 2"),
-    (f"{COLUMNS}/0/OFFSET", [0, 1, 9], "column 'c0': .*offsets"),
-    (f"{COLUMNS}/0/OFFSET", [0, 1, 1 << 40], r"column 'c0': OFFSET\[2\] = 1099511627776: expected an integer from"),
-    (f"{COLUMNS}/0/children/0/children/0/DATA/0", 1 << 31, r"child 'item': child 'at': DATA\[0\] = 2147483648"),
-    (f"{COLUMNS}/0/children/0/children/0/DATA/0", 1.5, r"child 'at': DATA\[0\] = 1.5: expected an integer"),
-    (f"{COLUMNS}/0/children/0/children/0/DATA/0", True, r"child 'at': DATA\[0\] = True: expected an integer"),
-    (f"{COLUMNS}/0/children/0/children/0/count", 1 << 40, "child 'at': expected 1099511627776 elements of 'VALIDITY'"),
+    (f"{COLUMNS_PATH}/0/name", "other", "batch 0: column 'c0': expected the column of field 'c0', found 'other'"),
+    (f"{COLUMNS_PATH}/0/VALIDITY", ..., "column 'c0': expected a member 'VALIDITY'"),
+    (f"{COLUMNS_PATH}/0/VALIDITY", [1], "column 'c0': expected 2 elements of 'VALIDITY', found 1"),
+    (f"{COLUMNS_PATH}/0/VALIDITY", [1, 2], r"column 'c0': VALIDITY\[1\] = 2"),
+    (f"{COLUMNS_PATH}/0/OFFSET", [0, 1, 9], "column 'c0': .*offsets"),
+    (
+        f"{COLUMNS_PATH}/0/OFFSET",
+        [0, 1, 1 << 40],
+        r"column 'c0': OFFSET\[2\] = 1099511627776: expected an integer from",
+    ),
+    (f"{COLUMNS_PATH}/0/children/0/children/0/DATA/0", 1 << 31, r"child 'item': child 'at': DATA\[0\] = 2147483648"),
+    (f"{COLUMNS_PATH}/0/children/0/children/0/DATA/0", 1.5, r"child 'at': DATA\[0\] = 1.5: expected an integer"),
+    (f"{COLUMNS_PATH}/0/children/0/children/0/DATA/0", True, r"child 'at': DATA\[0\] = True: expected an integer"),
+    (
+        f"{COLUMNS_PATH}/0/children/0/children/0/count",
+        1 << 40,
+        "child 'at': expected 1099511627776 elements of 'VALIDITY'",
+    ),
     ("dictionaries", ..., "child 'tag': dictionary 0 is missing"),
     ("dictionaries/0/data/columns", [], "dictionary 0: expected one column, found 0"),
     ("dictionaries/0/data/columns/0/DATA/0", "longer", r"dictionary 0: OFFSET\[0\] and OFFSET\[1\] do not match"),
     (
-        f"{COLUMNS}/1/VIEWS/0/SIZE",
+        f"{COLUMNS_PATH}/1/VIEWS/0/SIZE",
         2,
         r"column 'c1': VIEWS\[0\] = .*expected INLINED to have 2 bytes",
     ),
-    (f"{COLUMNS}/1/VIEWS/1/PREFIX_HEX", "6D", r"column 'c1': VIEWS\[1\] = .*PREFIX_HEX"),
-    (f"{COLUMNS}/1/VIEWS/1/OFFSET", ..., r"column 'c1': VIEWS\[1\] = .*expected a member 'OFFSET'"),
-    (f"{COLUMNS}/1/VARIADIC_DATA_BUFFERS/0", "6", r"VARIADIC_DATA_BUFFERS\[0\] = '6': expected pairs"),
-    (f"{COLUMNS}/2/TYPE_ID/0", 300, r"column 'c2': TYPE_ID\[0\] = 300"),
-    (f"{COLUMNS}/2/VALIDITY", [1, 0], "column 'c2': a union of metadata version 4 with top-level nulls"),
-    (f"{COLUMNS}/3/children/1/DATA/0", 1e300, r"child 'values': DATA\[0\] = 1e\+300: expected a number of up to"),
-    (f"{COLUMNS}/4/DATA/0", "313233", r"column 'c4': DATA\[0\] = '313233': expected 2 bytes"),
-    (f"{COLUMNS}/5/DATA/0", {"days": 1}, r"column 'c5': DATA\[0\] = .*expected an object of days, milliseconds"),
-    (f"{COLUMNS}/7/DATA/0", str(1 << 70), r"column 'c7': DATA\[0\] = '1180591620717411303424'"),
-    (f"{COLUMNS}/7/DATA/0", "1_0", r"column 'c7': DATA\[0\] = '1_0': expected an integer"),
-    (f"{COLUMNS}/8/children/0/count", 3, "child 'item': expected 3 elements of 'VALIDITY', found 4"),
-    (f"{COLUMNS}/9/children", [], "column 'c9': .* has 1 children, found 0"),
-    (f"{COLUMNS}/10/count", 1 << 80, "column 'c10': expected a count of 0 or more"),
+    (f"{COLUMNS_PATH}/1/VIEWS/1/PREFIX_HEX", "6D", r"column 'c1': VIEWS\[1\] = .*PREFIX_HEX"),
+    (f"{COLUMNS_PATH}/1/VIEWS/1/OFFSET", ..., r"column 'c1': VIEWS\[1\] = .*expected a member 'OFFSET'"),
+    (f"{COLUMNS_PATH}/1/VARIADIC_DATA_BUFFERS/0", "6", r"VARIADIC_DATA_BUFFERS\[0\] = '6': expected pairs"),
+    (f"{COLUMNS_PATH}/2/TYPE_ID/0", 300, r"column 'c2': TYPE_ID\[0\] = 300"),
+    (f"{COLUMNS_PATH}/2/VALIDITY", [1, 0], "column 'c2': a union of metadata version 4 with top-level nulls"),
+    (f"{COLUMNS_PATH}/3/children/1/DATA/0", 1e300, r"child 'values': DATA\[0\] = 1e\+300: expected a number of up to"),
+    (f"{COLUMNS_PATH}/4/DATA/0", "313233", r"column 'c4': DATA\[0\] = '313233': expected 2 bytes"),
+    (f"{COLUMNS_PATH}/5/DATA/0", {"days": 1}, r"column 'c5': DATA\[0\] = .*expected an object of days, milliseconds"),
+    (f"{COLUMNS_PATH}/7/DATA/0", str(1 << 70), r"column 'c7': DATA\[0\] = '1180591620717411303424'"),
+    (f"{COLUMNS_PATH}/7/DATA/0", "1_0", r"column 'c7': DATA\[0\] = '1_0': expected an integer"),
+    (f"{COLUMNS_PATH}/8/children/0/count", 3, "child 'item': expected 3 elements of 'VALIDITY', found 4"),
+    (f"{COLUMNS_PATH}/9/children", [], "column 'c9': .* has 1 children, found 0"),
+    (f"{COLUMNS_PATH}/10/count", 1 << 80, "column 'c10': expected a count of 0 or more"),
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "message"), WRONG, ids=[f"{p}-{str(v)[:20]}" for p, v, _ in WRONG])
+@pytest.mark.parametrize(
+    ("path", "value", "message"), INVALID_MEMBERS, ids=[f"{p}-{str(v)[:20]}" for p, v, _ in INVALID_MEMBERS]
+)
 def test_an_invalid_value_is_reported_with_its_path(path: str, value: Any, message: str) -> None:
     with pytest.raises(errors.InvalidDataError, match=message):
         read(replace_value(nested_document(), path, value))
 
 
 def test_a_dictionary_has_one_type_and_appears_once() -> None:
-    document = round_trip(batch_of(encoded([0], ["a"]), encoded([0], ["b"])))
+    document = round_trip(batch_of(dictionary_array([0], ["a"]), dictionary_array([0], ["b"])))
     document["schema"]["fields"][1]["dictionary"]["id"] = 0
     document["schema"]["fields"][1]["type"] = {"name": "binary"}
     with pytest.raises(errors.InvalidDataError, match="dictionary 0 has conflicting types string and binary"):
@@ -434,7 +456,7 @@ def test_bytes_that_are_not_json_are_rejected(raw: bytes) -> None:
 def test_text_that_utf8_cannot_encode_is_rejected() -> None:
     column = {"count": 1, "VALIDITY": [1], "OFFSET": [0, 3], "DATA": ["\ud800"]}
     with pytest.raises(errors.InvalidDataError, match=r"DATA\[0\]"):
-        read(one_column({"name": "utf8"}, column))
+        read(one_column_document({"name": "utf8"}, column))
 
 
 def test_the_messages_name_the_file(tmp_path: Path) -> None:
@@ -497,7 +519,7 @@ def test_json_of_ten_thousand_levels_is_rejected() -> None:
             integration_json.read(raw)
 
 
-JUNK = st.one_of(
+INVALID_VALUES = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-3, 5),
@@ -509,18 +531,18 @@ JUNK = st.one_of(
 @given(st.data())
 @settings(max_examples=400)
 def test_a_damaged_document_is_a_bowstring_error_or_valid(data: st.DataObject) -> None:
-    document = copy.deepcopy(DAMAGED)
+    document = copy.deepcopy(NESTED_DOCUMENT)
     for _ in range(data.draw(st.integers(1, 3))):
-        holder: Any = document
+        parent: Any = document
         while True:
-            keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+            keys = list(parent) if isinstance(parent, dict) else list(range(len(parent)))
             if not keys:
                 break
             key = data.draw(st.sampled_from(keys))
-            if isinstance(holder[key], (dict, list)) and holder[key] and data.draw(st.integers(0, 9)):
-                holder = holder[key]
+            if isinstance(parent[key], (dict, list)) and parent[key] and data.draw(st.integers(0, 9)):
+                parent = parent[key]
                 continue
-            holder[key] = copy.deepcopy(data.draw(JUNK))
+            parent[key] = copy.deepcopy(data.draw(INVALID_VALUES))
             break
     try:
         data_file = read(document)
@@ -532,7 +554,7 @@ def test_a_damaged_document_is_a_bowstring_error_or_valid(data: st.DataObject) -
         pass
 
 
-DAMAGED = nested_document()
+NESTED_DOCUMENT = nested_document()
 
 
 def test_differences_name_the_location_and_both_values() -> None:

@@ -51,11 +51,11 @@ def test_types_are_written_as_the_specification_says_and_read_back(text: bytes, 
 def test_pyarrow_reads_every_plain_format_as_the_same_type() -> None:
     for plain in SIMPLE_TYPES_BY_FORMAT.values():
         if str(plain) not in ("month_interval", "day_time_interval"):  # not supported by pyarrow
-            peer = pa.field(Carrier(plain.__arrow_c_schema__())).type
+            peer = pa.field(SchemaCapsule(plain.__arrow_c_schema__())).type
             assert c_schema.import_field(peer).type == plain
 
 
-class Carrier:
+class SchemaCapsule:
     """Has a schema capsule."""
 
     def __init__(self, capsule: object) -> None:
@@ -131,7 +131,7 @@ def test_an_unregistered_extension_type_keeps_its_metadata() -> None:
     imported = c_schema.import_field(peer)
     if imported.type == t.binary(16):
         assert imported.metadata[b"ARROW:extension:name"] == b"arrow.uuid"
-    assert pa.field(Carrier(imported.__arrow_c_schema__())).equals(peer)
+    assert pa.field(SchemaCapsule(imported.__arrow_c_schema__())).equals(peer)
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ class Owner:
     """Something whose end can be observed."""
 
 
-class Capsule:
+class DlpackProducer:
     """An object with `__dlpack__`, whose capsule has Bowstring's structures."""
 
     def __init__(self, tensor: Tensor, device: Device, is_versioned: bool) -> None:
@@ -50,11 +50,11 @@ class Capsule:
         return new_capsule(self.tensor, self.is_versioned)
 
 
-def memory(size_bytes: int, pointer: int = POINTER, owner: object = None) -> DeviceMemory:
+def device_memory(size_bytes: int, pointer: int = POINTER, owner: object = None) -> DeviceMemory:
     return DeviceMemory(DEVICE, pointer, size_bytes, owner)
 
 
-def on_device(array: ArrayData, device: Device = DEVICE) -> Array:
+def move_to_device(array: ArrayData, device: Device = DEVICE) -> Array:
     """An array of the same layout, whose buffers have made-up addresses."""
 
     def move(buffer: Buffer | None) -> Buffer | None:
@@ -76,7 +76,7 @@ def test_numpy_reads_our_capsules(dtype: str, is_versioned: bool) -> None:
     owner = Owner()
     reference = weakref.ref(owner)
     tensor = Tensor(Device(CPU, 0), values.ctypes.data, values.dtype, values.shape, owner)
-    source = Capsule(tensor, Device(CPU, 0), is_versioned)
+    source = DlpackProducer(tensor, Device(CPU, 0), is_versioned)
     array = np.from_dlpack(source)
     assert (array.dtype, array.tolist()) == (values.dtype, values.tolist())
     assert array.ctypes.data == values.ctypes.data
@@ -140,10 +140,10 @@ def test_elements_that_arrow_does_not_have_are_rejected(values: Any, problem: st
     capsule = values.__dlpack__()
     with pytest.raises(NotShareableError, match=problem):
         consume_capsule(capsule)
-    assert np.from_dlpack(Again(capsule)).tolist() == values.tolist()  # the capsule was left alone
+    assert np.from_dlpack(CapsuleHolder(capsule)).tolist() == values.tolist()  # the capsule was left alone
 
 
-class Again:
+class CapsuleHolder:
     """An object with `__dlpack__` for one capsule."""
 
     def __init__(self, capsule: object) -> None:
@@ -159,7 +159,7 @@ class Again:
 def test_a_column_on_a_device_is_exported_by_dlpack() -> None:
     owner = Owner()
     reference = weakref.ref(owner)
-    data = ArrayData(layout_of(bs.int32()), 10, (None, Buffer(memory(100, owner=owner), 20, 40)), (), None, 0)
+    data = ArrayData(layout_of(bs.int32()), 10, (None, Buffer(device_memory(100, owner=owner), 20, 40)), (), None, 0)
     array = Array.from_array_data(data).slice(2, 5)
     assert array.__dlpack_device__() == (CUDA, 3)
     for options in ({}, {"max_version": (1, 0), "stream": 7, "dl_device": (CUDA, 3), "copy": False}):
@@ -186,7 +186,7 @@ def test_a_column_on_a_device_is_exported_by_dlpack() -> None:
 )
 def test_columns_that_dlpack_does_not_share_are_rejected(array: Array, options: dict[str, Any], problem: str) -> None:
     with pytest.raises(NotShareableError, match=problem):
-        on_device(array).__dlpack__(**options)
+        move_to_device(array).__dlpack__(**options)
 
 
 COLUMNS = [
@@ -201,13 +201,13 @@ COLUMNS = [
 
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: str(column.type))
 def test_the_c_device_interface_exports_addresses_on_the_device(column: Array) -> None:
-    array = on_device(column)
+    array = move_to_device(column)
     schema, capsule = array.__arrow_c_device_array__()
     assert c_abi.is_capsule(schema, c_abi.SCHEMA_CAPSULE)
     address = c_abi.capsule_pointer(capsule, c_abi.DEVICE_ARRAY_CAPSULE)
     fields = c_abi.DeviceArrayStruct.from_address(address)
     assert list(fields)[c_abi.DEVICE_ID :] == [3, CUDA, 0, 0, 0, 0]
-    assert _pointers(address) == _expected(array)
+    assert _pointers(address) == _buffer_pointers(array)
 
 
 def _pointers(address: int) -> list[int]:
@@ -218,26 +218,26 @@ def _pointers(address: int) -> list[int]:
     return pointers + [pointer for child in children for pointer in _pointers(child)]
 
 
-def _expected(array: ArrayData) -> list[int]:
+def _buffer_pointers(array: ArrayData) -> list[int]:
     pointers = []
     for buffer in array.buffers:
         owner = buffer.memory if buffer is not None else None
         pointers.append(owner.pointer if isinstance(owner, DeviceMemory) else 0)
-    return pointers + [pointer for child in array.children for pointer in _expected(child)]
+    return pointers + [pointer for child in array.children for pointer in _buffer_pointers(child)]
 
 
 def test_a_batch_on_a_device_is_exported() -> None:
-    batch = bs.RecordBatch.from_arrays([on_device(COLUMNS[0]), on_device(COLUMNS[2])], ["number", "text"])
+    batch = bs.RecordBatch.from_arrays([move_to_device(COLUMNS[0]), move_to_device(COLUMNS[2])], ["number", "text"])
     _, capsule = batch.__arrow_c_device_array__()
     address = c_abi.capsule_pointer(capsule, c_abi.DEVICE_ARRAY_CAPSULE)
     assert list(c_abi.DeviceArrayStruct.from_address(address))[c_abi.DEVICE_ID :][:3] == [3, CUDA, 0]
-    assert _pointers(address) == [0, *_expected(batch["number"]), *_expected(batch["text"])]
+    assert _pointers(address) == [0, *_buffer_pointers(batch["number"]), *_buffer_pointers(batch["text"])]
     with pytest.raises(UnsupportedError, match="on device CUDA:3, which the CPU can't read"):
         c_data.import_array(batch.__arrow_c_device_array__())
 
 
 def test_memory_of_several_devices_is_not_exported_together() -> None:
-    columns = [on_device(COLUMNS[0]), on_device(COLUMNS[1].slice(0, 2), Device(CUDA, 4))]
+    columns = [move_to_device(COLUMNS[0]), move_to_device(COLUMNS[1].slice(0, 2), Device(CUDA, 4))]
     batch = bs.RecordBatch.from_arrays([columns[0].slice(0, 2), columns[1]], ["x", "y"])
     with pytest.raises(UsageError, match="can't export a buffer on cuda:4 with others on cuda:3"):
         batch.__arrow_c_device_array__()
@@ -257,7 +257,7 @@ def test_a_device_array_of_the_cpu_s_memory_is_exported_as_before() -> None:
 
 def test_views_on_a_device_are_not_exported() -> None:
     layout = layout_of(bs.string_view())
-    array = Array.from_array_data(ArrayData(layout, 1, (None, Buffer(memory(16), 0, 16)), (), None, 0))
+    array = Array.from_array_data(ArrayData(layout, 1, (None, Buffer(device_memory(16), 0, 16)), (), None, 0))
     with pytest.raises(UsageError, match="can't export string_view on cuda:3"):
         array.__arrow_c_device_array__()
 
@@ -278,20 +278,20 @@ def test_only_arrays_on_a_gpu_are_imported(source: object, error: type[Exception
 def test_columns_are_imported_by_dlpack_without_a_copy() -> None:
     owner = Owner()
     tensor = Tensor(DEVICE, POINTER, np.dtype("<f4"), (6,), owner)
-    column = import_device_column(Capsule(tensor, DEVICE, is_versioned=True))
+    column = import_device_column(DlpackProducer(tensor, DEVICE, is_versioned=True))
     assert (column.type, column.length, column.null_count) == (bs.float32(), 6, 0)
     assert device_of([column]) == DEVICE
-    assert _expected(column) == [0, POINTER]
+    assert _buffer_pointers(column) == [0, POINTER]
     matrix = Tensor(DEVICE, POINTER, np.dtype("<f4"), (2, 3), owner)
     with pytest.raises(NotShareableError, match=r"expected one dimension, found shape \(2, 3\)"):
-        import_device_column(Capsule(matrix, DEVICE, is_versioned=False))
+        import_device_column(DlpackProducer(matrix, DEVICE, is_versioned=False))
     elsewhere = Tensor(Device(CPU, 0), POINTER, np.dtype("<f4"), (6,), owner)
     with pytest.raises(UnsupportedError, match="expected memory of CUDA, found CPU"):
-        import_device_column(Capsule(elsewhere, DEVICE, is_versioned=False))
+        import_device_column(DlpackProducer(elsewhere, DEVICE, is_versioned=False))
 
 
 def test_a_producer_s_error_is_reported() -> None:
-    class Producer(Capsule):
+    class Producer(DlpackProducer):
         def __dlpack__(self, **options: object) -> Any:
             raise BufferError(f"not on stream {options['stream']}")
 
@@ -300,7 +300,7 @@ def test_a_producer_s_error_is_reported() -> None:
         import_device_column(Producer(tensor, DEVICE, is_versioned=True))
 
 
-class Interface:
+class CudaArrayInterface:
     """An object with only `__cuda_array_interface__`."""
 
     def __init__(self, **interface: object) -> None:
@@ -321,11 +321,11 @@ class Interface:
 )
 def test_unsupported_cuda_array_interfaces_are_rejected(interface: dict[str, object], problem: str) -> None:
     with pytest.raises(NotShareableError, match=problem.replace("|", r"\|")):
-        import_device_column(Interface(**interface))
+        import_device_column(CudaArrayInterface(**interface))
 
 
 def test_an_empty_column_has_no_address() -> None:
-    column = import_device_column(Interface(strides=(4,)))
+    column = import_device_column(CudaArrayInterface(strides=(4,)))
     assert (column.length, column.type) == (0, bs.int32())
     empty = ArrayData(layout_of(bs.string()), 0, (None, EMPTY, EMPTY), (), None, 0)
     assert device_of([empty]) is None

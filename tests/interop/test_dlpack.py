@@ -37,21 +37,21 @@ def test_numbers_are_copied_to_dlpack_unless_copy_is_false(type_: bs.DataType) -
     assert copied.flags.writeable
 
 
-def in_memory(table: bs.Table, _: Path) -> bs.Table:
+def keep_in_memory(table: bs.Table, _: Path) -> bs.Table:
     return table
 
 
-def attached(table: bs.Table, _: Path) -> bs.Table:
+def share_and_attach(table: bs.Table, _: Path) -> bs.Table:
     return bs.attach(bs.share(table))
 
 
-def mapped(table: bs.Table, folder: Path) -> bs.Table:
+def write_and_map(table: bs.Table, folder: Path) -> bs.Table:
     with bs.new_file(folder / "table.arrow", table.schema) as writer:
         writer.write(table)
     return bs.open_file(folder / "table.arrow").read_all()
 
 
-SOURCES: list[Callable[[bs.Table, Path], bs.Table]] = [in_memory, attached, mapped]
+SOURCES: list[Callable[[bs.Table, Path], bs.Table]] = [keep_in_memory, share_and_attach, write_and_map]
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -173,7 +173,7 @@ def test_memory_stays_until_the_dlpack_consumer_releases_it() -> None:
 # DLPack import
 
 
-class ByDlpack:
+class DlpackProducer:
     """Has only DLPack."""
 
     def __init__(self, values: Any, device: tuple[int, int] = (1, 0)) -> None:
@@ -190,7 +190,7 @@ class ByDlpack:
 @pytest.mark.parametrize("type_", FORMATS, ids=str)
 def test_numbers_are_imported_without_a_copy(type_: bs.DataType) -> None:
     values = np.arange(5).astype(bs.array([], type_).to_numpy().dtype)
-    for array in (bs.from_dlpack(ByDlpack(values)), bs.array(ByDlpack(values)), bs.from_dlpack(values)):
+    for array in (bs.from_dlpack(DlpackProducer(values)), bs.array(DlpackProducer(values)), bs.from_dlpack(values)):
         assert array.type == type_
         assert data_address(array) == address(values)
         assert array.to_pylist() == values.tolist()
@@ -205,7 +205,7 @@ def test_pyarrow_arrays_are_imported() -> None:
 
 def test_more_dimensions_become_fixed_size_lists_and_strides_are_copied() -> None:
     cube = np.arange(12).reshape(2, 3, 2)
-    assert bs.from_dlpack(ByDlpack(cube)).type == bs.list_(bs.list_(bs.int64(), 2), 3)
+    assert bs.from_dlpack(DlpackProducer(cube)).type == bs.list_(bs.list_(bs.int64(), 2), 3)
     assert bs.from_dlpack(cube.transpose()).to_pylist() == cube.transpose().tolist()
     assert bs.from_dlpack(np.array([True, False])).to_pylist() == [True, False]
     for values in (cube.transpose(), np.arange(4)[::2], np.array([True])):
@@ -213,7 +213,7 @@ def test_more_dimensions_become_fixed_size_lists_and_strides_are_copied() -> Non
             bs.from_dlpack(values, copy=False)
 
 
-class Legacy(ByDlpack):
+class LegacyDlpackProducer(DlpackProducer):
     """A producer older than DLPack 1.0."""
 
     def __dlpack__(self, stream: Any = None) -> Any:  # type: ignore[override]
@@ -223,17 +223,17 @@ class Legacy(ByDlpack):
 @pytest.mark.parametrize(("copy", "is_shared"), [(None, True), (False, True), (True, False)])
 def test_producers_older_than_dlpack_1_are_supported(copy: bool | None, is_shared: bool) -> None:
     values = np.arange(3)
-    assert (data_address(bs.from_dlpack(Legacy(values), copy)) == address(values)) == is_shared
+    assert (data_address(bs.from_dlpack(LegacyDlpackProducer(values), copy)) == address(values)) == is_shared
 
 
 @pytest.mark.parametrize(("device", "name"), [((2, 1), "CUDA:1"), ((8, 0), "METAL:0"), ((99, 0), "unknown type 99")])
 def test_memory_of_another_device_is_rejected_by_name(device: tuple[int, int], name: str) -> None:
     for take in (bs.from_dlpack, bs.array, bs.tensors.Tensor.from_numpy):
         with pytest.raises(UnsupportedError, match=name):
-            take(ByDlpack(np.arange(3), device))
+            take(DlpackProducer(np.arange(3), device))
 
 
-class Failing:
+class FailingDlpackProducer:
     """A producer that fails."""
 
     def __init__(self, error: Exception) -> None:
@@ -243,7 +243,7 @@ class Failing:
         raise self.error
 
 
-class NotACapsule(ByDlpack):
+class InvalidDlpackProducer(DlpackProducer):
     """A producer that returns an object that is not a capsule."""
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -251,7 +251,13 @@ class NotACapsule(ByDlpack):
 
 
 @pytest.mark.parametrize(
-    "source", [Failing(RuntimeError("requires grad")), NotACapsule(None), np.array([1j]).astype(object), 7]
+    "source",
+    [
+        FailingDlpackProducer(RuntimeError("requires grad")),
+        InvalidDlpackProducer(None),
+        np.array([1j]).astype(object),
+        7,
+    ],
 )
 def test_unsupported_tensors_are_an_error(source: Any) -> None:
     with pytest.raises(NotShareableError):

@@ -37,29 +37,29 @@ BATCH = bs.record_batch({"n": list(range(50)), "s": ["x"] * 50, "l": [[1, None]]
 TABLE = bs.Table.from_batches([BATCH] * 4)
 
 
-def batches_then(error: Exception) -> Iterator[bs.RecordBatch]:
+def batch_and_error(error: Exception) -> Iterator[bs.RecordBatch]:
     yield BATCH
     raise error
 
 
-def half_read(stream: Any) -> None:
+def read_first_batch(stream: Any) -> None:
     _, batches = import_stream(stream)
     next(batches)
 
 
-def failing_halfway() -> None:
-    _, batches = import_stream(c_data.export_stream(BATCH.schema, batches_then(OSError("gone"))))
+def read_failing_stream() -> None:
+    _, batches = import_stream(c_data.export_stream(BATCH.schema, batch_and_error(OSError("gone"))))
     with pytest.raises(InvalidDataError, match="gone"):
         list(batches)
 
 
-def failing_in_pyarrow() -> None:
-    capsule = c_data.export_stream(BATCH.schema, batches_then(ValueError("gone")))
+def read_failing_stream_with_pyarrow() -> None:
+    capsule = c_data.export_stream(BATCH.schema, batch_and_error(ValueError("gone")))
     with pytest.raises(pa.ArrowInvalid, match="gone"):
         pa.RecordBatchReader._import_from_c_capsule(capsule).read_all()
 
 
-ROUNDS: dict[str, Callable[[], Any]] = {
+ROUND_TRIPS: dict[str, Callable[[], Any]] = {
     "array": lambda: pa.array(BATCH["n"]),
     "array and back": lambda: bs.array(pa.array(BATCH["l"])),
     "array unconsumed": BATCH["l"].__arrow_c_array__,
@@ -69,13 +69,13 @@ ROUNDS: dict[str, Callable[[], Any]] = {
     "device batch unconsumed": BATCH.__arrow_c_device_array__,
     "stream": lambda: pa.table(TABLE),
     "stream unconsumed": TABLE.__arrow_c_stream__,
-    "stream half read": lambda: half_read(TABLE),
+    "stream half read": lambda: read_first_batch(TABLE),
     "stream half read by pyarrow": lambda: pa.RecordBatchReader.from_stream(TABLE).read_next_batch(),
-    "stream of pyarrow half read": lambda: half_read(pa.table(TABLE)),
-    "device stream half read": lambda: half_read(DeviceProtocolOnly(TABLE)),
+    "stream of pyarrow half read": lambda: read_first_batch(pa.table(TABLE)),
+    "device stream half read": lambda: read_first_batch(DeviceProtocolOnly(TABLE)),
     "device stream unconsumed": TABLE.__arrow_c_device_stream__,
-    "stream that fails": failing_halfway,
-    "stream that fails in pyarrow": failing_in_pyarrow,
+    "stream that fails": read_failing_stream,
+    "stream that fails in pyarrow": read_failing_stream_with_pyarrow,
     "polars": lambda: bs.table(pl.DataFrame(TABLE.select(["n", "s", "l"]))),
     "nanoarrow": lambda: nanoarrow.c_array(BATCH["n"]),
     "dlpack": lambda: np.from_dlpack(BATCH["n"], copy=False),
@@ -84,9 +84,9 @@ ROUNDS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ROUNDS)
+@pytest.mark.parametrize("name", ROUND_TRIPS)
 def test_many_round_trips_leak_nothing(name: str) -> None:
-    round_trip = ROUNDS[name]
+    round_trip = ROUND_TRIPS[name]
     round_trip()
     gc.collect()
     before = len(c_abi.private_data), len(c_abi._capsule_blocks)
@@ -99,7 +99,9 @@ def test_many_round_trips_leak_nothing(name: str) -> None:
 def test_threads_may_export_import_release_and_fail_concurrently() -> None:
     shared: list[Any] = []
     errors: list[BaseException] = []
-    round_trips = [round_trip for name, round_trip in ROUNDS.items() if "polars" not in name and "pandas" not in name]
+    round_trips = [
+        round_trip for name, round_trip in ROUND_TRIPS.items() if "polars" not in name and "pandas" not in name
+    ]
 
     def work(seed: int) -> None:
         chance = random.Random(seed)
@@ -217,7 +219,7 @@ def test_an_exception_in_a_consumer_releases_everything(at: int) -> None:
     assert alive() is None
 
 
-GROWTH = """
+MEASURE_GROWTH = """
 import gc, resource, bowstring as bs, numpy as np, pyarrow as pa
 from bowstring.arrays.record_batch import import_stream
 table = bs.table({"n": list(range(1000)), "s": ["some text"] * 1000, "l": [[1, None]] * 1000})
@@ -243,11 +245,13 @@ print("grown" if grown > 2 << 20 else "steady")
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="requires /proc/self/statm")
 def test_thousands_of_rounds_do_not_grow_the_process() -> None:
-    done = subprocess.run([sys.executable, "-c", GROWTH], check=False, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE_GROWTH], check=False, capture_output=True, text=True, timeout=200
+    )
     assert (done.stdout, done.stderr) == ("steady\n", "")
 
 
-EXIT = """
+EXIT_WITH_EXPORTS = """
 import faulthandler, sys, threading, json
 faulthandler.enable()
 import numpy as np, pandas as pd, polars as pl, pyarrow as pa, nanoarrow as na
@@ -277,7 +281,7 @@ print("ready")
 )
 def test_a_process_exits_cleanly_with_exports_alive(ending: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", EXIT + ending], check=False, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", EXIT_WITH_EXPORTS + ending], check=False, capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stdout, done.stderr) == (3 if ending else 0, "ready\n", "")
 

@@ -45,12 +45,12 @@ def assert_rejected(
         import_array(producer.pair(schema, array))
 
 
-def ints(producer: Producer, **fields: Any) -> int:
+def int_array(producer: Producer, **fields: Any) -> int:
     return producer.array(3, [0, producer.values([1, 2, 3])], **fields)
 
 
 def test_a_manually_built_array_is_imported(producer: Producer) -> None:
-    array = import_array(producer.pair(producer.schema(b"l"), ints(producer)))
+    array = import_array(producer.pair(producer.schema(b"l"), int_array(producer)))
     assert array.to_pylist() == [1, 2, 3]
     assert producer.released == 0
     del array
@@ -78,7 +78,7 @@ def test_a_manually_built_array_is_imported(producer: Producer) -> None:
 def test_fields_that_contradict_the_type_are_rejected_and_released(
     producer: Producer, fields: dict[str, Any], message: str
 ) -> None:
-    assert_rejected(producer, producer.schema(b"l"), ints(producer, **fields), message)
+    assert_rejected(producer, producer.schema(b"l"), int_array(producer, **fields), message)
     assert producer.released == 1
 
 
@@ -134,13 +134,16 @@ def test_impossible_addresses_of_offsets_lengths_and_pointers_are_not_read(produ
         producer, producer.schema(b"vu"), views, "1 lengths of variadic buffers at address .* not a valid address"
     )
     assert_rejected(
-        producer, producer.schema(b"l"), ints(producer, buffers=address), "2 buffers at address .* not a valid address"
+        producer,
+        producer.schema(b"l"),
+        int_array(producer, buffers=address),
+        "2 buffers at address .* not a valid address",
     )
     assert producer.released == 3
 
 
 INVALID_ADDRESSES = (1, 64, (1 << 62) + 1, -1)
-POINTERS = {
+SCHEMA_POINTERS = {
     "format": c_abi.FORMAT,
     "name": c_abi.NAME,
     "metadata": c_abi.METADATA,
@@ -149,7 +152,7 @@ POINTERS = {
 
 
 @pytest.mark.parametrize("address", INVALID_ADDRESSES)
-@pytest.mark.parametrize("member", [*POINTERS, "child"])
+@pytest.mark.parametrize("member", [*SCHEMA_POINTERS, "child"])
 def test_impossible_pointers_of_a_schema_are_not_read(producer: Producer, member: str, address: int) -> None:
     schema_address = (
         producer.schema(b"i") if member == "dictionary" else producer.schema(b"+s", [producer.schema(b"l")])
@@ -158,7 +161,7 @@ def test_impossible_pointers_of_a_schema_are_not_read(producer: Producer, member
     if member == "child":
         ctypes.c_int64.from_address(fields[c_abi.SCHEMA_CHILDREN]).value = address
     else:
-        fields[POINTERS[member]] = address
+        fields[SCHEMA_POINTERS[member]] = address
     with pytest.raises(InvalidDataError, match="not a valid address"):
         c_schema.import_field(producer.capsule(schema_address, c_abi.SCHEMA_CAPSULE))
 
@@ -167,7 +170,7 @@ def test_impossible_pointers_of_a_schema_are_not_read(producer: Producer, member
 def test_impossible_pointers_to_children_and_dictionaries_are_not_read(producer: Producer, address: int) -> None:
     pair = producer.schema(b"+s", [producer.schema(b"l"), producer.schema(b"l")])
     message = "not a valid address"
-    assert_rejected(producer, pair, producer.array(3, [0], [ints(producer), address]), rf"\[1\] of 2 .*{message}")
+    assert_rejected(producer, pair, producer.array(3, [0], [int_array(producer), address]), rf"\[1\] of 2 .*{message}")
     coded = producer.schema(b"i", dictionary=producer.schema(b"l"))
     codes = [0, producer.values([0, 0, 0], np.int32)]
     assert_rejected(producer, coded, producer.array(3, codes, dictionary=address), message)
@@ -208,14 +211,14 @@ def test_offsets_beyond_the_data_are_found_by_full_validation(producer: Producer
 def test_a_child_that_is_too_short_is_rejected(producer: Producer) -> None:
     schema = producer.schema(b"+s", [producer.schema(b"l", name=b"a")])
     assert_rejected(
-        producer, schema, producer.array(4, [0], [ints(producer)]), "child 'a' has 3 values, the struct has 4"
+        producer, schema, producer.array(4, [0], [int_array(producer)]), "child 'a' has 3 values, the struct has 4"
     )
     assert producer.released == 1
 
 
 def test_an_error_names_the_child(producer: Producer) -> None:
     schema = producer.schema(b"+s", [producer.schema(b"+s", [producer.schema(b"l", name=b"b")], name=b"a")])
-    inner = producer.array(3, [0], [ints(producer, n_buffers=1)])
+    inner = producer.array(3, [0], [int_array(producer, n_buffers=1)])
     assert_rejected(producer, schema, producer.array(3, [0], [inner]), "a: b: int64 has 2 buffers")
 
 
@@ -230,13 +233,13 @@ def test_null_pointers_to_children_are_rejected(producer: Producer, children: in
 def test_a_released_child_is_rejected(producer: Producer) -> None:
     schema = producer.schema(b"+s", [producer.schema(b"l", name=b"a")])
     assert_rejected(
-        producer, schema, producer.array(3, [0], [ints(producer, release=0)]), "a: the structure is released"
+        producer, schema, producer.array(3, [0], [int_array(producer, release=0)]), "a: the structure is released"
     )
 
 
 def test_a_missing_dictionary_is_rejected(producer: Producer) -> None:
     schema = producer.schema(b"l", dictionary=producer.schema(b"u"))
-    assert_rejected(producer, schema, ints(producer), "has no dictionary")
+    assert_rejected(producer, schema, int_array(producer), "has no dictionary")
     assert producer.released == 1
 
 
@@ -326,7 +329,7 @@ def test_the_number_of_fields_of_a_shared_schema_is_limited(
         c_schema.import_field(producer.capsule(schema, c_abi.SCHEMA_CAPSULE))
 
 
-def metadata(*integers: int) -> np.ndarray[Any, Any]:
+def int32s(*integers: int) -> np.ndarray[Any, Any]:
     return np.array(integers, np.int32)
 
 
@@ -422,23 +425,25 @@ def test_a_failing_stream_raises_with_the_message_of_the_producer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "caught"),
+    ("stream_error", "expected_class"),
     [
         (ValueError("no good"), ValueError),
         (MemoryError("none"), MemoryError),
         (OSError(errno.EIO, "bad disk"), OSError),
     ],
 )
-def test_errors_of_an_exported_stream_reach_the_consumer(raised: Exception, caught: type[Exception]) -> None:
+def test_errors_of_an_exported_stream_reach_the_consumer(
+    stream_error: Exception, expected_class: type[Exception]
+) -> None:
     exported = import_batch(pa.record_batch({"a": [1]}))
 
     def batches() -> Any:
         yield exported
-        raise raised
+        raise stream_error
 
     reader = pa.RecordBatchReader._import_from_c_capsule(c_data.export_stream(exported.schema, batches()))
     assert reader.read_next_batch().to_pydict() == {"a": [1]}
-    with pytest.raises(caught, match=str(raised.args[-1])):
+    with pytest.raises(expected_class, match=str(stream_error.args[-1])):
         reader.read_next_batch()
 
 

@@ -164,14 +164,14 @@ def test_a_failed_export_keeps_no_references() -> None:
     short = Array(layout_of(types.int64()), 5, (None, Buffer.of(b"1234")))
     absent = Array(layout_of(types.string()), 5, (None, None, None))
     childless = Array(layout_of(types.list_(types.int8())), 5, (None, Buffer.of(bytes(24))))
-    for broken, message in (
+    for invalid, message in (
         (short, "has 4 bytes, but 5 slots need 40"),
         (absent, "offsets"),
         (childless, "too few"),
     ):
         with pytest.raises(InvalidDataError, match=message):
             RecordBatch(
-                schema([("a", exported.type), ("b", broken.type)]), 5, [exported.slice(0, 5), broken]
+                schema([("a", exported.type), ("b", invalid.type)]), 5, [exported.slice(0, 5), invalid]
             ).__arrow_c_array__()
     with pytest.raises(UnsupportedTypeError):
         schema([("a", types.int8()), ("nul\0", types.int8())]).__arrow_c_schema__()
@@ -248,7 +248,7 @@ def test_a_thousand_round_trips_leak_nothing() -> None:
     assert rounds(1000) - count_before < 50
 
 
-EXIT = """
+EXIT_WITH_EXPORTS = """
 import faulthandler, sys, threading
 faulthandler.enable()
 import pyarrow as pa, polars as pl
@@ -272,7 +272,9 @@ print("ready")
 
 
 def test_a_process_exits_cleanly_while_other_libraries_hold_its_memory() -> None:
-    done = subprocess.run([sys.executable, "-c", EXIT], check=False, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", EXIT_WITH_EXPORTS], check=False, capture_output=True, text=True, timeout=120
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")
 
 

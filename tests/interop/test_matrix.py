@@ -24,7 +24,7 @@ import bowstring as bs
 from tests.interop.layouts import CUTS, LAYOUTS, table_of
 
 
-def plain(value: Any) -> Any:
+def to_python(value: Any) -> Any:
     """Convert a value of another library to the equivalent Python value."""
     if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         return None
@@ -34,12 +34,14 @@ def plain(value: Any) -> Any:
         offset = value.kwds
         return offset.get("months", 0), offset.get("days", 0), offset.get("nanoseconds", 0)
     if isinstance(value, bs.Array | np.ndarray):
-        return [plain(element) for element in value.tolist()] if isinstance(value, np.ndarray) else value.to_pylist()
+        return (
+            [to_python(element) for element in value.tolist()] if isinstance(value, np.ndarray) else value.to_pylist()
+        )
     if isinstance(value, tuple):
-        return tuple(map(plain, value))
+        return tuple(map(to_python, value))
     if isinstance(value, dict):
-        return {key: plain(entry) for key, entry in value.items()}
-    return [plain(element) for element in value] if isinstance(value, list) else value
+        return {key: to_python(entry) for key, entry in value.items()}
+    return [to_python(element) for element in value] if isinstance(value, list) else value
 
 
 def in_pyarrow(table: bs.Table) -> tuple[list[Any], bs.Table]:
@@ -64,11 +66,11 @@ def in_duckdb(table: bs.Table) -> tuple[list[Any], bs.Table]:
 def in_pandas(table: bs.Table) -> tuple[list[Any], bs.Table]:
     frame = pd.DataFrame.from_arrow(table)  # type: ignore[attr-defined]
     type_ = table.schema.types[0]
-    schema = None if type_ in INFERRED else bs.schema([("a", CONVERTED_TO_FLOAT.get(type_, type_))])
+    schema = None if type_ in TYPES_FROM_VALUES else bs.schema([("a", CONVERTED_TO_FLOAT.get(type_, type_))])
     return frame["a"].tolist(), bs.Table.from_pandas(frame, schema)
 
 
-INFERRED = [
+TYPES_FROM_VALUES = [
     LAYOUTS[name].type
     for name in LAYOUTS
     if "list" in name or name == "struct"  # the type follows from the values
@@ -88,15 +90,15 @@ def in_nanoarrow(table: bs.Table) -> tuple[list[Any], bs.Table]:
     return values, bs.Table.from_arrays([back], ["a"])
 
 
-def types_of(*names: str) -> set[str]:
+def type_names(*names: str) -> set[str]:
     return {str(LAYOUTS[name].type) for name in names}
 
 
-WITHOUT_PYTHON_VALUES = types_of(
+WITHOUT_PYTHON_VALUES = type_names(
     "map", "run_end_encoded", "sparse_union", "dense_union", "list_view", "large_list_view"
-) | types_of("decimal32", "decimal64", "decimal128", "decimal256")
+) | type_names("decimal32", "decimal64", "decimal128", "decimal256")
 """Nanoarrow 0.9 does not convert these to Python values, or decimals with the wrong sign; only memory is compared."""
-OFFSET_IGNORED = types_of("float16", "day_time_interval", "month_day_nano_interval", "fixed_size_binary")
+OFFSET_IGNORED = type_names("float16", "day_time_interval", "month_day_nano_interval", "fixed_size_binary")
 """Nanoarrow 0.9 ignores the offset of arrays of these types when it converts them to Python values."""
 
 PEERS: dict[str, Callable[[bs.Table], tuple[list[Any], bs.Table]]] = {
@@ -176,7 +178,7 @@ def as_tuples(values: list[Any]) -> list[Any]:
     return [None if v is None else tuple(v) for v in values]
 
 
-AS_PYTHON: dict[tuple[str, str], Callable[[list[Any]], list[Any]]] = {
+PYTHON_CONVERSIONS: dict[tuple[str, str], Callable[[list[Any]], list[Any]]] = {
     ("polars", "date64"): as_datetimes,
     ("polars", "map"): as_dicts,
     ("duckdb", "map"): as_dicts,
@@ -187,7 +189,7 @@ AS_PYTHON: dict[tuple[str, str], Callable[[list[Any]], list[Any]]] = {
 }
 """Conversions from our Python values to those of a library, where they differ."""
 
-EXPORTED: dict[tuple[str, str], Callable[[list[Any]], list[Any]]] = {
+EXPORT_CONVERSIONS: dict[tuple[str, str], Callable[[list[Any]], list[Any]]] = {
     ("polars", "date64"): as_datetimes,
     ("duckdb", "month_interval"): as_months,
     **{("duckdb", f"duration_{unit}"): as_intervals for unit in ("s", "ms", "us", "ns")},
@@ -216,9 +218,9 @@ def test_a_table_survives_a_round_trip_through_every_library(
         request.applymarker(pytest.mark.xfail(reason=MISINTERPRETED[key], strict=True))
     values, back = PEERS[peer](table)
     expected = table["a"].to_pylist()
-    assert plain(list(values)) == plain(AS_PYTHON.get(key, list)(expected))
+    assert to_python(list(values)) == to_python(PYTHON_CONVERSIONS.get(key, list)(expected))
     back.validate(full=True)
-    assert plain(back["a"].to_pylist()) == plain(EXPORTED.get(key, list)(expected))
+    assert to_python(back["a"].to_pylist()) == to_python(EXPORT_CONVERSIONS.get(key, list)(expected))
 
 
 @pytest.mark.parametrize("peer", ["pyarrow", "nanoarrow"])

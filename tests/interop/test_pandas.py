@@ -99,11 +99,11 @@ def test_rounding_an_integer_warns(value: int) -> None:
     assert bs.array([2**53 + 1]).to_pandas().tolist() == [2**53 + 1]
 
 
-SHARED = [bs.int8(), bs.uint64(), bs.float32(), bs.timestamp("ns"), bs.duration("s")]
+SHARED_TYPES = [bs.int8(), bs.uint64(), bs.float32(), bs.timestamp("ns"), bs.duration("s")]
 
 
 @pytest.mark.parametrize("options", [{"copy": False}, {"zero_copy_only": True}], ids=str)
-@pytest.mark.parametrize("type_", SHARED, ids=str)
+@pytest.mark.parametrize("type_", SHARED_TYPES, ids=str)
 def test_memory_is_shared_in_both_directions_on_request(type_: bs.DataType, options: Any) -> None:
     array = bs.array([1, 2, 3], type_)
     series = array.to_pandas(**options)
@@ -112,7 +112,7 @@ def test_memory_is_shared_in_both_directions_on_request(type_: bs.DataType, opti
     frame = bs.table({"a": array, "b": array}).to_pandas(**options)
     assert address(frame["b"].to_numpy()) == data_address(array)
     with pytest.raises(ValueError, match=r"read-only|Incompatible"):  # pandas raises the latter for timestamps
-        frame.iloc[0, 0] = pd.NaT if type_ in SHARED[3:] else 9
+        frame.iloc[0, 0] = pd.NaT if type_ in SHARED_TYPES[3:] else 9
 
 
 VALUES = {
@@ -436,7 +436,7 @@ def test_objects_without_an_arrow_type_are_rejected_with_their_column(series: pd
 # Frames
 
 
-def kinds() -> pd.DataFrame:
+def frame_of_dtypes() -> pd.DataFrame:
     return pd.DataFrame(
         {
             "i": [1, 2],
@@ -460,14 +460,14 @@ def kinds() -> pd.DataFrame:
     )
 
 
-def with_attrs() -> pd.DataFrame:
+def frame_with_attrs() -> pd.DataFrame:
     frame = pd.DataFrame({"a": [1]})
     frame.attrs["source"] = {"file": "x"}
     return frame
 
 
 FRAMES: dict[str, Callable[[], pd.DataFrame]] = {
-    "kinds": kinds,
+    "kinds": frame_of_dtypes,
     "plain": lambda: pd.DataFrame({"a": [1]}),
     "nothing": pd.DataFrame,
     "no columns": lambda: pd.DataFrame(index=range(3)),
@@ -487,7 +487,7 @@ FRAMES: dict[str, Callable[[], pd.DataFrame]] = {
     "categories as index": lambda: pd.DataFrame({"a": [1]}, index=pd.CategoricalIndex(["x"], name="c")),
     "two levels": lambda: pd.DataFrame({"a": [1]}, index=pd.MultiIndex.from_tuples([(1, "x")], names=["p", None])),
     "index and column of one name": lambda: pd.DataFrame({"a": [1]}, index=pd.Index([7], name="a")),
-    "attributes": with_attrs,
+    "attributes": frame_with_attrs,
     "one block": lambda: pd.DataFrame(np.arange(6.0).reshape(3, 2), columns=["x", "y"]),
 }
 
@@ -559,12 +559,12 @@ def test_a_schema_selects_columns_and_types() -> None:
 
 
 def test_the_index_survives_selection_and_files(tmp_path: Any) -> None:
-    table = bs.Table.from_pandas(kinds())
+    table = bs.Table.from_pandas(frame_of_dtypes())
     with bs.new_file(tmp_path / "f.arrow", table.schema) as writer:
         for batch in table.to_batches():
             writer.write(batch)
     with bs.open_file(tmp_path / "f.arrow") as reader:
-        assert_same(bs.Table.from_batches(list(reader), reader.schema).to_pandas(), kinds())
+        assert_same(bs.Table.from_batches(list(reader), reader.schema).to_pandas(), frame_of_dtypes())
     without_index = table.select(["i", "s"]).to_pandas()
     assert without_index.index.tolist() == [0, 1]
     assert_same(table.slice(1).to_pandas(), pa.table(table).slice(1).to_pandas())
@@ -573,15 +573,15 @@ def test_the_index_survives_selection_and_files(tmp_path: Any) -> None:
 
 
 def test_metadata_may_be_ignored() -> None:
-    converted = bs.Table.from_pandas(kinds()).to_pandas(ignore_metadata=True)
-    assert_same(converted, pa.Table.from_pandas(kinds()).to_pandas(ignore_metadata=True))
+    converted = bs.Table.from_pandas(frame_of_dtypes()).to_pandas(ignore_metadata=True)
+    assert_same(converted, pa.Table.from_pandas(frame_of_dtypes()).to_pandas(ignore_metadata=True))
     assert "k" in converted.columns
 
 
 @pytest.mark.parametrize("offsets", [[0, 500, 2], [0, -1, 2], [2, 1, 2], [0, 1, 2]])
 def test_invalid_utf_8_is_an_error_before_the_conversion(offsets: list[int]) -> None:
-    broken = bs.Array.from_buffers(bs.string(), 2, [None, np.array(offsets, np.int32), b"\xff\xfe"])
-    for source in (broken, bs.ChunkedArray([broken, broken], broken.type), bs.table({"a": broken})):
+    invalid = bs.Array.from_buffers(bs.string(), 2, [None, np.array(offsets, np.int32), b"\xff\xfe"])
+    for source in (invalid, bs.ChunkedArray([invalid, invalid], invalid.type), bs.table({"a": invalid})):
         with pytest.raises(InvalidDataError):
             source.to_pandas()
 
@@ -591,16 +591,16 @@ def test_list_offsets_beyond_the_child_are_an_error(type_: bs.DataType) -> None:
     whole = bs.array([[1, 2], [3]], type_)
     wild = np.array([0, 99, 3], np.int64 if type_ == bs.large_list(bs.int8()) else np.int32)
     buffers: list[Any] = [None, wild, *whole.buffers[2:]]
-    broken = bs.Array.from_buffers(type_, 2, buffers, whole.children)
+    invalid = bs.Array.from_buffers(type_, 2, buffers, whole.children)
     with pytest.raises(InvalidDataError):
-        broken.to_pandas()
+        invalid.to_pandas()
 
 
 def test_indices_beyond_the_dictionary_are_an_error() -> None:
     kind = bs.dictionary(bs.int8(), bs.string())
-    broken = bs.Array.from_buffers(kind, 2, [None, np.array([0, 7], np.int8)], dictionary=bs.array(["x"]))
+    invalid = bs.Array.from_buffers(kind, 2, [None, np.array([0, 7], np.int8)], dictionary=bs.array(["x"]))
     with pytest.raises(InvalidDataError):
-        broken.to_pandas()
+        invalid.to_pandas()
 
 
 def test_too_many_values_are_rejected() -> None:
@@ -612,29 +612,29 @@ def test_too_many_values_are_rejected() -> None:
             source.to_pandas()
 
 
-GOOD = json.loads(bs.Table.from_pandas(pd.DataFrame({"a": [1]})).schema.metadata[b"pandas"])
-HOSTILE: list[bytes] = [
+VALID_METADATA = json.loads(bs.Table.from_pandas(pd.DataFrame({"a": [1]})).schema.metadata[b"pandas"])
+INVALID_METADATA: list[bytes] = [
     b"",
     b"\xff",
     b"[]",
     b"{}",
     b"7",
     b"[" * 100_000,
-    json.dumps(GOOD | {"index_columns": [7]}).encode(),
-    json.dumps(GOOD | {"index_columns": [{"kind": "other"}]}).encode(),
-    json.dumps(GOOD | {"index_columns": [{"kind": "range", "start": 0, "stop": 1, "step": 0}]}).encode(),
-    json.dumps(GOOD | {"index_columns": [{"kind": "range", "start": "0", "stop": 1, "step": 1}]}).encode(),
-    json.dumps(GOOD | {"columns": [7]}).encode(),
-    json.dumps(GOOD | {"columns": [{"name": "a", "field_name": "a", "numpy_type": 7}]}).encode(),
-    json.dumps(GOOD | {"columns": 7}).encode(),
-    json.dumps(GOOD | {"column_indexes": [7]}).encode(),
-    json.dumps(GOOD | {"attributes": [7]}).encode(),
-    json.dumps(GOOD | {"column_indexes": [{"name": "u"}, {"name": "v"}]}).encode(),
+    json.dumps(VALID_METADATA | {"index_columns": [7]}).encode(),
+    json.dumps(VALID_METADATA | {"index_columns": [{"kind": "other"}]}).encode(),
+    json.dumps(VALID_METADATA | {"index_columns": [{"kind": "range", "start": 0, "stop": 1, "step": 0}]}).encode(),
+    json.dumps(VALID_METADATA | {"index_columns": [{"kind": "range", "start": "0", "stop": 1, "step": 1}]}).encode(),
+    json.dumps(VALID_METADATA | {"columns": [7]}).encode(),
+    json.dumps(VALID_METADATA | {"columns": [{"name": "a", "field_name": "a", "numpy_type": 7}]}).encode(),
+    json.dumps(VALID_METADATA | {"columns": 7}).encode(),
+    json.dumps(VALID_METADATA | {"column_indexes": [7]}).encode(),
+    json.dumps(VALID_METADATA | {"attributes": [7]}).encode(),
+    json.dumps(VALID_METADATA | {"column_indexes": [{"name": "u"}, {"name": "v"}]}).encode(),
 ]
 
 
 @pytest.mark.parametrize(
-    "metadata_value", HOSTILE, ids=lambda metadata_value: metadata_value[:40].decode("ascii", "replace")
+    "metadata_value", INVALID_METADATA, ids=lambda metadata_value: metadata_value[:40].decode("ascii", "replace")
 )
 def test_invalid_pandas_metadata_is_an_error(metadata_value: bytes) -> None:
     table = bs.table({"a": [1]}).replace_schema_metadata({b"pandas": metadata_value})
@@ -643,7 +643,7 @@ def test_invalid_pandas_metadata_is_an_error(metadata_value: bytes) -> None:
     assert table.to_pandas(ignore_metadata=True)["a"].tolist() == [1]
 
 
-HARMLESS: list[dict[str, Any]] = [
+INCONSISTENT_METADATA: list[dict[str, Any]] = [
     {"index_columns": [{"kind": "range", "start": 0, "stop": 2**70, "step": 1}]},
     {"index_columns": ["gone"]},
     {"columns": []},
@@ -656,9 +656,9 @@ HARMLESS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("change", HARMLESS, ids=str)
+@pytest.mark.parametrize("change", INCONSISTENT_METADATA, ids=str)
 def test_pandas_metadata_that_does_not_match_the_columns_changes_no_values(change: dict[str, Any]) -> None:
-    table = bs.table({"a": [1]}).replace_schema_metadata({b"pandas": json.dumps(GOOD | change)})
+    table = bs.table({"a": [1]}).replace_schema_metadata({b"pandas": json.dumps(VALID_METADATA | change)})
     try:
         converted = table.to_pandas()
     except InvalidDataError:

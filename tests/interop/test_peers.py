@@ -25,7 +25,7 @@ from tests.interop.samples import ARRAYS, LONG, nested, plain
 PYTHON_VALUES_DIFFER = ("union", "month_day_nano", "time_ns", "timestamp_ns_tz")  # other classes for the same values
 
 
-def peer_addresses(array: pa.Array) -> list[int]:
+def pyarrow_addresses(array: pa.Array) -> list[int]:
     return [b.address for b in array.buffers() if b is not None and b.size]
 
 
@@ -54,19 +54,19 @@ def test_an_array_survives_a_round_trip_through_pyarrow(name: str) -> None:
 def test_import_and_export_do_not_copy(name: str) -> None:
     foreign = ARRAYS[name]
     exported = import_array(foreign)
-    assert addresses(exported) <= set(peer_addresses(foreign)) | addresses_of_dictionary(foreign)
-    assert set(peer_addresses(pa.array(exported))) <= addresses(exported) | set(peer_addresses(foreign))
+    assert addresses(exported) <= set(pyarrow_addresses(foreign)) | dictionary_addresses(foreign)
+    assert set(pyarrow_addresses(pa.array(exported))) <= addresses(exported) | set(pyarrow_addresses(foreign))
     plain_buffers = [b for b in exported.buffers if b is not None and b.size]
     if plain_buffers:
-        assert plain_buffers[0].address in peer_addresses(foreign)
+        assert plain_buffers[0].address in pyarrow_addresses(foreign)
 
 
-def addresses_of_dictionary(array: pa.Array) -> set[int]:
+def dictionary_addresses(array: pa.Array) -> set[int]:
     buffer_addresses: set[int] = set()
     if pa.types.is_dictionary(array.type):
-        buffer_addresses |= set(peer_addresses(array.dictionary))
+        buffer_addresses |= set(pyarrow_addresses(array.dictionary))
     if pa.types.is_list(array.type):
-        buffer_addresses |= addresses_of_dictionary(array.values)
+        buffer_addresses |= dictionary_addresses(array.values)
     return buffer_addresses
 
 
@@ -107,11 +107,11 @@ def test_fields_keep_names_nullability_and_metadata() -> None:
     )
     exported = c_schema.import_field(foreign)
     assert (exported.name, exported.nullable, exported.metadata) == ("größe", False, {b"a": b""})
-    back = pa.field(Exported(exported.__arrow_c_schema__()))
+    back = pa.field(SchemaCapsule(exported.__arrow_c_schema__()))
     assert back.equals(foreign, check_metadata=True)
 
 
-class Exported:
+class SchemaCapsule:
     """Has a schema capsule."""
 
     def __init__(self, capsule: object) -> None:
@@ -125,7 +125,7 @@ def test_a_schema_survives_a_round_trip() -> None:
     foreign = pa.schema([pa.field("a", pa.int32(), False), pa.field("a", pa.string())], {"k": "v"})
     exported = import_schema(foreign)
     assert exported.names == ["a", "a"]
-    assert pa.schema(Exported(exported.__arrow_c_schema__())).equals(foreign, check_metadata=True)
+    assert pa.schema(SchemaCapsule(exported.__arrow_c_schema__())).equals(foreign, check_metadata=True)
 
 
 def test_a_table_streams_batch_by_batch() -> None:

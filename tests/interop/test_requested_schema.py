@@ -15,7 +15,7 @@ from tests.interop.layouts import LAYOUTS
 from tests.interop.samples import LONG, nested, plain
 
 TEXTS = ["", None, "é", LONG]
-FULFILLED: list[tuple[bs.Array, pa.DataType]] = [
+FULFILLED_REQUESTS: list[tuple[bs.Array, pa.DataType]] = [
     *((bs.array(TEXTS, own), requested) for own in (bs.string(), bs.large_string(), bs.string_view())
       for requested in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string()))),
     (bs.array([b"ab", None], bs.binary()), pa.large_binary()),
@@ -38,7 +38,7 @@ FULFILLED: list[tuple[bs.Array, pa.DataType]] = [
     (bs.array([[1, 2], None], bs.list_(bs.int8(), 2)), pa.large_list_view(pa.int16())),
     (bs.array([[1, 2], None]), pa.list_(pa.int64(), 2)),
 ]  # fmt: skip
-IGNORED: list[tuple[bs.Array, pa.DataType]] = [
+IGNORED_REQUESTS: list[tuple[bs.Array, pa.DataType]] = [
     (bs.array([1, 300], bs.int64()), pa.int8()),
     (bs.array([-1], bs.int64()), pa.uint64()),
     (bs.array([1.1], bs.float64()), pa.float32()),
@@ -60,11 +60,11 @@ IGNORED: list[tuple[bs.Array, pa.DataType]] = [
 ]  # fmt: skip
 
 
-def rename_column(pairs: list[tuple[bs.Array, Any]]) -> list[str]:
+def request_ids(pairs: list[tuple[bs.Array, Any]]) -> list[str]:
     return [f"{array.type} as {requested}" for array, requested in pairs]
 
 
-@pytest.mark.parametrize(("array", "requested"), FULFILLED, ids=rename_column(FULFILLED))
+@pytest.mark.parametrize(("array", "requested"), FULFILLED_REQUESTS, ids=request_ids(FULFILLED_REQUESTS))
 def test_a_requested_layout_of_the_same_values_is_exported(array: bs.Array, requested: pa.DataType) -> None:
     pa_array = pa.Array._import_from_c_capsule(*array.__arrow_c_array__(requested.__arrow_c_schema__()))
     pa_array.validate(full=True)
@@ -73,15 +73,15 @@ def test_a_requested_layout_of_the_same_values_is_exported(array: bs.Array, requ
     assert pa_array.to_pylist() == expected
 
 
-@pytest.mark.parametrize(("array", "requested"), IGNORED, ids=rename_column(IGNORED))
+@pytest.mark.parametrize(("array", "requested"), IGNORED_REQUESTS, ids=request_ids(IGNORED_REQUESTS))
 def test_a_request_that_would_change_values_is_ignored(array: bs.Array, requested: Any) -> None:
     capsules = array.__arrow_c_array__(requested.__arrow_c_schema__())
-    assert bs.array(Pair(capsules)) == array
+    assert bs.array(ArrayCapsules(capsules)) == array
     device = array.__arrow_c_device_array__(requested.__arrow_c_schema__())
-    assert bs.array(Pair(device)) == array
+    assert bs.array(ArrayCapsules(device)) == array
 
 
-class Pair:
+class ArrayCapsules:
     """Has capsules of an array."""
 
     def __init__(self, capsules: tuple[object, object]) -> None:
@@ -95,7 +95,7 @@ class Pair:
 def test_a_request_for_the_same_type_copies_nothing(name: str) -> None:
     exported = bs.array((plain() | nested())[name])
     schema, array = exported.__arrow_c_array__(exported.__arrow_c_schema__())
-    again = bs.array(Pair((schema, array)))
+    again = bs.array(ArrayCapsules((schema, array)))
     assert again == exported
     assert addresses(again) == addresses(exported)
 
@@ -164,7 +164,7 @@ def test_whatever_is_requested_the_values_stay_the_same(name: str) -> None:
             except DataTypeError:
                 assert "struct" in str(array.type)
                 continue
-            back = bs.array(Pair(capsules))
+            back = bs.array(ArrayCapsules(capsules))
             back.validate(full=True)
             assert back.type in (array.type, other.type)
             assert back.to_pylist() == expected

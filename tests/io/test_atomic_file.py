@@ -14,7 +14,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.io import atomic_file
 
-WRITES_FOR_EVER = (
+WRITE_AND_WAIT = (
     "import sys, bowstring as bs\n"
     "batch = bs.record_batch({'a': range(100_000)})\n"
     "with bs.new_file(sys.argv[1], batch.schema) as writer:\n"
@@ -50,7 +50,7 @@ def test_a_writer_that_is_killed_leaves_nothing(tmp_path: Path, is_there: bool) 
     if is_there:
         path.write_bytes(b"as before")
     with subprocess.Popen(
-        [sys.executable, "-c", WRITES_FOR_EVER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", WRITE_AND_WAIT, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"written\n"

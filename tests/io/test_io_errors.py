@@ -34,7 +34,7 @@ _READERS: list[Callable[[Any], Any]] = [bs.open_file, bs.open_stream, open_any, 
 _readers = pytest.mark.parametrize("read", _READERS, ids=lambda function: function.__name__)
 
 
-def _raised(function: Callable[..., Any], *arguments: Any) -> BowstringError:
+def _error_of(function: Callable[..., Any], *arguments: Any) -> BowstringError:
     with pytest.raises(BowstringError) as caught:
         function(*arguments)
     error = caught.value
@@ -51,7 +51,7 @@ def _write(sink: Any) -> None:
 @pytest.mark.parametrize("read", [*_READERS, Region.from_file], ids=lambda function: function.__name__)
 def test_a_missing_file_is_a_file_not_found_error(read: Callable[[Any], Any], tmp_path: Path) -> None:
     path = str(tmp_path / "missing.arrow")
-    error = _raised(read, path)
+    error = _error_of(read, path)
     assert isinstance(error, FileNotFoundError)
     assert isinstance(error, NotFoundError)
     assert (error.errno, error.strerror, error.filename) == (errno.ENOENT, "No such file or directory", path)
@@ -59,7 +59,7 @@ def test_a_missing_file_is_a_file_not_found_error(read: Callable[[Any], Any], tm
 
 @pytest.mark.parametrize("read", [*_READERS, Region.from_file], ids=lambda function: function.__name__)
 def test_a_directory_is_an_is_a_directory_error(read: Callable[[Any], Any], tmp_path: Path) -> None:
-    error = _raised(read, str(tmp_path))
+    error = _error_of(read, str(tmp_path))
     assert isinstance(error, IsADirectoryError)
     assert isinstance(error, UsageError)
     assert (error.errno, error.filename) == (errno.EISDIR, str(tmp_path))
@@ -69,7 +69,7 @@ def test_a_directory_is_an_is_a_directory_error(read: Callable[[Any], Any], tmp_
 def test_a_file_in_the_middle_of_a_path_is_a_not_a_directory_error(read: Callable[[Any], Any], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     path = str(tmp_path / "file" / "x.arrow")
-    for error in (_raised(read, path), _raised(_write, path)):
+    for error in (_error_of(read, path), _error_of(_write, path)):
         assert isinstance(error, NotADirectoryError)
         assert (error.errno, error.filename) == (errno.ENOTDIR, path)
 
@@ -84,7 +84,11 @@ def test_denied_permission_is_a_permission_error(read: Callable[[Any], Any], tmp
     try:
         if user == 0:  # root may do everything
             os.seteuid(65534)
-        errors = [_raised(read, str(path)), _raised(_write, str(path)), _raised(_write, str(tmp_path / "new.arrow"))]
+        errors = [
+            _error_of(read, str(path)),
+            _error_of(_write, str(path)),
+            _error_of(_write, str(tmp_path / "new.arrow")),
+        ]
     finally:
         os.seteuid(user)
     for error in errors:
@@ -95,15 +99,15 @@ def test_denied_permission_is_a_permission_error(read: Callable[[Any], Any], tmp
 
 
 def test_an_obstacle_to_a_new_file_keeps_its_built_in_class(tmp_path: Path) -> None:
-    assert isinstance(_raised(_write, str(tmp_path)), IsADirectoryError)
-    error = _raised(_write, str(tmp_path / "folder" / "x.arrow"))
+    assert isinstance(_error_of(_write, str(tmp_path)), IsADirectoryError)
+    error = _error_of(_write, str(tmp_path / "folder" / "x.arrow"))
     assert isinstance(error, FileNotFoundError)
     assert error.filename == str(tmp_path / "folder" / "x.arrow")
     assert str(tmp_path / "folder") in str(error)
 
 
 def test_a_full_disk_is_an_os_error_with_its_number() -> None:
-    error = _raised(_write, "/dev/full")
+    error = _error_of(_write, "/dev/full")
     assert isinstance(error, ResourceError)
     assert (error.errno, error.strerror) == (errno.ENOSPC, "No space left on device")
 
@@ -115,7 +119,7 @@ def test_a_peer_that_closed_is_a_broken_pipe_error() -> None:
     other.close()
     try:
         for sink in (writer, one):
-            error = _raised(_write, sink)
+            error = _error_of(_write, sink)
             assert isinstance(error, BrokenPipeError)
             assert isinstance(error, ConnectionLostError)
             assert error.errno == errno.EPIPE
@@ -128,12 +132,12 @@ def test_a_closed_descriptor_keeps_its_number() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     os.close(writer)
-    for error in (_raised(bs.open_file, reader), _raised(bs.open_stream, reader), _raised(_write, reader)):
+    for error in (_error_of(bs.open_file, reader), _error_of(bs.open_stream, reader), _error_of(_write, reader)):
         assert isinstance(error, OSError)
         assert error.errno == errno.EBADF
 
 
-class _Failing(io.RawIOBase):
+class _FailingFile(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
@@ -147,7 +151,7 @@ class _Failing(io.RawIOBase):
 @pytest.mark.parametrize("use", [bs.open_stream, _write])
 def test_a_bowstring_error_from_a_file_object_is_not_its_own_cause(use: Callable[[Any], Any]) -> None:
     with pytest.raises(UsageError, match="of the file object") as caught:
-        use(_Failing())
+        use(_FailingFile())
     assert caught.value.__cause__ is None
 
 
@@ -157,22 +161,22 @@ _web_readers = pytest.mark.parametrize("read", [bs.open_file, bs.open_stream, op
 @_web_readers
 def test_the_status_of_a_web_server_becomes_the_class_of_the_error(read: Callable[[Any], Any]) -> None:
     with serve_files(x=b"some bytes") as site:
-        error = _raised(read, f"{site.url}/missing")
+        error = _error_of(read, f"{site.url}/missing")
         assert isinstance(error, FileNotFoundError)
         assert (error.errno, error.filename) == (errno.ENOENT, f"{site.url}/missing")
         for status in (401, 403):
             site.fails_with = status
-            error = _raised(read, f"{site.url}/x")
+            error = _error_of(read, f"{site.url}/x")
             assert isinstance(error, PermissionError)
             assert str(status) in str(error)
             assert (error.errno, error.filename) == (errno.EACCES, f"{site.url}/x")
         site.fails_with = 503
-        error = _raised(read, f"{site.url}/x")
+        error = _error_of(read, f"{site.url}/x")
         assert isinstance(error, ResourceError)
         assert not isinstance(error, AccessDeniedError)
         assert "503 Service Unavailable" in str(error)
         site.is_down = True
-        assert isinstance(_raised(read, f"{site.url}/x"), ConnectionError)
+        assert isinstance(_error_of(read, f"{site.url}/x"), ConnectionError)
 
 
 @_web_readers
@@ -180,12 +184,12 @@ def test_an_unreachable_web_server_is_not_a_missing_file(read: Callable[[Any], A
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/x.arrow"
-        error = _raised(read, url)
+        error = _error_of(read, url)
     assert isinstance(error, ConnectionRefusedError)
     assert isinstance(error, ConnectionLostError)
     assert error.errno == errno.ECONNREFUSED
     assert str(error) == f"{url}: Connection refused"
-    error = _raised(read, "http://host.invalid/x.arrow")
+    error = _error_of(read, "http://host.invalid/x.arrow")
     assert isinstance(error, ConnectionError)
     assert str(error).startswith("http://host.invalid/x.arrow: ")
     assert "ssl" not in str(error)
@@ -194,7 +198,7 @@ def test_an_unreachable_web_server_is_not_a_missing_file(read: Callable[[Any], A
 @_web_readers
 def test_a_missing_file_of_a_store_is_a_file_not_found_error(read: Callable[[Any], Any]) -> None:
     for source in ("memory://missing.arrow", fsspec.open("memory://missing.arrow")):
-        error = _raised(read, source)
+        error = _error_of(read, source)
         assert isinstance(error, FileNotFoundError)
         assert isinstance(error, MissingFileError)
         assert error.errno == errno.ENOENT
@@ -203,7 +207,7 @@ def test_a_missing_file_of_a_store_is_a_file_not_found_error(read: Callable[[Any
 @_readers
 @pytest.mark.parametrize("uri", ["unix:@name?want_data=1", "unix:/tmp/socket?want_data=1", "unix:///tmp/socket"])
 def test_the_error_for_a_bowstring_uri_opened_as_a_path_names_connect(read: Callable[[Any], Any], uri: str) -> None:
-    error = _raised(read, uri)
+    error = _error_of(read, uri)
     assert isinstance(error, UsageError)
     assert not isinstance(error, FileNotFoundError)
     assert "bowstring.connect" in str(error)

@@ -47,7 +47,7 @@ def wide_file(columns: int, batches: int, rows: int = 3, compression: str | None
     return sink.getvalue()
 
 
-def open_remote(data: bytes, **options: Any) -> RemoteFileReader:
+def open_counting_file(data: bytes, **options: Any) -> RemoteFileReader:
     reader = bs.open_file(CountingFile(data), **options)
     assert isinstance(reader, RemoteFileReader)
     return reader
@@ -122,7 +122,7 @@ def test_the_bytes_between_ranges_are_not_kept_in_memory(monkeypatch: pytest.Mon
 
 
 def test_columns_accessed_in_order_are_fetched_in_growing_groups() -> None:
-    reader = open_remote(wide_file(300, 15, compression="zstd"))
+    reader = open_counting_file(wide_file(300, 15, compression="zstd"))
     table = reader.read_all()
     before = reader.messages.source.num_rounds
     assert [table.column(i).to_pylist()[:1] for i in range(300)][:2] == [["a"], [1]]
@@ -130,15 +130,15 @@ def test_columns_accessed_in_order_are_fetched_in_growing_groups() -> None:
 
 
 def test_a_column_selected_twice_is_in_the_table_twice() -> None:
-    reader = open_remote(wide_file(600, 8), columns=["c1", "c4", "c1"])
+    reader = open_counting_file(wide_file(600, 8), columns=["c1", "c4", "c1"])
     assert [batch.columns[2].to_pylist() for batch in reader] == [[1, 2, 3]] * 8
-    table = open_remote(wide_file(600, 8), columns=["c1", "c4", "c1"]).read_all()
+    table = open_counting_file(wide_file(600, 8), columns=["c1", "c4", "c1"]).read_all()
     assert table.column(0).equals(table.column(2))
     assert table.column(1).to_pylist() == ["a", None, "b"] * 8
 
 
 def test_the_work_to_read_all_columns_grows_linearly_with_their_number() -> None:
-    reader = open_remote(wide_file(5000, 2))
+    reader = open_counting_file(wide_file(5000, 2))
     start = time.perf_counter()
     assert len(reader.read_all().columns) == 5000
     assert time.perf_counter() - start < 20
@@ -146,7 +146,7 @@ def test_the_work_to_read_all_columns_grows_linearly_with_their_number() -> None
 
 def test_iterating_fetches_many_batches_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_source, "_MIN_EDGE_BYTES", 256)
-    reader = open_remote(wide_file(30, 100), columns=["c1"])
+    reader = open_counting_file(wide_file(30, 100), columns=["c1"])
     assert [batch["c1"].to_pylist() for batch in reader] == [[1, 2, 3]] * 100
     assert reader.messages.source.num_rounds <= 6
 
@@ -155,7 +155,7 @@ def test_a_large_body_is_fetched_in_several_rounds(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(range_source, "MAX_ROUND_BYTES", 1 << 17)
     monkeypatch.setattr(range_source, "_MAX_REQUEST_BYTES", 1 << 15)
     numbers = bs.table({"x": np.arange(100_000)})
-    reader = open_remote(samples.as_file(*numbers.to_batches()))
+    reader = open_counting_file(samples.as_file(*numbers.to_batches()))
     assert (reader.column("x").to_numpy() == np.arange(100_000)).all()
     assert reader.messages.source.num_rounds >= 5
 
@@ -188,12 +188,12 @@ def test_every_encoding_reads_the_same_from_ranges_and_from_memory(
 ) -> None:
     whole = samples.batch()
     data = samples.as_file(whole, whole.slice(1), whole, options=form, compression=compression)
-    local, reader = bs.open_file(data), open_remote(data)
+    local, reader = bs.open_file(data), open_counting_file(data)
     assert reader.read_all().equals(local.read_all())
-    assert [batch.equals(other) for batch, other in zip(open_remote(data), local, strict=True)] == [True] * 3
+    assert [batch.equals(other) for batch, other in zip(open_counting_file(data), local, strict=True)] == [True] * 3
     for name in local.schema.names:
-        assert open_remote(data, columns=[name]).read_all().column(0).equals(local.column(name)), name
-        assert open_remote(data)[2][name].equals(local[2][name])
+        assert open_counting_file(data, columns=[name]).read_all().column(0).equals(local.column(name)), name
+        assert open_counting_file(data)[2][name].equals(local[2][name])
 
 
 @given(st.data())
@@ -201,7 +201,7 @@ def test_every_encoding_reads_the_same_from_ranges_and_from_memory(
 def test_every_type_reads_the_same_from_ranges_and_from_memory(data: st.DataObject) -> None:
     batch = data.draw(strategies.batches())
     raw = samples.as_file(batch, batch.slice(batch.num_rows // 2))
-    reader = open_remote(raw)
+    reader = open_counting_file(raw)
     assert reader[1].equals(batch.slice(batch.num_rows // 2), nans_equal=True)
     reader[0].validate(full=True)
     assert reader.read_all().equals(bs.open_file(raw).read_all(), nans_equal=True)
@@ -211,7 +211,7 @@ def test_every_type_reads_the_same_from_ranges_and_from_memory(data: st.DataObje
 def test_views_with_variadic_buffers_read_the_same_from_ranges_and_from_memory() -> None:
     words = bs.array(["short", "longer than twelve bytes", None, "and another long one"] * 5, bs.string_view())
     batch = bs.RecordBatch.from_arrays([words, bs.array(range(20)), words], ["a", "b", "c"])
-    reader = open_remote(samples.as_file(batch, batch, batch))
+    reader = open_counting_file(samples.as_file(batch, batch, batch))
     assert reader.column("c").to_pylist() == words.to_pylist() * 3
     assert reader.read_all().equals(bs.Table.from_batches([batch] * 3))
 
@@ -249,12 +249,14 @@ def test_every_golden_file_reads_the_same_from_ranges_and_from_memory(shared_fol
     for path in files:
         raw = path.read_bytes()
         if len(raw) < 1 << 20:
-            assert outcome(partial(open_remote, raw)) == outcome(partial(bs.open_file, raw)), path
+            assert values_or_error(partial(open_counting_file, raw)) == values_or_error(partial(bs.open_file, raw)), (
+                path
+            )
 
 
 def test_remote_batches_are_written_completely(tmp_path: Path) -> None:
     data = wide_file(40, 3)
-    reader = open_remote(data)
+    reader = open_counting_file(data)
     with bs.new_file(tmp_path / "copy.arrow", reader.schema) as writer:
         for batch in reader:
             writer.write(batch)
@@ -263,7 +265,7 @@ def test_remote_batches_are_written_completely(tmp_path: Path) -> None:
 
 def test_one_remote_batch_and_its_message_are_available() -> None:
     data = wide_file(20, 3)
-    local, reader = bs.open_file(data), open_remote(data)
+    local, reader = bs.open_file(data), open_counting_file(data)
     header, body = reader.read_batch_message(-1)
     expected, there = local.read_batch_message(2)
     assert (header.length, body.to_bytes()) == (expected.length, there.to_bytes())
@@ -279,7 +281,7 @@ def test_one_remote_batch_and_its_message_are_available() -> None:
 def test_arrays_outlive_the_reader_but_unfetched_columns_do_not() -> None:
     rows = 50_000
     table = bs.table({name: np.arange(rows) for name in "ab"})
-    with open_remote(samples.as_file(*table.to_batches())) as reader:
+    with open_counting_file(samples.as_file(*table.to_batches())) as reader:
         batch = reader[0]
         column = batch["a"]
     assert column.to_numpy()[-1] == rows - 1
@@ -293,7 +295,7 @@ def test_several_threads_may_read_columns() -> None:
     data = wide_file(60, 20, compression="lz4")
     expected = bs.open_file(data).read_all()
     for _ in range(5):
-        table = open_remote(data).read_all()
+        table = open_counting_file(data).read_all()
         with ThreadPoolExecutor(8) as pool:
             columns = list(pool.map(table.column, [*range(60)] * 2))
         assert all(column.equals(expected.column(i % 60)) for i, column in enumerate(columns))
@@ -429,7 +431,7 @@ def test_a_server_that_disconnects_is_a_connection_lost_error() -> None:
             reader.column("c1")
 
 
-def replaced(site: Site, data: bytes) -> None:
+def replace_file(site: Site, data: bytes) -> None:
     site.files["/data"] = data
     if site.etags:
         site.etags["/data"] = '"two"'
@@ -441,7 +443,7 @@ def test_a_file_replaced_by_a_shorter_one_is_an_error(marks: dict[str, str]) -> 
     with serve_files(data=data) as site:
         site.etags = marks
         reader = bs.open_file(f"{site.url}/data")
-        replaced(site, data[: len(data) // 3])
+        replace_file(site, data[: len(data) // 3])
         with pytest.raises((errors.TruncatedError, errors.ResourceError), match=r"replaced|shorter|changed"):
             reader.column("c1")
 
@@ -451,7 +453,7 @@ def test_a_file_replaced_by_one_of_the_same_size_is_detected_by_its_etag() -> No
     with serve_files(data=data) as site:
         site.etags["/data"] = '"one"'
         reader = bs.open_file(f"{site.url}/data")
-        replaced(site, bytes(len(data)))
+        replace_file(site, bytes(len(data)))
         with pytest.raises(errors.ResourceError, match="replaced"):
             reader.column("c1")
 
@@ -471,7 +473,7 @@ def test_a_missing_url_and_a_directory_are_errors() -> None:
         bs.open_file("nonsense://nowhere")
 
 
-class Broken(CountingFile):
+class FaultyFile(CountingFile):
     """Raises, or returns fewer or other bytes than requested, from the given read on."""
 
     def __init__(self, data: bytes, from_read: int, answer: Any) -> None:
@@ -504,7 +506,7 @@ class Broken(CountingFile):
 )
 def test_a_faulty_file_object_is_a_bowstring_error(answer: Any, error: type[Exception], from_read: int) -> None:
     with pytest.raises(error):
-        bs.open_file(Broken(wide_file(40, 300), from_read, answer)).column("c1")
+        bs.open_file(FaultyFile(wide_file(40, 300), from_read, answer)).column("c1")
 
 
 # Writing
@@ -523,7 +525,7 @@ def test_files_and_streams_are_written_to_urls(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["memory://kept.arrow", "file://{}/kept.arrow", "parts://kept.arrow"])
 def test_a_file_in_a_store_appears_only_when_it_is_complete(url: str, tmp_path: Path) -> None:
-    fsspec.register_implementation("parts", PartsFileSystem, clobber=True)
+    fsspec.register_implementation("parts", TransactionalFileSystem, clobber=True)
     url = url.format(tmp_path)
     files, path = fsspec.core.url_to_fs(url)
     MemoryFileSystem.store.pop(path, None)
@@ -540,7 +542,7 @@ def test_a_file_in_a_store_appears_only_when_it_is_complete(url: str, tmp_path: 
     assert bs.open_file(url)[0].equals(samples.batch())
 
 
-class PartsFileSystem(MemoryFileSystem):  # type: ignore[misc]
+class TransactionalFileSystem(MemoryFileSystem):  # type: ignore[misc]
     """A store whose uploads are dropped or committed as a whole."""
 
     protocol = "parts"
@@ -567,33 +569,33 @@ def test_the_error_for_a_read_only_store_mentions_writing() -> None:
 @given(st.data())
 @settings(max_examples=150)
 def test_a_damaged_file_reads_the_same_from_ranges_and_from_memory_or_is_an_error(data: st.DataObject) -> None:
-    raw = bytearray(DAMAGED)
+    raw = bytearray(TWO_BATCHES)
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    assert outcome(lambda: open_remote(bytes(raw))) == outcome(lambda: bs.open_file(bytes(raw)))
+    assert values_or_error(lambda: open_counting_file(bytes(raw))) == values_or_error(lambda: bs.open_file(bytes(raw)))
 
 
-def outcome(open_: Callable[[], Any]) -> Any:
+def values_or_error(open_: Callable[[], Any]) -> Any:
     try:
         reader = open_()
-        out: list[Any] = [repr(reader.schema)]
+        texts: list[Any] = [repr(reader.schema)]
         for index in range(reader.num_record_batches):
             batch = reader[index]
             batch.validate(full=True)
-            out += [repr(column.to_pylist()) for column in batch.columns]
+            texts += [repr(column.to_pylist()) for column in batch.columns]
     except errors.InvalidDataError:  # which of them it is depends on what was met before, as schemas are kept
         return errors.InvalidDataError
-    return out
+    return texts
 
 
-DAMAGED = samples.as_file(samples.batch(), samples.batch())
+TWO_BATCHES = samples.as_file(samples.batch(), samples.batch())
 
 
 @pytest.mark.usefixtures("no_edges")
 def test_headers_with_a_different_layout_than_the_first_are_read_individually() -> None:
     whole = samples.batch()
     marked = bs.RecordBatch(whole.schema, whole.num_rows, whole.columns, ((b"key", b"value"),))
-    reader = open_remote(samples.as_file(whole, marked, whole, marked))
+    reader = open_counting_file(samples.as_file(whole, marked, whole, marked))
     batches = list(reader)
     assert [batch.custom_metadata for batch in batches] == [{}, {b"key": b"value"}] * 2
     assert all(batch.equals(whole) for batch in batches)
@@ -605,12 +607,12 @@ def test_blocks_that_claim_bytes_beyond_the_file_are_rejected() -> None:
     at = data.rfind(local.blocks[1].tobytes())
     data[at + 16 : at + 24] = (1 << 40).to_bytes(8, "little")
     with pytest.raises(errors.InvalidDataError, match=r"blocks|record batch 1"):
-        open_remote(bytes(data)).read_all()
+        open_counting_file(bytes(data)).read_all()
 
 
 def test_a_body_above_the_limit_is_rejected() -> None:
     with pytest.raises(errors.LimitError, match="body"):
-        open_remote(wide_file(4, 2), limits=bs.ipc.ReadLimits(max_body_bytes=8)).read_all()
+        open_counting_file(wide_file(4, 2), limits=bs.ipc.ReadLimits(max_body_bytes=8)).read_all()
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 60))), st.integers(0, 40))

@@ -11,7 +11,7 @@ import bowstring as bs
 from bowstring.errors import ResourceError
 
 
-class Full(io.RawIOBase):
+class FullFile(io.RawIOBase):
     """A file object that accepts a few bytes and then none."""
 
     def __init__(self) -> None:
@@ -31,6 +31,6 @@ def test_a_file_object_that_accepts_no_more_bytes_is_an_error() -> None:
     batch = bs.record_batch({"n": list(range(1000))})
     with (
         pytest.raises(ResourceError, match=r"Full: write\(\) returned 0 with \d+ bytes remaining"),
-        bs.new_stream(Full(), batch.schema) as writer,
+        bs.new_stream(FullFile(), batch.schema) as writer,
     ):
         writer.write(batch)

@@ -42,8 +42,8 @@ def test_a_decompressing_file_object_is_read_instead_of_its_file(
     batch = samples.batch()
     path = tmp_path / "packed"
     path.write_bytes(compression.compress(MAKE[format_](batch, batch)))
-    with compression.open(path, "rb") as opened:
-        assert [part.equals(batch) for part in OPEN[format_](opened)] == [True, True]
+    with compression.open(path, "rb") as file:
+        assert [part.equals(batch) for part in OPEN[format_](file)] == [True, True]
 
 
 @FORMATS
@@ -73,16 +73,16 @@ def test_a_text_file_object_without_other_references_is_read_as_bytes(format_: s
 def test_a_closed_file_object_is_an_error(format_: str, tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(MAKE[format_](samples.batch()))
-    with path.open("rb") as opened:
+    with path.open("rb") as file:
         pass
     memory = io.BytesIO(path.read_bytes())
     memory.close()
-    for closed in (opened, memory):
+    for closed in (file, memory):
         with pytest.raises(errors.ClosedError, match="closed"):
             OPEN[format_](closed)
 
 
-class Generous:
+class OverlongFile:
     """Gives more bytes than it was asked for."""
 
     def __init__(self, data: bytes) -> None:
@@ -105,7 +105,7 @@ def test_an_object_that_is_not_a_source_is_a_bowstring_error(format_: str, sourc
 
 def test_a_file_object_that_returns_too_many_bytes_is_an_error() -> None:
     with pytest.raises(errors.UsageError, match="returned"):
-        bs.open_stream(Generous(samples.as_stream(samples.batch())))
+        bs.open_stream(OverlongFile(samples.as_stream(samples.batch())))
 
 
 def test_a_limit_on_bodies_is_a_limit_error() -> None:
@@ -114,7 +114,7 @@ def test_a_limit_on_bodies_is_a_limit_error() -> None:
         list(bs.open_stream(stream, limits=bs.ipc.ReadLimits(max_body_bytes=8)))
 
 
-class Interrupted:
+class InterruptedFile:
     """Is interrupted once, in the middle of a message, and would go on behind it."""
 
     def __init__(self, data: bytes, at: int) -> None:
@@ -131,7 +131,7 @@ class Interrupted:
 
 def test_a_stream_interrupted_within_a_message_can_not_be_continued() -> None:
     data = samples.as_stream(*[samples.batch()] * 3)
-    reader = bs.open_stream(Interrupted(data, len(data) // 2))
+    reader = bs.open_stream(InterruptedFile(data, len(data) // 2))
     with pytest.raises(KeyboardInterrupt):
         list(reader)
     with pytest.raises(errors.ClosedError):
@@ -170,32 +170,32 @@ def test_the_dictionaries_of_a_batch_are_read_after_its_reader_was_closed(tmp_pa
     assert os.path.exists(path)
 
 
-class Endless:
+class EndlessFile:
     """A file object that never ends, and can't go back; how much was taken of it."""
 
     def __init__(self, start: bytes) -> None:
-        self._start, self.taken = start, 0
+        self._start, self.num_read_bytes = start, 0
 
     def read(self, size: int) -> bytes:
-        part = self._start[self.taken : self.taken + size].ljust(size, b"\0")
-        self.taken += size
+        part = self._start[self.num_read_bytes : self.num_read_bytes + size].ljust(size, b"\0")
+        self.num_read_bytes += size
         return part
 
 
 def test_only_the_start_of_an_endless_source_that_is_not_a_file_is_read() -> None:
-    for source, message in ((Endless(b""), "other bytes"), (Endless(CONTINUATION), "an Arrow stream")):
+    for source, message in ((EndlessFile(b""), "other bytes"), (EndlessFile(CONTINUATION), "an Arrow stream")):
         with pytest.raises(errors.FormatMismatchError, match=message):
             bs.open_file(source)
-        assert source.taken <= 64
+        assert source.num_read_bytes <= 64
     with pytest.raises(errors.FormatMismatchError):
         bs.open_file("/dev/zero")
 
 
 def test_an_endless_file_is_buffered_up_to_a_limit_that_an_option_raises() -> None:
-    source = Endless(FILE_START)
+    source = EndlessFile(FILE_START)
     with pytest.raises(errors.LimitError, match="max_piped_bytes"):
         bs.open_file(source, max_piped_bytes=10_000)
-    assert source.taken <= 20_000
+    assert source.num_read_bytes <= 20_000
     data = samples.as_file(samples.batch())
 
     class Once(io.BytesIO):
@@ -209,14 +209,14 @@ def test_an_endless_file_is_buffered_up_to_a_limit_that_an_option_raises() -> No
     assert bs.open_file(Once(data), max_piped_bytes=len(data)).num_record_batches == 1
 
 
-@pytest.mark.parametrize("opened", [bs.open_file, open_any])
-def test_a_file_in_a_named_pipe_keeps_no_descriptor(tmp_path: Path, opened: Callable[[Path], Any]) -> None:
+@pytest.mark.parametrize("open_", [bs.open_file, open_any])
+def test_a_file_in_a_named_pipe_keeps_no_descriptor(tmp_path: Path, open_: Callable[[Path], Any]) -> None:
     path, data = tmp_path / "pipe", samples.as_file(samples.batch())
     os.mkfifo(path)
     before = len(os.listdir("/proc/self/fd"))
     writer = threading.Thread(target=path.write_bytes, args=(data,))
     writer.start()
-    reader = opened(path)
+    reader = open_(path)
     writer.join(10)
     assert len(os.listdir("/proc/self/fd")) == before
     assert reader[0] == samples.batch()

@@ -24,7 +24,7 @@ SCHEMA = bs.schema(
         bs.field("kind", bs.dictionary(bs.int8(), bs.string())),
     ]
 )
-ROW = st.fixed_dictionaries(
+ROWS = st.fixed_dictionaries(
     {
         "n": st.none() | st.integers(-9, 9),
         "s": st.none() | st.text(max_size=4),
@@ -52,14 +52,14 @@ def coalesce(batches: list[bs.RecordBatch], **limits: int) -> list[bs.RecordBatc
 
 
 @settings(max_examples=40)
-@given(st.lists(st.lists(ROW, max_size=4), min_size=1, max_size=12), st.integers(1, 12), st.sampled_from([1, 8]))
+@given(st.lists(st.lists(ROWS, max_size=4), min_size=1, max_size=12), st.integers(1, 12), st.sampled_from([1, 8]))
 def test_rows_are_unchanged(rows: list[list[dict[str, Any]]], min_rows: int, times: int) -> None:
-    batches = [batch_of(some) for some in rows] * times
+    batches = [batch_of(rows_of_batch) for rows_of_batch in rows] * times
     batches_read = coalesce(batches, min_rows=min_rows)
     for batch in batches_read:
         batch.validate(full=True)
     assert [row for batch in batches_read for row in batch.to_pylist()] == [
-        row for some in rows * times for row in some
+        row for rows_of_batch in rows * times for row in rows_of_batch
     ]
     assert all(max(left.num_rows, right.num_rows) >= min_rows for left, right in pairwise(batches_read))
 
@@ -150,7 +150,7 @@ def columns_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 @given(
-    st.lists(st.tuples(st.lists(ROW, max_size=4), st.sampled_from(["values", "batch", "flush"])), max_size=12),
+    st.lists(st.tuples(st.lists(ROWS, max_size=4), st.sampled_from(["values", "batch", "flush"])), max_size=12),
     st.integers(1, 30),
 )
 def test_rows_and_batches_stay_in_order(pieces: list[tuple[list[dict[str, Any]], str]], min_rows: int) -> None:

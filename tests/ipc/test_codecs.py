@@ -18,7 +18,7 @@ BLOCK, PIECE = 1 << 16, 1 << 18
 SIZES = [1, 7, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, PIECE - 1, PIECE, PIECE + 1, 5 * BLOCK + 11]
 
 
-def mixture(size: int) -> bytes:
+def mixed_bytes(size: int) -> bytes:
     """Return compressible and incompressible ranges in turn, so that both kinds of blocks alternate."""
     random = np.random.default_rng(7)
     stretch = BLOCK // 3 * 2
@@ -26,7 +26,7 @@ def mixture(size: int) -> bytes:
     return b"".join(part[:stretch] for part in parts)[:size]
 
 
-def filled(decompress: Callable[[memoryview, memoryview], None], frame: bytes, size: int) -> bytes:
+def decompress_to_bytes(decompress: Callable[[memoryview, memoryview], None], frame: bytes, size: int) -> bytes:
     out = bytearray(b"\xaa" * size)
     decompress(memoryview(frame), memoryview(out))
     return bytes(out)
@@ -47,19 +47,19 @@ def filled(decompress: Callable[[memoryview, memoryview], None], frame: bytes, s
     ids=str,
 )
 def test_any_lz4_frame_is_decompressed(size: int, block_linked: bool, options: dict[str, Any]) -> None:
-    data = mixture(size)
+    data = mixed_bytes(size)
     frame = lz4.frame.compress(data, block_linked=block_linked, **options)
-    assert filled(codecs.decompress_lz4, frame, size) == data
-    assert filled(codecs.decompress_lz4, frame + b"what comes after", size) == data
+    assert decompress_to_bytes(codecs.decompress_lz4, frame, size) == data
+    assert decompress_to_bytes(codecs.decompress_lz4, frame + b"what comes after", size) == data
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("options", [{}, {"write_checksum": True}, {"write_content_size": False}], ids=str)
 def test_any_zstandard_frame_is_decompressed(size: int, options: dict[str, Any]) -> None:
-    data = mixture(size)
+    data = mixed_bytes(size)
     frame = zstandard.ZstdCompressor(**options).compress(data)
-    assert filled(codecs.decompress_zstd, frame, size) == data
-    assert filled(codecs.decompress_zstd, frame + b"what comes after", size) == data
+    assert decompress_to_bytes(codecs.decompress_zstd, frame, size) == data
+    assert decompress_to_bytes(codecs.decompress_zstd, frame + b"what comes after", size) == data
 
 
 def test_a_frame_of_many_small_blocks_is_decompressed() -> None:
@@ -69,32 +69,32 @@ def test_a_frame_of_many_small_blocks_is_decompressed() -> None:
         frame += lz4.frame.compress_chunk(context, b"%d " % at) + lz4.frame.compress_flush(context, end_frame=False)
     frame += lz4.frame.compress_flush(context)
     data = b"".join(b"%d " % at for at in range(500))
-    assert filled(codecs.decompress_lz4, frame, len(data)) == data
+    assert decompress_to_bytes(codecs.decompress_lz4, frame, len(data)) == data
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_a_wrong_length_is_rejected(codec: str, size: int) -> None:
-    data = mixture(size)
+    data = mixed_bytes(size)
     if codec == "lz4":
         frame, decompress = lz4.frame.compress(data, store_size=False), codecs.decompress_lz4
     else:
         frame, decompress = zstandard.ZstdCompressor().compress(data), codecs.decompress_zstd
     for wrong in {size - 1, size + 1, 2 * size} - {0}:
         with pytest.raises(InvalidDataError, match="frame"):
-            filled(decompress, frame, wrong)
+            decompress_to_bytes(decompress, frame, wrong)
     for end in {1, 5, len(frame) // 2, len(frame) - 1}:
         with pytest.raises(InvalidDataError, match="frame"):
-            filled(decompress, frame[:end], size)
+            decompress_to_bytes(decompress, frame[:end], size)
 
 
 @pytest.mark.parametrize("bit", range(8 * 15))
 def test_flipped_bits_in_a_frame_header_give_the_bytes_or_an_error(bit: int) -> None:
-    data = mixture(BLOCK + 9)
+    data = mixed_bytes(BLOCK + 9)
     frame = bytearray(lz4.frame.compress(data))
     frame[bit // 8] ^= 1 << bit % 8
     try:
-        assert filled(codecs.decompress_lz4, bytes(frame), len(data)) == data
+        assert decompress_to_bytes(codecs.decompress_lz4, bytes(frame), len(data)) == data
     except InvalidDataError:
         pass
 
@@ -107,16 +107,18 @@ def test_consecutive_uncompressed_blocks_are_read(count: int, rest: int, is_link
     noise = random.bytes(count * BLOCK)
     for data in (noise + random.bytes(rest), bytes(BLOCK) + noise + bytes(rest), noise + bytes(BLOCK) + noise[:rest]):
         frame = lz4.frame.compress(data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=is_linked)
-        assert filled(codecs.decompress_lz4, frame, len(data)) == data
+        assert decompress_to_bytes(codecs.decompress_lz4, frame, len(data)) == data
         for wrong in (len(data) - 1, len(data) + 1, len(data) - BLOCK):
             if wrong > 0:
                 with pytest.raises(InvalidDataError, match="frame"):
-                    filled(codecs.decompress_lz4, frame, wrong)
+                    decompress_to_bytes(codecs.decompress_lz4, frame, wrong)
         with pytest.raises(InvalidDataError, match="frame"):
-            filled(codecs.decompress_lz4, frame[: len(frame) - BLOCK // 2], len(data))
+            decompress_to_bytes(codecs.decompress_lz4, frame[: len(frame) - BLOCK // 2], len(data))
 
 
-def outcome(decompress: Callable[[memoryview, memoryview], None], frame: bytes, size: int, byte: int) -> bytes | None:
+def bytes_or_none(
+    decompress: Callable[[memoryview, memoryview], None], frame: bytes, size: int, byte: int
+) -> bytes | None:
     out = bytearray([byte]) * size
     try:
         decompress(memoryview(frame), memoryview(out))
@@ -128,7 +130,7 @@ def outcome(decompress: Callable[[memoryview, memoryview], None], frame: bytes, 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_previous_memory_contents_are_never_returned(codec: str) -> None:
     rng = np.random.default_rng(17)
-    data = mixture(3 * BLOCK + 5)
+    data = mixed_bytes(3 * BLOCK + 5)
     if codec == "lz4":
         decompress = codecs.decompress_lz4
         frames = [
@@ -149,8 +151,8 @@ def test_previous_memory_contents_are_never_returned(codec: str) -> None:
             if turn % 5 == 0:
                 cut, length = (int(n) for n in rng.integers(1, len(frame), 2))
                 del damaged[cut : cut + length]
-            zeros = outcome(decompress, bytes(damaged), len(data), 0)
-            assert zeros == outcome(decompress, bytes(damaged), len(data), 0xA5)
+            zeros = bytes_or_none(decompress, bytes(damaged), len(data), 0)
+            assert zeros == bytes_or_none(decompress, bytes(damaged), len(data), 0xA5)
             refusals += zeros is None
     assert refusals > 60
 
@@ -160,20 +162,20 @@ def test_previous_memory_contents_are_never_returned(codec: str) -> None:
 def test_a_frame_is_written_into_the_given_memory_or_rejected_as_too_long(codec: str, size: int) -> None:
     compress = codecs.create_compressor(codec)
     decompress = codecs.decompress_lz4 if codec == "lz4" else codecs.decompress_zstd
-    for data in (mixture(size), np.random.default_rng(size).bytes(size), bytes(size)):
+    for data in (mixed_bytes(size), np.random.default_rng(size).bytes(size), bytes(size)):
         for room in {1, len(compress(data)) - 1, len(compress(data)), len(compress(data)) + 1, 2 * size + 100}:
             out = bytearray(room)
             frame = compress(data, memoryview(out))
             if len(frame) < room:
                 assert isinstance(frame, memoryview)
                 assert frame.obj is out
-                assert filled(decompress, bytes(frame), size) == data
+                assert decompress_to_bytes(decompress, bytes(frame), size) == data
             else:
                 assert len(compress(data)) >= room - 64  # compressed in pieces, a frame may be some bytes longer
 
 
 def test_threads_may_share_a_compressor() -> None:
-    pieces = [mixture(size) + bytes(size) for size in range(100_000, 101_000, 25)]
+    pieces = [mixed_bytes(size) + bytes(size) for size in range(100_000, 101_000, 25)]
     for codec, decompress in (("lz4", codecs.decompress_lz4), ("zstd", codecs.decompress_zstd)):
         compress = codecs.create_compressor(codec)
 
@@ -182,7 +184,10 @@ def test_threads_may_share_a_compressor() -> None:
             compress: codecs.CompressFunction = compress,
             decompress: Callable[[memoryview, memoryview], None] = decompress,
         ) -> bool:
-            return filled(decompress, bytes(compress(data, memoryview(bytearray(len(data))))), len(data)) == data
+            return (
+                decompress_to_bytes(decompress, bytes(compress(data, memoryview(bytearray(len(data))))), len(data))
+                == data
+            )
 
         with ThreadPoolExecutor(4) as pool:
             assert all(pool.map(round_trips, pieces))

@@ -18,7 +18,7 @@ from bowstring.errors import ResourceError
 from tests.small_disk import run_on_4_mb
 
 TABLE = bs.table({"a": list(range(10))})
-WRITE = """
+WRITE_TO_SMALL_DISK = """
 import os, sys
 import numpy as np
 import bowstring as bs
@@ -38,7 +38,7 @@ print(bs.open_file(path).read_all().to_pydict(), os.listdir(os.path.dirname(path
 
 @pytest.mark.parametrize("rows", [1_000_000, 200_000, 20_000], ids=["at once", "in the second batch", "fits"])
 def test_a_file_that_does_not_fit_leaves_only_the_old_file(tmp_path: Path, rows: int) -> None:
-    ended = run_on_4_mb(tmp_path, "-c", WRITE, tmp_path / "t.arrow", rows)
+    ended = run_on_4_mb(tmp_path, "-c", WRITE_TO_SMALL_DISK, tmp_path / "t.arrow", rows)
     assert ended.returncode == 0, ended.stderr
     if rows == 20_000:
         assert "No space" not in ended.stdout
@@ -61,7 +61,7 @@ def test_a_full_disk_at_flush_names_the_file_object() -> None:
 NEW = pytest.mark.parametrize("new", [bs.new_file, bs.new_stream])
 
 
-class Full:
+class FullFile:
     """A file object that refuses one part for lack of space and accepts all others."""
 
     def __init__(self) -> None:
@@ -78,34 +78,34 @@ class Full:
 
 @NEW
 def test_a_failed_writer_accepts_no_more_batches_and_writes_no_end(new: Callable[..., Any]) -> None:
-    sink = Full()
+    sink = FullFile()
     batch = bs.record_batch({"a": np.arange(100_000)})
     with new(sink, batch.schema) as writer:
         writer.write(batch)
         sink.is_full = True
         with pytest.raises(errors.ResourceError, match="No space"):
             writer.write(batch)
-        written = sink.data.tell()
+        size_bytes = sink.data.tell()
         with pytest.raises(errors.ClosedError):
             writer.write(batch)
-    assert sink.data.tell() == written
+    assert sink.data.tell() == size_bytes
 
 
 def test_a_dictionary_that_was_not_written_is_written_with_the_next_batch() -> None:
     words = bs.dictionary(bs.int8(), bs.string())
     schema = bs.schema([("w", words), ("s", bs.string())])
-    broken = Array.from_buffers(bs.string(), 2, [None, np.array([0, 9, 1], np.int32), b"x"]).slice(1)
+    invalid = Array.from_buffers(bs.string(), 2, [None, np.array([0, 9, 1], np.int32), b"x"]).slice(1)
     first, second = bs.array(["a"], words), bs.array(["b"], words)
     sink = io.BytesIO()
     with bs.new_stream(sink, schema) as writer:
         writer.write(bs.record_batch([first, bs.array(["x"])], schema=schema))
         with pytest.raises(errors.InvalidDataError):
-            writer.write(bs.record_batch([second, broken], schema=schema))
+            writer.write(bs.record_batch([second, invalid], schema=schema))
         writer.write(bs.record_batch([second, bs.array(["y"])], schema=schema))
     assert bs.open_stream(sink.getvalue()).read_all().to_pydict() == {"w": ["a", "b"], "s": ["x", "y"]}
 
 
-def closed() -> io.BytesIO:
+def closed_file() -> io.BytesIO:
     memory = io.BytesIO()
     memory.close()
     return memory
@@ -120,7 +120,7 @@ def closed() -> io.BytesIO:
         (True, errors.UsageError),
         (None, errors.UsageError),
         (io.StringIO(), errors.UsageError),
-        (closed(), errors.ClosedError),
+        (closed_file(), errors.ClosedError),
     ],
     ids=["NUL in the name", "no descriptor", "boolean", "None", "text", "closed"],
 )

@@ -22,11 +22,11 @@ from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, TYPES
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 from bowstring.ipc import schema_cache
 from bowstring.ipc.message import END_OF_STREAM, frame_message
-from fuzz.structure import parse_structure
+from fuzz.editable_stream import parse_stream
 from tests.ipc import samples
 from tests.ipc.flatbuffer_assembler import FlatbufferAssembler, number
 
-MANY = 1 << 62
+HUGE = 1 << 62
 END = END_OF_STREAM
 
 
@@ -49,7 +49,9 @@ def field(type_: str, *children: dict[str, Any], pairs: Any = None, **parameters
 INT = field("Int", bitWidth=32, is_signed=True)
 
 
-def rows(schema: dict[str, Any], length: int, nodes: Any, buffers: Any = (), body: bytes = b"", **more: Any) -> bytes:
+def batch_stream(
+    schema: dict[str, Any], length: int, nodes: Any, buffers: Any = (), body: bytes = b"", **more: Any
+) -> bytes:
     """Return a stream of one batch; nodes are (length, null count), buffers are (offset, length)."""
     body_bytes = more.pop("body_bytes", None)
     record = {"length": length, "nodes": np.array(nodes, FIELD_NODE), "buffers": np.array([*buffers], BUFFER), **more}
@@ -67,7 +69,7 @@ def int64(*values: int) -> bytes:
 # Bombs
 
 
-def nested(depth: int) -> bytes:
+def nested_lists(depth: int) -> bytes:
     assembly = FlatbufferAssembler()
     assembly.schema_message("fields 0")
     for level in range(depth):
@@ -82,7 +84,7 @@ def nested(depth: int) -> bytes:
     return assembly.to_message()
 
 
-def doubled(depth: int) -> bytes:
+def shared_structs(depth: int) -> bytes:
     """Nest structs whose two children are the same table: 2**depth paths to walk."""
     assembly = FlatbufferAssembler()
     assembly.schema_message("fields 0")
@@ -116,7 +118,7 @@ def one_long_name_many_times(count: int) -> bytes:
     return assembly.to_message()
 
 
-def a_table_that_is_its_own_vtable() -> bytes:
+def table_that_is_its_own_vtable() -> bytes:
     assembly = FlatbufferAssembler()
     assembly.schema_message("fields")
     assembly.offsets("fields", "field")
@@ -125,7 +127,7 @@ def a_table_that_is_its_own_vtable() -> bytes:
     return assembly.to_message()[:-8] + bytes(8)  # the offset to its vtable is 0
 
 
-def a_vector_of_the_whole_message() -> bytes:
+def vector_of_the_whole_message() -> bytes:
     assembly = FlatbufferAssembler()
     assembly.schema_message("fields")
     assembly.text("fields", bytes(64), 0xFFFFFFFF)
@@ -137,10 +139,10 @@ def compressed_zeros(codec: str, size_bytes: int) -> bytes:
     return samples.as_stream(bs.RecordBatch.from_arrays([bs.array(values)], ["x"]), compression=codec)
 
 
-def a_claim(codec: int, claimed: int) -> bytes:
+def compressed_claim(codec: int, claimed: int) -> bytes:
     body = int64(claimed) + bytes(56)
     compression = {"codec": codec, "method": 0}
-    return rows(INT, 1 << 20, [(1 << 20, 0)], [(0, 0), (0, 64)], body, compression=compression)
+    return batch_stream(INT, 1 << 20, [(1 << 20, 0)], [(0, 0), (0, 64)], body, compression=compression)
 
 
 def deltas(count: int) -> bytes:
@@ -158,7 +160,7 @@ def deltas(count: int) -> bytes:
 def blocks_that_overlap(count: int) -> bytes:
     """Return a file whose footer lists one batch many times."""
     values = bs.array(np.zeros(100_000, np.int8))
-    structure = parse_structure(samples.as_file(bs.RecordBatch.from_arrays([values], ["x"])))
+    structure = parse_stream(samples.as_file(bs.RecordBatch.from_arrays([values], ["x"])))
     assert structure is not None
     structure.block_edits["recordBatches"] = lambda blocks: np.repeat(blocks, count)
     return structure.encode()
@@ -178,47 +180,53 @@ VIEWS = field("Utf8View")
 RUNS = field("RunEndEncoded", field("Int", bitWidth=64, is_signed=True), INT)
 NULLS = field("Null")
 BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
-    "10,000 levels": (lambda: nested(10_000), "LimitError.*deeper than 64"),
-    "a struct of two of the same, 40 levels down": (lambda: doubled(40), "LimitError.*max_tables"),
+    "10,000 levels": (lambda: nested_lists(10_000), "LimitError.*deeper than 64"),
+    "a struct of two of the same, 40 levels down": (lambda: shared_structs(40), "LimitError.*max_tables"),
     "a million times the same field": (lambda: one_field_many_times(1_000_000), "LimitError.*max_tables"),
     "five million times the same field": (lambda: one_field_many_times(5_000_000), "LimitError.*max_tables"),
     "a long name ten thousand times": (lambda: one_long_name_many_times(10_000), "LimitError.*text of more than"),
-    "a table without a way to its vtable": (a_table_that_is_its_own_vtable, "InvalidDataError"),
+    "a table without a way to its vtable": (table_that_is_its_own_vtable, "InvalidDataError"),
     "a vector of 2**32 - 1 items": (
-        a_vector_of_the_whole_message,
+        vector_of_the_whole_message,
         "InvalidDataError.*fields has 4294967295 elements",
     ),
     "custom metadata of 100,000 pairs": (lambda: pairs(100_000), "read"),
-    "2**62 rows of nulls": (lambda: rows(NULLS, MANY, [(MANY, MANY)]), "LimitError.*4611686018427387904 values"),
-    "2**62 rows of integers": (lambda: rows(INT, MANY, [(MANY, 0)], [(0, 0), (0, 0)]), "InvalidDataError.*needs? "),
+    "2**62 rows of nulls": (
+        lambda: batch_stream(NULLS, HUGE, [(HUGE, HUGE)]),
+        "LimitError.*4611686018427387904 values",
+    ),
+    "2**62 rows of integers": (
+        lambda: batch_stream(INT, HUGE, [(HUGE, 0)], [(0, 0), (0, 0)]),
+        "InvalidDataError.*needs? ",
+    ),
     "2**63 - 1 rows of integers": (
-        lambda: rows(INT, 2 * MANY - 1, [(2 * MANY - 1, 0)], [(0, 0), (0, 64)], bytes(64)),
+        lambda: batch_stream(INT, 2 * HUGE - 1, [(2 * HUGE - 1, 0)], [(0, 0), (0, 64)], bytes(64)),
         "InvalidDataError.*need ",
     ),
     "a body of 2**62 bytes": (
-        lambda: rows(INT, 1, [(1, 0)], [(0, 0), (0, 4)], bytes(8), body_bytes=MANY),
+        lambda: batch_stream(INT, 1, [(1, 0)], [(0, 0), (0, 4)], bytes(8), body_bytes=HUGE),
         "(TruncatedError|LimitError).*4611686018427387904",
     ),
     "a buffer of 2**62 bytes": (
-        lambda: rows(INT, 1, [(1, 0)], [(0, 0), (0, MANY)], bytes(8)),
+        lambda: batch_stream(INT, 1, [(1, 0)], [(0, 0), (0, HUGE)], bytes(8)),
         "InvalidDataError.*4611686018427387904",
     ),
     "a buffer at byte 2**62": (
-        lambda: rows(INT, 1, [(1, 0)], [(0, 0), (MANY, 4)], bytes(8)),
+        lambda: batch_stream(INT, 1, [(1, 0)], [(0, 0), (HUGE, 4)], bytes(8)),
         "InvalidDataError.*4611686018427387904",
     ),
     "a buffer from byte 2**62 on that wraps around": (
-        lambda: rows(INT, 1, [(1, 0)], [(0, 0), (2 * MANY - 4, 8)], bytes(8)),
+        lambda: batch_stream(INT, 1, [(1, 0)], [(0, 0), (2 * HUGE - 4, 8)], bytes(8)),
         "InvalidDataError",
     ),
-    "a negative offset": (lambda: rows(INT, 1, [(1, 0)], [(0, 0), (-8, 8)], bytes(8)), "InvalidDataError"),
+    "a negative offset": (lambda: batch_stream(INT, 1, [(1, 0)], [(0, 0), (-8, 8)], bytes(8)), "InvalidDataError"),
     "metadata of 2**31 - 1 bytes": (lambda: b"\xff\xff\xff\xff\xff\xff\xff\x7f", "LimitError.*2147483647"),
     "one run of 2**62": (
-        lambda: rows(RUNS, MANY, [(MANY, 0), (1, 0), (1, 0)], [(0, 0), (0, 8), (0, 0), (8, 4)], int64(MANY, 7)),
+        lambda: batch_stream(RUNS, HUGE, [(HUGE, 0), (1, 0), (1, 0)], [(0, 0), (0, 8), (0, 0), (8, 4)], int64(HUGE, 7)),
         "LimitError.*4611686018427387904 values",
     ),
     "a million lists over one child": (
-        lambda: rows(
+        lambda: batch_stream(
             field("ListView", NULLS),
             1 << 16,
             [(1 << 16, 0), (1 << 30, 1 << 30)],
@@ -228,7 +236,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
         "LimitError.*values",
     ),
     "a million views of one text": (
-        lambda: rows(
+        lambda: batch_stream(
             VIEWS,
             1 << 16,
             [(1 << 16, 0)],
@@ -239,17 +247,17 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
         "LimitError.*bytes",
     ),
     "2**62 variadic buffers": (
-        lambda: rows(VIEWS, 0, [(0, 0)], [(0, 0), (0, 0)], variadicBufferCounts=np.array([MANY])),
+        lambda: batch_stream(VIEWS, 0, [(0, 0)], [(0, 0), (0, 0)], variadicBufferCounts=np.array([HUGE])),
         "InvalidDataError.*variadic",
     ),
     "-1 variadic buffers": (
-        lambda: rows(VIEWS, 0, [(0, 0)], [(0, 0), (0, 0)], variadicBufferCounts=np.array([-1])),
+        lambda: batch_stream(VIEWS, 0, [(0, 0)], [(0, 0), (0, 0)], variadicBufferCounts=np.array([-1])),
         "InvalidDataError.*variadic",
     ),
     "a gibibyte of zeros under Zstandard": (lambda: compressed_zeros("zstd", 1 << 29), "LimitError.*ratio|times"),
-    "a claim of 2**62 bytes under LZ4": (lambda: a_claim(0, MANY), "InvalidDataError|LimitError"),
-    "a claim of 2**62 bytes under Zstandard": (lambda: a_claim(1, MANY), "InvalidDataError|LimitError"),
-    "a claim of -2 bytes": (lambda: a_claim(1, -2), "InvalidDataError"),
+    "a claim of 2**62 bytes under LZ4": (lambda: compressed_claim(0, HUGE), "InvalidDataError|LimitError"),
+    "a claim of 2**62 bytes under Zstandard": (lambda: compressed_claim(1, HUGE), "InvalidDataError|LimitError"),
+    "a claim of -2 bytes": (lambda: compressed_claim(1, -2), "InvalidDataError"),
     "a dictionary that grows 4,000 times": (lambda: deltas(4000), "read"),
     "a batch that a footer names 100,000 times": (lambda: blocks_that_overlap(100_000), "InvalidDataError.*overlap"),
     "extension parameters of 100,000 levels": (
@@ -266,7 +274,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
 }
 
-LOOK = """
+READ_WITH_ALL_READERS = """
 import json, re, resource, sys, time
 import numpy
 import bowstring as bs
@@ -308,7 +316,7 @@ def test_a_bomb_is_rejected_or_read_in_little_memory_and_time(name: str, tmp_pat
     path = tmp_path / "bomb"
     path.write_bytes(data)
     memory_bytes = (256 << 20) + 12 * len(data)
-    command = [sys.executable, "-c", LOOK, str(path), str(memory_bytes)]
+    command = [sys.executable, "-c", READ_WITH_ALL_READERS, str(path), str(memory_bytes)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     (read, took_s), *others = json.loads(done.stdout)
@@ -320,31 +328,31 @@ def test_a_bomb_is_rejected_or_read_in_little_memory_and_time(name: str, tmp_pat
 # Each limit has a default and an option; raising it admits the data below.
 
 
-def wide(columns: int) -> bytes:
+def wide_stream(columns: int) -> bytes:
     return samples.as_stream(bs.RecordBatch.from_arrays([bs.array([1])] * columns, [f"c{i}" for i in range(columns)]))
 
 
-def zeros(size_bytes: int) -> bytes:
+def stream_of_zeros(size_bytes: int) -> bytes:
     return compressed_zeros("zstd", size_bytes)
 
 
-LIMITED: dict[str, tuple[Callable[[], bytes], int, int]] = {
-    "max_metadata_bytes": (lambda: wide(10), 500, 5000),
-    "max_body_bytes": (lambda: wide(10), 300, 3000),
-    "max_decompressed_bytes": (lambda: zeros(100_000), 99_999, 100_000),
-    "max_decompression_ratio": (lambda: zeros((256 << 20) + 1), 1000, 1 << 20),
-    "max_nesting": (lambda: nested(80), 64, 100),
-    "max_tables": (lambda: wide(10), 15, 100),
+DATA_BY_LIMIT: dict[str, tuple[Callable[[], bytes], int, int]] = {
+    "max_metadata_bytes": (lambda: wide_stream(10), 500, 5000),
+    "max_body_bytes": (lambda: wide_stream(10), 300, 3000),
+    "max_decompressed_bytes": (lambda: stream_of_zeros(100_000), 99_999, 100_000),
+    "max_decompression_ratio": (lambda: stream_of_zeros((256 << 20) + 1), 1000, 1 << 20),
+    "max_nesting": (lambda: nested_lists(80), 64, 100),
+    "max_tables": (lambda: wide_stream(10), 15, 100),
 }
 
 
 def test_every_limit_has_a_case() -> None:
-    assert {slot.name for slot in dataclasses.fields(bs.ipc.ReadLimits)} == set(LIMITED)
+    assert {slot.name for slot in dataclasses.fields(bs.ipc.ReadLimits)} == set(DATA_BY_LIMIT)
 
 
-@pytest.mark.parametrize("name", LIMITED)
+@pytest.mark.parametrize("name", DATA_BY_LIMIT)
 def test_data_beyond_a_limit_is_rejected_until_the_limit_is_raised(name: str) -> None:
-    make, low, high = LIMITED[name]
+    make, low, high = DATA_BY_LIMIT[name]
     data = make()
 
     def columns(limit: int) -> list[bs.Array]:
@@ -360,7 +368,7 @@ def test_the_default_limits_admit_ordinary_data() -> None:
     batch = bs.RecordBatch.from_arrays([bs.array([1])] * 20_000, [f"c{i}" for i in range(20_000)])
     (read,) = bs.open_stream(samples.as_stream(batch))
     assert read.num_columns == 20_000
-    (read,) = bs.open_stream(zeros(64 << 20))
+    (read,) = bs.open_stream(stream_of_zeros(64 << 20))
     assert read.column(0).length == 64 << 20
 
 
@@ -368,6 +376,6 @@ def test_the_schema_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_cache, "_cache", {})
     monkeypatch.setattr(schema_cache, "_MAX_CACHED_BYTES", 20_000)
     for count in range(50, 100):
-        assert len(bs.open_stream(wide(count)).schema) == count
+        assert len(bs.open_stream(wide_stream(count)).schema) == count
         assert sum(entry.size_bytes for entry in schema_cache._cache.values()) <= 20_000
     assert len(schema_cache._cache) > 1

@@ -35,12 +35,12 @@ def test_truncation_at_any_byte_is_an_error_or_loses_whole_batches(format_: str)
     data = MAKE[format_](batch, batch, alignment=8)
     for size in range(len(data)):
         try:
-            read = read_batches(format_, data[:size])
+            batches = read_batches(format_, data[:size])
         except errors.InvalidDataError:
             continue
         assert format_ == "stream", f"a file cut to {size} of {len(data)} bytes was read"
-        assert len(read) <= 2
-        assert all(batch_read.equals(batch) for batch_read in read)
+        assert len(batches) <= 2
+        assert all(batch_read.equals(batch) for batch_read in batches)
 
 
 @FORMATS
@@ -79,7 +79,7 @@ def schema_message(fields: list[dict[str, Any]]) -> bytes:
     return frame_message(build_flatbuffer(SPECS, "Message", record))
 
 
-def nested(depth: int) -> dict[str, Any]:
+def nested_field(depth: int) -> dict[str, Any]:
     field: dict[str, Any] = {"name": "x", "type_type": 2, "type": UnionValue("Int", {"bitWidth": 8})}
     for _ in range(depth):
         field = {"name": "x", "type_type": 12, "type": UnionValue("List", {}), "children": [field]}
@@ -87,14 +87,14 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def test_nesting_is_limited_by_an_option() -> None:
-    data = schema_message([nested(80)])
+    data = schema_message([nested_field(80)])
     with pytest.raises(errors.LimitError, match="64"):
         bs.open_stream(data)
     assert len(bs.open_stream(data, limits=bs.ipc.ReadLimits(max_nesting=100)).schema) == 1
 
 
 def test_more_tables_than_the_limit_are_rejected() -> None:
-    data = schema_message([nested(0) for _ in range(100)])
+    data = schema_message([nested_field(0) for _ in range(100)])
     assert len(bs.open_stream(data).schema) == 100
     with pytest.raises(errors.LimitError, match="tables"):
         bs.open_stream(data, limits=bs.ipc.ReadLimits(max_tables=50))
@@ -153,6 +153,11 @@ def test_truncation_names_the_message_and_the_byte() -> None:
 
 
 def test_a_schema_message_with_a_body_is_rejected() -> None:
-    record = {"version": 4, "header_type": 1, "header": UnionValue("Schema", {"fields": [nested(0)]}), "bodyLength": 8}
+    record = {
+        "version": 4,
+        "header_type": 1,
+        "header": UnionValue("Schema", {"fields": [nested_field(0)]}),
+        "bodyLength": 8,
+    }
     with pytest.raises(errors.InvalidDataError, match="schema message without a body, found a body of 8 bytes"):
         bs.open_stream(frame_message(build_flatbuffer(SPECS, "Message", record)) + bytes(8))

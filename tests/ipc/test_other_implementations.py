@@ -24,7 +24,7 @@ from tests.ipc.samples import as_file, as_stream, batch
 from tests.written_files import is_swapped_by_pyarrow
 
 ROWS = 2
-RARE = (t.Union, t.Interval, t.RunEndEncoded, t.ListView, t.LargeListView, t.Dictionary)
+RARELY_SUPPORTED = (t.Union, t.Interval, t.RunEndEncoded, t.ListView, t.LargeListView, t.Dictionary)
 WRITE_OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "lz4": {"compression": "lz4"},
@@ -34,11 +34,15 @@ WRITE_OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def group_of(type_: bs.DataType) -> str:
+def support_group(type_: bs.DataType) -> str:
     """Return which implementations support a type: all, those with nested types, or few."""
-    if isinstance(type_, RARE) or has_zero_width(type_) or (isinstance(type_, t.Decimal) and type_.bit_width != 128):
+    if (
+        isinstance(type_, RARELY_SUPPORTED)
+        or has_zero_width(type_)
+        or (isinstance(type_, t.Decimal) and type_.bit_width != 128)
+    ):
         return "rare"
-    groups = {group_of(field.type) for field in type_.fields}
+    groups = {support_group(field.type) for field in type_.fields}
     return "rare" if "rare" in groups else "nested" if type_.fields else "flat"
 
 
@@ -54,7 +58,7 @@ def column(case: Case) -> bs.Array:
 def write_all(folder: Path) -> None:
     groups: dict[str, list[Case]] = defaultdict(list)
     for case in CASES:
-        groups[group_of(case.type)].append(case)
+        groups[support_group(case.type)].append(case)
     for group, cases in groups.items():
         for name, write_options in WRITE_OPTIONS.items():
             readable = [case for case in cases if name != "big" or is_swapped_by_pyarrow(case.type)]

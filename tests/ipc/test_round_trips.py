@@ -28,14 +28,14 @@ def to_bytes(format_: str, schema: bs.Schema, batches: list[bs.RecordBatch], ali
     return sink.getvalue()
 
 
-def written_by_pyarrow(format_: str, table: pa.Table) -> bytes:
+def write_with_pyarrow(format_: str, table: pa.Table) -> bytes:
     sink = io.BytesIO()
     with PEER_MAKE[format_](sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
 
 
-def same(left: bs.RecordBatch, right: bs.RecordBatch) -> bool:
+def is_equal(left: bs.RecordBatch, right: bs.RecordBatch) -> bool:
     return left.equals(right, check_metadata=True, nans_equal=True)
 
 
@@ -45,7 +45,7 @@ def same(left: bs.RecordBatch, right: bs.RecordBatch) -> bool:
 def test_written_batches_are_read_unchanged(format_: str, batch: bs.RecordBatch, alignment: int) -> None:
     (read,) = OPEN[format_](to_bytes(format_, batch.schema, [batch], alignment))
     read.validate(full=True)
-    assert same(read, batch)
+    assert is_equal(read, batch)
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -55,7 +55,7 @@ def test_batches_are_exchanged_with_pyarrow_in_both_directions(format_: str, bat
     peer = PEER_OPEN[format_](to_bytes(format_, batch.schema, [batch])).read_all()
     peer.validate(full=True)
     assert peer.num_rows == batch.num_rows
-    read = list(OPEN[format_](written_by_pyarrow(format_, peer.slice(start))))
+    read = list(OPEN[format_](write_with_pyarrow(format_, peer.slice(start))))
     for batch_read in read:
         batch_read.validate(full=True)
     if batch.num_columns:
@@ -99,4 +99,4 @@ def test_many_batches_are_read_in_order(format_: str, data: st.DataObject) -> No
         batches = [batches[0], batches[0].slice(1), batches[0]]
     read = list(OPEN[format_](to_bytes(format_, schema, batches)))
     assert len(read) == 3
-    assert all(same(a, b) for a, b in zip(read, batches, strict=True))
+    assert all(is_equal(a, b) for a, b in zip(read, batches, strict=True))

@@ -20,7 +20,7 @@ from bowstring.ipc.statistics import METADATA_KEY
 from tests.ipc.samples import as_stream, batch
 
 
-def file_of(*batches: bs.RecordBatch, columns: Sequence[str | int] | None = None, **options: Any) -> bytes:
+def file_with_statistics(*batches: bs.RecordBatch, columns: Sequence[str | int] | None = None, **options: Any) -> bytes:
     """Return a file with statistics."""
     sink = io.BytesIO()
     with bs.new_file(sink, batches[0].schema) as writer:
@@ -30,9 +30,9 @@ def file_of(*batches: bs.RecordBatch, columns: Sequence[str | int] | None = None
     return sink.getvalue()
 
 
-def statistics_of(values: Sequence[Any], type_: bs.DataType, **options: Any) -> tuple[Any, Any, int]:
+def array_statistics(values: Sequence[Any], type_: bs.DataType, **options: Any) -> tuple[Any, Any, int]:
     """Return the minimum, maximum and null count in the statistics of one batch with these values."""
-    raw = file_of(bs.record_batch({"c": bs.array(values, type_)}), **options)
+    raw = file_with_statistics(bs.record_batch({"c": bs.array(values, type_)}), **options)
     with bs.open_file(raw) as reader:
         reader.check_statistics()
         statistics = reader.statistics
@@ -50,7 +50,7 @@ NUMBERS = [
 
 def test_statistics_have_rows_nulls_bounds_and_distinct_counts_of_every_batch() -> None:
     first = bs.record_batch({"n": [3, None, 1, 3], "s": ["b", "a", None, "b"]})
-    reader = bs.open_file(file_of(first, first.slice(1, 1), first.slice(4), distinct=True))
+    reader = bs.open_file(file_with_statistics(first, first.slice(1, 1), first.slice(4), distinct=True))
     statistics = reader.statistics
     assert statistics is not None
     assert statistics.row_counts.tolist() == [4, 1, 0]
@@ -68,7 +68,7 @@ def test_statistics_have_rows_nulls_bounds_and_distinct_counts_of_every_batch() 
 
 
 def test_batches_without_a_value_are_skipped_unread() -> None:
-    reader = bs.open_file(file_of(*NUMBERS))
+    reader = bs.open_file(file_with_statistics(*NUMBERS))
     assert reader.find_batches("n", 25, 44) == [2, 3, 4]
     assert reader.find_batches("n", low=85) == [8, 9]
     assert reader.find_batches("n", high=-1) == []
@@ -82,13 +82,13 @@ def test_batches_without_a_value_are_skipped_unread() -> None:
 
 
 def test_an_unselected_column_can_be_used_to_skip_batches() -> None:
-    reader = bs.open_file(file_of(*NUMBERS), columns=["s"])
+    reader = bs.open_file(file_with_statistics(*NUMBERS), columns=["s"])
     assert reader.find_batches("n", 25, 44) == [2, 3, 4]
     reader.check_statistics()
 
 
 def test_without_statistics_no_batch_is_skipped() -> None:
-    assert bs.open_file(file_of(*NUMBERS, columns=["s"])).find_batches("n", 1000) == list(range(10))
+    assert bs.open_file(file_with_statistics(*NUMBERS, columns=["s"])).find_batches("n", 1000) == list(range(10))
     sink = io.BytesIO()
     with bs.new_file(sink, NUMBERS[0].schema) as writer:
         writer.write(NUMBERS[0])
@@ -99,7 +99,7 @@ def test_without_statistics_no_batch_is_skipped() -> None:
 
 
 def test_row_counts_alone_give_num_rows() -> None:
-    reader = bs.open_file(file_of(*NUMBERS, columns=[]))
+    reader = bs.open_file(file_with_statistics(*NUMBERS, columns=[]))
     assert reader.statistics is not None
     assert not reader.statistics.columns
     assert reader.num_rows == 100
@@ -128,11 +128,11 @@ def test_row_counts_alone_give_num_rows() -> None:
     ],
 )
 def test_bounds_are_those_of_the_values(values: list[Any], type_: bs.DataType, expected: tuple[Any, Any, int]) -> None:
-    assert statistics_of(values, type_, distinct=True) == expected
+    assert array_statistics(values, type_, distinct=True) == expected
 
 
 def test_negative_zero_is_found_as_zero() -> None:
-    raw = file_of(bs.record_batch({"f": [-0.0, -1.0]}), bs.record_batch({"f": [0.0, 1.0]}))
+    raw = file_with_statistics(bs.record_batch({"f": [-0.0, -1.0]}), bs.record_batch({"f": [0.0, 1.0]}))
     assert bs.open_file(raw).find_batches("f", 0.0, 0.0) == [0, 1]
     assert bs.open_file(raw).find_batches("f", -0.0, -0.0) == [0, 1]
 
@@ -152,15 +152,15 @@ def test_negative_zero_is_found_as_zero() -> None:
 )
 def test_bounds_of_long_values_are_truncated_and_still_valid(value: Any, least: Any, greatest: Any) -> None:
     type_ = bs.string() if isinstance(value, str) else bs.binary()
-    assert statistics_of([value], type_) == (least, greatest, 0)
+    assert array_statistics([value], type_) == (least, greatest, 0)
     assert least <= value <= greatest
-    raw = file_of(bs.record_batch({"c": bs.array([value], type_)}))
+    raw = file_with_statistics(bs.record_batch({"c": bs.array([value], type_)}))
     assert bs.open_file(raw).find_batches("c", value, value) == [0]
 
 
 def test_columns_of_every_type_can_be_searched() -> None:
     source = batch()
-    reader = bs.open_file(file_of(source, source.slice(1), distinct=True))
+    reader = bs.open_file(file_with_statistics(source, source.slice(1), distinct=True))
     assert reader.statistics is not None
     reader.check_statistics()
     assert reader.find_batches("list", [1]) == [0, 1], "a list has no order, so nothing is skipped"
@@ -169,7 +169,7 @@ def test_columns_of_every_type_can_be_searched() -> None:
 
 def test_batches_of_a_remote_file_are_skipped_without_reading_bodies() -> None:
     fsspec = pytest.importorskip("fsspec")
-    fsspec.filesystem("memory").pipe_file("/statistics/n.arrow", file_of(*NUMBERS))
+    fsspec.filesystem("memory").pipe_file("/statistics/n.arrow", file_with_statistics(*NUMBERS))
     with bs.open_file("memory://statistics/n.arrow") as reader:
         assert reader.find_batches("n", 25, 44) == [2, 3, 4]
         assert reader.num_rows == 100
@@ -178,7 +178,7 @@ def test_batches_of_a_remote_file_are_skipped_without_reading_bodies() -> None:
 
 
 def test_bounds_of_another_type_and_nan_are_rejected() -> None:
-    reader = bs.open_file(file_of(bs.record_batch({"f": [1.0], "s": ["a"]})))
+    reader = bs.open_file(file_with_statistics(bs.record_batch({"f": [1.0], "s": ["a"]})))
     with pytest.raises(errors.DataTypeError):
         reader.find_batches("s", 5)
     with pytest.raises(errors.UsageError, match="nan"):
@@ -188,7 +188,7 @@ def test_bounds_of_another_type_and_nan_are_rejected() -> None:
 
 
 def test_pyarrow_reads_the_file_and_its_statistics() -> None:
-    raw = file_of(*NUMBERS)
+    raw = file_with_statistics(*NUMBERS)
     reader = pa.ipc.open_file(raw)
     assert reader.read_all().num_rows == 100
     stream = base64.b64decode(
@@ -205,7 +205,7 @@ def test_pyarrow_reads_the_file_and_its_statistics() -> None:
 
 def test_an_append_extends_the_statistics_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "n.arrow"
-    path.write_bytes(file_of(*NUMBERS[:3], columns=["n"], distinct=True))
+    path.write_bytes(file_with_statistics(*NUMBERS[:3], columns=["n"], distinct=True))
     with bs.ipc.append_file(path) as writer:
         for batch in NUMBERS[3:]:
             writer.write(batch)
@@ -218,26 +218,26 @@ def test_an_append_extends_the_statistics_of_the_file(tmp_path: Path) -> None:
 
 def test_statistics_are_merged_if_all_sources_have_them() -> None:
     sink = io.BytesIO()
-    bs.ipc.concat_files([file_of(*NUMBERS[:4]), file_of(*NUMBERS[4:], columns=["n"])], sink)
+    bs.ipc.concat_files([file_with_statistics(*NUMBERS[:4]), file_with_statistics(*NUMBERS[4:], columns=["n"])], sink)
     reader = bs.open_file(sink.getvalue())
     assert reader.find_batches("n", 25, 44) == [2, 3, 4]
     assert reader.statistics is not None
     assert list(reader.statistics.columns) == [0]
     reader.check_statistics()
     sink = io.BytesIO()
-    bs.ipc.concat_files([file_of(*NUMBERS[:4]), as_stream(NUMBERS[4])], sink)
+    bs.ipc.concat_files([file_with_statistics(*NUMBERS[:4]), as_stream(NUMBERS[4])], sink)
     assert bs.open_file(sink.getvalue()).statistics is None
     assert METADATA_KEY not in bs.open_file(sink.getvalue()).metadata
 
 
 def test_recovered_files_have_no_statistics() -> None:
     sink = io.BytesIO()
-    bs.ipc.recover(file_of(*NUMBERS), sink)
+    bs.ipc.recover(file_with_statistics(*NUMBERS), sink)
     assert bs.open_file(sink.getvalue()).statistics is None
 
 
 def test_statistics_copied_from_another_file_are_ignored() -> None:
-    metadata = bs.open_file(file_of(*NUMBERS)).metadata
+    metadata = bs.open_file(file_with_statistics(*NUMBERS)).metadata
     sink = io.BytesIO()
     with bs.new_file(sink, NUMBERS[0].schema, metadata=metadata) as writer:
         for batch in reversed(NUMBERS):
@@ -275,7 +275,7 @@ def replace_column(table: Any, name: str, values: list[int]) -> Any:
 
 
 def test_row_counts_that_contradict_the_header_raise_when_the_batch_is_read() -> None:
-    raw = replace_statistics(file_of(*NUMBERS), lambda table: replace_column(table, "rows", [10] * 9 + [11]))
+    raw = replace_statistics(file_with_statistics(*NUMBERS), lambda table: replace_column(table, "rows", [10] * 9 + [11]))
     reader = bs.open_file(raw)
     assert reader[9].num_rows == 10, "the statistics have not been read yet"
     assert reader.num_rows == 101
@@ -287,7 +287,7 @@ def test_row_counts_that_contradict_the_header_raise_when_the_batch_is_read() ->
 
 @pytest.mark.parametrize("rows", [[-1] + [10] * 9, [0] + [10] * 9])
 def test_impossible_counts_are_an_error(rows: list[int]) -> None:
-    raw = replace_statistics(file_of(*NUMBERS), lambda table: replace_column(table, "rows", rows))
+    raw = replace_statistics(file_with_statistics(*NUMBERS), lambda table: replace_column(table, "rows", rows))
     reader = bs.open_file(raw)
     with pytest.raises(
         errors.InvalidDataError, match=r"bowstring:statistics: (rows is negative|bounds without values)"
@@ -308,11 +308,11 @@ def test_data_that_is_not_statistics_is_an_error(value: bytes) -> None:
 
 
 def test_statistics_with_flipped_bits_are_rejected_or_harmless() -> None:
-    raw = file_of(*NUMBERS, NUMBERS[0])
+    raw = file_with_statistics(*NUMBERS, NUMBERS[0])
     old = bs.open_file(raw).metadata[METADATA_KEY]
     stream = base64.b64decode(old)
     random = np.random.default_rng(5)
-    refused = 0
+    num_errors = 0
     for _ in range(300):
         damaged = bytearray(stream)
         damaged[random.integers(len(stream))] ^= 1 << random.integers(8)
@@ -321,8 +321,8 @@ def test_statistics_with_flipped_bits_are_rejected_or_harmless() -> None:
             reader.find_batches("n", 25, 44)
             reader.check_statistics()
         except errors.InvalidDataError:
-            refused += 1
-    assert refused > 50
+            num_errors += 1
+    assert num_errors > 50
 
 
 def test_check_statistics_finds_wrong_bounds() -> None:
@@ -332,7 +332,7 @@ def test_check_statistics_finds_wrong_bounds() -> None:
         batch_statistics = pa.StructArray.from_arrays(parts, fields=list(column.type))
         return table.set_column(3, table.schema.field(3), batch_statistics)
 
-    reader = bs.open_file(replace_statistics(file_of(*NUMBERS), swapped))
+    reader = bs.open_file(replace_statistics(file_with_statistics(*NUMBERS), swapped))
     assert reader.find_batches("n", 50) == [], "bounds are not verified here"
     with pytest.raises(
         errors.InvalidDataError, match="record batch 0, column 0: by the statistics, expected values from 5 to 6"

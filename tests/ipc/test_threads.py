@@ -22,15 +22,15 @@ THREADS = 3
 WORDS = bs.dictionary(bs.int8(), bs.string())
 
 
-def batch(number: int) -> bs.RecordBatch:
+def numbered_batch(number: int) -> bs.RecordBatch:
     words = bs.array([f"{number} {at % 3}" for at in range(20)], WORDS)
     return bs.record_batch({"n": bs.array(np.full(20, number)), "words": words})
 
 
-BATCHES = [batch(number) for number in range(24)]
+BATCHES = [numbered_batch(number) for number in range(24)]
 
 
-class Slow(io.RawIOBase):
+class SlowFile(io.RawIOBase):
     """A file object that lets another thread run before each read and write."""
 
     def __init__(self, raw: bytes = b"") -> None:
@@ -78,7 +78,7 @@ def in_threads(work: Callable[[int], object]) -> None:
 
 def test_threads_that_share_a_stream_reader_get_each_batch_once() -> None:
     got: list[bs.RecordBatch] = []
-    with bs.open_stream(Slow(as_stream(*BATCHES))) as reader:
+    with bs.open_stream(SlowFile(as_stream(*BATCHES))) as reader:
         in_threads(lambda _: got.extend(reader))
     got.sort(key=lambda batch: batch["n"].to_pylist())
     assert [batch.to_pydict() for batch in got] == [batch.to_pydict() for batch in BATCHES]
@@ -89,14 +89,14 @@ def test_threads_that_share_a_tensor_reader_get_each_tensor_once() -> None:
     for number in range(30):
         bs.tensors.write_tensor(bs.tensors.Tensor.from_numpy(np.full((3, 4), number)), sink)
     got: list[Any] = []
-    with bs.tensors.open_tensor_stream(Slow(sink.getvalue())) as reader:
+    with bs.tensors.open_tensor_stream(SlowFile(sink.getvalue())) as reader:
         in_threads(lambda _: got.extend(tensor.to_numpy() for tensor in reader))
     assert sorted(tensor.ravel().tolist() for tensor in got) == [[number] * 12 for number in range(30)]
 
 
 @pytest.mark.parametrize("new", [bs.new_stream, bs.new_file])
 def test_batches_of_several_threads_are_not_interleaved(new: Callable[..., Any]) -> None:
-    sink, plain = Slow(), [bs.record_batch({"n": np.full(50_000, number)}) for number in range(24)]
+    sink, plain = SlowFile(), [bs.record_batch({"n": np.full(50_000, number)}) for number in range(24)]
     with new(sink, plain[0].schema) as writer:
         in_threads(lambda thread: [writer.write(batch) for batch in plain[thread::THREADS]])
     with (bs.open_stream if new is bs.new_stream else bs.open_file)(sink.raw) as reader:
@@ -125,7 +125,7 @@ def test_rows_added_by_several_threads_stay_rows() -> None:
 
 
 def test_tensors_of_several_threads_are_not_interleaved() -> None:
-    sink = Slow()
+    sink = SlowFile()
     with bs.tensors.new_tensor_stream(sink) as writer:
         in_threads(
             lambda thread: [writer.write(bs.tensors.Tensor.from_numpy(np.full(50_000, thread))) for _ in range(8)]
@@ -139,7 +139,7 @@ def test_a_tensor_reader_interrupted_within_a_message_can_not_continue() -> None
     for _ in range(2):
         bs.tensors.write_tensor(bs.tensors.Tensor.from_numpy(np.arange(5)), sink)
 
-    class Interrupted(Slow):
+    class Interrupted(SlowFile):
         def readinto(self, into: Any) -> int:
             if self._held.tell() > 8:
                 raise KeyboardInterrupt

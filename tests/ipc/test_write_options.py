@@ -24,7 +24,7 @@ MAKE: dict[str, Any] = {"file": samples.as_file, "stream": samples.as_stream}
 OPEN: dict[str, Any] = {"file": bs.open_file, "stream": bs.open_stream}
 PEER: dict[str, Any] = {"file": pa.ipc.open_file, "stream": pa.ipc.open_stream}
 FORMATS = pytest.mark.parametrize("format_", ["file", "stream"])
-BIG = bs.ipc.IpcWriteOptions(byte_order="big")
+BIG_ENDIAN = bs.ipc.IpcWriteOptions(byte_order="big")
 WRITE_OPTIONS = [
     bs.ipc.IpcWriteOptions(order, version, is_legacy, codec)
     for order, version, is_legacy, codec in product(
@@ -83,7 +83,7 @@ def test_pyarrow_data_of_metadata_version_4_is_read(is_legacy: bool) -> None:
     assert read.equals(batch)
 
 
-def body(array: bs.Array, write_options: bs.ipc.IpcWriteOptions) -> list[bytes]:
+def body_buffers(array: bs.Array, write_options: bs.ipc.IpcWriteOptions) -> list[bytes]:
     """Return the written buffers without the validity bitmap."""
     batch = bs.RecordBatch.from_arrays([array], ["x"])
     header, body = bs.open_file(samples.as_file(batch, options=write_options)).read_batch_message(0)
@@ -111,12 +111,12 @@ def body(array: bs.Array, write_options: bs.ipc.IpcWriteOptions) -> list[bytes]:
     ids=str,
 )
 def test_numbers_are_byte_swapped_and_bytes_are_not(type_: bs.DataType, value: Any, expected: bytes) -> None:
-    (content,) = body(bs.array([value], type_), BIG)
+    (content,) = body_buffers(bs.array([value], type_), BIG_ENDIAN)
     assert content == expected
 
 
 def test_views_are_byte_swapped_except_for_their_inline_bytes() -> None:
-    views, data = body(bs.array(["short", "a string of more than twelve bytes"], bs.string_view()), BIG)
+    views, data = body_buffers(bs.array(["short", "a string of more than twelve bytes"], bs.string_view()), BIG_ENDIAN)
     assert views == struct.pack(">i", 5) + b"short".ljust(12, b"\0") + struct.pack(">i4sii", 34, b"a st", 0, 0)
     assert data == b"a string of more than twelve bytes"
 
@@ -140,9 +140,9 @@ def test_unions_have_a_validity_buffer_in_version_4_only() -> None:
 def test_incompressible_buffers_stay_uncompressed_and_empty_ones_have_no_prefix() -> None:
     noise = np.random.default_rng(5).integers(0, 1 << 62, 1000)
     for codec in CODECS:
-        (buffer,) = body(bs.array(noise), bs.ipc.IpcWriteOptions(compression=codec))
+        (buffer,) = body_buffers(bs.array(noise), bs.ipc.IpcWriteOptions(compression=codec))
         assert buffer == struct.pack("<q", -1) + noise.tobytes()
-        assert body(bs.array([], bs.int64()), bs.ipc.IpcWriteOptions(compression=codec)) == [b""]
+        assert body_buffers(bs.array([], bs.int64()), bs.ipc.IpcWriteOptions(compression=codec)) == [b""]
 
 
 @pytest.mark.parametrize(("codec", "low", "high"), [("lz4", 0, 9), ("zstd", -5, 15)])
@@ -184,11 +184,11 @@ def test_unknown_options_are_rejected(options: dict[str, Any]) -> None:
 def test_replaced_dictionaries_are_compressed_and_byte_swapped(codec: str) -> None:
     type_ = bs.dictionary(bs.int16(), bs.string())
     batches = [bs.record_batch({"d": bs.array([f"{a} {i}" for i in range(500)], type_)}) for a in ("one", "two")]
-    data = samples.as_stream(*batches, compression=codec, options=BIG)
+    data = samples.as_stream(*batches, compression=codec, options=BIG_ENDIAN)
     assert [batch.to_pydict() for batch in bs.open_stream(data)] == [batch.to_pydict() for batch in batches]
 
 
-@pytest.mark.parametrize("write_options", [BIG, bs.ipc.IpcWriteOptions(compression="lz4")], ids=option_id)
+@pytest.mark.parametrize("write_options", [BIG_ENDIAN, bs.ipc.IpcWriteOptions(compression="lz4")], ids=option_id)
 def test_files_of_any_encoding_can_be_served(write_options: bs.ipc.IpcWriteOptions, tmp_path: Path) -> None:
     batch = bs.record_batch({"n": list(range(1000)), "t": [str(i % 7) for i in range(1000)]})
     path = tmp_path / "served.arrow"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def decodes(data: bytes) -> bool:
+def is_decodable(data: bytes) -> bool:
     try:
         data.decode()
     except UnicodeDecodeError:

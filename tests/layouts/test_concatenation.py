@@ -21,7 +21,7 @@ from bowstring.layouts.equality import arrays_equal
 WORDS = bs.dictionary(bs.int8(), bs.string())
 
 
-def words(keys: list[int | None], dictionary: bs.Array, index_type: bs.DataType | None = None) -> bs.Array:
+def dictionary_array(keys: list[int | None], dictionary: bs.Array, index_type: bs.DataType | None = None) -> bs.Array:
     indices = bs.array(keys, index_type or bs.int8())
     return bs.Array.from_buffers(WORDS, len(keys), indices.buffers, dictionary=dictionary)
 
@@ -32,31 +32,43 @@ def concat(*arrays: bs.Array) -> bs.Array:
     return array
 
 
-def distinct(count: int, first: int = 0) -> bs.Array:
+def distinct_strings(count: int, first: int = 0) -> bs.Array:
     return bs.array([str(first + index) for index in range(count)])
 
 
 def test_equal_dictionaries_are_kept() -> None:
     dictionary = bs.array(["a", "b"])
-    array = concat(words([0, 1], dictionary), words([None, 0], dictionary), words([1], bs.array(["a", "b"])))
+    array = concat(
+        dictionary_array([0, 1], dictionary),
+        dictionary_array([None, 0], dictionary),
+        dictionary_array([1], bs.array(["a", "b"])),
+    )
     assert array.dictionary is dictionary
     assert array.to_pylist() == ["a", "b", None, "a", "b"]
 
 
 def test_different_dictionaries_are_concatenated() -> None:
     first, second = bs.array(["a", "b"]), bs.array(["c", None])
-    array = concat(words([0, 1], first), words([1, None, 0], second), words([1], first))
+    array = concat(
+        dictionary_array([0, 1], first), dictionary_array([1, None, 0], second), dictionary_array([1], first)
+    )
     assert array.to_pylist() == ["a", "b", None, None, "c", "b"]
     assert array.slice(3, 3).to_pylist() == [None, "c", "b"]
 
 
 def test_a_concatenated_dictionary_must_fit_the_index_type() -> None:
-    array = concat(words([99], distinct(100)), words([27], distinct(28, first=100)))
+    array = concat(
+        dictionary_array([99], distinct_strings(100)), dictionary_array([27], distinct_strings(28, first=100))
+    )
     assert array.to_pylist() == ["99", "127"]
     with pytest.raises(bs.errors.DataTypeError, match="200 values is too large"):
-        bs.concat_arrays([words([0], distinct(100)), words([99], distinct(100, first=100))])
-    large = distinct(200)
-    assert concat(words([127], large), words([3], large)).to_pylist() == ["127", "3"], "all indices fit"
+        bs.concat_arrays(
+            [dictionary_array([0], distinct_strings(100)), dictionary_array([99], distinct_strings(100, first=100))]
+        )
+    large = distinct_strings(200)
+    assert concat(dictionary_array([127], large), dictionary_array([3], large)).to_pylist() == ["127", "3"], (
+        "all indices fit"
+    )
 
 
 def test_views_keep_their_data_buffers() -> None:
@@ -108,8 +120,12 @@ def _nulls(length: int) -> bs.Array:
 
 
 def test_the_longest_of_growing_dictionaries_is_used() -> None:
-    grown = distinct(100)
-    array = concat(words([9], grown.slice(0, 10)), words([None, 49], distinct(50)), words([99, 3], grown))
+    grown = distinct_strings(100)
+    array = concat(
+        dictionary_array([9], grown.slice(0, 10)),
+        dictionary_array([None, 49], distinct_strings(50)),
+        dictionary_array([99, 3], grown),
+    )
     assert array.to_pylist() == ["9", None, "49", "99", "3"]
     assert array.dictionary is not None
     assert array.dictionary.length == 100
@@ -123,7 +139,7 @@ def test_zeros_of_both_signs_stay_different_in_concatenated_dictionaries(value_t
     assert repr(array.to_pylist()) == repr(zeros)
 
 
-_VALUES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
+_SLICED_TYPES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "int32": (bs.int32(), st.integers(-5, 5)),
     "bool": (bs.bool_(), st.booleans()),
     "string": (bs.string(), st.text(max_size=5)),
@@ -133,21 +149,21 @@ _VALUES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 
 
 @st.composite
-def _pieces(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> list[tuple[list[Any], int, int]]:
+def _draw_slices(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> list[tuple[list[Any], int, int]]:
     """Draw lists of values, each with an offset and a length, repeated until they are many."""
     one = st.tuples(st.lists(st.none() | values, max_size=20), st.integers(0, 9), st.integers(0, 20))
     return draw(st.lists(one, min_size=1, max_size=4)) * draw(st.sampled_from([1, 20]))
 
 
-@pytest.mark.parametrize("name", _VALUES)
+@pytest.mark.parametrize("name", _SLICED_TYPES)
 @settings(max_examples=40)
 @given(data=st.data())
 def test_concatenated_slices_have_the_values_of_all(name: str, data: st.DataObject) -> None:
-    kind, values = _VALUES[name]
+    kind, values = _SLICED_TYPES[name]
     wholes: dict[str, Array] = {}
     arrays = []
     expected: list[Any] = []
-    for array, offset, length in data.draw(_pieces(values)):
+    for array, offset, length in data.draw(_draw_slices(values)):
         whole = wholes.setdefault(repr(array), bs.array(array, kind))
         arrays.append(whole.slice(min(offset, len(array)), length))
         expected += array[offset : offset + length]
@@ -224,7 +240,7 @@ def test_missing_values_are_rejected(count: int) -> None:
         bs.concat_arrays([good] * (count - 1) + [short])
 
 
-_TYPES: dict[str, tuple[bs.DataType, st.SearchStrategy[Any]]] = {
+_WHOLE_TYPES: dict[str, tuple[bs.DataType, st.SearchStrategy[Any]]] = {
     "int32": (bs.int32(), st.integers(-5, 5)),
     "bool": (bs.bool_(), st.booleans()),
     "string": (bs.string(), st.text(max_size=3)),
@@ -237,17 +253,17 @@ _TYPES: dict[str, tuple[bs.DataType, st.SearchStrategy[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", _TYPES)
+@pytest.mark.parametrize("name", _WHOLE_TYPES)
 @settings(max_examples=25)
 @given(data=st.data())
 def test_many_whole_arrays_have_the_values_of_all(name: str, data: st.DataObject) -> None:
-    type_, values = _TYPES[name]
+    type_, values = _WHOLE_TYPES[name]
     rows = data.draw(st.lists(st.lists(st.none() | values, max_size=9), min_size=1, max_size=6)) * 12
     arrays = [bs.array(some, type_) for some in rows]
-    joined = bs.concat_arrays(arrays)
-    joined.validate(full=True)
-    assert joined.to_pylist() == [value for some in rows for value in some]
-    assert arrays_equal(concat_and_unify(arrays), joined, nans_equal=False)
+    concatenated = bs.concat_arrays(arrays)
+    concatenated.validate(full=True)
+    assert concatenated.to_pylist() == [value for some in rows for value in some]
+    assert arrays_equal(concat_and_unify(arrays), concatenated, nans_equal=False)
 
 
 @pytest.mark.parametrize(

@@ -45,19 +45,19 @@ def test_minus_zero_equals_zero() -> None:
     assert bs.array([-0.0]).equals(bs.array([0.0]))
 
 
-MANY = 3_000_000
+NUM_VALUES = 3_000_000
 """So many 8-byte values are looked at by several threads."""
 
 
 @pytest.mark.parametrize("type_", [bs.int64(), bs.float64(), bs.duration("s"), bs.binary(8)], ids=str)
-@pytest.mark.parametrize("index", [0, 1, MANY // 2, MANY - 1])
+@pytest.mark.parametrize("index", [0, 1, NUM_VALUES // 2, NUM_VALUES - 1])
 @pytest.mark.parametrize("has_nulls", [False, True])
 def test_one_different_slot_among_many_is_detected(type_: bs.DataType, index: int, has_nulls: bool) -> None:
-    mask = np.full(MANY + 1, 0xFF, np.uint8)
+    mask = np.full(NUM_VALUES + 1, 0xFF, np.uint8)
     mask[0] = 0xFF if not has_nulls else 0xF7
-    slots = np.arange(MANY + 3, dtype=np.float64)
+    slots = np.arange(NUM_VALUES + 3, dtype=np.float64)
     others = slots.copy()
-    left, right = (bs.Array.from_buffers(type_, MANY + 3, [mask, values]).slice(3) for values in (slots, others))
+    left, right = (bs.Array.from_buffers(type_, NUM_VALUES + 3, [mask, values]).slice(3) for values in (slots, others))
     assert left.null_count == has_nulls
     assert left.equals(right)
     others[3 + index] = -1
@@ -65,9 +65,9 @@ def test_one_different_slot_among_many_is_detected(type_: bs.DataType, index: in
 
 
 def test_nan_and_zero_compare_the_same_in_long_and_short_arrays() -> None:
-    slots = np.zeros(MANY)
+    slots = np.zeros(NUM_VALUES)
     others = slots.copy()
-    others[MANY // 2] = -0.0
+    others[NUM_VALUES // 2] = -0.0
     assert bs.array(slots).equals(bs.array(others))
     slots[-1] = others[-1] = NAN
     array, other = bs.array(slots), bs.array(others)
@@ -79,10 +79,10 @@ def test_nan_and_zero_compare_the_same_in_long_and_short_arrays() -> None:
 @pytest.mark.parametrize("offsets", [[0, 2, 4], [0, 3, 1], [-1, 2, 3], [0, 2, 9]])
 def test_strings_with_invalid_offsets_are_not_compared(offsets: list[int]) -> None:
     whole = bs.array(["ab", "cd"])
-    broken = bs.Array(
+    invalid = bs.Array(
         whole.layout, 2, (None, bs.memory.Buffer.of(np.array(offsets, np.int32)), bs.memory.Buffer.of(b"abc"))
     )
-    for left, right in ((whole, broken), (broken, whole)):
+    for left, right in ((whole, invalid), (invalid, whole)):
         with pytest.raises(bs.errors.InvalidDataError):
             left.equals(right)
 
@@ -143,18 +143,18 @@ def test_equal_values_with_different_dictionaries_are_equal() -> None:
     assert not dictionary_array([0], [NAN, 1.0]).equals(dictionary_array([0], [NAN, 1.0]))
 
 
-def ree(ends: list[int], values: list[Any], length: int, offset: int = 0) -> bs.Array:
+def run_end_array(ends: list[int], values: list[Any], length: int, offset: int = 0) -> bs.Array:
     runs = bs.array(values, bs.int8())
     type_ = bs.run_end_encoded(bs.int16(), bs.int8())
     return bs.Array.from_buffers(type_, length, [], [bs.array(ends, bs.int16()), runs], offset=offset)
 
 
 def test_equal_values_in_different_runs_are_equal() -> None:
-    array = ree([2, 4, 5], [1, None, 2], 5)
-    assert array.equals(ree([1, 2, 3, 5], [1, 1, None, None], 4).compact()) is False
-    assert array.equals(ree([1, 2, 3, 4, 9], [1, 1, None, None, 2], 5))
-    assert array.slice(1, 3).equals(ree([3, 4, 7], [9, 1, None], 3, offset=3))
-    assert not array.equals(ree([2, 4, 5], [1, 3, 2], 5))
+    array = run_end_array([2, 4, 5], [1, None, 2], 5)
+    assert array.equals(run_end_array([1, 2, 3, 5], [1, 1, None, None], 4).compact()) is False
+    assert array.equals(run_end_array([1, 2, 3, 4, 9], [1, 1, None, None, 2], 5))
+    assert array.slice(1, 3).equals(run_end_array([3, 4, 7], [9, 1, None], 3, offset=3))
+    assert not array.equals(run_end_array([2, 4, 5], [1, 3, 2], 5))
 
 
 def test_null_structs_hide_their_fields() -> None:

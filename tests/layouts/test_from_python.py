@@ -25,21 +25,21 @@ LENGTHS = [0, 1, 2, 3, 63, 64, 65, 1000, 70_000]
 NAN = float("nan")
 
 
-class Real(float):
+class FloatSubclass(float):
     """A subclass of float."""
 
 
-class Word(str):
+class StrSubclass(str):
     """A subclass of str."""
 
 
-class Colour(IntEnum):
+class IntSubclass(IntEnum):
     """A subclass of int."""
 
     RED = 3
 
 
-class Unwilling:
+class Untouchable:
     """A value whose methods must not be called."""
 
     def __getattr__(self, name: str) -> Any:
@@ -68,15 +68,15 @@ KINDS: dict[str, tuple[bs.DataType, Sequence[Any]]] = {
     "strings": (bs.string(), ["", "a", "é", "\0", "👍🏽", "naïve façade", "x" * 300]),
     "byte strings": (bs.binary(), [b"", b"a", b"\xff\0", b"x" * 300]),
 }
-HAVE = pytest.mark.parametrize("kind", KINDS)
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
-def same(left: Any, right: Any) -> bool:
+def is_identical(left: Any, right: Any) -> bool:
     """Return whether two values have the same type and are equal, including -0.0 and NaN."""
     return type(left) is type(right) and repr(left) == repr(right)
 
 
-def some(kind: str, length: int, nulls: Callable[[int], bool]) -> tuple[bs.DataType, list[Any]]:
+def values_with_nulls(kind: str, length: int, nulls: Callable[[int], bool]) -> tuple[bs.DataType, list[Any]]:
     """Return values of a kind, with None where `nulls(index)` is true."""
     type_, pattern = KINDS[kind]
     return type_, [None if nulls(index) else pattern[index % len(pattern)] for index in range(length)]
@@ -92,14 +92,14 @@ NULLS: dict[str, Callable[[int], bool]] = {
 }
 
 
-@HAVE
+@EVERY_KIND
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("nulls", NULLS)
 def test_values_and_nulls_are_preserved_exactly(kind: str, length: int, nulls: str) -> None:
-    type_, values = some(kind, length, NULLS[nulls])
+    type_, values = values_with_nulls(kind, length, NULLS[nulls])
     originals = list(values)
     array = bs.array(values, type_)
-    assert all(map(same, array.to_pylist(), values))
+    assert all(map(is_identical, array.to_pylist(), values))
     assert len(array) == length
     assert array.null_count == values.count(None)
     array.validate(full=True)
@@ -107,31 +107,31 @@ def test_values_and_nulls_are_preserved_exactly(kind: str, length: int, nulls: s
     if array.null_count < length:
         infer_array = bs.array(values)
         assert infer_array.type == type_
-        assert all(map(same, infer_array.to_pylist(), values))
+        assert all(map(is_identical, infer_array.to_pylist(), values))
     assert all(mine is original for mine, original in zip(values, originals, strict=True)), (
         "the caller's list was changed"
     )
 
 
-@HAVE
+@EVERY_KIND
 @pytest.mark.parametrize("make", [tuple, iter, lambda values: (value for value in values), UserList])
 def test_any_sequence_of_values_is_accepted(kind: str, make: Callable[[list[Any]], Any]) -> None:
-    type_, values = some(kind, 1000, NULLS["rare"])
+    type_, values = values_with_nulls(kind, 1000, NULLS["rare"])
     for array in (bs.array(make(values), type_), bs.array(make(values))):
         assert array.type == type_
-        assert all(map(same, array.to_pylist(), values))
+        assert all(map(is_identical, array.to_pylist(), values))
 
 
-STRAYS = [
+VALUES_OF_OTHER_TYPES = [
     True,
     7,
     1.5,
     "1.5",
     b"1.5",
     1j,
-    Real(1.5),
-    Colour.RED,
-    Word("word"),
+    FloatSubclass(1.5),
+    IntSubclass.RED,
+    StrSubclass("word"),
     Decimal("1.5"),
     Fraction(1, 2),
     [],
@@ -150,36 +150,44 @@ STRAYS = [
     np.datetime64(7, "s"),
     machine_array("d", [1.5]),
     bytearray(b"abc"),
-    Unwilling(),
+    Untouchable(),
 ]
-ALONE: dict[str, dict[type, Any]] = {
-    "floats": {int: 7.0, Real: 1.5, Colour: 3.0, np.float64: 1.5, np.float32: 1.5, np.int64: 7.0, float: 1.5},
-    "integers": {int: 7, Colour: 3, np.int64: 7},
+SINGLE_VALUES: dict[str, dict[type, Any]] = {
+    "floats": {
+        int: 7.0,
+        FloatSubclass: 1.5,
+        IntSubclass: 3.0,
+        np.float64: 1.5,
+        np.float32: 1.5,
+        np.int64: 7.0,
+        float: 1.5,
+    },
+    "integers": {int: 7, IntSubclass: 3, np.int64: 7},
     "truth values": {bool: True, np.bool_: True},
-    "strings": {str: "1.5", Word: "word"},
+    "strings": {str: "1.5", StrSubclass: "word"},
     "byte strings": {bytes: b"1.5", bytearray: b"abc"},
 }
 """The inferred types of common values."""
 
 
-@HAVE
-@pytest.mark.parametrize("stray", STRAYS, ids=lambda value: f"{type(value).__name__}-{str(value)[:9]}")
+@EVERY_KIND
+@pytest.mark.parametrize("stray", VALUES_OF_OTHER_TYPES, ids=lambda value: f"{type(value).__name__}-{str(value)[:9]}")
 def test_a_value_among_many_of_another_type_is_converted_like_a_single_value(kind: str, stray: Any) -> None:
     type_ = KINDS[kind][0]
     try:
         alone = bs.array([stray], type_).to_pylist()
     except DataTypeError:
         alone = []
-    assert type(stray) not in ALONE[kind] or same(alone[0], ALONE[kind][type(stray)])
-    assert alone or type(stray) not in ALONE[kind]
+    assert type(stray) not in SINGLE_VALUES[kind] or is_identical(alone[0], SINGLE_VALUES[kind][type(stray)])
+    assert alone or type(stray) not in SINGLE_VALUES[kind]
     assert not alone or type(stray) is not bool or kind == "truth values"
     for nulls in ("no", "rare"):
         for at in (0, 1, 999):
-            _, values = some(kind, 1000, NULLS[nulls])
+            _, values = values_with_nulls(kind, 1000, NULLS[nulls])
             values[at] = stray
             if alone:
                 values_read = bs.array(values, type_).to_pylist()
-                assert all(map(same, values_read, [*values[:at], *alone, *values[at + 1 :]]))
+                assert all(map(is_identical, values_read, [*values[:at], *alone, *values[at + 1 :]]))
             else:
                 with pytest.raises(DataTypeError, match=rf"\b{at}\b"):
                     bs.array(values, type_)
@@ -218,7 +226,7 @@ def test_integers_among_floats_are_accepted_if_exact(make: Any, digits: int) -> 
     every = 1 << digits
     values: list[Any] = [1.5, 0, every - 1, every, -every, every + 2, -every - 2, 2 * every + 4, None, NAN] * 10
     expected = [value if value is None else float(value) for value in values]
-    assert all(map(same, bs.array(values, make()).to_pylist(), expected))
+    assert all(map(is_identical, bs.array(values, make()).to_pylist(), expected))
     for rounded in (every + 1, -every - 1, 2 * every + 2, (1 << 200) + 1):
         with pytest.raises(DataTypeError, match="value 100"):
             bs.array([*values, rounded], make())
@@ -252,11 +260,11 @@ def test_a_large_value_among_floats_is_formatted_once() -> None:
 
 
 def test_none_is_detected_by_identity() -> None:
-    odd: list[Any] = [None, Unwilling(), np.arange(3), (), [], None]
+    odd: list[Any] = [None, Untouchable(), np.arange(3), (), [], None]
     filled, mask = replace_none(odd, ())
     assert mask is not None
     assert mask.tolist() == [False, True, True, True, True, False]
-    assert [type(value) for value in filled] == [tuple, Unwilling, np.ndarray, tuple, list, tuple]
+    assert [type(value) for value in filled] == [tuple, Untouchable, np.ndarray, tuple, list, tuple]
     assert all(mine is original for mine, original in zip(filled[1:5], odd[1:5], strict=True))
 
 
@@ -271,7 +279,7 @@ def test_no_reference_to_a_value_is_kept() -> None:
     assert sys.getrefcount(value) == before
 
 
-NESTED: dict[str, tuple[bs.DataType, list[Any]]] = {
+NESTED_VALUES: dict[str, tuple[bs.DataType, list[Any]]] = {
     "integers": (bs.list_(bs.int64()), [[1, 2, 3], [], None, [None], [4]]),
     "floats": (bs.list_(bs.float64()), [[0.5], [], [-0.0, NAN], None]),
     "strings": (bs.list_(bs.string()), [["a", "é"], None, [], ["\0", None]]),
@@ -285,10 +293,10 @@ NESTED: dict[str, tuple[bs.DataType, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", NESTED)
+@pytest.mark.parametrize("kind", NESTED_VALUES)
 @pytest.mark.parametrize("length", [0, 1, 4095, 4096, 4097, 9000])
 def test_lists_are_preserved_exactly(kind: str, length: int) -> None:
-    type_, pattern = NESTED[kind]
+    type_, pattern = NESTED_VALUES[kind]
     values = [pattern[index % len(pattern)] for index in range(length)]
     originals = [None if value is None else list(value) for value in values]
     array = bs.array(values, type_)
@@ -355,7 +363,7 @@ def test_an_invalid_map_or_pair_is_named_by_its_index(at: int) -> None:
 @pytest.mark.parametrize("first", [1, 1.5])
 @pytest.mark.parametrize(
     "stray",
-    [Decimal("1.5"), Fraction(1, 2), True, np.bool_(True), np.array(1.5), Unwilling()],
+    [Decimal("1.5"), Fraction(1, 2), True, np.bool_(True), np.array(1.5), Untouchable()],
     ids=lambda v: type(v).__name__,
 )
 def test_a_type_is_inferred_only_from_real_numbers(first: Any, stray: Any) -> None:
@@ -426,7 +434,7 @@ def numbers(digits: int) -> list[int]:
     return [0, 1, -1, 100, most, -most, most // 3, -(most // 7)]
 
 
-OTHERS: dict[str, tuple[bs.DataType, list[Any]]] = {
+TEMPORAL_AND_DECIMAL: dict[str, tuple[bs.DataType, list[Any]]] = {
     "days": (bs.date32(), [date(1970, 1, 1), date(1, 1, 1), date(9999, 12, 31), date(2024, 2, 29)]),
     "days in milliseconds": (bs.date64(), [date(1970, 1, 1), date(1, 1, 1), date(9999, 12, 31)]),
     "timestamps": (bs.timestamp("us"), TIMESTAMPS),
@@ -449,10 +457,10 @@ OTHERS: dict[str, tuple[bs.DataType, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("kind", TEMPORAL_AND_DECIMAL)
 @pytest.mark.parametrize("nulls", NULLS)
 def test_many_values_are_converted_like_single_ones(kind: str, nulls: str) -> None:
-    type_, pattern = OTHERS[kind]
+    type_, pattern = TEMPORAL_AND_DECIMAL[kind]
     values = [None if NULLS[nulls](index) else pattern[index % len(pattern)] for index in range(70_000)]
     array = bs.array(values, type_)
     array.validate(full=True)
@@ -562,7 +570,7 @@ def test_strings_with_nulls_are_stored_contiguously() -> None:
         bs.array(surrogate, bs.string())
 
 
-_KINDS: dict[str, tuple[bs.DataType, list[Any]]] = {
+_VALUES_OF_EACH_TYPE: dict[str, tuple[bs.DataType, list[Any]]] = {
     "int8": (bs.int8(), [-128, 127, 0]),
     "uint64": (bs.uint64(), [0, 2**64 - 1, 5]),
     "float16": (bs.float16(), [1.5, float("inf"), -0.0]),
@@ -577,11 +585,11 @@ _KINDS: dict[str, tuple[bs.DataType, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize("kind", _VALUES_OF_EACH_TYPE)
 @pytest.mark.parametrize("with_nulls", [False, True])
 @pytest.mark.parametrize("count", [0, 1, 7, 9, 63, 64])
 def test_few_values_are_converted_like_many(kind: str, with_nulls: bool, count: int) -> None:
-    type_, some = _KINDS[kind]
+    type_, some = _VALUES_OF_EACH_TYPE[kind]
     cycle = [None, *some] if with_nulls else some
     values = [cycle[at % len(cycle)] for at in range(128)]
     few, many = bs.array(values[:count], type_), bs.array(values, type_)

@@ -20,13 +20,13 @@ WORDS = st.one_of(
 )
 
 
-def numbers_of(values: list[bytes]) -> list[int]:
+def factorize(values: list[bytes]) -> list[int]:
     offsets = np.cumsum([0, *map(len, values)])
     return list(hashing.factorize_bytes(np.frombuffer(b"".join(values), np.uint8), offsets).tolist())
 
 
-def check(values: list[bytes]) -> None:
-    numbers = numbers_of(values)
+def check_numbers(values: list[bytes]) -> None:
+    numbers = factorize(values)
     first = {value: index for index, value in reversed(list(enumerate(values)))}
     first_indices = {number: index for index, number in reversed(list(enumerate(numbers)))}
     assert [first_indices[number] for number in numbers] == [first[value] for value in values]
@@ -36,36 +36,36 @@ def check(values: list[bytes]) -> None:
 @settings(max_examples=100)
 @given(st.lists(WORDS, max_size=30))
 def test_equal_strings_have_the_same_number(values: list[bytes]) -> None:
-    check(values)
+    check_numbers(values)
 
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 24, 25, 100])
 def test_strings_that_differ_in_one_byte_have_different_numbers(length: int) -> None:
     zeros = bytes(length)
     values = [zeros[:at] + bytes((value,)) + zeros[at + 1 :] for at in range(length) for value in (0, 1, 255)]
-    check([*values, zeros[1:], zeros, *values])
+    check_numbers([*values, zeros[1:], zeros, *values])
 
 
 @pytest.mark.parametrize("distinct", [1, 3, 5_000, 70_000])
 def test_few_and_many_distinct_strings_are_numbered(distinct: int) -> None:
     random = np.random.default_rng(7)
-    check([b"word %d" % number for number in random.integers(0, distinct, 70_000).tolist()])
+    check_numbers([b"word %d" % number for number in random.integers(0, distinct, 70_000).tolist()])
 
 
 @pytest.mark.parametrize("bits", [0, 2])
 def test_strings_with_colliding_hashes_have_different_numbers(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashing, "_MULTIPLIER", np.uint64(0))
-    check([b"word %d" % (number % 40) for number in range(400)])
+    check_numbers([b"word %d" % (number % 40) for number in range(400)])
     monkeypatch.undo()
     whole = hashing._hash_strings
     monkeypatch.setattr(hashing, "_hash_strings", lambda *args: whole(*args) & np.uint64((1 << bits) - 1))
-    check([b"word %d" % (number % 40) for number in range(400)])
+    check_numbers([b"word %d" % (number % 40) for number in range(400)])
 
 
 @pytest.mark.parametrize("rounds", [0, 1])
 def test_strings_left_over_by_the_hash_table_are_sorted(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashing, "_ROUNDS", rounds)
-    check([b"word %d" % (number * number % 5_003) for number in range(20_000)])
+    check_numbers([b"word %d" % (number * number % 5_003) for number in range(20_000)])
 
 
 @pytest.mark.parametrize("type_", [bs.string(), bs.large_binary(), bs.string_view(), bs.binary_view(), bs.binary(9)])

@@ -21,7 +21,9 @@ HUGE = 1 << 62
 MANY = 1 << 20
 
 
-def make(type_: bs.DataType, length: int, buffers: Any = (), children: Any = (), dictionary: Any = None) -> bs.Array:
+def new_array(
+    type_: bs.DataType, length: int, buffers: Any = (), children: Any = (), dictionary: Any = None
+) -> bs.Array:
     buffers_ = tuple(None if b is None else bs.memory.Buffer.of(b) for b in buffers)
     return bs.Array(layout_of(type_), length, buffers_, tuple(children), dictionary)
 
@@ -30,28 +32,30 @@ def overlapping_views(text: bytes, type_: bs.DataType) -> bs.Array:
     views = np.zeros(MANY, VIEW)
     views["length"] = len(text)
     views["prefix"] = np.void(text[:4])
-    return make(type_, MANY, [None, views, text])
+    return new_array(type_, MANY, [None, views, text])
 
 
-NULLS = make(bs.null(), HUGE)
+NULLS = new_array(bs.null(), HUGE)
 NO_BYTES = bs.array([], bs.int8())
 BYTES = bs.array(np.zeros(MANY, np.int8))
 EXPANDING: dict[str, bs.Array] = {
     "nulls": NULLS,
-    "structs of nothing": make(bs.struct([]), HUGE, [None]),
-    "structs of nulls": make(bs.struct({"a": bs.null()}), HUGE, [None], [NULLS]),
-    "empty lists": make(bs.list_(bs.int8(), 0), HUGE, [None], [NO_BYTES]),
-    "empty byte strings": make(bs.binary(0), HUGE, [None, b""]),
-    "a list of nulls": make(bs.large_list(bs.null()), 1, [None, np.array([0, HUGE])], [NULLS]),
-    "lists of nulls of one size": make(bs.list_(bs.null(), (1 << 31) - 1), 4, [None], [NULLS]),
-    "one run": make(bs.run_end_encoded(bs.int64(), bs.int8()), HUGE, [], [bs.array([HUGE]), bs.array([1], bs.int8())]),
-    "lists that share a child": make(
+    "structs of nothing": new_array(bs.struct([]), HUGE, [None]),
+    "structs of nulls": new_array(bs.struct({"a": bs.null()}), HUGE, [None], [NULLS]),
+    "empty lists": new_array(bs.list_(bs.int8(), 0), HUGE, [None], [NO_BYTES]),
+    "empty byte strings": new_array(bs.binary(0), HUGE, [None, b""]),
+    "a list of nulls": new_array(bs.large_list(bs.null()), 1, [None, np.array([0, HUGE])], [NULLS]),
+    "lists of nulls of one size": new_array(bs.list_(bs.null(), (1 << 31) - 1), 4, [None], [NULLS]),
+    "one run": new_array(
+        bs.run_end_encoded(bs.int64(), bs.int8()), HUGE, [], [bs.array([HUGE]), bs.array([1], bs.int8())]
+    ),
+    "lists that share a child": new_array(
         bs.list_view(bs.int8()), MANY, [None, np.zeros(MANY, np.int32), np.full(MANY, MANY, np.int32)], [BYTES]
     ),
     "views that share a text": overlapping_views("é".encode() * (MANY // 2), bs.string_view()),
     "views that share bytes": overlapping_views(bytes(MANY), bs.binary_view()),
 }
-SHARING = {name: array for name, array in EXPANDING.items() if "share" in name}
+SHARING_BYTES = {name: array for name, array in EXPANDING.items() if "share" in name}
 
 every_expanding = pytest.mark.parametrize("name", EXPANDING)
 
@@ -90,15 +94,15 @@ def test_expanding_arrays_have_a_repr_and_slices(name: str) -> None:
     array.slice(1).compact().validate()
 
 
-@pytest.mark.parametrize("name", sorted(set(EXPANDING) - set(SHARING)))
+@pytest.mark.parametrize("name", sorted(set(EXPANDING) - set(SHARING_BYTES)))
 def test_arrays_without_bytes_are_compared_without_materialising(name: str) -> None:
     array = EXPANDING[name]
     assert array.equals(array.slice(0))
 
 
-@pytest.mark.parametrize("name", SHARING)
+@pytest.mark.parametrize("name", SHARING_BYTES)
 def test_arrays_that_share_bytes_are_compared_or_rejected(name: str) -> None:
-    array = SHARING[name]
+    array = SHARING_BYTES[name]
     with pytest.raises(bs.errors.LimitError):
         array.equals(array.slice(0))
     assert array.slice(0, 2).equals(array.slice(2, 2))
@@ -135,7 +139,7 @@ METHODS: dict[str, Callable[[bs.Array], Any]] = {
     "to_numpy": lambda a: column(a).to_numpy(),
     "unique": lambda a: column(a).unique(),
     "sort_by": lambda a: table(a).sort_by("a"),
-    "filter": lambda a: a.filter(make(bs.null(), len(a))),
+    "filter": lambda a: a.filter(new_array(bs.null(), len(a))),
     "cast": lambda a: a.cast(bs.string()),
     "dictionary_encode": lambda a: a.dictionary_encode(),
     "run_end_encode": lambda a: column(a).run_end_encode(),
@@ -157,7 +161,7 @@ def stream_bytes(array: bs.Array) -> bytes:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", [name for name in EXPANDING if name not in SHARING or "views" in name])
+@pytest.mark.parametrize("name", [name for name in EXPANDING if name not in SHARING_BYTES or "views" in name])
 def test_lengths_beyond_memory_raise_only_bowstring_errors(name: str, method: str) -> None:
     with suppress(bs.BowstringError):
         METHODS[method](EXPANDING[name])
@@ -188,7 +192,9 @@ def test_the_limit_can_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_dictionary_values_are_shared_not_copied() -> None:
     word = "x" * MANY
-    array = make(bs.dictionary(bs.int8(), bs.string()), MANY, [None, np.zeros(MANY, np.int8)], (), bs.array([word]))
+    array = new_array(
+        bs.dictionary(bs.int8(), bs.string()), MANY, [None, np.zeros(MANY, np.int8)], (), bs.array([word])
+    )
     values = array.to_pylist()
     assert values[0] is values[-1]
     assert array.equals(array.slice(0))
@@ -199,8 +205,8 @@ def test_dictionary_values_are_shared_not_copied() -> None:
 
 
 def test_one_value_of_a_large_dictionary_does_not_decode_all() -> None:
-    dictionary = make(bs.null(), HUGE)
-    array = make(bs.dictionary(bs.int64(), bs.null()), 2, [None, np.array([5, HUGE - 1])], (), dictionary)
+    dictionary = new_array(bs.null(), HUGE)
+    array = new_array(bs.dictionary(bs.int64(), bs.null()), 2, [None, np.array([5, HUGE - 1])], (), dictionary)
     array.validate(full=True)
     assert array.to_pylist() == [None, None]
     assert bs.concat_arrays([array, array]).length == 4
@@ -216,16 +222,16 @@ def test_unreferenced_bytes_are_not_checked(before: bytes, behind: bytes) -> Non
     text = "é".encode()
     data = before * (1 << 24) + text + behind * (1 << 24)
     at = data.index(text)
-    array = make(bs.string(), 1, [None, np.array([at, at + 2], np.int32), data])
+    array = new_array(bs.string(), 1, [None, np.array([at, at + 2], np.int32), data])
     array.validate(full=True)
-    null = make(bs.string(), 2, [b"\2", np.array([0, len(data), len(data)], np.int32), data])
+    null = new_array(bs.string(), 2, [b"\2", np.array([0, len(data), len(data)], np.int32), data])
     null.validate(full=True)
     assert null.to_pylist() == [None, ""]
 
 
 def test_validation_of_invalid_text_fails_at_once() -> None:
     data = b"\xff" * (1 << 24)
-    array = make(bs.string(), 1 << 24, [None, np.arange((1 << 24) + 1, dtype=np.int32), data])
+    array = new_array(bs.string(), 1 << 24, [None, np.arange((1 << 24) + 1, dtype=np.int32), data])
     with pytest.raises(bs.errors.InvalidDataError, match=r"values\[0\] is not valid UTF-8"):
         array.validate(full=True)
 

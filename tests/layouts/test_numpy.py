@@ -12,7 +12,7 @@ import bowstring as bs
 from tests.addresses import address, data_address
 from tests.cases import CASES, Case
 
-SHARED: dict[str, Any] = {
+SHARED_DTYPES: dict[str, Any] = {
     "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8", "uint8": "u1", "uint16": "u2", "uint32": "u4",
     "uint64": "u8", "halffloat": "f2", "float": "f4", "double": "f8", "date64[ms]": "M8[ms]", "time64[us]": "m8[us]",
     "time64[ns]": "m8[ns]", "timestamp[s]": "M8[s]", "timestamp[ms]": "M8[ms]", "timestamp[us]": "M8[us]",
@@ -31,9 +31,9 @@ RECORD = bs.struct({"a": bs.int16(), "b": bs.float64()})
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_memory_is_shared_if_the_layout_allows_and_rejected_otherwise(case: Case) -> None:
     full = bs.array([value for value in case.values if value is not None] * 3, case.type)
-    if str(case.type) in SHARED:
+    if str(case.type) in SHARED_DTYPES:
         values = full.to_numpy()
-        assert values.dtype == np.dtype(SHARED[str(case.type)])
+        assert values.dtype == np.dtype(SHARED_DTYPES[str(case.type)])
         assert not values.flags.writeable
         if values.dtype.itemsize:
             assert address(values) == data_address(full)
@@ -96,7 +96,7 @@ def test_encoded_layouts_are_decoded_for_numpy() -> None:
     assert runs.slice(1).to_numpy(zero_copy_only=False).tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("name", [name for name in SHARED.values() if isinstance(name, str) and name != "V0"])
+@pytest.mark.parametrize("name", [name for name in SHARED_DTYPES.values() if isinstance(name, str) and name != "V0"])
 def test_numpy_arrays_are_imported_without_copying(name: str) -> None:
     values = np.arange(12, dtype=np.int8).view(np.uint8).repeat(np.dtype(name).itemsize).view(name)
     array = bs.array(values)

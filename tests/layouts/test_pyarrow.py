@@ -14,15 +14,17 @@ import bowstring as bs
 from tests.cases import CASES, Case
 
 # pyarrow's Python API lacks two interval types, and cannot build unions, runs and dictionaries of lists from values.
-KNOWN = [case for case in CASES if str(case) not in ("month_interval", "day_time_interval")]
-MADE = [case for case in KNOWN if not any(word in str(case) for word in ("union", "run_end", "values=list"))]
+SUPPORTED_CASES = [case for case in CASES if str(case) not in ("month_interval", "day_time_interval")]
+BUILDABLE_CASES = [
+    case for case in SUPPORTED_CASES if not any(word in str(case) for word in ("union", "run_end", "values=list"))
+]
 
 
-def peer_type(type_: bs.DataType) -> pa.DataType:
+def pyarrow_type(type_: bs.DataType) -> pa.DataType:
     return pa.field(bs.field("", type_)).type
 
 
-@pytest.mark.parametrize("case", KNOWN, ids=str)
+@pytest.mark.parametrize("case", SUPPORTED_CASES, ids=str)
 def test_pyarrow_accepts_our_arrays_as_valid(case: Case) -> None:
     for array in (case.array(), case.array().slice(1), bs.concat_arrays([case.array()] * 3).slice(1, 3)):
         pyarrow_array = pa.array(array)
@@ -31,29 +33,29 @@ def test_pyarrow_accepts_our_arrays_as_valid(case: Case) -> None:
         assert bs.array(pyarrow_array).equals(array)
 
 
-def plain(value: Any) -> Any:
+def comparable(value: Any) -> Any:
     """Return a value without what the libraries represent differently: timestamps, named tuples, time zones."""
     if isinstance(value, list):
-        return [plain(item) for item in value]
+        return [comparable(item) for item in value]
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: comparable(item) for key, item in value.items()}
     if isinstance(value, np.datetime64 | np.timedelta64):
         return int(value.astype(np.int64))
     if isinstance(value, datetime) and value.tzinfo:
         return value.timestamp()
-    return tuple(map(plain, value)) if isinstance(value, tuple) else value
+    return tuple(map(comparable, value)) if isinstance(value, tuple) else value
 
 
 def python_values(values: list[Any]) -> list[Any]:
     return [value for value in values if not isinstance(value, np.datetime64 | np.timedelta64)]
 
 
-@pytest.mark.parametrize("case", MADE, ids=str)
+@pytest.mark.parametrize("case", BUILDABLE_CASES, ids=str)
 def test_pyarrow_builds_the_same_values(case: Case) -> None:
     values = python_values(case.values)
-    pyarrow_array = pa.array(values, peer_type(case.type))
+    pyarrow_array = pa.array(values, pyarrow_type(case.type))
     bowstring_array = bs.array(values, case.type)
-    assert plain(bowstring_array.to_pylist()) == plain(pyarrow_array.to_pylist())
+    assert comparable(bowstring_array.to_pylist()) == comparable(pyarrow_array.to_pylist())
     assert bowstring_array.equals(bs.array(pyarrow_array))
     assert bowstring_array.null_count == pyarrow_array.null_count
 

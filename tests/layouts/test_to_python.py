@@ -16,21 +16,21 @@ from bowstring.memory.buffer import UINT8
 
 ROWS = 9000
 """More than a block of anything."""
-SHARES = (0.0, 0.02, 0.2, 0.5, 0.8, 0.99, 1.0)
+NULL_FRACTIONS = (0.0, 0.02, 0.2, 0.5, 0.8, 0.99, 1.0)
 """How many values are null: there are different ways for few, many and nearly all."""
 
 
-def lengths(random: np.random.Generator, most: int) -> list[int]:
+def random_lengths(random: np.random.Generator, most: int) -> list[int]:
     return list(random.integers(0, most, ROWS).tolist())
 
 
-def words(random: np.random.Generator) -> list[str]:
+def random_words(random: np.random.Generator) -> list[str]:
     letters = "aé春👍\0 z"
-    return [letters[n % 7] * n for n in lengths(random, 20)]
+    return [letters[n % 7] * n for n in random_lengths(random, 20)]
 
 
-def lists(random: np.random.Generator) -> list[list[int]]:
-    return [list(range(n)) for n in lengths(random, 6)]
+def random_lists(random: np.random.Generator) -> list[list[int]]:
+    return [list(range(n)) for n in random_lengths(random, 6)]
 
 
 KINDS: dict[str, tuple[Any, Callable[[np.random.Generator], list[Any]]]] = {
@@ -38,35 +38,48 @@ KINDS: dict[str, tuple[Any, Callable[[np.random.Generator], list[Any]]]] = {
     "unsigned bytes": (bs.uint8(), lambda random: random.integers(0, 256, ROWS).tolist()),
     "floats": (bs.float32(), lambda random: random.integers(0, 9, ROWS).astype(float).tolist()),
     "booleans": (bs.bool_(), lambda random: (random.random(ROWS) < 0.5).tolist()),
-    "strings": (bs.string(), words),
-    "large strings": (bs.large_string(), words),
-    "string views": (bs.string_view(), words),
-    "binary": (bs.binary(), lambda random: [word.encode() for word in words(random)]),
-    "binary views": (bs.binary_view(), lambda random: [word.encode() for word in words(random)]),
-    "lists of integers": (bs.list_(bs.int16()), lists),
-    "lists of strings": (bs.list_(bs.string()), lambda random: [["x" * n] * (n % 4) for n in lengths(random, 9)]),
-    "lists with nulls": (bs.list_(bs.int8()), lambda random: [[n, None] * (n % 3) for n in lengths(random, 9)]),
-    "lists of lists": (bs.list_(bs.list_(bs.bool_())), lambda random: [[[n > 3] * n] * 2 for n in lengths(random, 5)]),
-    "list views": (bs.list_view(bs.int32()), lists),
-    "pairs": (bs.list_(bs.float64(), 2), lambda random: [[float(n), 0.5] for n in lengths(random, 9)]),
-    "pairs of strings": (bs.list_(bs.string(), 2), lambda random: [[str(n), ""] for n in lengths(random, 9)]),
-    "maps": (bs.map_(bs.string(), bs.int32()), lambda random: [[(str(n), n)] * (n % 3) for n in lengths(random, 9)]),
+    "strings": (bs.string(), random_words),
+    "large strings": (bs.large_string(), random_words),
+    "string views": (bs.string_view(), random_words),
+    "binary": (bs.binary(), lambda random: [word.encode() for word in random_words(random)]),
+    "binary views": (bs.binary_view(), lambda random: [word.encode() for word in random_words(random)]),
+    "lists of integers": (bs.list_(bs.int16()), random_lists),
+    "lists of strings": (
+        bs.list_(bs.string()),
+        lambda random: [["x" * n] * (n % 4) for n in random_lengths(random, 9)],
+    ),
+    "lists with nulls": (bs.list_(bs.int8()), lambda random: [[n, None] * (n % 3) for n in random_lengths(random, 9)]),
+    "lists of lists": (
+        bs.list_(bs.list_(bs.bool_())),
+        lambda random: [[[n > 3] * n] * 2 for n in random_lengths(random, 5)],
+    ),
+    "list views": (bs.list_view(bs.int32()), random_lists),
+    "pairs": (bs.list_(bs.float64(), 2), lambda random: [[float(n), 0.5] for n in random_lengths(random, 9)]),
+    "pairs of strings": (bs.list_(bs.string(), 2), lambda random: [[str(n), ""] for n in random_lengths(random, 9)]),
+    "maps": (
+        bs.map_(bs.string(), bs.int32()),
+        lambda random: [[(str(n), n)] * (n % 3) for n in random_lengths(random, 9)],
+    ),
     "structs": (
         bs.struct({"n": bs.int32(), "s": bs.string()}),
-        lambda random: [{"n": n, "s": "x" * n} for n in lengths(random, 9)],
+        lambda random: [{"n": n, "s": "x" * n} for n in random_lengths(random, 9)],
     ),
     "dates": (bs.date32(), lambda random: (np.datetime64("2026-11-21") + random.integers(0, 9, ROWS)).tolist()),
-    "dictionaries": (bs.dictionary(bs.int16(), bs.string()), lambda random: [str(n) for n in lengths(random, 99)]),
+    "dictionaries": (
+        bs.dictionary(bs.int16(), bs.string()),
+        lambda random: [str(n) for n in random_lengths(random, 99)],
+    ),
 }
 
 
-@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("null_fraction", NULL_FRACTIONS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_values_are_preserved_among_any_share_of_nulls(kind: str, share: float) -> None:
+def test_values_are_preserved_among_any_share_of_nulls(kind: str, null_fraction: float) -> None:
     own_type, make = KINDS[kind]
     random = np.random.default_rng(7)
     values = [
-        None if is_null else v for v, is_null in zip(make(random), (random.random(ROWS) < share).tolist(), strict=True)
+        None if is_null else v
+        for v, is_null in zip(make(random), (random.random(ROWS) < null_fraction).tolist(), strict=True)
     ]
     array = bs.array(values, own_type)
     assert array.to_pylist() == values
@@ -79,10 +92,10 @@ def strings(values: Sequence[bytes], valid: Any = None, type: Any = None) -> bs.
     return bs.Array.from_buffers(type or bs.string(), len(values), [mask, offsets, b"".join(values)])
 
 
-@pytest.mark.parametrize("share", SHARES[1:])
+@pytest.mark.parametrize("null_fraction", NULL_FRACTIONS[1:])
 @pytest.mark.parametrize("type", [bs.string(), bs.binary()])
-def test_bytes_under_nulls_are_not_read(type: Any, share: float) -> None:
-    is_null = np.random.default_rng(8).random(ROWS) < share
+def test_bytes_under_nulls_are_not_read(type: Any, null_fraction: float) -> None:
+    is_null = np.random.default_rng(8).random(ROWS) < null_fraction
     is_null[0] = True
     array = strings([b"\xff" * 3 if null else b"word" for null in is_null.tolist()], ~is_null, type)
     word = "word" if type == bs.string() else b"word"
@@ -220,8 +233,8 @@ def test_an_invalid_value_in_nested_lists_fails_at_once(rows: int) -> None:
 
 
 @pytest.mark.parametrize("type", [bs.string(), bs.large_string(), bs.string_view(), bs.binary(), bs.binary_view()])
-@pytest.mark.parametrize("share", SHARES[:4])
-def test_a_few_long_values_among_many_short_ones_are_preserved(type: Any, share: float) -> None:
+@pytest.mark.parametrize("null_fraction", NULL_FRACTIONS[:4])
+def test_a_few_long_values_among_many_short_ones_are_preserved(type: Any, null_fraction: float) -> None:
     random = np.random.default_rng(12)
     values: list[Any] = ["x" * n for n in random.integers(0, 20, 40_000).tolist()]
     for index, size in ((0, 65), (1, 64), (2, 255), (16_383, 256), (16_384, 70_000), (-2, 257), (-1, 300)):
@@ -229,7 +242,8 @@ def test_a_few_long_values_among_many_short_ones_are_preserved(type: Any, share:
     if "binary" in str(type):
         values = [value.encode() + b"\xff\0" for value in values]
     values = [
-        None if is_null else v for v, is_null in zip(values, (random.random(40_000) < share).tolist(), strict=True)
+        None if is_null else v
+        for v, is_null in zip(values, (random.random(40_000) < null_fraction).tolist(), strict=True)
     ]
     array = bs.array(values, type)
     assert array.to_pylist() == values

@@ -20,7 +20,7 @@ from bowstring.layouts.validation import find_faults
 I8, I16, I32, I64 = np.int8, np.int16, np.int32, np.int64
 
 
-def make(
+def new_array(
     type_: bs.DataType,
     length: int,
     buffers: Sequence[Any] = (),
@@ -41,8 +41,10 @@ def view(length: int, prefix: bytes, buffer: int, offset: int) -> bytes:
     return bytes(ints(length).tobytes() + prefix + ints(buffer, offset).tobytes())
 
 
-def text(cuts: list[int], data: bytes, validity: bytes | None = None, type_: bs.DataType | None = None) -> bs.Array:
-    return make(type_ or bs.string(), len(cuts) - 1, [validity, ints(*cuts), data])
+def string_array(
+    cuts: list[int], data: bytes, validity: bytes | None = None, type_: bs.DataType | None = None
+) -> bs.Array:
+    return new_array(type_ or bs.string(), len(cuts) - 1, [validity, ints(*cuts), data])
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class InvalidArray:
         return self.name
 
 
-TEN = bs.array(range(10), bs.int8())
+INT8S = bs.array(range(10), bs.int8())
 E_ACUTE = "é".encode()
 LONG = b"0123456789abcdef"
 LIST = bs.list_(bs.int8())
@@ -73,140 +75,174 @@ ENTRIES = MAP.fields[0].type
 
 def entries(keys: list[Any], validity: bytes | None = None) -> bs.Array:
     key, item = bs.array(keys, bs.string()), bs.array([1] * len(keys), bs.int8())
-    return make(ENTRIES, len(keys), [validity], [key, item])
+    return new_array(ENTRIES, len(keys), [validity], [key, item])
 
 
-def ree(ends: list[int | None], length: int, values: int = 9, offset: int = 0) -> bs.Array:
-    return make(REE, length, [], [bs.array(ends, bs.int16()), TEN.slice(0, values)], offset=offset)
+def run_end_array(ends: list[int | None], length: int, values: int = 9, offset: int = 0) -> bs.Array:
+    return new_array(REE, length, [], [bs.array(ends, bs.int16()), INT8S.slice(0, values)], offset=offset)
 
 
 INVALID_ARRAYS = [
     # every layout's buffers and counts
-    InvalidArray("negative length", make(bs.int8(), -1, [None, b""]), "length -1", cheap=True),
-    InvalidArray("negative offset", make(bs.int8(), 1, [None, b"12"], offset=-1), "offset -1", cheap=True),
+    InvalidArray("negative length", new_array(bs.int8(), -1, [None, b""]), "length -1", cheap=True),
+    InvalidArray("negative offset", new_array(bs.int8(), 1, [None, b"12"], offset=-1), "offset -1", cheap=True),
     InvalidArray(
-        "data too small", make(bs.int32(), 3, [None, b"12345678"]), "data buffer has 8 bytes, 3 slots need 12", True
-    ),
-    InvalidArray("data too small for the offset", make(bs.int8(), 3, [None, b"123"], offset=1), "4 slots need 4", True),
-    InvalidArray(
-        "bits too few", make(bs.bool_(), 9, [None, b"1"]), "data buffer has 1 bytes, 9 slots need 2", cheap=True
-    ),
-    InvalidArray(
-        "validity too small", make(bs.int8(), 9, [b"1", b"123456789"]), "validity buffer has 1 bytes", cheap=True
-    ),
-    InvalidArray("data absent", make(bs.int8(), 1, [None, None]), "data buffer is absent", cheap=True),
-    InvalidArray("a buffer missing", make(bs.int8(), 1, [None]), "requires 2 buffers, found 1", cheap=True),
-    InvalidArray(
-        "a buffer too many", make(bs.int8(), 1, [None, b"1", b"1"]), "requires 2 buffers, found 3", cheap=True
-    ),
-    InvalidArray("lengths beyond 63 bits", make(bs.int64(), 1 << 63, [None, b""]), "slots need", cheap=True),
-    InvalidArray(
-        "null count beyond length", make(bs.int8(), 1, [b"\0", b"1"], null_count=2), "null count of 2", cheap=True
+        "data too small",
+        new_array(bs.int32(), 3, [None, b"12345678"]),
+        "data buffer has 8 bytes, 3 slots need 12",
+        True,
     ),
     InvalidArray(
-        "nulls without a bitmap", make(bs.int8(), 1, [None, b"1"], null_count=1), "no validity bitmap", cheap=True
+        "data too small for the offset", new_array(bs.int8(), 3, [None, b"123"], offset=1), "4 slots need 4", True
     ),
     InvalidArray(
-        "nulls in a union", make(DENSE, 1, [b"\3", ints(0)], [TEN, TEN], null_count=1), "no validity bitmap", True
+        "bits too few", new_array(bs.bool_(), 9, [None, b"1"]), "data buffer has 1 bytes, 9 slots need 2", cheap=True
     ),
-    InvalidArray("null count too small", make(bs.int8(), 2, [b"\1", b"12"], null_count=0), "bitmap has 1 nulls"),
-    InvalidArray("null count too large", make(bs.int8(), 2, [b"\1", b"12"], null_count=2), "bitmap has 1 nulls"),
+    InvalidArray(
+        "validity too small", new_array(bs.int8(), 9, [b"1", b"123456789"]), "validity buffer has 1 bytes", cheap=True
+    ),
+    InvalidArray("data absent", new_array(bs.int8(), 1, [None, None]), "data buffer is absent", cheap=True),
+    InvalidArray("a buffer missing", new_array(bs.int8(), 1, [None]), "requires 2 buffers, found 1", cheap=True),
+    InvalidArray(
+        "a buffer too many", new_array(bs.int8(), 1, [None, b"1", b"1"]), "requires 2 buffers, found 3", cheap=True
+    ),
+    InvalidArray("lengths beyond 63 bits", new_array(bs.int64(), 1 << 63, [None, b""]), "slots need", cheap=True),
+    InvalidArray(
+        "null count beyond length", new_array(bs.int8(), 1, [b"\0", b"1"], null_count=2), "null count of 2", cheap=True
+    ),
+    InvalidArray(
+        "nulls without a bitmap", new_array(bs.int8(), 1, [None, b"1"], null_count=1), "no validity bitmap", cheap=True
+    ),
+    InvalidArray(
+        "nulls in a union",
+        new_array(DENSE, 1, [b"\3", ints(0)], [INT8S, INT8S], null_count=1),
+        "no validity bitmap",
+        True,
+    ),
+    InvalidArray("null count too small", new_array(bs.int8(), 2, [b"\1", b"12"], null_count=0), "bitmap has 1 nulls"),
+    InvalidArray("null count too large", new_array(bs.int8(), 2, [b"\1", b"12"], null_count=2), "bitmap has 1 nulls"),
     # primitive values
     InvalidArray(
-        "decimal beyond its precision", make(bs.decimal32(3, 1), 2, [None, ints(999, 1000)]), r"values\[1\]: 1000"
+        "decimal beyond its precision", new_array(bs.decimal32(3, 1), 2, [None, ints(999, 1000)]), r"values\[1\]: 1000"
     ),
     InvalidArray(
-        "negative decimal too long", make(bs.decimal64(3), 1, [None, ints(-1000, dtype=I64)]), r"values\[0\]: -1000"
+        "negative decimal too long",
+        new_array(bs.decimal64(3), 1, [None, ints(-1000, dtype=I64)]),
+        r"values\[0\]: -1000",
     ),
     InvalidArray(
         "wide decimal too long",
-        make(bs.decimal128(38), 1, [None, (10**38).to_bytes(16, "little")]),
+        new_array(bs.decimal128(38), 1, [None, (10**38).to_bytes(16, "little")]),
         rf"values\[0\]: 1{'0' * 38} has more digits",
     ),
     InvalidArray(
         "very wide decimal too long",
-        make(bs.decimal256(76), 1, [None, (-(10**76)).to_bytes(32, "little", signed=True)]),
+        new_array(bs.decimal256(76), 1, [None, (-(10**76)).to_bytes(32, "little", signed=True)]),
         "more digits than the precision",
     ),
     InvalidArray(
-        "time beyond midnight", make(bs.time32("s"), 2, [None, ints(86399, 86400)]), r"values\[1\]: 86400 is not a time"
+        "time beyond midnight",
+        new_array(bs.time32("s"), 2, [None, ints(86399, 86400)]),
+        r"values\[1\]: 86400 is not a time",
     ),
     InvalidArray(
-        "negative time", make(bs.time64("ns"), 1, [None, ints(-1, dtype=I64)]), r"values\[0\]: -1 is not a time"
+        "negative time", new_array(bs.time64("ns"), 1, [None, ints(-1, dtype=I64)]), r"values\[0\]: -1 is not a time"
     ),
-    InvalidArray("date64 within a day", make(bs.date64(), 1, [None, ints(5, dtype=I64)]), r"values\[0\]: 5 ms is not"),
+    InvalidArray(
+        "date64 within a day", new_array(bs.date64(), 1, [None, ints(5, dtype=I64)]), r"values\[0\]: 5 ms is not"
+    ),
     # binary
     InvalidArray(
-        "offsets missing", make(bs.binary(), 2, [None, ints(0, 0), b""]), "offsets buffer has 8 bytes", cheap=True
+        "offsets missing", new_array(bs.binary(), 2, [None, ints(0, 0), b""]), "offsets buffer has 8 bytes", cheap=True
     ),
     InvalidArray(
-        "offset before the data", make(bs.binary(), 1, [None, ints(-1, 1), b"1"]), "run from -1 to 1", cheap=True
+        "offset before the data", new_array(bs.binary(), 1, [None, ints(-1, 1), b"1"]), "run from -1 to 1", cheap=True
     ),
     InvalidArray(
-        "offset beyond the data", make(bs.binary(), 1, [None, ints(0, 2), b"1"]), "from 0 to 2, not within", cheap=True
+        "offset beyond the data",
+        new_array(bs.binary(), 1, [None, ints(0, 2), b"1"]),
+        "from 0 to 2, not within",
+        cheap=True,
     ),
-    InvalidArray("offsets falling", text([0, 2, 1, 3], b"abc"), r"offsets\[2\] = 1 is less than offsets\[1\] = 2"),
-    InvalidArray("offset in the middle beyond", text([0, 9, 3], b"abc"), r"offsets\[2\] = 3 is less than"),
+    InvalidArray(
+        "offsets falling", string_array([0, 2, 1, 3], b"abc"), r"offsets\[2\] = 1 is less than offsets\[1\] = 2"
+    ),
+    InvalidArray("offset in the middle beyond", string_array([0, 9, 3], b"abc"), r"offsets\[2\] = 3 is less than"),
     InvalidArray(
         "large offset beyond",
-        make(bs.large_string(), 1, [None, ints(0, 1 << 40, dtype=I64), b"x"]),
+        new_array(bs.large_string(), 1, [None, ints(0, 1 << 40, dtype=I64), b"x"]),
         "0 to 1099511627776",
         cheap=True,
     ),
-    InvalidArray("no UTF-8", text([0, 2, 4], b"ab\xff!"), r"values\[1\] is not valid UTF-8: b'\\xff!'"),
-    InvalidArray("a surrogate", text([0, 3], b"\xed\xa0\x80"), r"values\[0\] is not valid UTF-8"),
-    InvalidArray("an overlong form", text([0, 2], b"\xc0\x80"), r"values\[0\] is not valid UTF-8"),
+    InvalidArray("no UTF-8", string_array([0, 2, 4], b"ab\xff!"), r"values\[1\] is not valid UTF-8: b'\\xff!'"),
+    InvalidArray("a surrogate", string_array([0, 3], b"\xed\xa0\x80"), r"values\[0\] is not valid UTF-8"),
+    InvalidArray("an overlong form", string_array([0, 2], b"\xc0\x80"), r"values\[0\] is not valid UTF-8"),
     InvalidArray(
-        "a character split across values", text([0, 2, 3], b"a" + E_ACUTE), r"values\[0\] is not valid UTF-8: b'a\\xc3'"
-    ),
-    InvalidArray("a character cut off at the end", text([0, 1, 2], b"a" + E_ACUTE), r"values\[1\] is not valid UTF-8"),
-    InvalidArray(
-        "a character begun in a null", text([0, 1, 2], E_ACUTE, b"\2"), r"values\[1\] is not valid UTF-8: b'\\xa9'"
+        "a character split across values",
+        string_array([0, 2, 3], b"a" + E_ACUTE),
+        r"values\[0\] is not valid UTF-8: b'a\\xc3'",
     ),
     InvalidArray(
-        "a character that ends in a null", text([0, 1, 2], E_ACUTE, b"\1"), r"values\[0\] is not valid UTF-8: b'\\xc3'"
+        "a character cut off at the end", string_array([0, 1, 2], b"a" + E_ACUTE), r"values\[1\] is not valid UTF-8"
+    ),
+    InvalidArray(
+        "a character begun in a null",
+        string_array([0, 1, 2], E_ACUTE, b"\2"),
+        r"values\[1\] is not valid UTF-8: b'\\xa9'",
+    ),
+    InvalidArray(
+        "a character that ends in a null",
+        string_array([0, 1, 2], E_ACUTE, b"\1"),
+        r"values\[0\] is not valid UTF-8: b'\\xc3'",
     ),
     # views
     InvalidArray(
-        "views too few", make(bs.binary_view(), 2, [None, view(0, b"\0" * 4, 0, 0)]), "views buffer has 16", cheap=True
+        "views too few",
+        new_array(bs.binary_view(), 2, [None, view(0, b"\0" * 4, 0, 0)]),
+        "views buffer has 16",
+        cheap=True,
     ),
     InvalidArray(
-        "negative view", make(bs.binary_view(), 1, [None, view(-1, b"0123", 0, 0)]), r"views\[0\] has the negative"
+        "negative view", new_array(bs.binary_view(), 1, [None, view(-1, b"0123", 0, 0)]), r"views\[0\] has the negative"
     ),
     InvalidArray(
-        "wrong prefix", make(bs.binary_view(), 1, [None, view(16, b"0124", 0, 0), LONG]), r"views\[0\] has the prefix"
+        "wrong prefix",
+        new_array(bs.binary_view(), 1, [None, view(16, b"0124", 0, 0), LONG]),
+        r"views\[0\] has the prefix",
     ),
     InvalidArray(
-        "no such buffer", make(bs.binary_view(), 1, [None, view(16, b"0123", 1, 0), LONG]), "data buffer 1 of 1"
+        "no such buffer", new_array(bs.binary_view(), 1, [None, view(16, b"0123", 1, 0), LONG]), "data buffer 1 of 1"
     ),
     InvalidArray(
-        "negative buffer", make(bs.binary_view(), 1, [None, view(16, b"0123", -1, 0), LONG]), "data buffer -1 of 1"
+        "negative buffer", new_array(bs.binary_view(), 1, [None, view(16, b"0123", -1, 0), LONG]), "data buffer -1 of 1"
     ),
     InvalidArray(
         "view beyond",
-        make(bs.binary_view(), 1, [None, view(16, b"1234", 0, 1), LONG]),
+        new_array(bs.binary_view(), 1, [None, view(16, b"1234", 0, 1), LONG]),
         r"bytes 1 to 17 of a data buffer of 16",
     ),
-    InvalidArray("view before", make(bs.binary_view(), 1, [None, view(16, b"1234", 0, -1), LONG]), "bytes -1 to 15"),
     InvalidArray(
-        "absent buffer", make(bs.binary_view(), 1, [None, view(16, b"0123", 0, 0), None]), "data buffer of 0 bytes"
+        "view before", new_array(bs.binary_view(), 1, [None, view(16, b"1234", 0, -1), LONG]), "bytes -1 to 15"
     ),
     InvalidArray(
-        "stray padding", make(bs.binary_view(), 1, [None, view(1, b"a\0\0\1", 0, 0)]), r"views\[0\] is inline, but"
+        "absent buffer", new_array(bs.binary_view(), 1, [None, view(16, b"0123", 0, 0), None]), "data buffer of 0 bytes"
+    ),
+    InvalidArray(
+        "stray padding", new_array(bs.binary_view(), 1, [None, view(1, b"a\0\0\1", 0, 0)]), r"views\[0\] is inline, but"
     ),
     InvalidArray(
         "no UTF-8 inline",
-        make(bs.string_view(), 1, [None, view(1, b"\xff\0\0\0", 0, 0)]),
+        new_array(bs.string_view(), 1, [None, view(1, b"\xff\0\0\0", 0, 0)]),
         r"values\[0\] is not valid UTF-8",
     ),
     InvalidArray(
         "split inline",
-        make(bs.string_view(), 1, [None, view(1, b"\xc3\0\0\0", 0, 0)]),
+        new_array(bs.string_view(), 1, [None, view(1, b"\xc3\0\0\0", 0, 0)]),
         r"values\[0\] is not valid UTF-8",
     ),
     InvalidArray(
         "view ends within a character",
-        make(
+        new_array(
             bs.string_view(),
             2,
             [None, view(15, b"01\xc3\xa9", 0, 0) + view(18, b"01\xc3\xa9", 0, 0), b"01" + E_ACUTE * 8],
@@ -215,7 +251,7 @@ INVALID_ARRAYS = [
     ),
     InvalidArray(
         "view begins within a character",
-        make(
+        new_array(
             bs.string_view(),
             2,
             [None, view(18, b"01\xc3\xa9", 0, 0) + view(13, b"\xa9\xc3\xa9\xc3", 0, 3), b"01" + E_ACUTE * 8],
@@ -225,143 +261,170 @@ INVALID_ARRAYS = [
     # lists
     InvalidArray(
         "child too short",
-        make(LIST, 1, [None, ints(0, 11)], [TEN]),
+        new_array(LIST, 1, [None, ints(0, 11)], [INT8S]),
         "from 0 to 11, not within the child's length of 10",
         True,
     ),
-    InvalidArray("negative list offset", make(LIST, 1, [None, ints(-1, 1)], [TEN]), "run from -1", cheap=True),
+    InvalidArray("negative list offset", new_array(LIST, 1, [None, ints(-1, 1)], [INT8S]), "run from -1", cheap=True),
     InvalidArray(
-        "falling list offsets", make(LIST, 3, [None, ints(0, 5, 4, 6)], [TEN]), r"offsets\[2\] = 4 is less than"
+        "falling list offsets", new_array(LIST, 3, [None, ints(0, 5, 4, 6)], [INT8S]), r"offsets\[2\] = 4 is less than"
     ),
-    InvalidArray("a child missing", make(LIST, 1, [None, ints(0, 1)]), "requires 1 children, found 0", cheap=True),
+    InvalidArray("a child missing", new_array(LIST, 1, [None, ints(0, 1)]), "requires 1 children, found 0", cheap=True),
     InvalidArray(
         "a child of another type",
-        make(LIST, 1, [None, ints(0, 1)], [bs.array([1])]),
+        new_array(LIST, 1, [None, ints(0, 1)], [bs.array([1])]),
         "item: the type is int64, expected int8",
         True,
     ),
     InvalidArray(
         "a broken child",
-        make(bs.list_(bs.string()), 1, [None, ints(0, 1)], [text([0, 1], b"\xff")]),
+        new_array(bs.list_(bs.string()), 1, [None, ints(0, 1)], [string_array([0, 1], b"\xff")]),
         r"item: values\[0\] is not valid UTF-8",
     ),
     InvalidArray(
-        "view beyond the child", make(VIEWS, 1, [None, ints(9), ints(2)], [TEN]), r"offsets\[0\] = 9 and sizes\[0\] = 2"
+        "view beyond the child",
+        new_array(VIEWS, 1, [None, ints(9), ints(2)], [INT8S]),
+        r"offsets\[0\] = 9 and sizes\[0\] = 2",
     ),
-    InvalidArray("view before the child", make(VIEWS, 1, [None, ints(-1), ints(1)], [TEN]), r"offsets\[0\] = -1"),
-    InvalidArray("negative size", make(VIEWS, 1, [None, ints(1), ints(-1)], [TEN]), r"sizes\[0\] = -1"),
-    InvalidArray("empty view beyond", make(VIEWS, 1, [None, ints(11), ints(0)], [TEN]), r"offsets\[0\] = 11"),
-    InvalidArray("null view beyond", make(VIEWS, 1, [b"\0", ints(11), ints(0)], [TEN]), r"offsets\[0\] = 11"),
+    InvalidArray(
+        "view before the child", new_array(VIEWS, 1, [None, ints(-1), ints(1)], [INT8S]), r"offsets\[0\] = -1"
+    ),
+    InvalidArray("negative size", new_array(VIEWS, 1, [None, ints(1), ints(-1)], [INT8S]), r"sizes\[0\] = -1"),
+    InvalidArray("empty view beyond", new_array(VIEWS, 1, [None, ints(11), ints(0)], [INT8S]), r"offsets\[0\] = 11"),
+    InvalidArray("null view beyond", new_array(VIEWS, 1, [b"\0", ints(11), ints(0)], [INT8S]), r"offsets\[0\] = 11"),
     InvalidArray(
         "view whose end overflows",
-        make(bs.large_list_view(bs.int8()), 1, [None, ints(5, dtype=I64), ints((1 << 63) - 1, dtype=I64)], [TEN]),
+        new_array(
+            bs.large_list_view(bs.int8()), 1, [None, ints(5, dtype=I64), ints((1 << 63) - 1, dtype=I64)], [INT8S]
+        ),
         r"sizes\[0\] = 9223372036854775807",
     ),
     InvalidArray(
-        "fixed child too short", make(bs.list_(bs.int8(), 3), 4, [None], [TEN]), "4 lists of 3 need 12 elements", True
+        "fixed child too short",
+        new_array(bs.list_(bs.int8(), 3), 4, [None], [INT8S]),
+        "4 lists of 3 need 12 elements",
+        True,
     ),
     InvalidArray(
         "fixed child too short for the offset",
-        make(bs.list_(bs.int8(), 3), 3, [None], [TEN], offset=1),
+        new_array(bs.list_(bs.int8(), 3), 3, [None], [INT8S], offset=1),
         "4 lists of 3 need 12 elements",
         cheap=True,
     ),
-    InvalidArray("null key", make(MAP, 1, [None, ints(0, 2)], [entries(["a", None])]), "1 null keys"),
-    InvalidArray("null entry", make(MAP, 1, [None, ints(0, 2)], [entries(["a", "b"], b"\1")]), "1 null entries"),
+    InvalidArray("null key", new_array(MAP, 1, [None, ints(0, 2)], [entries(["a", None])]), "1 null keys"),
+    InvalidArray("null entry", new_array(MAP, 1, [None, ints(0, 2)], [entries(["a", "b"], b"\1")]), "1 null entries"),
     # struct and union
     InvalidArray(
         "field too short",
-        make(bs.struct({"a": bs.int8()}), 11, [None], [TEN]),
+        new_array(bs.struct({"a": bs.int8()}), 11, [None], [INT8S]),
         "child 'a' has 10 values, the struct has 11",
         True,
     ),
-    InvalidArray("no such type id", make(DENSE, 2, [b"\3\4", ints(0, 0)], [TEN, TEN]), r"type_ids\[1\] = 4 is none of"),
-    InvalidArray("negative type id", make(SPARSE, 1, [b"\xff"], [TEN, TEN]), r"type_ids\[0\] = -1 is none of"),
+    InvalidArray(
+        "no such type id", new_array(DENSE, 2, [b"\3\4", ints(0, 0)], [INT8S, INT8S]), r"type_ids\[1\] = 4 is none of"
+    ),
+    InvalidArray("negative type id", new_array(SPARSE, 1, [b"\xff"], [INT8S, INT8S]), r"type_ids\[0\] = -1 is none of"),
     InvalidArray(
         "offset beyond the member",
-        make(DENSE, 1, [b"\5", ints(10)], [TEN, TEN]),
+        new_array(DENSE, 1, [b"\5", ints(10)], [INT8S, INT8S]),
         r"offsets\[0\] = 10 is not within child 'b'",
     ),
     InvalidArray(
         "negative member offset",
-        make(DENSE, 1, [b"\3", ints(-1)], [TEN, TEN]),
+        new_array(DENSE, 1, [b"\3", ints(-1)], [INT8S, INT8S]),
         r"offsets\[0\] = -1 is not within child 'a'",
     ),
     InvalidArray(
         "member offsets fall",
-        make(DENSE, 3, [b"\3\5\3", ints(4, 0, 3)], [TEN, TEN]),
+        new_array(DENSE, 3, [b"\3\5\3", ints(4, 0, 3)], [INT8S, INT8S]),
         "child 'a': the offsets into it fall from 4 to 3",
     ),
     InvalidArray(
-        "sparse member too short", make(SPARSE, 10, [b"\3" * 10], [TEN, TEN.slice(1)]), "child 'b' has 9 values", True
+        "sparse member too short",
+        new_array(SPARSE, 10, [b"\3" * 10], [INT8S, INT8S.slice(1)]),
+        "child 'b' has 9 values",
+        True,
     ),
     InvalidArray(
-        "type ids too few", make(DENSE, 2, [b"\3", ints(0, 0)], [TEN, TEN]), "type ids buffer has 1 bytes", cheap=True
+        "type ids too few",
+        new_array(DENSE, 2, [b"\3", ints(0, 0)], [INT8S, INT8S]),
+        "type ids buffer has 1 bytes",
+        cheap=True,
     ),
     # dictionary
-    InvalidArray("no dictionary", make(WORDS, 1, [None, b"\0"]), "has no dictionary", cheap=True),
+    InvalidArray("no dictionary", new_array(WORDS, 1, [None, b"\0"]), "has no dictionary", cheap=True),
     InvalidArray(
         "a dictionary of another type",
-        make(WORDS, 1, [None, b"\0"], dictionary=TEN),
+        new_array(WORDS, 1, [None, b"\0"], dictionary=INT8S),
         "cannot have a dictionary of int8",
         cheap=True,
     ),
     InvalidArray(
         "a dictionary where none belongs",
-        make(bs.int8(), 1, [None, b"\0"], dictionary=TEN),
+        new_array(bs.int8(), 1, [None, b"\0"], dictionary=INT8S),
         "cannot have a dictionary of",
         True,
     ),
     InvalidArray(
         "index beyond",
-        make(WORDS, 2, [None, b"\0\1"], dictionary=bs.array(["x"])),
+        new_array(WORDS, 2, [None, b"\0\1"], dictionary=bs.array(["x"])),
         r"indices\[1\] = 1 is not within the dictionary of 1",
     ),
-    InvalidArray("negative index", make(WORDS, 1, [None, b"\xff"], dictionary=bs.array(["x"])), r"indices\[0\] = -1"),
+    InvalidArray(
+        "negative index", new_array(WORDS, 1, [None, b"\xff"], dictionary=bs.array(["x"])), r"indices\[0\] = -1"
+    ),
     InvalidArray(
         "unsigned index beyond 63 bits",
-        make(bs.dictionary(bs.uint64(), bs.string()), 1, [None, b"\xff" * 8], dictionary=bs.array(["x"])),
+        new_array(bs.dictionary(bs.uint64(), bs.string()), 1, [None, b"\xff" * 8], dictionary=bs.array(["x"])),
         r"indices\[0\] = 18446744073709551615",
     ),
     InvalidArray(
-        "a broken dictionary", make(WORDS, 1, [None, b"\0"], dictionary=text([0, 1], b"\xff")), "dictionary: values"
+        "a broken dictionary",
+        new_array(WORDS, 1, [None, b"\0"], dictionary=string_array([0, 1], b"\xff")),
+        "dictionary: values",
     ),
     # runs
-    InvalidArray("run ends level", ree([2, 2, 3], 3), r"run_ends\[1\] = 2 is not greater than run_ends\[0\] = 2"),
-    InvalidArray("run ends falling", ree([2, 1], 2), r"run_ends\[1\] = 1 is not greater"),
-    InvalidArray("run end zero", ree([0, 2], 2), r"run_ends\[0\] = 0 is not positive"),
-    InvalidArray("run end negative", ree([-5, 2], 2), r"run_ends\[0\] = -5 is not positive"),
-    InvalidArray("run end null", ree([1, None, 3], 3), "1 run ends are null"),
-    InvalidArray("runs too short", ree([2, 3], 4), "the last run ends at 3, before slot 4"),
-    InvalidArray("runs too short for the offset", ree([2, 3], 3, offset=1), "the last run ends at 3, before slot 4"),
-    InvalidArray("no runs", ree([], 1), "the last run ends at 0"),
-    InvalidArray("run values too few", ree([1, 2, 3], 3, values=2), "3 run ends have only 2 values", cheap=True),
+    InvalidArray(
+        "run ends level", run_end_array([2, 2, 3], 3), r"run_ends\[1\] = 2 is not greater than run_ends\[0\] = 2"
+    ),
+    InvalidArray("run ends falling", run_end_array([2, 1], 2), r"run_ends\[1\] = 1 is not greater"),
+    InvalidArray("run end zero", run_end_array([0, 2], 2), r"run_ends\[0\] = 0 is not positive"),
+    InvalidArray("run end negative", run_end_array([-5, 2], 2), r"run_ends\[0\] = -5 is not positive"),
+    InvalidArray("run end null", run_end_array([1, None, 3], 3), "1 run ends are null"),
+    InvalidArray("runs too short", run_end_array([2, 3], 4), "the last run ends at 3, before slot 4"),
+    InvalidArray(
+        "runs too short for the offset", run_end_array([2, 3], 3, offset=1), "the last run ends at 3, before slot 4"
+    ),
+    InvalidArray("no runs", run_end_array([], 1), "the last run ends at 0"),
+    InvalidArray(
+        "run values too few", run_end_array([1, 2, 3], 3, values=2), "3 run ends have only 2 values", cheap=True
+    ),
 ]
 
 
-@pytest.mark.parametrize("broken", INVALID_ARRAYS, ids=str)
-def test_validation_names_the_problem_and_its_position(broken: InvalidArray) -> None:
-    if broken.cheap:
-        with pytest.raises(bs.errors.InvalidDataError, match=broken.message):
-            broken.array.validate()
+@pytest.mark.parametrize("case", INVALID_ARRAYS, ids=str)
+def test_validation_names_the_problem_and_its_position(case: InvalidArray) -> None:
+    if case.cheap:
+        with pytest.raises(bs.errors.InvalidDataError, match=case.message):
+            case.array.validate()
     else:
-        broken.array.validate()
-    with pytest.raises(bs.errors.InvalidDataError, match=broken.message):
-        broken.array.validate(full=True)
+        case.array.validate()
+    with pytest.raises(bs.errors.InvalidDataError, match=case.message):
+        case.array.validate(full=True)
 
 
-@pytest.mark.parametrize("broken", INVALID_ARRAYS, ids=str)
-def test_invalid_arrays_have_a_repr(broken: InvalidArray) -> None:
-    assert repr(broken.array).startswith("<bowstring.Array ")
-    assert repr(bs.Table(bs.schema({"x": broken.array.type}), [])).startswith("<bowstring.Table")
+@pytest.mark.parametrize("case", INVALID_ARRAYS, ids=str)
+def test_invalid_arrays_have_a_repr(case: InvalidArray) -> None:
+    assert repr(case.array).startswith("<bowstring.Array ")
+    assert repr(bs.Table(bs.schema({"x": case.array.type}), [])).startswith("<bowstring.Table")
 
 
-VALID_WHEN_CHECKED_CHEAPLY = [broken for broken in INVALID_ARRAYS if not broken.cheap]
+PASSING_CHEAP_VALIDATION = [broken for broken in INVALID_ARRAYS if not broken.cheap]
 
 
-@pytest.mark.parametrize("broken", VALID_WHEN_CHECKED_CHEAPLY, ids=str)
-def test_arrays_that_pass_the_cheap_validation_give_values_or_a_bowstring_error(broken: InvalidArray) -> None:
-    array = broken.array
+@pytest.mark.parametrize("case", PASSING_CHEAP_VALIDATION, ids=str)
+def test_arrays_that_pass_the_cheap_validation_give_values_or_a_bowstring_error(case: InvalidArray) -> None:
+    array = case.array
     for attempt in (
         array.to_pylist,
         lambda: array.to_numpy(zero_copy_only=False),
@@ -381,17 +444,25 @@ def test_arrays_that_pass_the_cheap_validation_give_values_or_a_bowstring_error(
 @pytest.mark.parametrize(
     ("name", "array", "values"),
     [
-        ("garbage text in a null", text([0, 1, 3], b"a\xff\xff", b"\1"), ["a", None]),
-        ("half a character in a null", text([0, 2, 3, 4], E_ACUTE + b"\xa9b", b"\5"), ["é", None, "b"]),
-        ("text that does not begin at 0", text([1, 3], b"\xff" + E_ACUTE + b"\xff"), ["é"]),
-        ("garbage index in a null", make(WORDS, 2, [b"\1", b"\0\x7f"], dictionary=bs.array(["x"])), ["x", None]),
-        ("garbage view in a null", make(bs.string_view(), 1, [b"\0", view(-5, b"????", 9, -9)]), [None]),
-        ("time beyond the day in a null", make(bs.time32("s"), 1, [b"\0", ints(-1)]), [None]),
-        ("null keys in a null map", make(MAP, 2, [b"\1", ints(0, 1, 2)], [entries(["a", None])]), [[("a", 1)], None]),
-        ("overlapping list views", make(VIEWS, 2, [None, ints(0, 1), ints(3, 3)], [TEN]), [[0, 1, 2], [1, 2, 3]]),
+        ("garbage text in a null", string_array([0, 1, 3], b"a\xff\xff", b"\1"), ["a", None]),
+        ("half a character in a null", string_array([0, 2, 3, 4], E_ACUTE + b"\xa9b", b"\5"), ["é", None, "b"]),
+        ("text that does not begin at 0", string_array([1, 3], b"\xff" + E_ACUTE + b"\xff"), ["é"]),
+        ("garbage index in a null", new_array(WORDS, 2, [b"\1", b"\0\x7f"], dictionary=bs.array(["x"])), ["x", None]),
+        ("garbage view in a null", new_array(bs.string_view(), 1, [b"\0", view(-5, b"????", 9, -9)]), [None]),
+        ("time beyond the day in a null", new_array(bs.time32("s"), 1, [b"\0", ints(-1)]), [None]),
+        (
+            "null keys in a null map",
+            new_array(MAP, 2, [b"\1", ints(0, 1, 2)], [entries(["a", None])]),
+            [[("a", 1)], None],
+        ),
+        (
+            "overlapping list views",
+            new_array(VIEWS, 2, [None, ints(0, 1), ints(3, 3)], [INT8S]),
+            [[0, 1, 2], [1, 2, 3]],
+        ),
         (
             "overlapping views of text",
-            make(
+            new_array(
                 bs.string_view(),
                 2,
                 [
@@ -402,10 +473,10 @@ def test_arrays_that_pass_the_cheap_validation_give_values_or_a_bowstring_error(
             ),
             ["0ééééééé", "ééééééé"],
         ),
-        ("runs beyond the array", ree([2, 300], 3), [0, 0, 1]),
-        ("bitmaps and data longer than needed", make(bs.int8(), 1, [b"\xff" * 9, b"\1\2\3"]), [1]),
-        ("no offsets for no values", make(bs.string(), 0, [None, b"", b""]), []),
-        ("no offsets at all for no values", make(LIST, 0, [None, None], [TEN]), []),
+        ("runs beyond the array", run_end_array([2, 300], 3), [0, 0, 1]),
+        ("bitmaps and data longer than needed", new_array(bs.int8(), 1, [b"\xff" * 9, b"\1\2\3"]), [1]),
+        ("no offsets for no values", new_array(bs.string(), 0, [None, b"", b""]), []),
+        ("no offsets at all for no values", new_array(LIST, 0, [None, None], [INT8S]), []),
     ],
     ids=lambda it: it if isinstance(it, str) else "",
 )
@@ -416,8 +487,8 @@ def test_unusual_arrays_are_valid(name: str, array: bs.Array, values: list[Any])
 
 def test_batches_name_the_column_and_tables_the_batch() -> None:
     schema = bs.schema({"n": bs.list_(bs.string())})
-    broken = make(schema.types[0], 1, [None, ints(0, 1)], [text([0, 1], b"\xff")])
-    batch = bs.RecordBatch(schema, 1, [broken])
+    column = new_array(schema.types[0], 1, [None, ints(0, 1)], [string_array([0, 1], b"\xff")])
+    batch = bs.RecordBatch(schema, 1, [column])
     batch.validate()
     with pytest.raises(bs.errors.InvalidDataError, match=r"^column 'n': item: values\[0\] is not valid UTF-8"):
         batch.validate(full=True)
@@ -425,23 +496,23 @@ def test_batches_name_the_column_and_tables_the_batch() -> None:
     with pytest.raises(bs.errors.InvalidDataError, match=r"^record batch 1: column 'n': item: values\[0\]"):
         table.validate(full=True)
     with pytest.raises(bs.errors.InvalidDataError, match="column 'n': expected"):
-        bs.RecordBatch(schema, 2, [broken]).validate()
+        bs.RecordBatch(schema, 2, [column]).validate()
     assert "not valid UTF-8" in batch._repr_html_()
 
 
-PAIRS = bs.map_(bs.int8(), bs.int8())
-SHORT = make(bs.struct({"a": bs.int8()}), 11, [None], [TEN])
+MAP_OF_INTS = bs.map_(bs.int8(), bs.int8())
+STRUCT_WITH_SHORT_FIELD = new_array(bs.struct({"a": bs.int8()}), 11, [None], [INT8S])
 
 
 @pytest.mark.parametrize(
     "array",
     [
-        SHORT,
-        SHORT.slice(5),
-        make(bs.struct([("a", bs.int8()), ("a", bs.int8())]), 11, [None], [bs.array(range(11), bs.int8()), TEN]),
-        make(bs.list_(SHORT.type), 1, [None, ints(0, 11)], [SHORT]),
-        make(bs.list_(SHORT.type, 11), 1, [None], [SHORT]),
-        make(bs.struct({"b": SHORT.type}), 11, [None], [SHORT]),
+        STRUCT_WITH_SHORT_FIELD,
+        STRUCT_WITH_SHORT_FIELD.slice(5),
+        new_array(bs.struct([("a", bs.int8()), ("a", bs.int8())]), 11, [None], [bs.array(range(11), bs.int8()), INT8S]),
+        new_array(bs.list_(STRUCT_WITH_SHORT_FIELD.type), 1, [None, ints(0, 11)], [STRUCT_WITH_SHORT_FIELD]),
+        new_array(bs.list_(STRUCT_WITH_SHORT_FIELD.type, 11), 1, [None], [STRUCT_WITH_SHORT_FIELD]),
+        new_array(bs.struct({"b": STRUCT_WITH_SHORT_FIELD.type}), 11, [None], [STRUCT_WITH_SHORT_FIELD]),
     ],
     ids=["unchanged", "sliced", "two fields with one name", "in a list", "in a fixed-size list", "in a struct"],
 )
@@ -452,7 +523,7 @@ def test_reading_a_struct_with_a_too_short_field_names_the_field(array: bs.Array
 
 
 def test_reading_rows_of_a_batch_with_a_too_short_column_names_the_column() -> None:
-    batch = bs.RecordBatch(bs.schema({"a": bs.int8()}), 11, [TEN])
+    batch = bs.RecordBatch(bs.schema({"a": bs.int8()}), 11, [INT8S])
     with pytest.raises(bs.errors.InvalidDataError, match="column 'a' has 10 values, not 11"):
         batch.to_pylist()
 
@@ -460,11 +531,11 @@ def test_reading_rows_of_a_batch_with_a_too_short_column_names_the_column() -> N
 @pytest.mark.parametrize(
     "array",
     [
-        make(bs.string(), 0, [None, ints(-5), b""]),
-        make(bs.large_binary(), 0, [None, ints(1 << 60, dtype=I64), b"abc"]),
-        make(bs.list_(bs.int8()), 0, [None, ints(99)], [TEN]),
-        make(PAIRS, 0, [None, ints(-1)], bs.array([], PAIRS).children),
-        make(bs.string(), 0, [None, b"", b""]),
+        new_array(bs.string(), 0, [None, ints(-5), b""]),
+        new_array(bs.large_binary(), 0, [None, ints(1 << 60, dtype=I64), b"abc"]),
+        new_array(bs.list_(bs.int8()), 0, [None, ints(99)], [INT8S]),
+        new_array(MAP_OF_INTS, 0, [None, ints(-1)], bs.array([], MAP_OF_INTS).children),
+        new_array(bs.string(), 0, [None, b"", b""]),
     ],
     ids=["negative", "far beyond", "of a list", "of a map", "absent"],
 )
@@ -481,11 +552,11 @@ def test_offsets_of_an_empty_array_are_ignored(array: bs.Array) -> None:
 
 
 def test_a_map_reports_invalid_keys_and_invalid_offsets() -> None:
-    entries = layout_of(PAIRS).children[0]
-    keys = make(bs.int8(), 3, [b"\1", bytes(3)], null_count=1)
+    entries = layout_of(MAP_OF_INTS).children[0]
+    keys = new_array(bs.int8(), 3, [b"\1", bytes(3)], null_count=1)
     pairs = bs.Array(entries, 3, (None,), (keys, bs.array([1, 2, 3], bs.int8())))
-    broken = make(PAIRS, 3, [None, ints(0, 2, 3, 9)], [pairs])
-    messages = [str(fault) for fault in find_faults(broken, full=True)]
+    column = new_array(MAP_OF_INTS, 3, [None, ints(0, 2, 3, 9)], [pairs])
+    messages = [str(fault) for fault in find_faults(column, full=True)]
     assert messages == [
         "entries → field 'key': the null count is 1, but the validity bitmap has 2 nulls",
         "the offsets run from 0 to 9, not within the child's length of 3",

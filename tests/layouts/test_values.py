@@ -17,10 +17,10 @@ import bowstring as bs
 from tests.cases import CASES, Case
 from tests.parameter_ids import parameter_id
 
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
+EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)
 
 
-def spans(length: int) -> Iterator[tuple[int, int]]:
+def slice_bounds(length: int) -> Iterator[tuple[int, int]]:
     return ((start, stop) for start in range(length + 1) for stop in range(start, length + 1))
 
 
@@ -36,20 +36,20 @@ def addresses(array: bs.Array) -> list[int | None]:
     return [None if buffer is None else buffer.address for buffer in buffers_of(array)]
 
 
-def instants(value: Any) -> Any:
+def in_utc(value: Any) -> Any:
     """Return the value with timestamps in UTC, so that equal instants in different zones compare equal."""
     if isinstance(value, list):
-        return [instants(item) for item in value]
+        return [in_utc(item) for item in value]
     return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value
 
 
-@every_case
+@EVERY_CASE
 def test_python_values_are_preserved(case: Case) -> None:
     array = case.array()
     array.validate(full=True)
     assert array.type == case.type
     assert array.length == len(array) == len(case.values)
-    assert instants(array.to_pylist()) == instants(case.values)
+    assert in_utc(array.to_pylist()) == in_utc(case.values)
     assert list(array) == array.to_pylist()
 
 
@@ -65,16 +65,16 @@ def test_timestamps_are_returned_in_the_zone_of_the_type(zone: str, offset_s: in
         bs.array([moment], bs.timestamp("ms", "Mars/Base")).to_pylist()
 
 
-@every_case
+@EVERY_CASE
 def test_null_count_is_the_number_of_nulls(case: Case) -> None:
     array = case.array()
     own_nulls = bool(array.layout.has_validity) or case.type == bs.null()
     assert array.null_count == (case.values.count(None) if own_nulls else 0)
-    for start, stop in spans(array.length):
+    for start, stop in slice_bounds(array.length):
         assert array.slice(start, stop - start).null_count == (case.values[start:stop].count(None) if own_nulls else 0)
 
 
-@every_case
+@EVERY_CASE
 def test_indexing_gives_python_values(case: Case) -> None:
     array, values = case.array(), case.array().to_pylist()
     for index in range(-len(values), len(values)):
@@ -86,10 +86,10 @@ def test_indexing_gives_python_values(case: Case) -> None:
             array.is_valid(index)
 
 
-@every_case
+@EVERY_CASE
 def test_slicing_shares_memory(case: Case) -> None:
     array, values = case.array(), case.array().to_pylist()
-    for start, stop in spans(array.length):
+    for start, stop in slice_bounds(array.length):
         part = array[start:stop]
         assert addresses(part) == addresses(array)
         part.validate(full=True)
@@ -101,10 +101,10 @@ def test_slicing_shares_memory(case: Case) -> None:
     assert array.slice(array.length + 7).length == 0
 
 
-@every_case
+@EVERY_CASE
 def test_compacted_arrays_have_offset_zero_and_no_other_slots(case: Case) -> None:
     array, values = case.array(), case.array().to_pylist()
-    for start, stop in spans(array.length):
+    for start, stop in slice_bounds(array.length):
         own = array.slice(start, stop - start).compact()
         own.validate(full=True)
         assert own.offset == 0
@@ -115,17 +115,17 @@ def test_compacted_arrays_have_offset_zero_and_no_other_slots(case: Case) -> Non
                 assert buffer.size == spec.size_bytes(own.length)
 
 
-@every_case
+@EVERY_CASE
 def test_concatenated_arrays_have_all_values(case: Case) -> None:
     array, values = case.array(), case.array().to_pylist()
-    for start, stop in spans(array.length):
+    for start, stop in slice_bounds(array.length):
         part = array.slice(start, stop - start)
-        joined = bs.concat_arrays([part, array, part])
-        joined.validate(full=True)
-        assert joined.to_pylist() == values[start:stop] + values + values[start:stop]
+        concatenated = bs.concat_arrays([part, array, part])
+        concatenated.validate(full=True)
+        assert concatenated.to_pylist() == values[start:stop] + values + values[start:stop]
 
 
-@every_case
+@EVERY_CASE
 def test_take_returns_the_slots_at_the_indices(case: Case) -> None:
     array, values = case.array(), case.array().to_pylist()
     last = array.length - 1
@@ -147,7 +147,7 @@ def test_indices_to_take_are_checked(indices: Any) -> None:
         bs.array([1, 2, 3]).take(indices)
 
 
-@every_case
+@EVERY_CASE
 def test_arrays_of_equal_values_are_equal_at_any_offset(case: Case) -> None:
     array = case.array()
     twice = bs.concat_arrays([array, array])
@@ -161,18 +161,18 @@ def test_arrays_of_equal_values_are_equal_at_any_offset(case: Case) -> None:
     assert array != case.values
 
 
-@every_case
+@EVERY_CASE
 def test_copies_by_pickle_are_equal(case: Case) -> None:
     array = case.array()
-    for start, stop in spans(array.length):
+    for start, stop in slice_bounds(array.length):
         part = array.slice(start, stop - start)
-        copied = pickle.loads(pickle.dumps(part))
-        copied.validate(full=True)
-        assert copied.type == case.type
-        assert copied.equals(part)
+        copy = pickle.loads(pickle.dumps(part))
+        copy.validate(full=True)
+        assert copy.type == case.type
+        assert copy.equals(part)
 
 
-@every_case
+@EVERY_CASE
 def test_empty_arrays_are_valid(case: Case) -> None:
     empty = bs.array([], case.type)
     empty.validate(full=True)
@@ -184,7 +184,7 @@ def test_empty_arrays_are_valid(case: Case) -> None:
     assert empty.nbytes <= case.array().nbytes
 
 
-@every_case
+@EVERY_CASE
 def test_arrays_of_only_nulls_are_valid(case: Case) -> None:
     nulls = bs.array([None] * 9, case.type)
     nulls.validate(full=True)
@@ -193,7 +193,7 @@ def test_arrays_of_only_nulls_are_valid(case: Case) -> None:
     assert all(value is None or value != value for value in nulls.to_numpy(zero_copy_only=False).tolist())
 
 
-@every_case
+@EVERY_CASE
 def test_the_repr_has_type_length_and_values(case: Case) -> None:
     array = case.array()
     head, values = repr(array).split("\n", 1)
@@ -204,7 +204,7 @@ def test_the_repr_has_type_length_and_values(case: Case) -> None:
     assert len(parameter_id) < 2000
 
 
-@every_case
+@EVERY_CASE
 def test_numpy_and_python_values_are_equal(case: Case) -> None:
     array = case.array()
     values = array.to_numpy(zero_copy_only=False)

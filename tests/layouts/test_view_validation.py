@@ -13,12 +13,12 @@ from bowstring.layouts.binary_view import VIEW
 
 BLOCK = 1 << 15
 COUNT = 2 * BLOCK + 100
-PLACES = [0, BLOCK - 1, BLOCK, COUNT - 1]
+INDICES = [0, BLOCK - 1, BLOCK, COUNT - 1]
 WORD = "größer als zwölf"
 DATA = WORD.encode()
 
 
-def views(count: int = COUNT) -> np.ndarray:
+def alternating_views(count: int = COUNT) -> np.ndarray:
     """Return views of the word; every second one has its first two characters inline instead."""
     view_records = np.zeros(count, VIEW)
     view_records["length"] = len(DATA)
@@ -34,12 +34,12 @@ def array_of(view_records: np.ndarray, *data: bytes, valid: np.ndarray | None = 
 
 
 def test_valid_views_are_accepted() -> None:
-    array = array_of(views(), DATA)
+    array = array_of(alternating_views(), DATA)
     array.validate(full=True)
     assert array[:3].to_pylist() == [WORD, "gr", WORD]
 
 
-@pytest.mark.parametrize("index", PLACES)
+@pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize(
     ("view", "message"),
     [
@@ -58,7 +58,7 @@ def test_valid_views_are_accepted() -> None:
 )
 def test_an_error_is_named_by_its_index(index: int, view: tuple[int, bytes, int, int], message: str | None) -> None:
     data = DATA if message is None or view[0] != 15 else b"gr\xc3\xb6" + b"x" * 10 + b"\xc3\xb6z"
-    view_records = views()
+    view_records = alternating_views()
     if data is not DATA:
         view_records["length"][::2] = len(data)
     view_records[index] = (view[0], np.void(view[1]), *view[2:])
@@ -73,7 +73,7 @@ def test_an_error_is_named_by_its_index(index: int, view: tuple[int, bytes, int,
 
 
 def test_bytes_between_strings_are_ignored() -> None:
-    view_records = views()
+    view_records = alternating_views()
     view_records["offset"][::2] = np.arange(0, COUNT, 2) % 1000 * (len(DATA) + 1)
     garbled = (DATA + b"\xff") * 1000
     array_of(view_records, garbled).validate(full=True)
@@ -83,21 +83,21 @@ def test_bytes_between_strings_are_ignored() -> None:
 
 
 def test_a_string_may_end_before_garbage() -> None:
-    array_of(views(), DATA + b"\x80").validate(full=True)
+    array_of(alternating_views(), DATA + b"\x80").validate(full=True)
 
 
 def test_every_data_buffer_is_validated() -> None:
-    view_records = views()
+    view_records = alternating_views()
     view_records["buffer"][::2] = np.arange(len(view_records[::2])) % 3
     array_of(view_records, DATA, DATA, DATA).validate(full=True)
-    broken = DATA[:-1] + b"\xff"
+    truncated_text = DATA[:-1] + b"\xff"
     with pytest.raises(InvalidDataError, match=r"values\[4\] is not valid UTF-8"):
-        array_of(view_records, DATA, DATA, broken).validate(full=True)
+        array_of(view_records, DATA, DATA, truncated_text).validate(full=True)
 
 
 def test_a_few_strings_in_much_data_are_validated_one_by_one() -> None:
     data = DATA + b"\xff" * 10_000 + DATA
-    view_records = views(3)
+    view_records = alternating_views(3)
     view_records["offset"][2] = len(data) - len(DATA)
     array_of(view_records, data).validate(full=True)
     assert array_of(view_records, data).to_pylist() == [WORD, "gr", WORD]

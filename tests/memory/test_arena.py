@@ -35,54 +35,54 @@ def arena() -> Iterator[Arena]:
         yield arena
 
 
-def region_of(arena: Arena, byte: int, size_bytes: int = 1000) -> Region:
+def filled_region(arena: Arena, byte: int, size_bytes: int = 1000) -> Region:
     """A region filled with one byte."""
     with arena.builder(size_bytes) as builder:
         builder.memory[:] = bytes([byte]) * size_bytes
         return builder.seal()
 
 
-def inode(region: Region) -> int:
+def inode_number(region: Region) -> int:
     return os.fstat(region.descriptor).st_ino
 
 
 def test_memory_is_filled_again_after_its_region_is_closed(arena: Arena) -> None:
-    with region_of(arena, 1) as region:
-        first = inode(region)
-    with region_of(arena, 2) as region:
-        assert inode(region) == first
+    with filled_region(arena, 1) as region:
+        first = inode_number(region)
+    with filled_region(arena, 2) as region:
+        assert inode_number(region) == first
         assert bytes(region.memory) == b"\2" * 1000
     assert arena.nbytes == BLOCK_BYTES
 
 
 def test_an_open_region_keeps_its_bytes(arena: Arena) -> None:
-    with region_of(arena, 1) as one, region_of(arena, 2) as two:
+    with filled_region(arena, 1) as one, filled_region(arena, 2) as two:
         assert (bytes(one.view(0, 1)), bytes(two.view(0, 1))) == (b"\1", b"\2")
         assert arena.nbytes == 2 * BLOCK_BYTES
 
 
 def test_a_view_of_a_closed_region_keeps_its_bytes(arena: Arena) -> None:
-    region = region_of(arena, 1)
+    region = filled_region(arena, 1)
     view = np.frombuffer(region.memory, np.uint8)[5:]
     region.close()
-    region_of(arena, 2).close()
+    filled_region(arena, 2).close()
     assert view.tolist() == [1] * 995
 
 
 def test_a_duplicate_keeps_its_bytes(arena: Arena) -> None:
-    with region_of(arena, 1) as region:
+    with filled_region(arena, 1) as region:
         duplicate = region.duplicate()
     with duplicate:
-        region_of(arena, 2).close()
+        filled_region(arena, 2).close()
         assert bytes(duplicate.memory) == b"\1" * 1000
 
 
 def test_a_descriptor_in_a_socket_keeps_its_bytes(arena: Arena) -> None:
     one, other = socket.socketpair()
     with one, other:
-        with region_of(arena, 1) as region:
+        with filled_region(arena, 1) as region:
             socket.send_fds(one, [b"x"], [region.descriptor])
-        region_of(arena, 2).close()
+        filled_region(arena, 2).close()
         _, descriptors, _, _ = socket.recv_fds(other, 1, 1)
         with Region.attach(descriptors[0], 1000, accept_files=True) as received:
             assert bytes(received.memory) == b"\1" * 1000
@@ -98,8 +98,8 @@ def test_a_mapping_of_another_process_keeps_its_bytes_until_it_is_killed(arena: 
         "print(memory[:3])\n"
         "input()\n"
     )
-    with region_of(arena, 1) as region:
-        first, descriptor = inode(region), region.descriptor
+    with filled_region(arena, 1) as region:
+        first, descriptor = inode_number(region), region.descriptor
         os.set_inheritable(descriptor, True)
         command = [sys.executable, "-c", code, str(descriptor)]
         other = subprocess.Popen(
@@ -109,40 +109,40 @@ def test_a_mapping_of_another_process_keeps_its_bytes_until_it_is_killed(arena: 
         assert other.stdin is not None
         assert other.stdout is not None
         assert other.stdout.readline() == "mapped\n"
-        with region_of(arena, 2) as region:
-            assert inode(region) != first
+        with filled_region(arena, 2) as region:
+            assert inode_number(region) != first
         print(file=other.stdin, flush=True)
         assert other.stdout.readline() == f"{bytes([1, 1, 1])!r}\n"
         other.kill()
         other.wait(30)
 
         def is_filled_again() -> bool:
-            with region_of(arena, 3) as one, region_of(arena, 4) as two:
-                return first in (inode(one), inode(two))
+            with filled_region(arena, 3) as one, filled_region(arena, 4) as two:
+                return first in (inode_number(one), inode_number(two))
 
         assert wait_until(is_filled_again)
 
 
 def test_a_longer_earlier_region_leaves_no_bytes(arena: Arena) -> None:
-    region_of(arena, 1, 60_000).close()
-    with region_of(arena, 2, 30_000) as region, open(f"/proc/self/fd/{region.descriptor}", "rb") as whole:
+    filled_region(arena, 1, 60_000).close()
+    with filled_region(arena, 2, 30_000) as region, open(f"/proc/self/fd/{region.descriptor}", "rb") as whole:
         assert whole.read() == b"\2" * 30_000 + bytes(BLOCK_BYTES - 30_000)
 
 
 def test_memory_of_another_size_is_not_filled_again(arena: Arena) -> None:
-    region_of(arena, 1, 10 << 20).close()
-    region_of(arena, 2, 1 << 20).close()
-    region_of(arena, 3, 20 << 20).close()
+    filled_region(arena, 1, 10 << 20).close()
+    filled_region(arena, 2, 1 << 20).close()
+    filled_region(arena, 3, 20 << 20).close()
     assert arena.nbytes == 31 << 20
 
 
 def test_unused_memory_is_limited() -> None:
     with Arena(max_unused_bytes=3 * BLOCK_BYTES) as arena:
-        regions = [region_of(arena, byte) for byte in range(10)]
+        regions = [filled_region(arena, byte) for byte in range(10)]
         assert arena.nbytes == 10 * BLOCK_BYTES
         for region in regions:
             region.close()
-        with region_of(arena, 1):
+        with filled_region(arena, 1):
             assert arena.nbytes == 4 * BLOCK_BYTES
         assert arena.release_unused() == 4 * BLOCK_BYTES
         assert arena.nbytes == 0
@@ -150,7 +150,7 @@ def test_unused_memory_is_limited() -> None:
 
 def test_a_closed_arena_leaves_regions_valid() -> None:
     arena = Arena()
-    with region_of(arena, 1) as region:
+    with filled_region(arena, 1) as region:
         arena.close()
         arena.close()
         assert bytes(region.memory) == b"\1" * 1000
@@ -172,13 +172,13 @@ def test_memory_can_not_be_sealed_while_writable_views_exist(arena: Arena) -> No
 def test_discarded_memory_with_views_is_not_filled_again(arena: Arena) -> None:
     with arena.builder(1000) as builder:
         view = np.frombuffer(builder.memory, np.uint8)
-    with region_of(arena, 1) as region:
+    with filled_region(arena, 1) as region:
         view[:] = 2
         assert bytes(region.memory) == b"\1" * 1000
 
 
 def test_no_other_descriptor_can_write_or_shrink_the_memory(arena: Arena) -> None:
-    with region_of(arena, 1) as region:
+    with filled_region(arena, 1) as region:
         descriptor = os.open(f"/proc/self/fd/{region.descriptor}", os.O_RDWR)
         try:
             for call in (lambda: os.write(descriptor, b"x"), lambda: os.ftruncate(descriptor, 0)):
@@ -189,7 +189,7 @@ def test_no_other_descriptor_can_write_or_shrink_the_memory(arena: Arena) -> Non
 
 
 def test_memory_is_received_only_where_files_are(arena: Arena) -> None:
-    with region_of(arena, 1) as region:
+    with filled_region(arena, 1) as region:
         assert not region.is_sealed
         with pytest.raises(InvalidDataError, match="can still write"):
             Region.attach(os.dup(region.descriptor), 1000)
@@ -200,7 +200,7 @@ def test_memory_is_received_only_where_files_are(arena: Arena) -> None:
 
 
 def test_memory_that_is_being_filled_can_not_be_opened(arena: Arena) -> None:
-    with region_of(arena, 1) as region:
+    with filled_region(arena, 1) as region:
         path = Path(f"/proc/self/fd/{arena._blocks[0].descriptor}")
         region.close()
         with arena.builder(1000):

@@ -64,8 +64,8 @@ def test_a_buffer_has_no_other_attributes() -> None:
     with pytest.raises(AttributeError, match="no 'adress'"):
         _ = buffer.adress  # type: ignore[attr-defined]
     assert not hasattr(buffer, "__dlpack__")
-    copied = copy.copy(buffer)
-    assert (copied == buffer, copied.address) == (True, buffer.address)
+    copy_of_buffer = copy.copy(buffer)
+    assert (copy_of_buffer == buffer, copy_of_buffer.address) == (True, buffer.address)
     assert (buffer.memory.size, buffer.memory) == (32, buffer.memory)
 
 

@@ -21,7 +21,7 @@ from bowstring.memory.device import CUDA, Device, DeviceAddress, DeviceMemory, D
 
 DEVICE = Device(CUDA, 1)
 POINTER = 1 << 44
-REFUSAL = r"the memory is on cuda:1, which the CPU can't read: copy it with to_host\(\)"
+MESSAGE = r"the memory is on cuda:1, which the CPU can't read: copy it with to_host\(\)"
 LENGTH = 16
 
 
@@ -31,7 +31,7 @@ def write(array: Array) -> None:
         writer.write_table(table)
 
 
-USES: dict[str, Callable[[Array], object]] = {
+OPERATIONS: dict[str, Callable[[Array], object]] = {
     "a Python list": lambda array: array.to_pylist(),
     "one value": lambda array: array[3],
     "NumPy": lambda array: array.to_numpy(),
@@ -59,7 +59,7 @@ def device_array(length: int = LENGTH, null_count: int = 0) -> Array:
     return Array.from_array_data(ArrayData(layout_of(bs.int32()), length, buffers, (), None, null_count))
 
 
-@pytest.mark.parametrize("use", USES.values(), ids=USES)
+@pytest.mark.parametrize("use", OPERATIONS.values(), ids=OPERATIONS)
 def test_no_use_of_an_array_reads_memory_of_a_device(use: Callable[[Array], object]) -> None:
     with pytest.raises(UsageError, match=r"on cuda:1"):
         use(device_array(null_count=2))
@@ -126,7 +126,7 @@ def test_buffers_on_a_device_have_no_bytes() -> None:
         lambda: view_together([buffer, Buffer(memory.duplicate(), 0, 8)]),
         lambda: buffer == Buffer.of(bytes(16)),
     ):
-        with pytest.raises(UsageError, match=REFUSAL):
+        with pytest.raises(UsageError, match=MESSAGE):
             read()
 
 
@@ -144,7 +144,7 @@ def test_a_region_on_a_device_has_no_bytes_and_no_descriptor() -> None:
     assert not region.has_descriptor
     assert not region.is_descriptor_released
     region.check_file()
-    with pytest.raises(UsageError, match=REFUSAL):
+    with pytest.raises(UsageError, match=MESSAGE):
         region.view(0, 64)
     region.close()
     assert str(Device(4, 2)) == "device 2 of type 4"

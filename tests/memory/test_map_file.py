@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def new_mapping(path: Path, size_bytes: int = SIZE_BYTES) -> mmap.mmap:
+def open_mapping(path: Path, size_bytes: int = SIZE_BYTES) -> mmap.mmap:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return map_file(descriptor, size_bytes)
@@ -43,7 +43,7 @@ def new_mapping(path: Path, size_bytes: int = SIZE_BYTES) -> mmap.mmap:
         os.close(descriptor)
 
 
-def run(code: str) -> str:
+def run_python(code: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", PREAMBLE + code], capture_output=True, text=True, timeout=60, check=False
     )
@@ -53,13 +53,13 @@ def run(code: str) -> str:
 
 def test_a_mapping_has_the_file_s_bytes_and_no_descriptor(file: Path) -> None:
     with no_descriptor_left():
-        view = memoryview(new_mapping(file))
+        view = memoryview(open_mapping(file))
     assert view == file.read_bytes()[:SIZE_BYTES]
     assert view.readonly
 
 
 def test_a_mapping_is_released_with_its_last_view(file: Path) -> None:
-    view = memoryview(new_mapping(file))[SIZE_BYTES - 2 :]
+    view = memoryview(open_mapping(file))[SIZE_BYTES - 2 :]
     assert str(file) in Path("/proc/self/maps").read_text()
     assert bytes(view) == file.read_bytes()[SIZE_BYTES - 2 : SIZE_BYTES]
     del view
@@ -68,13 +68,13 @@ def test_a_mapping_is_released_with_its_last_view(file: Path) -> None:
 
 
 def test_a_failed_mapping_is_an_error_and_keeps_other_mappings(file: Path) -> None:
-    others = [new_mapping(file) for _ in range(10)]
+    others = [open_mapping(file) for _ in range(10)]
     folder = os.open(file.parent, os.O_RDONLY)
     for _ in range(10):
         with pytest.raises(OSError) as caught:
             map_file(folder, SIZE_BYTES)
         assert caught.value.errno in (errno.ENODEV, errno.EACCES)
-        others.append(new_mapping(file))
+        others.append(open_mapping(file))
     os.close(folder)
     gc.collect()
     assert {bytes(other) for other in others} == {file.read_bytes()[:SIZE_BYTES]}
@@ -91,7 +91,7 @@ for _ in range(3):
     del reader
     gc.collect()
 """
-    assert run(code).split() == [str(SIZE_BYTES * ord("x"))] * 3
+    assert run_python(code).split() == [str(SIZE_BYTES * ord("x"))] * 3
 
 
 def test_views_can_be_read_at_interpreter_exit() -> None:
@@ -106,7 +106,7 @@ readers = [Reader() for _ in range(3)]
 sys.modules["kept to the end"] = Reader()
 atexit.register(lambda: os.write(1, b"%d " % readers[0].view[-1]))
 """
-    assert run(code).split() == [str(ord("x"))] * 5
+    assert run_python(code).split() == [str(ord("x"))] * 5
 
 
 def test_a_forked_process_has_its_own_mapping() -> None:
@@ -128,4 +128,4 @@ if child:
 else:
     os._exit(0 if bytes(ours) == b"x" * ours.size else 1)
 """
-    run(code)
+    run_python(code)

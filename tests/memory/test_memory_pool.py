@@ -67,17 +67,17 @@ def test_a_much_larger_block_is_not_used_for_a_small_request() -> None:
     assert pool.unused_bytes == 29 * PAGE
 
 
-class Exports(ctypes.Structure):
+class CtypesBytes(ctypes.Structure):
     _fields_ = (("first", ctypes.c_ubyte * 100),)
 
 
-class Interface:
+class ArrayInterface:
     def __init__(self, array: Bytes) -> None:
         self.__array_interface__ = array.__array_interface__
         self.array = array
 
 
-def out_of_band(array: Bytes) -> list[pickle.PickleBuffer]:
+def pickle_out_of_band(array: Bytes) -> list[pickle.PickleBuffer]:
     buffers: list[pickle.PickleBuffer] = []
     pickle.dumps(array, protocol=5, buffer_callback=buffers.append)
     return buffers
@@ -91,13 +91,13 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "another shape": lambda array: array.reshape(-1, 64).T,
     "a subclass": lambda array: array.view(np.recarray),
     "an array over its buffer": lambda array: np.frombuffer(array, np.int32, 5, 40),
-    "an array over its interface": lambda array: np.asarray(Interface(array)),
+    "an array over its interface": lambda array: np.asarray(ArrayInterface(array)),
     "a memoryview": lambda array: memoryview(array)[5:6],
     "a memoryview of a memoryview": lambda array: memoryview(array)[5:].cast("b").toreadonly(),
     "an iterator": lambda array: array.flat,
-    "a ctypes structure": Exports.from_buffer,
+    "a ctypes structure": CtypesBytes.from_buffer,
     "a pickle buffer": pickle.PickleBuffer,
-    "a pickle with its buffers beside it": out_of_band,
+    "a pickle with its buffers beside it": pickle_out_of_band,
     "a buffer": lambda array: bs.memory.Buffer(Memory(array), 9, 9),
     "a view of a buffer": lambda array: bs.memory.Buffer.of(array).view(np.dtype(np.int16)),
     "a buffer of pyarrow": lambda array: pa.py_buffer(array).slice(5, 5),
@@ -116,7 +116,7 @@ def test_memory_is_not_reused_while_it_is_referenced(kind: str) -> None:
     del array
     gc.collect()
     assert pool.unused_bytes == 0
-    others = [filled(pool, PAGE, 9) for _ in range(3)]
+    others = [take_filled(pool, PAGE, 9) for _ in range(3)]
     assert bytes(place) == b"\7" * PAGE
     del view
     gc.collect()
@@ -131,18 +131,18 @@ def test_memory_of_a_resurrected_object_is_not_reused() -> None:
     class Phoenix:
         def __init__(self) -> None:
             self.me: Phoenix | None = self
-            array = filled(pool, PAGE, 7)
-            self.held: list[Any] = [array, array.base, array[5:]]
+            array = take_filled(pool, PAGE, 7)
+            self.arrays: list[Any] = [array, array.base, array[5:]]
 
         def __del__(self) -> None:
-            saved.append(self.held[2])
+            saved.append(self.arrays[2])
 
     bird = Phoenix()
     del bird
     gc.collect()
     assert len(saved) == 1
     assert pool.unused_bytes == 0
-    other = filled(pool, PAGE, 9)
+    other = take_filled(pool, PAGE, 9)
     assert (saved[0] == 7).all()
     saved.clear()
     gc.collect()
@@ -183,7 +183,7 @@ def test_threads_never_get_the_same_bytes() -> None:
         start.wait(10)
         for turn in range(150):
             byte = (number * 61 + turn) % 251
-            blocks.append((byte, filled(pool, chance.randrange(1, 3 * PAGE), byte)[:: chance.choice([1, 4096])]))
+            blocks.append((byte, take_filled(pool, chance.randrange(1, 3 * PAGE), byte)[:: chance.choice([1, 4096])]))
             if len(blocks) > 3:
                 byte, array = blocks.pop(chance.randrange(len(blocks)))
                 assert (array == byte).all()

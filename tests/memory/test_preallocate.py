@@ -15,7 +15,7 @@ from bowstring.memory.descriptors import preallocate
 needs_the_call = pytest.mark.skipif(descriptors._load_fallocate() is None, reason="requires fallocate")
 
 
-@needs_the_call
+@NEEDS_FALLOCATE
 def test_blocks_are_allocated_before_the_first_write(tmp_path: Path) -> None:
     with open(tmp_path / "file", "wb") as file:
         if not preallocate(file.fileno(), 0, 1 << 22):

@@ -44,7 +44,7 @@ def no_descriptor_is_left() -> Iterator[None]:
         gc.collect()
 
 
-def a_memfd(content: bytes = b"content", seals: int = 0, size: int | None = None) -> int:
+def new_memfd(content: bytes = b"content", seals: int = 0, size: int | None = None) -> int:
     descriptor = os.memfd_create("test", ALLOW_SEALING)
     os.write(descriptor, content)
     if size is not None:
@@ -245,18 +245,18 @@ def test_a_received_region_is_mapped_for_reading() -> None:
 @pytest.mark.parametrize("accept_files", [False, True])
 def test_memory_that_its_creator_can_still_change_is_rejected(seals: int, accept_files: bool) -> None:
     with pytest.raises(InvalidDataError, match="still write or shrink"):
-        Region.attach(a_memfd(seals=seals), accept_files=accept_files)
+        Region.attach(new_memfd(seals=seals), accept_files=accept_files)
 
 
 @pytest.mark.parametrize("promised", [0, 6, 8, 2**60])
 def test_a_size_that_differs_from_the_declared_one_is_rejected(promised: int) -> None:
     with pytest.raises(TruncatedError, match=f"{promised} bytes, received 7"):
-        Region.attach(a_memfd(seals=SEAL_SHRINK | SEAL_WRITE), promised)
+        Region.attach(new_memfd(seals=SEAL_SHRINK | SEAL_WRITE), promised)
 
 
 def test_sealed_memory_with_holes_is_rejected() -> None:
     with pytest.raises(InvalidDataError, match="holes"):
-        Region.attach(a_memfd(seals=SEAL_SHRINK | SEAL_WRITE, size=1 << 40))
+        Region.attach(new_memfd(seals=SEAL_SHRINK | SEAL_WRITE, size=1 << 40))
 
 
 def test_pipes_sockets_devices_and_directories_are_rejected(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ _TIMEOUT_S = 60.0
 _MAX_STEPS = 40
 
 
-class Soak:
+class SoakTest:
     """A server, a host agent and clients, until the time is over. `counts` has the number of clients of each kind."""
 
     def __init__(self, children: Children, seed: int) -> None:
@@ -43,10 +43,10 @@ class Soak:
         self._random = random.Random(seed)
         self._table = numbers()
         self._server = children.start("serve_changing")
-        self._uris: dict[str, str] = self._server.hear()
+        self._uris: dict[str, str] = self._server.receive()
         self._key = AgentKey.new()
         self._agent = children.start("run_agent", address=self._key.address)
-        self._agent.hear()
+        self._agent.receive()
         self._num_published = 0
         self.counts = Counter[str]()
 
@@ -149,7 +149,7 @@ class Soak:
 
     def _end(self, child: Child) -> None:
         if child.wait() != -signal.SIGKILL:
-            steps = child.hear()
+            steps = child.receive()
             assert isinstance(steps, list), steps
 
 
@@ -157,7 +157,7 @@ def run_soak(time_s: float, seed: int, report: Callable[[str], object], busy_sha
     """As `Soak.run`; return the number of clients of each kind. Raises `AssertionError`."""
     shared_before = set(os.listdir("/dev/shm"))
     with Children() as children:
-        soak = Soak(children, seed)
+        soak = SoakTest(children, seed)
         soak.run(time_s, report, busy_share)
     left = {entry for entry in set(os.listdir("/dev/shm")) - shared_before if "bowstring" in entry}
     assert not left, left

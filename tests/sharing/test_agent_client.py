@@ -32,17 +32,17 @@ from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.unix import UNIX
 from tests.polling import wait_until
-from tests.sharing.other_process import Other, run
+from tests.sharing.python_process import PythonProcess, run_python
 
-PUT = """
+PUT_PARTITION = """
 import bowstring as bs
 from bowstring.sharing.agent_client import AgentClient
 from bowstring.sharing.stored_dataset import store
 with AgentClient.open(key) as agent:
     region, rows = store(bs.table({"a": values}))
-    say(agent.put("d", place, region, rows=rows))
+    send(agent.put("d", place, region, rows=rows))
 """
-OWN = """
+START_AND_COMMIT = """
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 import bowstring as bs
 from bowstring.sharing.stored_dataset import store
@@ -51,10 +51,10 @@ agent = AgentClient.open(key)
 region, rows = store(bs.table({"a": [1, 2]}))
 uri = agent.put("d", (0, 0), region, rows=rows)
 agent.commit("d", {0: 0})
-say((uri, agent.status()["pid"]))
-hear()
+send((uri, agent.status()["pid"]))
+receive()
 """
-QUICK = """
+RUN_AGENT_WITH_SETTING = """
 import socket
 from bowstring.sharing import host_agent
 from bowstring.transports.unix_socket import encode_unix_address
@@ -62,7 +62,7 @@ setattr(host_agent, setting, 0.2)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 listener.bind(encode_unix_address(address))
 listener.listen()
-say("ready")
+send("ready")
 host_agent.main(listener.detach())
 """
 
@@ -78,13 +78,13 @@ def key() -> Iterator[AgentKey]:
         pass
 
 
-def put_partition(agent: AgentClient, values: list[int], place: tuple[int, int], dataset: str = "d") -> str:
+def put_partition(agent: AgentClient, values: list[int], attempt: tuple[int, int], dataset: str = "d") -> str:
     region, rows = store(bs.table({"a": values}))
     with region:
-        return agent.put(dataset, place, region, rows=rows)
+        return agent.put(dataset, attempt, region, rows=rows)
 
 
-def read(uri: str) -> list[int]:
+def read_column(uri: str) -> list[int]:
     return list(bs.connect(uri).read_all().to_pydict()["a"])
 
 
@@ -93,10 +93,10 @@ def is_running(pid: int) -> bool:
 
 
 def test_partitions_can_be_read_after_their_process_has_ended(key: AgentKey) -> None:
-    uri = run(PUT, key=key, values=[1, 2], place=(0, 5))
+    uri = run_python(PUT_PARTITION, key=key, values=[1, 2], place=(0, 5))
     with AgentClient.open(key, start=False) as agent:
         assert agent.commit("d", {0: 5}) == []
-        assert read(uri) == [1, 2]
+        assert read_column(uri) == [1, 2]
 
 
 def test_only_committed_attempts_can_be_read_and_the_others_are_dropped(key: AgentKey) -> None:
@@ -106,7 +106,7 @@ def test_only_committed_attempts_can_be_read_and_the_others_are_dropped(key: Age
         with pytest.raises(NotFoundError):
             bs.connect(first)
         assert agent.commit("d", {0: 2, 1: 3}) == []
-        assert read(second) + read(other) == [1, 3]
+        assert read_column(second) + read_column(other) == [1, 3]
         with pytest.raises(NotFoundError):
             bs.connect(first)
         assert agent.status()["datasets"]["d"]["partitions"] == 2
@@ -143,15 +143,15 @@ def test_a_dropped_data_set_cannot_be_read_and_its_memory_is_freed(key: AgentKey
 def test_processes_that_start_the_agent_concurrently_use_one_agent(key: AgentKey) -> None:
     code = (
         "from bowstring.sharing.agent_client import AgentClient\n"
-        "hear()\n"
-        "with AgentClient.open(key) as agent: say(agent.status()['pid'])"
+        "receive()\n"
+        "with AgentClient.open(key) as agent: send(agent.status()['pid'])"
     )
-    others = [Other(code, key=key) for _ in range(4)]
+    others = [PythonProcess(code, key=key) for _ in range(4)]
     try:
         for other in others:
-            other.tell("go")
+            other.send("go")
         with ThreadPoolExecutor(4) as pool:
-            assert len(set(pool.map(Other.hear, others))) == 1
+            assert len(set(pool.map(PythonProcess.receive, others))) == 1
     finally:
         for other in others:
             with other:
@@ -159,8 +159,8 @@ def test_processes_that_start_the_agent_concurrently_use_one_agent(key: AgentKey
 
 
 def test_the_agent_ends_with_its_owner_and_its_memory_is_freed() -> None:
-    with Other(OWN) as other:
-        uri, pid = other.hear()
+    with PythonProcess(START_AND_COMMIT) as other:
+        uri, pid = other.receive()
         table = bs.connect(uri).read_all()
         assert is_running(pid)
         other.kill()
@@ -171,13 +171,13 @@ def test_the_agent_ends_with_its_owner_and_its_memory_is_freed() -> None:
 
 
 def test_the_agent_survives_killed_writers(key: AgentKey) -> None:
-    with Other(PUT + "\nhear()", key=key, values=[7], place=(0, 0)) as other:
-        uri = other.hear()
+    with PythonProcess(PUT_PARTITION + "\nreceive()", key=key, values=[7], place=(0, 0)) as other:
+        uri = other.receive()
         other.kill()
     time.sleep(1.5)  # the host agent looks once a second for who has ended
     with AgentClient.open(key, start=False) as agent:
         agent.commit("d", {0: 0})
-    assert read(uri) == [7]
+    assert read_column(uri) == [7]
 
 
 def test_a_killed_agent_is_a_lost_connection_and_attached_data_stays_valid(key: AgentKey) -> None:
@@ -239,8 +239,8 @@ def test_memory_with_another_number_of_rows_is_an_error(key: AgentKey) -> None:
 
 @pytest.mark.parametrize("setting", ["_IDLE_S", "_FIRST_OWNER_S"])
 def test_an_unused_agent_ends_although_its_owner_runs(key: AgentKey, setting: str) -> None:
-    with Other(QUICK, address=key.address, setting=setting) as agent_process:
-        agent_process.hear()
+    with PythonProcess(RUN_AGENT_WITH_SETTING, address=key.address, setting=setting) as agent_process:
+        agent_process.receive()
         if setting == "_IDLE_S":
             AgentClient.open(key, start=False).close()
         assert wait_until(lambda: agent_process.process.poll() is not None)
@@ -323,7 +323,7 @@ def test_an_attempt_is_accepted_once(key: AgentKey, host: str) -> None:
         with pytest.raises(UsageError, match="partition 0, attempt 0"):
             put_partition(agent, [2], (0, 0))
         agent.commit("d", {0: 0})
-        assert read(uri) == [1]
+        assert read_column(uri) == [1]
         agent.drop("d")
         with pytest.raises(NotFoundError):
             bs.connect(uri)

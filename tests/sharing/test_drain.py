@@ -23,36 +23,36 @@ from bowstring.sharing.signals import wait_for_signal
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
-from tests.sharing.other_process import Other
+from tests.sharing.python_process import PythonProcess
 
 SERVE = """
 import bowstring as bs, numpy as np
 table = bs.Table.from_batches([bs.record_batch({"a": np.arange(rows) + n}) for n in range(batches)])
 server = bs.serve({"t": table}, scheme=scheme)
-say(server.uri("t"))
-try: say(server.serve_forever(drain_s))
-except KeyboardInterrupt: say("interrupted")
-say(repr(server))
+send(server.uri("t"))
+try: send(server.serve_forever(drain_s))
+except KeyboardInterrupt: send("interrupted")
+send(repr(server))
 """
-SHARED = ServerOptions(inline_bytes=0)
+NEVER_INLINE = ServerOptions(inline_bytes=0)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with no_descriptor_left(), bs.serve({"t": bs.table({"a": np.arange(1000)})}, options=SHARED) as server:
+    with no_descriptor_left(), bs.serve({"t": bs.table({"a": np.arange(1000)})}, options=NEVER_INLINE) as server:
         yield server
 
 
-def end(other: Other, uri: str, number: signal.Signals) -> None:
+def signal_server(other: PythonProcess, uri: str, number: signal.Signals) -> None:
     """Send a signal to a server once it waits for one, and wait until it listens no more."""
-    assert wait_until(lambda: is_caught(other.process.pid, signal.SIGTERM))
+    assert wait_until(lambda: is_signal_handled(other.process.pid, signal.SIGTERM))
     other.process.send_signal(number)
     assert wait_until(lambda: not is_listening(uri))
 
 
-def is_caught(pid: int, number: signal.Signals) -> bool:
-    (caught,) = re.findall(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return bool(int(caught, 16) >> (number - 1) & 1)
+def is_signal_handled(pid: int, number: signal.Signals) -> bool:
+    (handled_mask,) = re.findall(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return bool(int(handled_mask, 16) >> (number - 1) & 1)
 
 
 def is_listening(uri: str) -> bool:
@@ -72,34 +72,34 @@ def draining(server: Server, timeout_s: float = 60.0) -> Iterator[Future[bool]]:
         yield future
 
 
-def serve_in_other_process(rows: int, batches: int, *, scheme: str = "tcp", drain_s: float = 60.0) -> Other:
-    return Other(SERVE, rows=rows, batches=batches, scheme=scheme, drain_s=drain_s)
+def serve_in_other_process(rows: int, batches: int, *, scheme: str = "tcp", drain_s: float = 60.0) -> PythonProcess:
+    return PythonProcess(SERVE, rows=rows, batches=batches, scheme=scheme, drain_s=drain_s)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_ends_after_a_signal_when_its_streams_are_sent(number: signal.Signals) -> None:
     rows, batches = 1 << 20, 8  # 64 MB, more than the buffers of the sockets
     with serve_in_other_process(rows, batches) as other:
-        uri = other.hear()
+        uri = other.receive()
         with bs.connect(uri) as dataset:
             stream = iter(dataset)
             sums = [int(next(stream).column(0).to_numpy().sum())]
-            end(other, uri, number)
+            signal_server(other, uri, number)
             sums += [int(batch.column(0).to_numpy().sum()) for batch in stream]
         assert sums == [int((np.arange(rows) + n).sum()) for n in range(batches)]
-        assert other.hear() is True
-        assert "closed" in other.hear()
+        assert other.receive() is True
+        assert "closed" in other.receive()
         assert other.process.wait(30) == 0
 
 
 def test_a_second_signal_ends_a_server_that_waits_for_its_clients() -> None:
     with serve_in_other_process(1 << 16, 3, scheme="unix") as other:
-        uri = other.hear()
+        uri = other.receive()
         with bs.connect(uri) as dataset:
             table = dataset.read_all()
-            end(other, uri, signal.SIGINT)
+            signal_server(other, uri, signal.SIGINT)
             other.process.send_signal(signal.SIGINT)
-            assert other.hear() == "interrupted"
+            assert other.receive() == "interrupted"
         assert table.num_rows == 3 << 16
 
 

@@ -32,19 +32,19 @@ from bowstring.sharing import FlightServer, Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
-from tests.sharing.other_process import Other, run
+from tests.sharing.python_process import PythonProcess, run_python
 from tests.transports.certificates import Authority
 
-OURS = """
+SERVE_FLIGHT = """
 import bowstring as bs
 from bowstring.sharing import FlightServer
 batch = bs.record_batch({"a": list(range(1000)), "s": ["text", None, "", "more"] * 250})
 server = bs.serve({"t/1": bs.Table.from_batches([batch] * 3)}, addresses={"unix": None, "tcp": None})
 flight = FlightServer(server)
-say((flight.uri("t/1"), flight.location))
-hear()
+send((flight.uri("t/1"), flight.location))
+receive()
 """
-PLAIN_CLIENT = """
+READ_WITH_PLAIN_CLIENT = """
 import pyarrow as pa, pyarrow.flight as flight
 client = flight.FlightClient(location)
 info, = client.list_flights()
@@ -52,13 +52,13 @@ same = client.get_flight_info(flight.FlightDescriptor.for_path("t/1"))
 endpoint, = info.endpoints
 table = client.do_get(endpoint.ticket).read_all()
 table.validate(full=True)
-say((
+send((
     same.endpoints == info.endpoints, [uri.uri.decode().partition(":")[0] for uri in endpoint.locations],
     endpoint.ticket.ticket, info.total_records, info.schema.names, client.get_schema(info.descriptor).schema.names,
     [len(chunk) for chunk in table["a"].chunks], table["a"].to_pylist()[-1], table["s"].to_pylist()[:4],
 ))
 """
-FOREIGN = """
+SERVE_PLAIN_FLIGHT = """
 import time, pyarrow as pa, pyarrow.flight as flight
 batch = pa.record_batch({"a": list(range(1000))})
 class Plain(flight.FlightServerBase):
@@ -82,30 +82,30 @@ class Plain(flight.FlightServerBase):
         def batches():
             for n in range(3):
                 yield batch
-                if ticket.ticket == b"stalled": say("stalled"); time.sleep(600)
+                if ticket.ticket == b"stalled": send("stalled"); time.sleep(600)
                 if ticket.ticket == b"broken": raise flight.FlightInternalError("the disk is broken")
         return flight.GeneratorStream(batch.schema, batches())
 plain = Plain("grpc://127.0.0.1:0")
-say(plain.port)
-hear()
+send(plain.port)
+receive()
 """
-STALLED = """
+SERVE_LARGE_TABLE = """
 import bowstring as bs, bowstring.sharing.flight_server, numpy as np
 bowstring.sharing.flight_server._CLOSE_TIMEOUT_S = 0.3
 table = bs.table({"a": np.zeros(1 << 21)})
 server = bs.serve({"t": bs.Table.from_batches(table.to_batches() * 8)})
 served = bowstring.sharing.FlightServer(server)
-say(served.location)
-hear()
+send(served.location)
+receive()
 """
-NOBODY = "unix:@bowstring-nobody?want_data=1&free_data=2&ticket=t"
+UNREACHABLE = "unix:@bowstring-nobody?want_data=1&free_data=2&ticket=t"
 FLIGHTS: dict[str, list[tuple[bytes, list[str]]]] = {
     "plain": [(b"t", [])],
     "two-parts": [(b"t", []), (b"t", [])],
     "empty": [],
-    "nobody": [(b"t", [NOBODY, "tcp://127.0.0.1:1?want_data=1", "a:b", "unix:?want_data=x", "ucx:"])],
+    "nobody": [(b"t", [UNREACHABLE, "tcp://127.0.0.1:1?want_data=1", "a:b", "unix:?want_data=x", "ucx:"])],
     "elsewhere": [(b"t", ["grpc://127.0.0.1:1"])],
-    "many-locations": [(b"t", [NOBODY] * 65)],
+    "many-locations": [(b"t", [UNREACHABLE] * 65)],
     "malformed": [(b"malformed", [])],
     "broken": [(b"broken", [])],
     "stalled": [(b"stalled", [])],
@@ -117,15 +117,15 @@ TABLE = bs.table({"a": list(range(1000))})
 @pytest.fixture(scope="module")
 def ours() -> Iterator[tuple[str, str]]:
     """The URI of a data set of our server in another process, and the server's location."""
-    with Other(OURS) as other:
-        yield other.hear()
+    with PythonProcess(SERVE_FLIGHT) as other:
+        yield other.receive()
 
 
 @pytest.fixture(scope="module")
 def foreign() -> Iterator[str]:
     """The location of an ordinary Flight server in another process."""
-    with Other(FOREIGN, flights=FLIGHTS) as other:
-        yield f"grpc://127.0.0.1:{other.hear()}"
+    with PythonProcess(SERVE_PLAIN_FLIGHT, flights=FLIGHTS) as other:
+        yield f"grpc://127.0.0.1:{other.receive()}"
 
 
 @pytest.fixture
@@ -136,13 +136,15 @@ def flight_server() -> Iterator[FlightServer]:
         yield served
 
 
-def threads() -> int:
+def num_flight_threads() -> int:
     return sum(thread.name == "bowstring-flight" for thread in threading.enumerate())
 
 
 def test_an_ordinary_flight_client_lists_describes_and_reads_the_data(ours: tuple[str, str]) -> None:
-    is_equal, schemes, ticket, num_rows, names, same_names, lengths, last, text = run(PLAIN_CLIENT, location=ours[1])
-    assert is_equal
+    is_same, schemes, ticket, num_rows, names, same_names, lengths, last, text = run_python(
+        READ_WITH_PLAIN_CLIENT, location=ours[1]
+    )
+    assert is_same
     assert schemes == ["unix", "tcp", "arrow-flight-reuse-connection", "grpc"]
     assert ticket == b"t/1", "the body of <want_data>"
     assert num_rows == 3000
@@ -176,7 +178,7 @@ def test_our_client_reads_by_doget_where_no_location_works(flight_server: Flight
     assert repr(dataset).startswith("<bowstring.sharing.Dataset closed>")
     with pytest.raises(ClosedError):
         dataset.read_all()
-    assert wait_until(lambda: threads() == 0)
+    assert wait_until(lambda: num_flight_threads() == 0)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +197,7 @@ def test_locations_that_do_not_work_are_skipped_with_their_reasons(foreign: str)
         assert dataset.location == foreign
         assert dataset.read_all().num_rows == 3000
         assert set(dataset.unusable_locations) == set(FLIGHTS["nobody"][0][1])
-        assert "nobody answers there" in dataset.unusable_locations[NOBODY]
+        assert "nobody answers there" in dataset.unusable_locations[UNREACHABLE]
 
 
 def test_the_ticket_of_the_flight_info_is_requested_from_its_locations(foreign: str) -> None:
@@ -262,12 +264,12 @@ def test_a_silent_server_is_an_error_after_the_timeout(foreign: str) -> None:
         next(batches)
         with pytest.raises(DeadlineError, match="sends nothing for 1 s"):
             next(batches)
-    assert wait_until(lambda: threads() == 0)
+    assert wait_until(lambda: num_flight_threads() == 0)
 
 
 def test_a_server_that_is_killed_in_the_middle_is_lost() -> None:
-    with Other(FOREIGN, flights=FLIGHTS) as other:
-        location = f"grpc://127.0.0.1:{other.hear()}"
+    with PythonProcess(SERVE_PLAIN_FLIGHT, flights=FLIGHTS) as other:
+        location = f"grpc://127.0.0.1:{other.receive()}"
         with bs.connect(f"{location}/stalled") as dataset:
             batches = iter(dataset)
             next(batches)
@@ -276,7 +278,7 @@ def test_a_server_that_is_killed_in_the_middle_is_lost() -> None:
                 next(batches)
         with pytest.raises(ConnectionLostError):
             bs.connect(f"{location}/plain")
-    assert wait_until(lambda: threads() == 0)
+    assert wait_until(lambda: num_flight_threads() == 0)
 
 
 def test_a_data_set_that_is_dropped_or_closed_ends_its_call(foreign: str) -> None:
@@ -284,12 +286,12 @@ def test_a_data_set_that_is_dropped_or_closed_ends_its_call(foreign: str) -> Non
     closed = bs.connect(f"{foreign}/plain")
     batches = iter(closed)
     next(batches)
-    assert threads() > 0
+    assert num_flight_threads() > 0
     del dropped
     closed.close()
     with pytest.raises(ClosedError):
         next(batches)
-    assert wait_until(lambda: threads() == 0)
+    assert wait_until(lambda: num_flight_threads() == 0)
 
 
 def test_dictionaries_large_batches_and_files_are_sent_by_doget(
@@ -386,10 +388,10 @@ def num_rows_or_none(client: Any) -> int | None:
 
 
 def test_a_client_that_does_not_read_does_not_stop_the_server_from_closing() -> None:
-    with Other(STALLED) as other, flight.FlightClient(other.hear()) as client:
+    with PythonProcess(SERVE_LARGE_TABLE) as other, flight.FlightClient(other.receive()) as client:
         reader = client.do_get(flight.Ticket("t"))
         reader.read_chunk()
-        other.tell(None)
+        other.send(None)
         assert other.process.wait(60) == 0
         with pytest.raises(flight.FlightError):
             reader.read_all()
@@ -459,10 +461,10 @@ def test_pyarrow_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_process_ends_without_closing_the_server_and_the_data_set() -> None:
-    code = OURS.replace("hear()", "dataset = bs.connect(flight.uri('t/1')); batch = next(iter(dataset))")
+    code = SERVE_FLIGHT.replace("receive()", "dataset = bs.connect(flight.uri('t/1')); batch = next(iter(dataset))")
     code = code.replace(
-        "say(", 'server._acceptors[0].listener.address_scope = server._acceptors[1].listener.scope = "0"; say('
+        "send(", 'server._acceptors[0].listener.address_scope = server._acceptors[1].listener.address_scope = "0"; send('
     )
-    with Other(code) as other:
-        other.hear()
+    with PythonProcess(code) as other:
+        other.receive()
         assert other.process.wait(30) == 0

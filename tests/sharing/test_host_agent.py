@@ -19,9 +19,9 @@ from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.stored_dataset import store
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
-from tests.sharing.other_process import Other, run
+from tests.sharing.python_process import PythonProcess, run_python
 
-AGENT = """
+RUN_AGENT = """
 import resource, socket
 from bowstring.sharing import host_agent
 from bowstring.transports.unix_socket import encode_unix_address
@@ -32,10 +32,10 @@ for name, value in settings.items():
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 listener.bind(encode_unix_address(address))
 listener.listen()
-say("ready")
+send("ready")
 host_agent.main(listener.detach())
 """
-MANY = """
+PUBLISH_AND_READ = """
 import os, resource, subprocess, sys
 import numpy as np
 import bowstring as bs
@@ -65,9 +65,9 @@ with AgentClient.open(AgentKey.new()) as agent:
     agent_descriptors = len(os.listdir(f"/proc/{agent['pid']}/fd"))
     os.kill(agent["pid"], 9)
     answers += [child.communicate(b"\\n", timeout=600)[0] for child in children]
-say((missing, agent["datasets"]["many"], agent_descriptors, answers, [child.returncode for child in children]))
+send((missing, agent["datasets"]["many"], agent_descriptors, answers, [child.returncode for child in children]))
 """
-READER = """
+READ_URIS = """
 import os, sys
 import numpy as np
 import bowstring as bs
@@ -90,10 +90,10 @@ def key() -> AgentKey:
 
 
 @contextmanager
-def running(key: AgentKey, limits: dict[str, int], **settings: Any) -> Iterator[int]:
+def running_agent(key: AgentKey, limits: dict[str, int], **settings: Any) -> Iterator[int]:
     """An agent with other limits; its process."""
-    with Other(AGENT, address=key.address, limits=limits, settings=settings) as other:
-        assert other.hear() == "ready"
+    with PythonProcess(RUN_AGENT, address=key.address, limits=limits, settings=settings) as other:
+        assert other.receive() == "ready"
         yield other.process.pid
 
 
@@ -103,7 +103,7 @@ def put_partition(agent: AgentClient, number: int, attempt: int = 0, values: int
         return agent.put(dataset, (number, attempt), region, rows=rows)
 
 
-def numbers(uris: list[str]) -> list[int]:
+def read_numbers(uris: list[str]) -> list[int]:
     with bs.connect(uris) as data:
         return [int(batch["a"].to_numpy()[0]) for batch in data]
 
@@ -114,7 +114,9 @@ def descriptors(pid: int) -> int:
 
 def test_eight_processes_read_ten_thousand_partitions_with_1024_descriptors_each() -> None:
     names = set(os.listdir("/dev/shm"))
-    missing, dataset_status, agent_descriptors, answers, codes = run(MANY, reader=READER, partitions=10_000, readers=8)
+    missing, dataset_status, agent_descriptors, answers, codes = run_python(
+        PUBLISH_AND_READ, reader=READ_URIS, partitions=10_000, readers=8
+    )
     assert missing == []
     assert (dataset_status["partitions"], dataset_status["rows"]) == (10_000, 10_000)
     assert agent_descriptors < 100
@@ -124,30 +126,30 @@ def test_eight_processes_read_ten_thousand_partitions_with_1024_descriptors_each
 
 
 def test_an_agent_holds_more_uncommitted_partitions_than_it_has_descriptors(key: AgentKey) -> None:
-    with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
+    with running_agent(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
         uris = [put_partition(agent, number) for number in range(200)]
         assert descriptors(pid) < 40
         agent.commit("d", dict.fromkeys(range(200), 0))
-        assert numbers(uris) == list(range(200))
-        assert numbers([uris[170]]) == [170]
+        assert read_numbers(uris) == list(range(200))
+        assert read_numbers([uris[170]]) == [170]
 
 
 def test_many_data_sets_of_few_partitions_share_no_memory_and_take_few_descriptors(key: AgentKey) -> None:
-    with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
+    with running_agent(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
         names = [f"d{number}" for number in range(15)]
         uris = [[put_partition(agent, number, dataset=name) for number in range(5)] for name in names]
         assert descriptors(pid) < 40
         for name in names:
             agent.commit(name, dict.fromkeys(range(5), 0))
         agent.drop(names.pop())
-        assert [numbers(parts) for parts in uris[:-1]] == [list(range(5))] * 14
+        assert [read_numbers(parts) for parts in uris[:-1]] == [list(range(5))] * 14
         for name in names:
             agent.drop(name)
         assert wait_until(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
 
 
 def test_attempts_that_are_not_committed_are_freed_at_the_commit(key: AgentKey) -> None:
-    with running(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
+    with running_agent(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
         uris = [[put_partition(agent, number, attempt, 2000) for attempt in range(3)] for number in range(40)]
         before = agent.status()["datasets"]["d"]
         assert agent.commit("d", {number: number % 3 for number in range(40)}) == []
@@ -156,46 +158,46 @@ def test_attempts_that_are_not_committed_are_freed_at_the_commit(key: AgentKey) 
         assert after["bytes"] * 3 == before["bytes"]
         assert after["memory_bytes"] < after["bytes"] + 40 * 64
         assert wait_until(lambda: Path(f"/proc/{pid}/maps").read_text().count("memfd") <= after["regions"])
-        assert numbers([tries[number % 3] for number, tries in enumerate(uris)]) == list(range(40))
+        assert read_numbers([tries[number % 3] for number, tries in enumerate(uris)]) == list(range(40))
         with pytest.raises(NotFoundError):
             bs.connect(uris[0][1])
 
 
 def test_partitions_stay_valid_for_readers_while_others_are_packed(key: AgentKey) -> None:
     elsewhere = replace(key, owner=replace(key.owner, host="another"))  # where nothing is confirmed
-    with running(key, {"RLIMIT_NOFILE": 64}), AgentClient.open(elsewhere, start=False) as agent:
+    with running_agent(key, {"RLIMIT_NOFILE": 64}), AgentClient.open(elsewhere, start=False) as agent:
         uris = [put_partition(agent, number) for number in range(12)]
         with bs.connect(uris) as data:
             table = data.read_all()
             uris += [put_partition(agent, number) for number in range(12, 120)]
             assert table["a"].to_numpy().tolist() == [number for number in range(12) for _ in range(100)]
             assert data.read_all() == table
-        assert numbers(uris) == list(range(120))
+        assert read_numbers(uris) == list(range(120))
 
 
 def test_small_partitions_share_a_region_that_is_freed_with_their_data_set(key: AgentKey) -> None:
-    with running(key, {}) as pid, AgentClient.open(key, start=False) as agent:
+    with running_agent(key, {}) as pid, AgentClient.open(key, start=False) as agent:
         uris = [put_partition(agent, number) for number in range(20)]
         uris.append(put_partition(agent, 20, values=100_000))
         agent.commit("d", dict.fromkeys(range(21), 0))
         assert agent.status()["datasets"]["d"]["regions"] == 2
-        assert numbers(uris) == list(range(21))
+        assert read_numbers(uris) == list(range(21))
         agent.drop("d")
         assert wait_until(lambda: "memfd" not in Path(f"/proc/{pid}/maps").read_text())
 
 
 def test_partitions_stay_in_their_regions_if_there_is_no_memory_to_pack_them(key: AgentKey) -> None:
     limits = {"RLIMIT_NOFILE": 256, "RLIMIT_FSIZE": 20_000}
-    with running(key, limits) as pid, AgentClient.open(key, start=False) as agent:
+    with running_agent(key, limits) as pid, AgentClient.open(key, start=False) as agent:
         uris = [put_partition(agent, number) for number in range(100)]
         assert agent.commit("d", dict.fromkeys(range(100), 0)) == []
         assert agent.status()["datasets"]["d"]["regions"] == 100
         assert descriptors(pid) > 100
-        assert numbers(uris) == list(range(100))
+        assert read_numbers(uris) == list(range(100))
 
 
 def test_connections_without_a_request_are_closed_for_those_with_one(key: AgentKey) -> None:
-    with running(key, {"RLIMIT_NOFILE": 256}, _FIRST_REQUEST_S=3600.0) as pid, ExitStack() as stack:
+    with running_agent(key, {"RLIMIT_NOFILE": 256}, _FIRST_REQUEST_S=3600.0) as pid, ExitStack() as stack:
         silent = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(300)]
         for number, one in enumerate(silent):
             one.settimeout(20)
@@ -211,7 +213,7 @@ def test_connections_without_a_request_are_closed_for_those_with_one(key: AgentK
 
 
 def test_connections_with_a_request_stay_open_while_others_connect(key: AgentKey) -> None:
-    with running(key, {"RLIMIT_NOFILE": 256}), ExitStack() as stack:
+    with running_agent(key, {"RLIMIT_NOFILE": 256}), ExitStack() as stack:
         first = [stack.enter_context(AgentClient.open(key, start=False)) for _ in range(32)]  # all that are allowed
         late = stack.enter_context(socket.socket(socket.AF_UNIX))
         late.connect(encode_unix_address(key.address))  # waits in the queue
@@ -224,7 +226,7 @@ def test_connections_with_a_request_stay_open_while_others_connect(key: AgentKey
 @pytest.mark.parametrize("setting", ["_FIRST_REQUEST_S", "_NEXT_REQUEST_S"])
 @pytest.mark.parametrize("beginning", [b"", b"BWS1"])
 def test_a_silent_connection_is_closed(key: AgentKey, setting: str, beginning: bytes) -> None:
-    with running(key, {}, **{setting: 0.05}), ExitStack() as stack:
+    with running_agent(key, {}, **{setting: 0.05}), ExitStack() as stack:
         if setting == "_FIRST_REQUEST_S":
             connection = stack.enter_context(socket.socket(socket.AF_UNIX))
             connection.connect(encode_unix_address(key.address))

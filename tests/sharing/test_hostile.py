@@ -63,34 +63,34 @@ def false_server(act: Callable[[BlockingChannel, ServerConnection, StoredDataset
             thread.join(20)
 
 
-def send(transport: BlockingChannel, messages: list[Message]) -> None:
+def send_messages(transport: BlockingChannel, messages: list[Message]) -> None:
     for message in messages:
         transport.send_message(message)
 
 
-def honest(
+def stream_dataset(
     transport: BlockingChannel,
     connection: ServerConnection,
     dataset: StoredDataset,
     change: Callable[[AddressBody], AddressBody] = lambda body: body,
 ) -> None:
-    send(transport, connection.send(dataset.schema))
+    send_messages(transport, connection.send(dataset.schema))
     transport.export(dataset.region)
     for message in dataset.messages:
-        send(transport, connection.send(message.metadata, change(message.buffers)))
-    send(transport, connection.send_end())
+        send_messages(transport, connection.send(message.metadata, change(message.buffers)))
+    send_messages(transport, connection.send_end())
 
 
-def lie(change: Callable[[AddressBody], AddressBody]) -> BaseException:
+def error_after(change: Callable[[AddressBody], AddressBody]) -> BaseException:
     """What a client says to a server that changes the addresses."""
-    with false_server(partial(honest, change=change)) as uri:
+    with false_server(partial(stream_dataset, change=change)) as uri:
         with pytest.raises(BowstringError) as caught, bs.connect(uri, timeout_s=5) as data:
             data.read_all().validate(full=True)
         return caught.value
 
 
 def test_data_of_another_implementation_is_read() -> None:
-    with false_server(honest) as uri, bs.connect(uri) as data:
+    with false_server(stream_dataset) as uri, bs.connect(uri) as data:
         assert data.read_all() == TABLE
 
 
@@ -102,11 +102,11 @@ def test_buffers_scattered_over_a_region_are_read_in_place() -> None:
             parts.append(bytes(64) + bytes(memory[start : start + length]) + bytes(-length % 64))
             places.append(at + 64)
             at += len(parts[-1])
-        send(transport, connection.send(dataset.schema))
+        send_messages(transport, connection.send(dataset.schema))
         order = [Region.copy_of(parts)]
         transport.export(order[0])
-        send(transport, connection.send(message.metadata, AddressBody.of(places, message.buffers.lengths)))
-        send(transport, connection.send_end())
+        send_messages(transport, connection.send(message.metadata, AddressBody.of(places, message.buffers.lengths)))
+        send_messages(transport, connection.send_end())
 
     with false_server(scattered) as uri, bs.connect(uri) as data:
         assert data.read_all() == TABLE
@@ -116,12 +116,12 @@ def test_buffers_of_several_regions_are_gathered() -> None:
     def several(transport: BlockingChannel, connection: ServerConnection, dataset: StoredDataset) -> None:
         (message,) = dataset.messages
         memory, addresses = dataset.region.memory, []
-        send(transport, connection.send(dataset.schema))
+        send_messages(transport, connection.send(dataset.schema))
         for start, length in zip(message.buffers.addresses.tolist(), message.buffers.lengths.tolist(), strict=True):
             index = transport.export(Region.copy_of([bytes(memory[start : start + length])])).index
             addresses.append(index << 48)
-        send(transport, connection.send(message.metadata, AddressBody.of(addresses, message.buffers.lengths)))
-        send(transport, connection.send_end())
+        send_messages(transport, connection.send(message.metadata, AddressBody.of(addresses, message.buffers.lengths)))
+        send_messages(transport, connection.send_end())
 
     with false_server(several) as uri, bs.connect(uri) as data:
         assert data.read_all() == TABLE
@@ -130,14 +130,14 @@ def test_buffers_of_several_regions_are_gathered() -> None:
 def test_more_bytes_at_addresses_than_all_regions_have_are_not_gathered() -> None:
     def overlapping(transport: BlockingChannel, connection: ServerConnection, dataset: StoredDataset) -> None:
         (message,) = dataset.messages
-        send(transport, connection.send(dataset.schema))
+        send_messages(transport, connection.send(dataset.schema))
         size = int(message.buffers.lengths.max())
         indexes = [transport.export(Region.copy_of([bytes(size)])).index for _ in range(2)]
         count = message.buffers.lengths.size
         assert count * size > len(indexes) * size
         addresses = [indexes[number % 2] << 48 for number in range(count)]
-        send(transport, connection.send(message.metadata, AddressBody.of(addresses, [size] * count)))
-        send(transport, connection.send_end())
+        send_messages(transport, connection.send(message.metadata, AddressBody.of(addresses, [size] * count)))
+        send_messages(transport, connection.send_end())
 
     limit = pytest.raises(LimitError, match="more than all regions have")
     with false_server(overlapping) as uri, bs.connect(uri, timeout_s=5) as data, limit:
@@ -147,7 +147,7 @@ def test_more_bytes_at_addresses_than_all_regions_have_are_not_gathered() -> Non
 def test_gathering_a_body_without_enough_memory_is_a_resource_error(tmp_path: Path) -> None:
     def sparse(transport: BlockingChannel, connection: ServerConnection, dataset: StoredDataset) -> None:
         (message,) = dataset.messages
-        send(transport, connection.send(dataset.schema))
+        send_messages(transport, connection.send(dataset.schema))
         path = tmp_path / "sparse"
         path.touch()
         os.truncate(path, 1 << 43)
@@ -156,8 +156,8 @@ def test_gathering_a_body_without_enough_memory_is_a_resource_error(tmp_path: Pa
         addresses[-1] = 0
         lengths = message.buffers.lengths.copy()
         lengths[-1] = 1 << 42
-        send(transport, connection.send(message.metadata, AddressBody.of(addresses, lengths)))
-        send(transport, connection.send_end())
+        send_messages(transport, connection.send(message.metadata, AddressBody.of(addresses, lengths)))
+        send_messages(transport, connection.send_end())
 
     translate_shortage = pytest.raises(ResourceError, match="requested")
     with false_server(sparse) as uri, bs.connect(uri, timeout_s=5) as data, translate_shortage:
@@ -166,31 +166,31 @@ def test_gathering_a_body_without_enough_memory_is_a_resource_error(tmp_path: Pa
 
 @pytest.mark.parametrize("beyond", [1 << 20, 1 << 47, 1 << 48, 7 << 48])
 def test_addresses_outside_the_received_regions_are_an_error(beyond: int) -> None:
-    error = lie(lambda body: AddressBody.of(body.addresses + np.uint64(beyond), body.lengths))
+    error = error_after(lambda body: AddressBody.of(body.addresses + np.uint64(beyond), body.lengths))
     assert isinstance(error, ProtocolError)
     assert "region" in str(error)
 
 
 def test_lengths_shorter_than_in_the_header_are_an_error() -> None:
-    error = lie(lambda body: AddressBody.of(body.addresses, body.lengths // np.uint64(2)))
+    error = error_after(lambda body: AddressBody.of(body.addresses, body.lengths // np.uint64(2)))
     assert isinstance(error, ProtocolError)
     assert "the header has" in str(error)
 
 
 def test_too_few_addresses_are_an_error() -> None:
-    error = lie(lambda body: AddressBody.of(body.addresses[1:], body.lengths[1:]))
+    error = error_after(lambda body: AddressBody.of(body.addresses[1:], body.lengths[1:]))
     assert isinstance(error, ProtocolError)
     assert "addresses" in str(error)
 
 
 def test_validation_detects_offsets_outside_their_buffer() -> None:
-    error = lie(lambda body: AddressBody.of(np.zeros_like(body.addresses), body.lengths))
+    error = error_after(lambda body: AddressBody.of(np.zeros_like(body.addresses), body.lengths))
     assert isinstance(error, InvalidDataError)
 
 
 @pytest.mark.parametrize("header", [b"", b"\0", b"garbage" * 9, b"\xff" * 64])
 def test_a_malformed_schema_is_an_error(header: bytes) -> None:
-    with false_server(lambda t, c, h: send(t, c.send(header))) as uri, pytest.raises(InvalidDataError):
+    with false_server(lambda t, c, h: send_messages(t, c.send(header))) as uri, pytest.raises(InvalidDataError):
         bs.connect(uri, timeout_s=5)
 
 
@@ -198,11 +198,11 @@ def test_a_batch_of_another_schema_is_an_error() -> None:
     other = read_stored_dataset(store(bs.table({"x": [1.5]}))[0])
 
     def mixed(transport: BlockingChannel, connection: ServerConnection, dataset: StoredDataset) -> None:
-        send(transport, connection.send(dataset.schema))
+        send_messages(transport, connection.send(dataset.schema))
         message = other.messages[0]
         memory = other.region.memory[message.body_offset : message.body_offset + message.body_bytes]
-        send(transport, connection.send(message.metadata, PackedBody.of(memory)))
-        send(transport, connection.send_end())
+        send_messages(transport, connection.send(message.metadata, PackedBody.of(memory)))
+        send_messages(transport, connection.send_end())
 
     with false_server(mixed) as uri, bs.connect(uri, timeout_s=5) as data, pytest.raises(InvalidDataError):
         data.read_all()
@@ -215,7 +215,7 @@ def test_a_silent_server_is_a_deadline_error() -> None:
 
 def test_a_server_that_disconnects_in_the_middle_is_a_lost_connection() -> None:
     def half(transport: BlockingChannel, connection: ServerConnection, dataset: StoredDataset) -> None:
-        send(transport, connection.send(dataset.schema))
+        send_messages(transport, connection.send(dataset.schema))
         transport.close()
 
     lost = pytest.raises(ConnectionLostError, match="disconnected before the end")
@@ -247,7 +247,7 @@ def test_a_file_truncated_while_it_is_served_is_an_error(tmp_path: Path, copy: b
         assert bs.connect(server.uri("other"), copy=copy).read_all() == TABLE
 
 
-def raw(address: str) -> socket.socket:
+def connect_socket(address: str) -> socket.socket:
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connected.connect(encode_unix_address(address))
     return connected
@@ -257,9 +257,9 @@ def test_a_server_survives_hostile_clients() -> None:
     options = ServerOptions(timeout_s=0.5)
     with bs.serve({"t": TABLE}, options=options) as server:
         for data in (b"", b"GET / HTTP/1.1\r\n\r\n", b"BWS1", b"BWS1" + b"\xff" * 20, bytes(100)):
-            with raw(server.address) as connected:
+            with connect_socket(server.address) as connected:
                 connected.sendall(data)
-        silent, half = raw(server.address), raw(server.address)
+        silent, half = connect_socket(server.address), connect_socket(server.address)
         half.sendall(b"BWS1\x01")
         requests: list[tuple[int | None, bytes]] = [
             (None, b"plain"),

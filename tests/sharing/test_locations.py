@@ -21,20 +21,20 @@ from bowstring.sharing.server_options import ServerOptions
 from bowstring.testing.descriptors import no_descriptor_left, open_descriptors
 from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
-from tests.sharing.other_process import Other, run
+from tests.sharing.python_process import PythonProcess, run_python
 from tests.transports.certificates import Authority
 
 TABLE = bs.table({"a": list(range(1000))})
 SERVE = """
 import bowstring as bs
 server = bs.serve({"t": bs.table({"a": list(range(1000))})}, addresses=addresses)
-say(server.locations("t"))
-hear()
+send(server.locations("t"))
+receive()
 """
 CONNECT = """
 import bowstring as bs
 with bs.connect(locations) as dataset:
-    say((dataset.location, dataset.read_all()["a"].to_pylist()[-1], dict(dataset.unusable_locations)))
+    send((dataset.location, dataset.read_all()["a"].to_pylist()[-1], dict(dataset.unusable_locations)))
 """
 UNREACHABLE = "unix:@bowstring-nobody?want_data=1&free_data=2&ticket=t"
 
@@ -60,8 +60,8 @@ def with_other_scope(uri: str) -> str:
 
 
 def test_a_client_of_this_host_gets_shared_memory_whatever_the_order() -> None:
-    with Other(SERVE, addresses={"tcp": None, "unix": None}) as server, no_descriptor_left():
-        locations = server.hear()
+    with PythonProcess(SERVE, addresses={"tcp": None, "unix": None}) as server, no_descriptor_left():
+        locations = server.receive()
         tcp, unix = locations.uris
         for order in (locations, Locations((unix, tcp))):
             with bs.connect(order) as dataset:
@@ -75,7 +75,7 @@ def test_locations_are_passed_on_pickled_as_text_and_in_json(server: Server) -> 
     locations = server.locations("t")
     unix = locations.uris[1]
     for value in (pickle.loads(pickle.dumps(locations)), str(locations), json.loads(json.dumps(str(locations)))):
-        assert run(CONNECT, locations=value) == (unix, 999, {})
+        assert run_python(CONNECT, locations=value) == (unix, 999, {})
     assert Locations.parse(str(locations)) == locations
     assert "ticket" not in repr(locations)
     assert server.uri("t") == locations.uris[0]

@@ -25,43 +25,43 @@ from bowstring.transports.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
-from tests.sharing.other_process import Other
+from tests.sharing.python_process import PythonProcess
 
 SERVE = """
 import bowstring as bs
 from bowstring.sharing.server_options import ServerOptions
 server = bs.serve({"t": bs.table({"a": list(range(1000))})}, options=ServerOptions(inline_bytes=0, **options))
-say(server.uri("t"))
-while True: hear(); say(server.num_clients)
+send(server.uri("t"))
+while True: receive(); send(server.num_clients)
 """
 MANY_BATCHES = """
 import bowstring as bs, numpy as np
 batch = bs.record_batch({f"c{i}": np.arange(1) for i in range(1000)})
 server = bs.serve({"t": bs.Table.from_batches([batch] * count)})
-say(server.uri("t"))
-while True: hear(); say([session._connection.leases.outstanding for session in server._clients])
+send(server.uri("t"))
+while True: receive(); send([session._connection.leases.outstanding for session in server._clients])
 """
 CONNECT = """
 import bowstring as bs, bowstring.sharing.connect
-say(None); hear()
+send(None); receive()
 try: bs.connect(uri, timeout_s=20)
-except Exception as error: say(type(error))
-hear()
+except Exception as error: send(type(error))
+receive()
 """
-GIGABYTES = 3 << 30
+THREE_GIGABYTES = 3 << 30
 
 
-def head(kind: int, tag: int, length_bytes: int) -> bytes:
+def frame_header(kind: int, tag: int, length_bytes: int) -> bytes:
     return FRAME_HEADER.pack(MAGIC, kind, 0, 0, tag, length_bytes)
 
 
-def raw(uri: str) -> socket.socket:
+def connect_socket(uri: str) -> socket.socket:
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connected.connect(encode_unix_address(parse_uri(uri).address))
     return connected
 
 
-def status(pid: int, field: str) -> int:
+def process_status(pid: int, field: str) -> int:
     """A number of /proc/PID/status: `RssAnon` in KiB, `Threads`."""
     (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(f"{field}:")]
     return int(line.split()[1])
@@ -71,10 +71,10 @@ def open_descriptors(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-def answer(other: Other) -> Any:
+def request_reply(other: PythonProcess) -> Any:
     """What the other process says when asked once more."""
-    other.tell(None)
-    return other.hear()
+    other.send(None)
+    return other.receive()
 
 
 @pytest.fixture
@@ -86,9 +86,9 @@ def many_descriptors() -> Iterator[None]:
 
 
 @contextmanager
-def server_process(**options: float) -> Iterator[tuple[Other, str]]:
-    with Other(SERVE, options=options) as other:
-        yield other, other.hear()
+def server_process(**options: float) -> Iterator[tuple[PythonProcess, str]]:
+    with PythonProcess(SERVE, options=options) as other:
+        yield other, other.receive()
 
 
 @pytest.mark.parametrize(
@@ -99,33 +99,33 @@ def server_process(**options: float) -> Iterator[tuple[Other, str]]:
 def test_a_message_of_gigabytes_takes_no_memory_of_the_server(kind: int, tag: int) -> None:
     with server_process() as (other, uri):
         assert bs.connect(uri).read_all().num_rows == 1000
-        before = status(other.process.pid, "RssAnon")
-        with raw(uri) as connected:
+        before = process_status(other.process.pid, "RssAnon")
+        with connect_socket(uri) as connected:
             connected.settimeout(20)
             chunk = bytes(1 << 20)
             with suppress(ConnectionError):
-                connected.sendall(head(kind, tag, GIGABYTES))
+                connected.sendall(frame_header(kind, tag, THREE_GIGABYTES))
                 for _ in range(200):
                     connected.sendall(chunk)
                 pytest.fail("the server receives the message")
         assert bs.connect(uri).read_all().num_rows == 1000
-        assert status(other.process.pid, "RssAnon") - before < 20_000  # KiB
+        assert process_status(other.process.pid, "RssAnon") - before < 20_000  # KiB
 
 
 def test_a_message_of_gigabytes_takes_no_memory_of_the_host_agent() -> None:
     key = AgentKey.new()
     with AgentClient.open(key) as agent, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
         pid = agent.status()["pid"]
-        before = status(pid, "RssAnon")
+        before = process_status(pid, "RssAnon")
         connected.connect(encode_unix_address(key.address))
         connected.settimeout(20)
         with suppress(ConnectionError):
-            connected.sendall(head(1, 3, GIGABYTES))
+            connected.sendall(frame_header(1, 3, THREE_GIGABYTES))
             for _ in range(200):
                 connected.sendall(bytes(1 << 20))
             pytest.fail("the agent receives the message")
         assert agent.status()["pid"] == pid
-        assert status(pid, "RssAnon") - before < 20_000
+        assert process_status(pid, "RssAnon") - before < 20_000
 
 
 @pytest.mark.parametrize(
@@ -134,31 +134,31 @@ def test_a_message_of_gigabytes_takes_no_memory_of_the_host_agent() -> None:
     ids=["error", "addresses", "reserved", "unknown", "plain", "retire"],
 )
 def test_a_message_of_gigabytes_takes_no_memory_of_a_client(kind: int, tag: int) -> None:
-    with BlockingListener.listen(UNIX) as listener, Other(CONNECT, uri=uri_for(listener.address, "t")) as other:
-        other.hear()
-        before = status(other.process.pid, "RssAnon")
-        other.tell(None)
+    with BlockingListener.listen(UNIX) as listener, PythonProcess(CONNECT, uri=uri_for(listener.address, "t")) as other:
+        other.receive()
+        before = process_status(other.process.pid, "RssAnon")
+        other.send(None)
         with listener.accept(timeout_s=20) as server:
             server.receive(timeout_s=20)
             connected = server.channel._socket  # type: ignore[attr-defined]
             with suppress(ConnectionError, BlockingIOError):
                 connected.setblocking(True)
-                connected.sendall(head(kind, tag, GIGABYTES))
+                connected.sendall(frame_header(kind, tag, THREE_GIGABYTES))
                 for _ in range(200):
                     connected.sendall(bytes(1 << 20))
                 pytest.fail("the client receives the message")
-        assert issubclass(other.hear(), bs.BowstringError)
-        assert status(other.process.pid, "RssAnon") - before < 20_000
+        assert issubclass(other.receive(), bs.BowstringError)
+        assert process_status(other.process.pid, "RssAnon") - before < 20_000
 
 
 def test_a_client_cannot_free_more_addresses_than_it_leases() -> None:
-    with server_process() as (other, uri), raw(uri) as client:
+    with server_process() as (other, uri), connect_socket(uri) as client:
         client.settimeout(20)
-        client.sendall(head(1, WANT_DATA, 1) + b"t")
+        client.sendall(frame_header(1, WANT_DATA, 1) + b"t")
         received = client.recv(100)
-        before = status(other.process.pid, "RssAnon")
+        before = process_status(other.process.pid, "RssAnon")
         with suppress(ConnectionError):
-            client.sendall(head(1, FREE_DATA, 60 << 20))
+            client.sendall(frame_header(1, FREE_DATA, 60 << 20))
             for _ in range(60):
                 client.sendall(bytes(1 << 20))
             pytest.fail("the server receives the message")
@@ -166,30 +166,30 @@ def test_a_client_cannot_free_more_addresses_than_it_leases() -> None:
             while more := client.recv(1 << 20):
                 received += more
         assert b"addresses were sent" in received
-        assert status(other.process.pid, "RssAnon") - before < 20_000
+        assert process_status(other.process.pid, "RssAnon") - before < 20_000
 
 
 @pytest.mark.usefixtures("many_descriptors")
 def test_many_slow_messages_take_little_memory() -> None:
     with server_process(max_silent=2000) as (other, uri), ExitStack() as stack:
         assert bs.connect(uri).read_all().num_rows == 1000
-        before = status(other.process.pid, "RssAnon")
+        before = process_status(other.process.pid, "RssAnon")
         for _ in range(600):
-            connected = stack.enter_context(raw(uri))
-            connected.sendall(head(1, WANT_DATA, 1 << 16) + bytes(100))
+            connected = stack.enter_context(connect_socket(uri))
+            connected.sendall(frame_header(1, WANT_DATA, 1 << 16) + bytes(100))
         assert bs.connect(uri).read_all().num_rows == 1000
-        assert status(other.process.pid, "RssAnon") - before < 60_000
+        assert process_status(other.process.pid, "RssAnon") - before < 60_000
 
 
 @pytest.mark.usefixtures("many_descriptors")
 @pytest.mark.parametrize("count", [300, 1500])
 def test_silent_connections_do_not_block_others_and_use_no_threads(count: int) -> None:
     with server_process() as (other, uri), ExitStack() as stack:
-        threads = status(other.process.pid, "Threads")
-        silent = [stack.enter_context(raw(uri)) for _ in range(count)]
+        threads = process_status(other.process.pid, "Threads")
+        silent = [stack.enter_context(connect_socket(uri)) for _ in range(count)]
         with bs.connect(uri, timeout_s=10) as data:
             assert data.read_all().num_rows == 1000
-        assert status(other.process.pid, "Threads") == threads
+        assert process_status(other.process.pid, "Threads") == threads
         assert open_descriptors(other.process.pid) < ServerOptions().max_silent + 50
         silent[0].settimeout(10)
         assert b"connections without a request" in silent[0].recv(1000)
@@ -198,10 +198,10 @@ def test_silent_connections_do_not_block_others_and_use_no_threads(count: int) -
 @pytest.mark.usefixtures("many_descriptors")
 def test_silent_connections_beyond_the_descriptor_limit_do_not_block_others() -> None:
     limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))\n"
-    with Other(limit + SERVE, options={}) as other, ExitStack() as stack:
-        uri = other.hear()
+    with PythonProcess(limit + SERVE, options={}) as other, ExitStack() as stack:
+        uri = other.receive()
         for _ in range(100):
-            stack.enter_context(raw(uri))
+            stack.enter_context(connect_socket(uri))
         with bs.connect(uri, timeout_s=10) as data:
             assert data.read_all().num_rows == 1000
 
@@ -209,22 +209,26 @@ def test_silent_connections_beyond_the_descriptor_limit_do_not_block_others() ->
 def test_a_silent_client_is_disconnected_unless_it_leases_memory() -> None:
     with server_process(timeout_s=0.3) as (other, uri), bs.connect(uri) as data:
         table = data.read_all()
-        with raw(uri) as silent, raw(uri) as slow:
+        with connect_socket(uri) as silent, connect_socket(uri) as slow:
             silent.settimeout(10)
             slow.settimeout(10)
-            slow.sendall(head(1, WANT_DATA, 10) + b"abc")
+            slow.sendall(frame_header(1, WANT_DATA, 10) + b"abc")
             assert (silent.recv(1), slow.recv(1)) == (b"", b"")
-        assert wait_until(lambda: answer(other) == 1)
+        assert wait_until(lambda: request_reply(other) == 1)
         assert table.num_rows == 1000
 
 
 def test_a_client_that_stops_receiving_is_disconnected_but_not_a_slow_one() -> None:
     table = bs.table({"a": np.arange(2_000_000)})
     options = ServerOptions(stall_s=2.0)
-    with bs.serve({"t": table}, options=options) as server, raw(server.uri("t")) as slow, raw(server.uri("t")) as stuck:
+    with (
+        bs.serve({"t": table}, options=options) as server,
+        connect_socket(server.uri("t")) as slow,
+        connect_socket(server.uri("t")) as stuck,
+    ):
         ticket = b"t\0packed"
         for connected in (slow, stuck):
-            connected.sendall(head(1, WANT_DATA, len(ticket)) + ticket)
+            connected.sendall(frame_header(1, WANT_DATA, len(ticket)) + ticket)
         received = 0
         slow.settimeout(20)
         assert wait_until(lambda: server.num_clients == 2)
@@ -238,9 +242,13 @@ def test_a_client_that_stops_receiving_is_disconnected_but_not_a_slow_one() -> N
 def test_a_client_may_free_each_body_with_a_send_that_blocks() -> None:
     """It reads nothing more until all of <free_data> is sent, while the server streams."""
     count = 700
-    with Other(MANY_BATCHES, count=count) as other, raw(other.hear()) as client, client.makefile("rb") as file:
+    with (
+        PythonProcess(MANY_BATCHES, count=count) as other,
+        connect_socket(other.receive()) as client,
+        client.makefile("rb") as file,
+    ):
         client.settimeout(20)
-        client.sendall(head(1, WANT_DATA, 1) + b"t")
+        client.sendall(frame_header(1, WANT_DATA, 1) + b"t")
         bodies = 0
         while True:
             _, kind, _, _, tag, length_bytes = FRAME_HEADER.unpack(file.read(FRAME_HEADER.size))
@@ -248,13 +256,13 @@ def test_a_client_may_free_each_body_with_a_send_that_blocks() -> None:
             if kind == 1:
                 words = np.frombuffer(content, "<u8")
                 freed = words[2::2][words[3::2] > 0].tobytes()
-                client.sendall(head(1, FREE_DATA, len(freed)) + freed)
+                client.sendall(frame_header(1, FREE_DATA, len(freed)) + freed)
                 bodies += 1
             elif kind == 0 and content[0] == 0:
                 break
             assert tag != ERROR_DATA
         assert bodies == count
-        assert wait_until(lambda: answer(other) == [0])
+        assert wait_until(lambda: request_reply(other) == [0])
 
 
 def test_a_client_may_free_addresses_after_the_end() -> None:
@@ -271,12 +279,12 @@ def test_a_client_may_free_addresses_after_the_end() -> None:
 
 def test_random_frames_end_only_their_own_connection() -> None:
     source = random.Random(11)
-    good = head(1, WANT_DATA, 1) + b"t" + head(1, FREE_DATA, 8) + struct.pack("<Q", 64)
+    good = frame_header(1, WANT_DATA, 1) + b"t" + frame_header(1, FREE_DATA, 8) + struct.pack("<Q", 64)
     with server_process() as (other, uri):
         bs.connect(uri).read_all()
-        before, descriptors = status(other.process.pid, "RssAnon"), open_descriptors(other.process.pid)
+        before, descriptors = process_status(other.process.pid, "RssAnon"), open_descriptors(other.process.pid)
         for number in range(300):
-            with raw(uri) as connected:
+            with connect_socket(uri) as connected:
                 frames = bytearray(good if number % 2 else source.randbytes(source.randrange(200)))
                 for _ in range(number % 5):
                     frames[source.randrange(len(frames))] ^= 1 << source.randrange(8) if frames else 0
@@ -284,4 +292,4 @@ def test_random_frames_end_only_their_own_connection() -> None:
                     connected.sendall(bytes(frames))
         assert bs.connect(uri).read_all().num_rows == 1000
         assert wait_until(lambda: open_descriptors(other.process.pid) <= descriptors)
-        assert status(other.process.pid, "RssAnon") - before < 20_000
+        assert process_status(other.process.pid, "RssAnon") - before < 20_000

@@ -9,7 +9,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import ClosedError, ConnectionLostError
-from tests.sharing.other_process import run
+from tests.sharing.python_process import run_python
 
 EXCHANGE = """
 import multiprocessing, warnings
@@ -37,13 +37,13 @@ with bs.share(table) as handle, bs.serve({"t": table}) as server, bs.connect(ser
     sharing.join()
     values["reply"] = [read(attached)]
     values["later"] = [read(source) for source in sources]
-say((values, child.exitcode, sharing.exitcode))
+send((values, child.exitcode, sharing.exitcode))
 """
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_tables_are_passed_to_processes_as_arguments_in_queues_and_in_pools(method: str) -> None:
-    values, *exit_codes = run(EXCHANGE, method=method)
+    values, *exit_codes = run_python(EXCHANGE, method=method)
     assert exit_codes == [0, 0]
     assert values.pop("reply") == [{"a": [7, 8]}]
     assert values == dict.fromkeys(["pool", "argument", "queue", "later"], [{"a": [1, None], "s": ["x", "y"]}] * 4)
@@ -57,7 +57,7 @@ from tests.sharing.multiprocessing_workers import Rows
 with bs.share(bs.table({"x": np.arange(100)})) as handle:
     options = {"batch_size": 10, "shuffle": True, "num_workers": 2, "collate_fn": torch.from_numpy}
     loader = torch.utils.data.DataLoader(Rows(handle), multiprocessing_context=method, **options)
-    say(sorted(torch.cat(list(loader)).tolist()))
+    send(sorted(torch.cat(list(loader)).tolist()))
 """
 
 
@@ -65,7 +65,7 @@ with bs.share(bs.table({"x": np.arange(100)})) as handle:
 def test_workers_of_a_pytorch_data_loader_attach(method: str) -> None:
     if find_spec("torch") is None:
         pytest.skip("needs torch")
-    assert run(DATA_LOADER, method=method) == list(range(100))
+    assert run_python(DATA_LOADER, method=method) == list(range(100))
 
 
 FORK = """
@@ -103,12 +103,12 @@ with tempfile.TemporaryDirectory() as folder:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     with bs.connect(server.uri("t")) as again:
         equal = [table == other for other in (attached, received, again.read_all(), data.read_all(), bs.attach(handle))]
-    say((code, equal, server.num_clients >= 1))
+    send((code, equal, server.num_clients >= 1))
 """
 
 
 def test_a_forked_child_reads_what_it_inherited_and_does_not_affect_its_parent() -> None:
-    assert run(FORK) == (0, [True] * 5, True)
+    assert run_python(FORK) == (0, [True] * 5, True)
 
 
 def test_a_pickled_data_set_connects_again() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import NotFoundError, UsageError
-from tests.sharing.other_process import Other
+from tests.sharing.python_process import PythonProcess
 
 TICKET = bytes(range(256)) * 2 + b"\0packed\0"
 COLUMNS: dict[str, list[Any]] = {"n": [1, None, 3], "s": ["one", "two", None]}
@@ -26,7 +26,7 @@ from bowstring.transports.blocking import BlockingListener
 from bowstring.transports.unix import UNIX
 
 listener = BlockingListener.listen(UNIX)
-say(listener.address)
+send(listener.address)
 table = bs.Table.from_batches([bs.record_batch(columns)] * 3)
 with listener.accept(timeout_s=60) as end, store(table)[0] as region:
     dataset = read_stored_dataset(region)
@@ -42,21 +42,21 @@ with listener.accept(timeout_s=60) as end, store(table)[0] as region:
     events = []
     while server.leases:
         events += server.receive(*end.receive(timeout_s=60))
-    say((request.ticket, [type(event).__name__ for event in events]))
-    hear()
+    send((request.ticket, [type(event).__name__ for event in events]))
+    receive()
 """
 
 
 @pytest.fixture(params=[True, False], ids=["addresses", "bytes"])
-def foreign_server(request: pytest.FixtureRequest) -> Iterator[tuple[Other, str]]:
+def foreign_server(request: pytest.FixtureRequest) -> Iterator[tuple[PythonProcess, str]]:
     """A server in another process, and the URI of its stream; without `free_data` it sends bodies as bytes."""
-    with Other(FOREIGN_SERVER, has_addresses=request.param, columns=COLUMNS) as server:
+    with PythonProcess(FOREIGN_SERVER, has_addresses=request.param, columns=COLUMNS) as server:
         free_data = "&free_data=42" if request.param else ""
-        yield server, f"unix:{server.hear()}?want_data=41{free_data}"
+        yield server, f"unix:{server.receive()}?want_data=41{free_data}"
 
 
 @pytest.mark.parametrize("is_in_uri", [True, False])
-def test_a_ticket_of_any_bytes_arrives_unchanged(foreign_server: tuple[Other, str], is_in_uri: bool) -> None:
+def test_a_ticket_of_any_bytes_arrives_unchanged(foreign_server: tuple[PythonProcess, str], is_in_uri: bool) -> None:
     server, uri = foreign_server
     if is_in_uri:
         data = bs.connect(f"{uri}&ticket={quote_from_bytes(TICKET)}")
@@ -64,19 +64,19 @@ def test_a_ticket_of_any_bytes_arrives_unchanged(foreign_server: tuple[Other, st
         data = bs.connect(uri, ticket=TICKET)
     with data:
         assert data.read_all().to_pydict() == {name: values * 3 for name, values in COLUMNS.items()}
-        assert server.hear()[0] == TICKET
-    server.tell("end")
+        assert server.receive()[0] == TICKET
+    server.send("end")
 
 
-def test_a_copy_frees_the_memory_of_any_server_at_once(foreign_server: tuple[Other, str]) -> None:
+def test_a_copy_frees_the_memory_of_any_server_at_once(foreign_server: tuple[PythonProcess, str]) -> None:
     server, uri = foreign_server
     with bs.connect(uri, ticket=TICKET, copy=True) as data:
         table = data.read_all()
-        ticket, events = server.hear()
+        ticket, events = server.receive()
         assert ticket == TICKET
         assert not events or events[-1] == "StreamComplete"
         assert [connection.num_leased_messages for connection in data._connections] == [0]
-    server.tell("end")
+    server.send("end")
     assert table.to_pydict() == {name: values * 3 for name, values in COLUMNS.items()}
 
 

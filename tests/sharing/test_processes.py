@@ -19,7 +19,7 @@ import os, subprocess, sys
 open("/proc/self/comm", "w").write("java")
 below = "from bowstring.sharing.processes import find_java_ancestor; print(find_java_ancestor().pid)"
 between = [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {below!r}])"]
-say((os.getpid(), int(subprocess.run(between, capture_output=True, check=True).stdout)))
+send((os.getpid(), int(subprocess.run(between, capture_output=True, check=True).stdout)))
 """
 
 
@@ -54,5 +54,5 @@ def test_a_reused_process_id_is_another_process() -> None:
 
 
 def test_java_above_is_the_nearest_java_ancestor() -> None:
-    java, parent = run(NAMED_JAVA)
+    java, parent = run_python(NAMED_JAVA)
     assert parent == java

@@ -64,15 +64,15 @@ with Recorder(sys.argv[1]) as recorder:
 """
 
 
-def steps(entries: list[Entry], kinds: str = "message") -> list[tuple[str, str, int | None, int]]:
+def describe_entries(entries: list[Entry], kinds: str = "message") -> list[tuple[str, str, int | None, int]]:
     return [(e.direction, e.kind, e.tag, e.length_bytes) for e in entries if e.kind in kinds.split()]
 
 
-def messages(entries: list[Entry], direction: str) -> list[tuple[int | None, bytes]]:
+def message_bytes(entries: list[Entry], direction: str) -> list[tuple[int | None, bytes]]:
     return [(e.tag, e.read()) for e in entries if (e.direction, e.kind) == (direction, "message")]
 
 
-def read_with(tmp_path: Path, scheme: str, **options: Any) -> tuple[list[Entry], list[Entry]]:
+def record_both_ends(tmp_path: Path, scheme: str, **options: Any) -> tuple[list[Entry], list[Entry]]:
     """The recordings of a client that reads `TABLE`, and of its server."""
     client_path, server_path = tmp_path / "client", tmp_path / "server"
     server_options = ServerOptions(record=server_path)
@@ -85,10 +85,10 @@ def read_with(tmp_path: Path, scheme: str, **options: Any) -> tuple[list[Entry],
 
 @pytest.mark.parametrize("scheme", ["unix", "loopback"])
 def test_both_ends_record_the_same_messages_and_memory(tmp_path: Path, scheme: str) -> None:
-    client, server = read_with(tmp_path, scheme)
-    assert messages(client, "sent")[0] == (1, b"t")
-    assert messages(client, "sent") == messages(server, "received")
-    assert messages(client, "received") == messages(server, "sent")
+    client, server = record_both_ends(tmp_path, scheme)
+    assert message_bytes(client, "sent")[0] == (1, b"t")
+    assert message_bytes(client, "sent") == message_bytes(server, "received")
+    assert message_bytes(client, "received") == message_bytes(server, "sent")
     (client_region,), (server_region,) = ([e for e in entries if e.kind == "region"] for entries in (client, server))
     assert client_region.read() == server_region.read()
     assert (client_region.address, client_region.text) == (server_region.address, "sealed memory")
@@ -109,11 +109,11 @@ def test_both_ends_record_the_same_messages_and_memory(tmp_path: Path, scheme: s
 
 
 def test_bodies_sent_as_bytes_are_recorded(tmp_path: Path) -> None:
-    client, server = read_with(tmp_path, "tcp")
+    client, server = record_both_ends(tmp_path, "tcp")
     bodies = [entry for entry in client if entry.tag in (1, 2) and entry.direction == "received"]
     assert [e.read() for e in bodies] == [e.read() for e in server if e.tag in (1, 2) and e.direction == "sent"]
     assert [e.length_bytes for e in bodies] == [24_000, 24_000]
-    assert not steps(client, "region")
+    assert not describe_entries(client, "region")
 
 
 def test_the_contents_of_regions_can_be_left_out(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_the_contents_of_regions_can_be_left_out(tmp_path: Path) -> None:
 
 
 def test_other_arrow_implementations_read_recordings(tmp_path: Path) -> None:
-    read_with(tmp_path, "unix")
+    record_both_ends(tmp_path, "unix")
     with pa.ipc.open_stream(tmp_path / "client") as reader:
         table = reader.read_all()
     entries = read_recording(tmp_path / "client")
@@ -155,7 +155,7 @@ def test_a_killed_process_leaves_a_recording_of_what_it_sent(tmp_path: Path) -> 
             bs.connect(server.stdout.readline().strip()).read_all()
         assert server.wait(20) == -signal.SIGKILL
     entries = read_recording(path)
-    assert [step[:3] for step in steps(entries)] == [
+    assert [step[:3] for step in describe_entries(entries)] == [
         ("received", "message", 1),
         ("sent", "message", None),
         ("sent", "message", None),
@@ -164,7 +164,7 @@ def test_a_killed_process_leaves_a_recording_of_what_it_sent(tmp_path: Path) -> 
 
 
 def test_a_recording_is_readable_up_to_its_last_complete_entry_wherever_it_is_cut(tmp_path: Path) -> None:
-    read_with(tmp_path, "unix")
+    record_both_ends(tmp_path, "unix")
     whole = (tmp_path / "client").read_bytes()
     entries = read_recording(whole)
     lengths = {len(read_recording(whole[:size])) for size in [*range(2000, len(whole), 97), len(whole)]}
@@ -203,7 +203,7 @@ def test_a_recording_that_cannot_be_continued_ends_the_connection(tmp_path: Path
 
 def test_a_forked_child_does_not_write_to_the_recording(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", FORKING_PROCESS, str(tmp_path / "r")], check=True, timeout=60)
-    assert messages(read_recording(tmp_path / "r"), "sent") == [(None, b"of the parent")]
+    assert message_bytes(read_recording(tmp_path / "r"), "sent") == [(None, b"of the parent")]
 
 
 def test_several_threads_record_complete_entries(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_several_threads_record_complete_entries(tmp_path: Path) -> None:
             sender.join()
     assert len(received) == 100
     for direction in ("sent", "received"):
-        assert messages(read_recording(tmp_path / "r"), direction) == [(n, bytes([n]) * n) for n in range(100)]
+        assert message_bytes(read_recording(tmp_path / "r"), direction) == [(n, bytes([n]) * n) for n in range(100)]
 
 
 def test_other_streams_are_not_recordings(tmp_path: Path) -> None:
@@ -230,25 +230,25 @@ def test_other_streams_are_not_recordings(tmp_path: Path) -> None:
         pass
     with pytest.raises(InvalidDataError, match=r"expected a recording with bowstring\.recording = 1"):
         read_recording(sink.getvalue())
-    read_with(tmp_path, "loopback")
+    record_both_ends(tmp_path, "loopback")
     with pytest.raises(InvalidDataError, match="entry 0: 'upwards' is not a valid Direction"):
-        read_recording(_with_column(tmp_path / "client", "direction", "upwards"))
+        read_recording(_replace_column(tmp_path / "client", "direction", "upwards"))
 
 
 @pytest.mark.parametrize("name", ["time_ns", "connection", "direction", "kind", "length_bytes", "text"])
 def test_a_recording_with_nulls_is_an_error(tmp_path: Path, name: str) -> None:
-    read_with(tmp_path, "loopback")
+    record_both_ends(tmp_path, "loopback")
     with pytest.raises(InvalidDataError, match=f"recording, column '{name}': expected no nulls, found"):
-        read_recording(_with_column(tmp_path / "client", name, None))
+        read_recording(_replace_column(tmp_path / "client", name, None))
 
 
 def test_entries_of_messages_that_were_sent_are_described(tmp_path: Path) -> None:
-    read_with(tmp_path, "loopback")
-    (step, *_) = trace(read_recording(_with_column(tmp_path / "client", "kind", "departure")))
+    record_both_ends(tmp_path, "loopback")
+    (step, *_) = trace(read_recording(_replace_column(tmp_path / "client", "kind", "departure")))
     assert (step.kind, step.text) == ("departure", "message sent, plain, 0 bytes")
 
 
-def _with_column(path: Path, name: str, value: str | None) -> bytes:
+def _replace_column(path: Path, name: str, value: str | None) -> bytes:
     """The recording with one value in all rows of a column."""
     with pa.ipc.open_stream(path) as reader:
         table = reader.read_all()

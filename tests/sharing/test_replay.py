@@ -22,12 +22,12 @@ from tests.polling import wait_until
 TABLE = bs.Table.from_batches(
     [bs.record_batch({"n": range(start, start + 3000), "s": ["text", None, ""] * 1000}) for start in (0, 3000)]
 )
-OTHER = bs.Table.from_batches(
+OTHER_TABLE = bs.Table.from_batches(
     [TABLE.to_batches()[0], bs.record_batch({"n": [0] * 3000, "s": ["text", None, ""] * 1000})]
 )
 
 
-def record(path: Path, side: str, scheme: str = "unix", reads: int = 1, **options: Any) -> list[Entry]:
+def record_session(path: Path, side: str, scheme: str = "unix", reads: int = 1, **options: Any) -> list[Entry]:
     """Record one side of a client that reads `TABLE`."""
     server_options = ServerOptions(record=path if side == "server" else None)
     with bs.serve({"t": TABLE}, options=server_options, scheme=scheme) as server:
@@ -43,7 +43,7 @@ def record(path: Path, side: str, scheme: str = "unix", reads: int = 1, **option
 def test_a_client_reads_a_played_recording_as_it_read_the_server(
     tmp_path: Path, side: str, scheme: str, played: str
 ) -> None:
-    entries = record(tmp_path / "r", side, scheme, reads=2)
+    entries = record_session(tmp_path / "r", side, scheme, reads=2)
     with no_descriptor_left(), ReplayServer(entries, scheme=played, timeout_s=20) as server:
         with bs.connect(server.uri("t")) as dataset:
             assert dataset.read_all() == TABLE
@@ -54,14 +54,14 @@ def test_a_client_reads_a_played_recording_as_it_read_the_server(
 @pytest.mark.parametrize("side", ["client", "server"])
 @pytest.mark.parametrize(("scheme", "played"), [("unix", "unix"), ("unix", "loopback"), ("tcp", "tcp")])
 def test_a_server_answers_a_played_client_as_recorded(tmp_path: Path, side: str, scheme: str, played: str) -> None:
-    entries = record(tmp_path / "r", side, scheme, reads=2)
+    entries = record_session(tmp_path / "r", side, scheme, reads=2)
     with bs.serve({"t": TABLE}, scheme=played) as server:
         assert replay_client(entries, server.uri("t"), timeout_s=20) == []
         assert wait_until(lambda: not server.num_clients)
 
 
 def test_another_ticket_of_the_client_is_a_difference(tmp_path: Path) -> None:
-    entries = record(tmp_path / "r", "client")
+    entries = record_session(tmp_path / "r", "client")
     with ReplayServer(entries, timeout_s=20) as server:
         with bs.connect(server.uri("other")) as dataset:
             assert dataset.read_all() == TABLE
@@ -70,7 +70,7 @@ def test_another_ticket_of_the_client_is_a_difference(tmp_path: Path) -> None:
 
 
 def test_a_client_that_keeps_its_memory_frees_less_than_recorded(tmp_path: Path) -> None:
-    entries = record(tmp_path / "r", "client")
+    entries = record_session(tmp_path / "r", "client")
     with ReplayServer(entries, timeout_s=20) as server:
         with bs.connect(server.uri("t")) as dataset:
             table = dataset.read_all()
@@ -80,8 +80,8 @@ def test_a_client_that_keeps_its_memory_frees_less_than_recorded(tmp_path: Path)
 
 
 def test_other_data_of_the_server_are_differences_by_message(tmp_path: Path) -> None:
-    entries = record(tmp_path / "r", "client")
-    with bs.serve({"t": OTHER}) as server:
+    entries = record_session(tmp_path / "r", "client")
+    with bs.serve({"t": OTHER_TABLE}) as server:
         differences = list(map(str, replay_client(entries, server.uri("t"), timeout_s=20)))
     assert differences == ["connection 0: expected body 2, buffer 1, found other bytes"]
     with bs.serve({"t": TABLE.to_batches()[0]}) as server:
@@ -92,7 +92,7 @@ def test_other_data_of_the_server_are_differences_by_message(tmp_path: Path) -> 
 
 
 def test_a_server_that_lacks_the_data_set_is_a_difference(tmp_path: Path) -> None:
-    entries = record(tmp_path / "r", "client")
+    entries = record_session(tmp_path / "r", "client")
     with bs.serve({"x": TABLE}) as server:
         differences = list(map(str, replay_client(entries, server.uri("x"), timeout_s=20)))
     assert any("ConnectionLostError" in difference for difference in differences)
@@ -111,7 +111,7 @@ def test_a_recording_without_the_contents_of_regions_is_played_by_a_client_only(
 
 
 def test_addresses_that_are_freed_without_a_lease_are_a_difference(tmp_path: Path) -> None:
-    entries = record(tmp_path / "r", "client")
+    entries = record_session(tmp_path / "r", "client")
     frees = [entry for entry in entries if entry.tag == 2 and entry.direction == "sent"]
     repeated = [each for entry in entries for each in ([entry, replace(entry)] if entry is frees[0] else [entry])]
     with ReplayServer(entries, timeout_s=20) as server:

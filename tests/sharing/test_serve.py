@@ -41,18 +41,30 @@ from bowstring.transports import regions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.unix import UNIX
 from tests.polling import wait_until
-from tests.sharing.other_process import Other, run
+from tests.sharing.python_process import PythonProcess, run_python
 
-READ = "import bowstring as bs\nwith bs.connect(uri) as data: say(data.read_all().to_pydict())"
-SERVE = (
-    "import bowstring as bs; server = bs.serve({'t': bs.table({'a': list(range(1000))})}); say(server.uri('t')); hear()"
-)
+READ = "import bowstring as bs\nwith bs.connect(uri) as data: send(data.read_all().to_pydict())"
+SERVE = """
+import bowstring as bs
+server = bs.serve({"t": bs.table({"a": list(range(1000))})})
+send(server.uri("t"))
+receive()
+"""
+READ_AND_DROP = """
+import bowstring as bs
+table = bs.connect(uri).read_all()
+send("read")
+receive()
+del table
+send("dropped")
+receive()
+"""
 
 
-SHARED = ServerOptions(inline_bytes=0)  # small tables are shared, too
+NEVER_INLINE = ServerOptions(inline_bytes=0)  # small tables are shared, too
 
 
-def example() -> bs.Table:
+def example_table() -> bs.Table:
     batches = [
         bs.record_batch({"n": [1, None, 3], "s": ["x", "yy", None], "l": [[1], None, []]}),
         bs.record_batch({"n": [4, 5, 6], "s": ["", "é", "zz"], "l": [[1, 2], [3], [None]]}),
@@ -62,7 +74,7 @@ def example() -> bs.Table:
 
 @pytest.fixture
 def server() -> Iterator[bs.sharing.Server]:
-    with bs.serve({"t": example()}, options=SHARED) as server_of_example:
+    with bs.serve({"t": example_table()}, options=NEVER_INLINE) as server_of_example:
         yield server_of_example
 
 
@@ -71,7 +83,7 @@ def count_leases(data: bs.sharing.Dataset) -> int:
 
 
 def test_another_process_reads_a_table(server: bs.sharing.Server) -> None:
-    assert run(READ, uri=server.uri("t")) == example().to_pydict()
+    assert run_python(READ, uri=server.uri("t")) == example_table().to_pydict()
 
 
 @pytest.mark.parametrize("copy", [False, True])
@@ -79,7 +91,7 @@ def test_batches_keep_their_lengths_types_and_nulls(server: bs.sharing.Server, c
     with bs.connect(server.uri("t"), copy=copy) as data:
         batches = list(data)
     assert [batch.num_rows for batch in batches] == [3, 3]
-    assert bs.Table.from_batches(batches) == example()
+    assert bs.Table.from_batches(batches) == example_table()
     for batch in batches:
         batch.validate(full=True)
 
@@ -93,7 +105,7 @@ def test_a_data_set_can_be_read_again_and_again(server: bs.sharing.Server) -> No
 def test_reading_continues_over_a_new_connection_without_region_indices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "MAX_REGIONS", 3)  # it is 65,536: one for each region and reading
     options = ServerOptions(inline_bytes=0, max_kept_regions=0)
-    with bs.serve({"t": example()}, options=options) as server, bs.connect(server.uri("t")) as data:
+    with bs.serve({"t": example_table()}, options=options) as server, bs.connect(server.uri("t")) as data:
         assert [data.read_all().num_rows for _ in range(8)] == [6] * 8
         assert len(data._connections) == 1
 
@@ -102,7 +114,7 @@ def test_an_abandoned_iteration_starts_again(server: bs.sharing.Server) -> None:
     with bs.connect(server.uri("t")) as data:
         for _ in data:
             break
-        assert data.read_all() == example()
+        assert data.read_all() == example_table()
 
 
 @pytest.mark.parametrize("scheme", ["unix", "tcp"])
@@ -127,7 +139,7 @@ def test_two_threads_read_one_data_set_concurrently(server: bs.sharing.Server) -
             thread.start()
         for thread in threads:
             thread.join(30)
-    assert tables == [example()] * 4
+    assert tables == [example_table()] * 4
 
 
 def test_several_parts_are_one_data_set(server: bs.sharing.Server) -> None:
@@ -229,11 +241,11 @@ def test_a_copy_is_private_memory() -> None:
 
 def test_an_arrow_file_is_served_by_its_own_descriptor(tmp_path: Path) -> None:
     path = tmp_path / "file.arrow"
-    with bs.new_file(path, example().schema) as writer:
-        writer.write(example())
+    with bs.new_file(path, example_table().schema) as writer:
+        writer.write(example_table())
     with bs.serve({"f": path}) as server, bs.connect(server.uri("f")) as data:
         table = data.read_all()
-        assert table == example()
+        assert table == example_table()
         assert str(path) in Path("/proc/self/maps").read_text()
 
 
@@ -242,8 +254,8 @@ import resource
 import bowstring as bs
 resource.setrlimit(resource.RLIMIT_NOFILE, (640, 640))
 server = bs.serve({f"file {number}": path for number, path in enumerate(paths)})
-say([server.uri(f"file {number}") for number in range(len(paths))])
-hear()
+send([server.uri(f"file {number}") for number in range(len(paths))])
+receive()
 """
 READ_FILES = """
 import resource
@@ -251,7 +263,7 @@ import bowstring as bs
 resource.setrlimit(resource.RLIMIT_NOFILE, (640, 640))
 with bs.connect(uris) as data:
     table = data.read_all()
-    say(table["a"].to_pylist())
+    send(table["a"].to_pylist())
 """
 
 
@@ -260,13 +272,13 @@ def test_more_files_are_served_and_read_than_there_are_descriptors(tmp_path: Pat
     for number, path in enumerate(paths):
         with bs.new_file(path, bs.schema([("a", bs.int64())])) as writer:
             writer.write(bs.record_batch({"a": [number]}))
-    with Other(SERVE_FILES, paths=paths) as server:
-        uris = server.hear()
-        assert run(READ_FILES, uris=uris) == list(range(1000))
+    with PythonProcess(SERVE_FILES, paths=paths) as server:
+        uris = server.receive()
+        assert run_python(READ_FILES, uris=uris) == list(range(1000))
         paths[2].rename(tmp_path / "moved")  # whose descriptor the server has
         paths[998].rename(tmp_path / "elsewhere")
         paths[998].hardlink_to(paths[0])
-        assert run(READ_FILES, uris=uris[:3]) == [0, 1, 2]
+        assert run_python(READ_FILES, uris=uris[:3]) == [0, 1, 2]
         for number, kind in ((998, InvalidDataError), (999, NotFoundError)):
             paths[999].unlink(missing_ok=True)
             with pytest.raises(kind, match=f"{number}.arrow"):
@@ -275,23 +287,23 @@ def test_more_files_are_served_and_read_than_there_are_descriptors(tmp_path: Pat
 
 def test_an_arrow_stream_in_a_file_is_served_too(tmp_path: Path) -> None:
     path = tmp_path / "file.arrows"
-    with bs.new_stream(path, example().schema) as writer:
-        writer.write(example())
+    with bs.new_stream(path, example_table().schema) as writer:
+        writer.write(example_table())
     with bs.serve({"f": path}) as server:
-        assert run(READ, uri=server.uri("f")) == example().to_pydict()
+        assert run_python(READ, uri=server.uri("f")) == example_table().to_pydict()
 
 
 def test_regions_handles_readers_and_batches_are_served(tmp_path: Path) -> None:
-    region, _ = store(example())
+    region, _ = store(example_table())
     path = tmp_path / "file.arrow"
-    with bs.new_file(path, example().schema) as writer:
-        writer.write(example())
-    with region, bs.share(example()) as handle, bs.open_file(path) as reader:
+    with bs.new_file(path, example_table().schema) as writer:
+        writer.write(example_table())
+    with region, bs.share(example_table()) as handle, bs.open_file(path) as reader:
         sources: dict[str, Any] = {
             "region": region,
             "handle": handle,
             "reader": reader,
-            "batch": example().to_batches()[0],
+            "batch": example_table().to_batches()[0],
         }
         with bs.serve(sources) as server:
             rows = {name: bs.connect(uri).read_all().num_rows for name, uri in server.uris.items()}
@@ -334,15 +346,14 @@ def test_the_memory_of_a_removed_data_set_is_freed_after_its_clients() -> None:
     def mappings() -> list[str]:
         return [line for line in Path("/proc/self/maps").read_text().splitlines() if "bowstring:leased" in line]
 
-    with bs.serve({"leased": bs.table({"a": np.arange(1000)})}, options=SHARED) as server:
-        with Other("import bowstring as bs; t = bs.connect(uri).read_all(); say(1); hear(); del t; say(2); hear()",
-                   uri=server.uri("leased")) as other:  # fmt: skip
-            other.hear()
+    with bs.serve({"leased": bs.table({"a": np.arange(1000)})}, options=NEVER_INLINE) as server:
+        with PythonProcess(READ_AND_DROP, uri=server.uri("leased")) as other:
+            other.receive()
             server.remove("leased")
             gc.collect()
             assert mappings()
-            other.tell(1)
-            other.hear()
+            other.send(1)
+            other.receive()
             assert wait_until(lambda: not mappings())
         with pytest.raises(NotFoundError):
             server.uri("leased")
@@ -352,7 +363,7 @@ def test_a_dropped_data_set_keeps_its_connection_only_during_leases(server: bs.s
     table = bs.connect(server.uri("t")).read_all()
     gc.collect()
     assert wait_until(lambda: server.num_clients == 1)
-    assert table == example()
+    assert table == example_table()
     del table
     gc.collect()
     assert wait_until(lambda: server.num_clients == 0)
@@ -361,7 +372,7 @@ def test_a_dropped_data_set_keeps_its_connection_only_during_leases(server: bs.s
 def test_a_wrong_ticket_is_named(server: bs.sharing.Server) -> None:
     with pytest.raises(NotFoundError, match="no data set 'wrong'"):
         bs.connect(server.uri("t"), ticket="wrong")
-    assert bs.connect(server.uri("t")).read_all() == example()
+    assert bs.connect(server.uri("t")).read_all() == example_table()
 
 
 @pytest.mark.parametrize("uri", ["unix:@nobody?want_data=1", "unix:@nobody-listens-here?want_data=1&ticket=t"])
@@ -388,11 +399,11 @@ def test_text_that_is_not_a_uri_is_a_protocol_error() -> None:
 def test_an_error_tag_with_too_many_digits_is_ignored(server: bs.sharing.Server) -> None:
     uri = server.uri("t").replace(f"error_data={ERROR_DATA}", "error_data=" + "9" * 5000)
     with bs.connect(uri) as data:
-        assert data.read_all() == example()
+        assert data.read_all() == example_table()
 
 
 def test_a_connection_is_reused_only_for_the_same_tags(server: bs.sharing.Server) -> None:
-    other = server.add("other", example())
+    other = server.add("other", example_table())
     wrong = other.replace("want_data=1", "want_data=9").replace("free_data=2", "free_data=8")
     with bs.connect([server.uri("t"), other]) as data:
         assert data.read_all().num_rows == 12
@@ -432,7 +443,7 @@ def test_a_connection_with_an_unrequested_message_is_not_reused(server: bs.shari
         server._loop.call_soon_threadsafe(is_sent.set)
         assert is_sent.wait(15)
         (connection,) = data._connections
-        assert data.read_all() == example()
+        assert data.read_all() == example_table()
         assert connection not in data._connections
 
 
@@ -473,17 +484,17 @@ def test_invalid_sources_and_names_are_an_error_and_leave_no_server(tmp_path: Pa
         bs.serve({"f": 7})  # type: ignore[dict-item]
     for name in ("", "a\0b", "\udc80"):
         with pytest.raises(UsageError, match="name"):
-            bs.serve({name: example()})
+            bs.serve({name: example_table()})
     addresses: list[Any] = ["", "@", "a\0b", "\ud800", b"@x", 3]
     for address in addresses:
         with pytest.raises(UsageError, match="address"):
             bs.serve({}, address)
-    odd: list[Any] = [{3: example()}, [example()], example()]
+    odd: list[Any] = [{3: example_table()}, [example_table()], example_table()]
     for sources in odd:
         with pytest.raises(UsageError):
             bs.serve(sources)
-    with bs.serve({"t": example()}) as server, pytest.raises(UsageError, match="already"):
-        server.add("t", example())
+    with bs.serve({"t": example_table()}) as server, pytest.raises(UsageError, match="already"):
+        server.add("t", example_table())
     assert wait_until(lambda: threading.active_count() == threads)
 
 
@@ -497,25 +508,25 @@ def test_use_after_close_is_an_error(server: bs.sharing.Server) -> None:
     with pytest.raises(ClosedError):
         server.uri("t")
     with pytest.raises(ClosedError):
-        server.add("u", example())
+        server.add("u", example_table())
     with pytest.raises(ConnectionLostError):
         bs.connect(uri)
 
 
 def test_closing_ends_all_threads_and_connections() -> None:
     threads = threading.active_count()
-    with bs.serve({"t": example()}) as server:
+    with bs.serve({"t": example_table()}) as server:
         clients = [bs.connect(server.uri("t")) for _ in range(5)]
         assert server.num_clients == 5
     assert threading.active_count() == threads
-    assert clients[0].read_all() == example()  # it was on its way already
+    assert clients[0].read_all() == example_table()  # it was on its way already
     with pytest.raises(ConnectionLostError):
         clients[0].read_all()
 
 
 def test_a_killed_server_is_a_lost_connection_and_tables_stay_valid() -> None:
-    with Other(SERVE) as other:
-        uri = other.hear()
+    with PythonProcess(SERVE) as other:
+        uri = other.receive()
         data = bs.connect(uri)
         table = data.read_all()
         waiting = bs.connect(uri)
@@ -529,9 +540,9 @@ def test_a_killed_server_is_a_lost_connection_and_tables_stay_valid() -> None:
 
 
 def test_leases_of_a_killed_client_end(server: bs.sharing.Server) -> None:
-    hold = "import bowstring as bs; data = bs.connect(uri); table = data.read_all(); say(1); hear()"
-    with Other(hold, uri=server.uri("t")) as other:
-        other.hear()
+    hold = "import bowstring as bs; data = bs.connect(uri); table = data.read_all(); send(1); receive()"
+    with PythonProcess(hold, uri=server.uri("t")) as other:
+        other.receive()
         assert server.num_clients == 1
         other.kill()
         assert wait_until(lambda: server.num_clients == 0)
@@ -540,8 +551,8 @@ def test_leases_of_a_killed_client_end(server: bs.sharing.Server) -> None:
 def test_a_stopped_server_is_a_deadline_error() -> None:
     import signal
 
-    with Other(SERVE) as other:
-        uri = other.hear()
+    with PythonProcess(SERVE) as other:
+        uri = other.receive()
         os.kill(other.process.pid, signal.SIGSTOP)
         assert wait_until(lambda: " T " in Path(f"/proc/{other.process.pid}/stat").read_text())
         began = time.monotonic()
@@ -551,25 +562,25 @@ def test_a_stopped_server_is_a_deadline_error() -> None:
 
 
 def test_a_client_beyond_the_limit_gets_an_error() -> None:
-    with bs.serve({"t": example()}, options=ServerOptions(max_clients=2)) as server:
+    with bs.serve({"t": example_table()}, options=ServerOptions(max_clients=2)) as server:
         datasets = [bs.connect(server.uri("t")) for _ in range(2)]
         with pytest.raises(ConnectionLostError, match="2 clients"):
             bs.connect(server.uri("t"))
         datasets[0].close()
         assert wait_until(lambda: server.num_clients == 1)
-        assert bs.connect(server.uri("t")).read_all() == example()
+        assert bs.connect(server.uri("t")).read_all() == example_table()
 
 
 def test_the_path_of_a_socket_need_not_be_utf_8(tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
-    with bs.serve({"t": example()}, path) as server:
-        assert bs.connect(server.uri("t")).read_all() == example()
+    with bs.serve({"t": example_table()}, path) as server:
+        assert bs.connect(server.uri("t")).read_all() == example_table()
 
 
 def test_the_address_may_be_a_path(tmp_path: Path) -> None:
     address = str(tmp_path / "socket")
-    with bs.serve({"t": example()}, address=address) as server:
-        assert run(READ, uri=server.uri("t")) == example().to_pydict()
+    with bs.serve({"t": example_table()}, address=address) as server:
+        assert run_python(READ, uri=server.uri("t")) == example_table().to_pydict()
     assert not Path(address).exists()
 
 
@@ -608,11 +619,11 @@ server = bs.serve({"t": bs.table({"a": [1]})})
 if not (pid := os.fork()):
     time.sleep(60)
     os._exit(0)
-say((server.uri("t"), pid))
-hear()
+send((server.uri("t"), pid))
+receive()
 """
-    with Other(code) as other:
-        uri, child = other.hear()
+    with PythonProcess(code) as other:
+        uri, child = other.receive()
         assert bs.connect(uri).read_all().num_rows == 1
         try:
             other.kill()
@@ -637,9 +648,9 @@ if not (pid := os.fork()):
     data.close()
     os._exit(0 if (before, again) == (6, 6) else 1)
 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-say((code, sum(link.num_leased_messages for link in data._connections), data.read_all().num_rows, table.num_rows))
+send((code, sum(link.num_leased_messages for link in data._connections), data.read_all().num_rows, table.num_rows))
 """
-    assert run(code, uri=server.uri("t")) == (0, 2, 6, 6)
+    assert run_python(code, uri=server.uri("t")) == (0, 2, 6, 6)
 
 
 def test_a_process_that_ends_with_open_connections_prints_nothing(server: bs.sharing.Server) -> None:
@@ -655,8 +666,8 @@ def test_a_process_that_ends_with_open_connections_prints_nothing(server: bs.sha
 
 def test_regions_of_unsealed_memory_are_served_as_files(tmp_path: Path) -> None:
     path = tmp_path / "file.arrow"
-    with bs.new_file(path, example().schema) as writer:
-        writer.write(example())
+    with bs.new_file(path, example_table().schema) as writer:
+        writer.write(example_table())
     with Region.from_file(path) as region, bs.serve({"t": region}) as server:
         path.write_bytes(b"short")
         with pytest.raises(bs.BowstringError, match=r"bytes|short"):
@@ -725,7 +736,7 @@ def test_regions_stay_mapped_between_reads_until_their_data_set_is_removed(serve
 
     with bs.connect(server.uri("t")) as data:
         for _ in range(5):
-            assert data.read_all() == example()
+            assert data.read_all() == example_table()
         assert received_regions() == [0]
         server.remove("t")
         gc.collect()
@@ -768,11 +779,11 @@ def test_a_stream_pauses_at_the_leases_of_its_client_and_continues_when_it_frees
 
 
 def test_a_server_and_its_clients_may_be_of_one_process_without_sockets() -> None:
-    with bs.sharing.Server(scheme="loopback", options=SHARED) as server:
-        uri = server.add("t", example())
+    with bs.sharing.Server(scheme="loopback", options=NEVER_INLINE) as server:
+        uri = server.add("t", example_table())
         assert uri.startswith("loopback:")
         with bs.connect(uri) as data:
-            assert data.read_all() == example() == data.read_all()
+            assert data.read_all() == example_table() == data.read_all()
         with pytest.raises(NotFoundError):
             bs.connect(uri, ticket="other")
     with pytest.raises(ConnectionLostError, match="nobody answers there"):

@@ -22,7 +22,7 @@ from bowstring.transports.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.tcp_address import parse_address
 from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
-from tests.sharing.other_process import Other
+from tests.sharing.python_process import PythonProcess
 from tests.transports.certificates import Authority
 
 SERVE = """
@@ -30,35 +30,35 @@ import bowstring as bs, numpy as np
 from bowstring.sharing.server_options import ServerOptions
 table = bs.Table.from_batches([bs.record_batch({"a": np.arange(rows) + n}) for n in range(batches)])
 server = bs.serve({"t": table}, options=ServerOptions(**options), scheme=scheme)
-say(server.uri("t"))
-while True: hear(); say(server.num_clients)
+send(server.uri("t"))
+while True: receive(); send(server.num_clients)
 """
 CONNECT = """
 import bowstring as bs
 dataset = bs.connect(uri)
 batches = iter(dataset)
 next(batches)
-say(None)
-hear()
+send(None)
+receive()
 """
 ROWS, BATCHES = 1 << 20, 32  # 256 MB, more than the buffers of the sockets
 
 
-def serve_in_other_process(scheme: str = "tcp", rows: int = 1000, batches: int = 3, **options: object) -> Other:
-    return Other(SERVE, scheme=scheme, rows=rows, batches=batches, options=options)
+def serve_in_other_process(scheme: str = "tcp", rows: int = 1000, batches: int = 3, **options: object) -> PythonProcess:
+    return PythonProcess(SERVE, scheme=scheme, rows=rows, batches=batches, options=options)
 
 
-def num_clients(other: Other) -> int:
-    other.tell(None)
-    count: int = other.hear()
+def num_clients(other: PythonProcess) -> int:
+    other.send(None)
+    count: int = other.receive()
     return count
 
 
-def raw(uri: str) -> socket.socket:
+def connect_socket(uri: str) -> socket.socket:
     return socket.create_connection(parse_address(parse_uri(uri).address), timeout=20)
 
 
-def sums(table: bs.Table) -> list[int]:
+def batch_sums(table: bs.Table) -> list[int]:
     return [int(chunk.to_numpy().sum()) for chunk in table.column("a").chunks]
 
 
@@ -70,11 +70,11 @@ def write_file(path: Path, table: bs.Table) -> None:
 @pytest.mark.parametrize("rows", [3, 1000, 300_000])
 def test_a_table_of_another_process_is_received(rows: int) -> None:
     with serve_in_other_process(rows=rows) as other:
-        uri = other.hear()
+        uri = other.receive()
         assert uri.startswith("tcp://127.0.0.1:")
         with no_descriptor_left(), bs.connect(uri) as dataset:
             for _ in range(2):
-                assert sums(dataset.read_all()) == [int((np.arange(rows) + n).sum()) for n in range(3)]
+                assert batch_sums(dataset.read_all()) == [int((np.arange(rows) + n).sum()) for n in range(3)]
         assert wait_until(lambda: num_clients(other) == 0)
 
 
@@ -111,9 +111,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 def test_a_table_is_received_with_tls_and_certificates_of_both_ends(authority: Authority) -> None:
     with serve_in_other_process("tcp+tls", 300_000, tls=authority.server(checks_clients=True)) as other:
-        uri = other.hear()
+        uri = other.receive()
         with no_descriptor_left(), bs.connect(uri, tls=authority.client("alice")) as dataset:
-            assert sums(dataset.read_all()) == [int((np.arange(300_000) + n).sum()) for n in range(3)]
+            assert batch_sums(dataset.read_all()) == [int((np.arange(300_000) + n).sum()) for n in range(3)]
         with no_descriptor_left(), pytest.raises(ConnectionLostError):  # an alert, unless it is late
             bs.connect(uri, tls=authority.client())
         with no_descriptor_left(), pytest.raises(ConnectionLostError, match="certificate is not valid"):
@@ -143,7 +143,7 @@ def test_tls_is_refused_by_name_where_it_is_not_supported(scheme: str) -> None:
 
 def test_a_server_that_is_killed_in_the_middle_is_lost() -> None:
     with serve_in_other_process(rows=ROWS, batches=BATCHES) as other, no_descriptor_left():
-        with bs.connect(other.hear()) as dataset:
+        with bs.connect(other.receive()) as dataset:
             batches = iter(dataset)
             first = next(batches)
             other.kill()
@@ -154,8 +154,8 @@ def test_a_server_that_is_killed_in_the_middle_is_lost() -> None:
 
 def test_a_client_that_is_killed_in_the_middle_is_noticed() -> None:
     with serve_in_other_process(rows=ROWS, batches=BATCHES) as other:
-        with Other(CONNECT, uri=other.hear()) as client:
-            client.hear()
+        with PythonProcess(CONNECT, uri=other.receive()) as client:
+            client.receive()
             assert num_clients(other) == 1
             client.kill()
         assert wait_until(lambda: num_clients(other) == 0)
@@ -163,8 +163,8 @@ def test_a_client_that_is_killed_in_the_middle_is_noticed() -> None:
 
 def test_a_slow_client_slows_only_itself() -> None:
     with serve_in_other_process(rows=ROWS, batches=BATCHES) as other:
-        uri = other.hear()
-        with raw(uri) as slow:
+        uri = other.receive()
+        with connect_socket(uri) as slow:
             slow.sendall(FRAME_HEADER.pack(MAGIC, 1, 0, 0, WANT_DATA, 1) + b"t")
             assert slow.recv(100)
             stop = threading.Event()
@@ -189,12 +189,12 @@ def test_clients_that_read_at_once_receive_all_batches_each() -> None:
     rows, batches, clients = 1 << 17, 4, 8  # 4 MB
     everyone_is_connected = threading.Barrier(clients, timeout=20)
     with serve_in_other_process(rows=rows, batches=batches) as other:
-        uri = other.hear()
+        uri = other.receive()
 
         def read(_: int) -> list[int]:
             with bs.connect(uri) as dataset:
                 everyone_is_connected.wait()
-                return [sum(sums(dataset.read_all())) for _ in range(2)]
+                return [sum(batch_sums(dataset.read_all())) for _ in range(2)]
 
         with no_descriptor_left(), ThreadPoolExecutor(clients) as pool:
             expected = sum(int((np.arange(rows) + n).sum()) for n in range(batches))
@@ -204,8 +204,8 @@ def test_clients_that_read_at_once_receive_all_batches_each() -> None:
 
 def test_connections_without_a_request_are_limited_and_expire() -> None:
     with serve_in_other_process(max_silent=2, timeout_s=0.5) as other:
-        uri = other.hear()
-        silent = [raw(uri) for _ in range(4)]
+        uri = other.receive()
+        silent = [connect_socket(uri) for _ in range(4)]
         assert all(connection.recv(1 << 10) for connection in silent[:1]), "the oldest is refused with an error"
         with bs.connect(uri) as dataset:
             assert dataset.read_all().num_rows == 3000
@@ -216,7 +216,7 @@ def test_connections_without_a_request_are_limited_and_expire() -> None:
 
 def test_clients_are_limited() -> None:
     with serve_in_other_process(max_clients=1) as other:
-        uri = other.hear()
+        uri = other.receive()
         with bs.connect(uri) as dataset:
             dataset.read_all()
             with pytest.raises(ConnectionLostError, match="1 clients already"):

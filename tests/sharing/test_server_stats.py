@@ -21,23 +21,23 @@ from bowstring.transports.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.tcp_address import parse_address
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
-from tests.sharing.other_process import run
+from tests.sharing.python_process import run_python
 
 LOGGER = "bowstring.sharing.server"
-SHARED = ServerOptions(inline_bytes=0, max_clients=2, max_silent=1)
+OPTIONS = ServerOptions(inline_bytes=0, max_clients=2, max_silent=1)
 
 
-def example() -> bs.Table:
+def example_table() -> bs.Table:
     return bs.Table.from_batches([bs.record_batch({"a": np.arange(1000)})] * 3)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with bs.serve({"table of visits": example()}, options=SHARED) as server:
+    with bs.serve({"table of visits": example_table()}, options=OPTIONS) as server:
         yield server
 
 
-def raw(server: Server) -> socket.socket:
+def connect_socket(server: Server) -> socket.socket:
     if server.uris and next(iter(server.uris.values())).startswith("tcp:"):
         return socket.create_connection(parse_address(server.address), timeout=20)
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -82,7 +82,7 @@ def test_leases_and_messages_are_counted_while_a_client_has_them_and_afterwards(
 
 
 def test_bytes_sent_are_counted_and_those_that_wait_for_a_slow_client() -> None:
-    with bs.serve({"t": bs.table({"a": np.arange(4 << 20)})}, scheme="tcp") as server, raw(server) as slow:
+    with bs.serve({"t": bs.table({"a": np.arange(4 << 20)})}, scheme="tcp") as server, connect_socket(server) as slow:
         slow.sendall(FRAME_HEADER.pack(MAGIC, 1, 0, 0, WANT_DATA, 1) + b"t")
         assert wait_until(lambda: server.stats().queued_bytes > 1 << 20 and server.stats().bytes_sent > 0)
         assert server.stats().bytes_sent < 32 << 20
@@ -107,7 +107,7 @@ def test_refused_requests_and_connections_and_lost_clients_are_counted(server: S
     with bs.connect(uri), bs.connect(uri), pytest.raises(ConnectionLostError, match="2 clients already"):
         bs.connect(uri)
     assert wait_until(lambda: server.num_clients == 0)
-    with raw(server) as first, raw(server) as second:
+    with connect_socket(server) as first, connect_socket(server) as second:
         assert b"without a request" in first.recv(1000)
         second.sendall(FRAME_HEADER.pack(MAGIC, 1, 0, 0, 77, 1) + b"t")
         assert b"expected the tag 1" in second.recv(1000)
@@ -119,13 +119,13 @@ def test_refused_requests_and_connections_and_lost_clients_are_counted(server: S
 def test_connections_are_logged_with_their_peer_and_without_their_tickets(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, LOGGER)
     secret = "a secret and therefore unguessable name"
-    with bs.serve({secret: example()}, options=SHARED) as server:
+    with bs.serve({secret: example_table()}, options=OPTIONS) as server:
         uri = server.uri(secret)
         with bs.connect(uri) as dataset:
             dataset.read_all()
         with pytest.raises(NotFoundError):
             bs.connect(uri, secret.upper())
-        with raw(server) as violating:
+        with connect_socket(server) as violating:
             violating.sendall(FRAME_HEADER.pack(MAGIC, 1, 0, 0, 77, 1) + b"t")
             assert violating.recv(1000)
         assert wait_until(lambda: server.num_clients == 0)
@@ -153,9 +153,9 @@ def test_a_silent_or_stalled_client_is_logged(caplog: pytest.LogCaptureFixture) 
     caplog.set_level(logging.DEBUG, LOGGER)
     options = ServerOptions(timeout_s=0.1, stall_s=0.1)
     with bs.serve({"t": bs.table({"a": np.arange(4 << 20)})}, options=options, scheme="tcp") as server:
-        with raw(server) as silent:
+        with connect_socket(server) as silent:
             assert silent.recv(100) == b""
-        with raw(server) as stalled:
+        with connect_socket(server) as stalled:
             stalled.sendall(FRAME_HEADER.pack(MAGIC, 1, 0, 0, WANT_DATA, 1) + b"t")
             assert wait_until(lambda: server.stats().num_lost_clients == 1)
             address = ":".join(map(str, stalled.getsockname()))
@@ -175,8 +175,8 @@ sys.stderr = io.StringIO()
 import bowstring as bs
 with bs.serve({"t": bs.table({"a": [1]})}) as server:
     try: bs.connect(server.uri("t"), "other")
-    except bs.BowstringError as error: say([str(error), sys.stderr.getvalue()])
+    except bs.BowstringError as error: send([str(error), sys.stderr.getvalue()])
 """
-    message, printed = run(code)
+    message, printed = run_python(code)
     assert "no data set 'other'" in message
     assert printed == ""

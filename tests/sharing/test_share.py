@@ -28,21 +28,21 @@ from bowstring.memory import Arena, Region
 from bowstring.sharing import stored_dataset
 from bowstring.testing.descriptors import no_descriptor_left
 from tests.polling import wait_until
-from tests.sharing.other_process import Other, run
+from tests.sharing.python_process import PythonProcess, run_python
 
-ATTACH = "import bowstring as bs; table = bs.attach(handle); say(table.to_pydict())"
-ATTACH_OR_SAY_WHY = """
+ATTACH = "import bowstring as bs; table = bs.attach(handle); send(table.to_pydict())"
+ATTACH_OR_SEND_ERROR = """
 import bowstring as bs
 try:
-    say(bs.attach(handle).to_pydict())
+    send(bs.attach(handle).to_pydict())
 except bs.BowstringError as error:
-    say((type(error).__name__, str(error)))
+    send((type(error).__name__, str(error)))
 """
-CODED = bs.dictionary(bs.int8(), bs.string())
-SHARE = "import bowstring as bs; handle = bs.share(bs.table({'a': [1, 2, 3]})); say(handle); hear()"
+WORDS = bs.dictionary(bs.int8(), bs.string())
+SHARE = "import bowstring as bs; handle = bs.share(bs.table({'a': [1, 2, 3]})); send(handle); receive()"
 
 
-def example() -> bs.Table:
+def example_table() -> bs.Table:
     return bs.table(
         {
             "number": [1, None, 3],
@@ -53,7 +53,7 @@ def example() -> bs.Table:
     )
 
 
-def memfds(pid: int | str = "self") -> list[str]:
+def memfd_names(pid: int | str = "self") -> list[str]:
     names = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -66,13 +66,13 @@ def memfds(pid: int | str = "self") -> list[str]:
 
 
 def test_another_process_reads_a_shared_table() -> None:
-    with bs.share(example()) as handle:
-        assert run(ATTACH, handle=handle) == example().to_pydict()
+    with bs.share(example_table()) as handle:
+        assert run_python(ATTACH, handle=handle) == example_table().to_pydict()
 
 
 def test_the_same_process_can_attach() -> None:
-    with bs.share(example()) as handle:
-        assert bs.attach(handle) == example()
+    with bs.share(example_table()) as handle:
+        assert bs.attach(handle) == example_table()
 
 
 def test_a_handle_has_rows_bytes_and_schema_and_a_small_pickle() -> None:
@@ -103,27 +103,27 @@ def test_record_batches_readers_and_generators_are_shared(tmp_path: Path) -> Non
 @pytest.fixture
 def arrow_file(tmp_path: Path) -> Path:
     path = tmp_path / "file.arrow"
-    with bs.new_file(path, example().schema) as writer:
-        writer.write(example())
-        writer.write(example())
+    with bs.new_file(path, example_table().schema) as writer:
+        writer.write(example_table())
+        writer.write(example_table())
     return path
 
 
 @pytest.mark.parametrize("copy", [None, False])
 def test_a_file_is_shared_without_a_copy(arrow_file: Path, copy: bool | None) -> None:
-    before = len(memfds())
+    before = len(memfd_names())
     with bs.share(arrow_file, copy=copy) as handle:
-        assert len(memfds()) == before
+        assert len(memfd_names()) == before
         assert (handle.num_rows, handle.nbytes) == (6, arrow_file.stat().st_size)
         arrow_file.unlink()
-        assert run(ATTACH, handle=handle) == bs.concat_tables([example()] * 2).to_pydict()
+        assert run_python(ATTACH, handle=handle) == bs.concat_tables([example_table()] * 2).to_pydict()
 
 
 def test_a_stream_file_is_shared_without_a_copy(tmp_path: Path) -> None:
-    with bs.new_stream(tmp_path / "stream", example().schema) as writer:
-        writer.write(example())
+    with bs.new_stream(tmp_path / "stream", example_table().schema) as writer:
+        writer.write(example_table())
     with bs.share(tmp_path / "stream", copy=False) as handle:
-        assert bs.attach(handle) == example()
+        assert bs.attach(handle) == example_table()
 
 
 def test_a_file_that_is_changed_after_it_was_shared_is_an_error(arrow_file: Path) -> None:
@@ -144,35 +144,35 @@ def test_files_that_are_missing_or_not_arrow_data_are_errors(tmp_path: Path) -> 
 
 def test_a_file_written_to_a_region_is_shared_without_a_copy() -> None:
     with Region.writer() as memory:
-        with bs.new_file(memory, example().schema) as writer:
-            writer.write(example())
+        with bs.new_file(memory, example_table().schema) as writer:
+            writer.write(example_table())
         region = memory.seal()
     with region, bs.share(region, copy=False) as handle:
         assert os.fstat(region.descriptor).st_ino == handle._locations[0].inode
         region.close()
-        assert run(ATTACH, handle=handle) == example().to_pydict()
+        assert run_python(ATTACH, handle=handle) == example_table().to_pydict()
 
 
 def test_a_handle_is_shared_without_a_copy_and_owns_the_memory() -> None:
-    with Other(SHARE) as other, bs.share(other.hear(), copy=False) as handle:
+    with PythonProcess(SHARE) as other, bs.share(other.receive(), copy=False) as handle:
         other.kill()
         assert handle.num_rows == 3
-        assert run(ATTACH, handle=handle) == {"a": [1, 2, 3]}
+        assert run_python(ATTACH, handle=handle) == {"a": [1, 2, 3]}
 
 
 def test_shared_sources_are_copied_on_request(arrow_file: Path) -> None:
     with bs.share(arrow_file, copy=True) as handle, bs.share(handle, copy=True) as other:
         assert handle._locations[0].inode not in (arrow_file.stat().st_ino, other._locations[0].inode)
-        assert bs.attach(other) == bs.concat_tables([example()] * 2)
+        assert bs.attach(other) == bs.concat_tables([example_table()] * 2)
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (example, r"column 'number' \(int64, 3 rows\) would be copied, like all of a Table"),
-        (lambda: example().to_batches()[0], "column 'number' .* like all of a RecordBatch"),
+        (example_table, r"column 'number' \(int64, 3 rows\) would be copied, like all of a Table"),
+        (lambda: example_table().to_batches()[0], "column 'number' .* like all of a RecordBatch"),
         (lambda: pytest.importorskip("pyarrow").table({"x": [1]}), "column 'x' .* like all of a Table"),
-        (lambda: iter(example().to_batches()), "batches of a list_iterator would be copied"),
+        (lambda: iter(example_table().to_batches()), "batches of a list_iterator would be copied"),
     ],
     ids=["table", "batch", "pyarrow", "iterator"],
 )
@@ -187,29 +187,29 @@ def test_without_a_copy_other_sources_are_errors_that_name_the_column(source: An
 
 def test_memory_of_an_arena_is_shared_again_when_nobody_reads_it() -> None:
     with Arena() as arena:
-        with bs.share(example(), arena=arena) as handle:
+        with bs.share(example_table(), arena=arena) as handle:
             inode = handle._locations[0].inode
-            assert run(ATTACH, handle=handle) == example().to_pydict()
+            assert run_python(ATTACH, handle=handle) == example_table().to_pydict()
             attached = bs.attach(pickle.loads(pickle.dumps(handle)))
         with bs.share(bs.table({"b": [1]}), arena=arena) as handle:
             assert handle._locations[0].inode != inode
-            assert attached == example()
+            assert attached == example_table()
         del attached
-        with bs.share(example(), arena=arena) as one, bs.share(example(), arena=arena) as two:
+        with bs.share(example_table(), arena=arena) as one, bs.share(example_table(), arena=arena) as two:
             assert inode in (one._locations[0].inode, two._locations[0].inode)
-            assert bs.attach(one) == bs.attach(two) == example()
+            assert bs.attach(one) == bs.attach(two) == example_table()
 
 
 def test_a_handle_of_memory_that_was_filled_again_is_an_error() -> None:
     with Arena() as arena:
-        with bs.share(example(), arena=arena) as handle:
+        with bs.share(example_table(), arena=arena) as handle:
             copy = pickle.loads(pickle.dumps(handle))
-        with bs.share(example(), arena=arena) as handle:
+        with bs.share(example_table(), arena=arena) as handle:
             location = handle._locations[0]
             assert location.inode == copy._locations[0].inode
             copy._locations = (replace(copy._locations[0], descriptor=location.descriptor),)
-            assert run(ATTACH_OR_SAY_WHY, handle=copy)[0] == "ClosedError"
-            assert run(ATTACH, handle=handle) == example().to_pydict()
+            assert run_python(ATTACH_OR_SEND_ERROR, handle=copy)[0] == "ClosedError"
+            assert run_python(ATTACH, handle=handle) == example_table().to_pydict()
 
 
 def test_memory_that_is_filled_again_while_it_is_opened_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,9 +255,14 @@ def test_memory_of_an_arena_is_served_and_filled_again_after_the_client_has_free
 
 
 def test_readers_dictionaries_and_slices_are_shared_in_an_arena(arrow_file: Path) -> None:
-    arrays = [bs.array(values, CODED) for values in (["a", "b"], ["c"])]
+    arrays = [bs.array(values, WORDS) for values in (["a", "b"], ["c"])]
     coded = bs.Table.from_batches([bs.RecordBatch.from_arrays([array], ["d"]) for array in arrays])
-    tables = [coded, example().slice(1), example().slice(0, 0), bs.table({"a": np.arange(3 << 20)}).slice(7)]
+    tables = [
+        coded,
+        example_table().slice(1),
+        example_table().slice(0, 0),
+        bs.table({"a": np.arange(3 << 20)}).slice(7),
+    ]
     with Arena() as arena:
         for table in tables:
             with bs.share(table, arena=arena) as handle:
@@ -271,8 +276,8 @@ def test_an_attached_table_is_freed_without_garbage_collection() -> None:
         gc.disable()
         try:
             for _ in range(3):
-                with bs.share(example(), arena=arena) as handle:
-                    assert bs.attach(handle) == example()
+                with bs.share(example_table(), arena=arena) as handle:
+                    assert bs.attach(handle) == example_table()
             assert arena.nbytes == 1 << 16
         finally:
             gc.enable()
@@ -296,9 +301,9 @@ def test_an_empty_table_is_shared_with_its_schema() -> None:
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
-        (CODED, ["a", "b", "c"]),
-        (bs.datatypes.opaque(CODED, "colour", "us"), ["a", "b", "c"]),
-        (bs.struct({"in": CODED}), [{"in": "a"}, {"in": "b"}, {"in": "c"}]),
+        (WORDS, ["a", "b", "c"]),
+        (bs.datatypes.opaque(WORDS, "colour", "us"), ["a", "b", "c"]),
+        (bs.struct({"in": WORDS}), [{"in": "a"}, {"in": "b"}, {"in": "c"}]),
     ],
     ids=["column", "extension", "struct"],
 )
@@ -306,7 +311,7 @@ def test_dictionaries_that_change_between_batches_are_shared(kind: bs.DataType, 
     arrays = [bs.array(values[:2], kind), bs.array(values[2:], kind)]
     table = bs.Table.from_batches([bs.RecordBatch.from_arrays([array], ["d"]) for array in arrays])
     with bs.share(table) as handle:
-        assert run(ATTACH, handle=handle) == {"d": values}
+        assert run_python(ATTACH, handle=handle) == {"d": values}
 
 
 def test_attached_arrays_refer_to_the_shared_memory_and_are_read_only() -> None:
@@ -319,28 +324,28 @@ def test_attached_arrays_refer_to_the_shared_memory_and_are_read_only() -> None:
 
 
 def test_attached_tables_keep_no_descriptor() -> None:
-    with bs.share(example()) as handle, no_descriptor_left():
+    with bs.share(example_table()) as handle, no_descriptor_left():
         tables = [bs.attach(handle) for _ in range(20)]
-    assert tables == [example()] * 20
+    assert tables == [example_table()] * 20
 
 
 def test_an_array_stays_valid_after_both_sides_closed() -> None:
-    handle = bs.share(example())
+    handle = bs.share(example_table())
     table = bs.attach(handle)
     handle.close()
-    assert table == example()
+    assert table == example_table()
 
 
 def test_an_attached_table_outlives_the_killed_process_that_shared_it() -> None:
-    with Other(SHARE) as other:
-        table = bs.attach(other.hear())
+    with PythonProcess(SHARE) as other:
+        table = bs.attach(other.receive())
         other.kill()
         assert table.to_pydict() == {"a": [1, 2, 3]}
 
 
 def test_a_handle_of_an_ended_process_is_a_lost_connection() -> None:
-    with Other(SHARE) as other:
-        handle = other.hear()
+    with PythonProcess(SHARE) as other:
+        handle = other.receive()
         other.kill()
     with pytest.raises(ConnectionLostError, match=f"process {other.process.pid}.* is gone"):
         bs.attach(handle)
@@ -349,7 +354,7 @@ def test_a_handle_of_an_ended_process_is_a_lost_connection() -> None:
 def test_a_handle_of_another_machine_or_container_is_an_error() -> None:
     from dataclasses import replace
 
-    with bs.share(example()) as handle:
+    with bs.share(example_table()) as handle:
         elsewhere = pickle.loads(pickle.dumps(handle))
         elsewhere._process = replace(elsewhere._process, host="another")
         with pytest.raises(ConnectionLostError, match="another machine"):
@@ -357,38 +362,38 @@ def test_a_handle_of_another_machine_or_container_is_an_error() -> None:
 
 
 def test_a_handle_closed_on_either_side_is_an_error() -> None:
-    handle = bs.share(example())
+    handle = bs.share(example_table())
     copy = pickle.loads(pickle.dumps(handle))
     handle.close()
     handle.close()
     for use in (lambda: bs.attach(handle), lambda: handle.schema, lambda: pickle.dumps(handle)):
         with pytest.raises(ClosedError, match="closed"):
             use()
-    kind, text = run(ATTACH_OR_SAY_WHY, handle=copy)
+    kind, text = run_python(ATTACH_OR_SEND_ERROR, handle=copy)
     assert kind == "ClosedError"
     assert "keep that handle" in text
 
 
 def test_a_reused_descriptor_is_an_error() -> None:
-    handle = bs.share(example())
+    handle = bs.share(example_table())
     copy = pickle.loads(pickle.dumps(handle))
     number = copy._locations[0].descriptor
     handle.close()
     with bs.share(bs.table({"secret": [42]})) as other:
         assert other._locations[0].descriptor == number
-        kind, _ = run(ATTACH_OR_SAY_WHY, handle=copy)
+        kind, _ = run_python(ATTACH_OR_SEND_ERROR, handle=copy)
         assert kind == "ClosedError"
     read, write = os.pipe()
     try:
         assert number in (read, write)
-        assert run(ATTACH_OR_SAY_WHY, handle=copy)[0] == "ClosedError"
+        assert run_python(ATTACH_OR_SEND_ERROR, handle=copy)[0] == "ClosedError"
     finally:
         os.close(read)
         os.close(write)
 
 
 def test_a_handle_with_another_size_is_an_error() -> None:
-    with bs.share(example()) as handle:
+    with bs.share(example_table()) as handle:
         copy = pickle.loads(pickle.dumps(handle))
         place = copy._locations[0]
         copy._locations = (replace(place, size_bytes=place.size_bytes + 4096),)
@@ -407,15 +412,15 @@ def test_an_object_that_is_not_a_table_is_an_error() -> None:
 
 def test_memory_is_freed_with_its_last_holder() -> None:
     gc.collect()
-    before = len(memfds())
-    handle = bs.share(example())
-    assert len(memfds()) == before + 1
+    before = len(memfd_names())
+    handle = bs.share(example_table())
+    assert len(memfd_names()) == before + 1
     handle.close()
-    assert len(memfds()) == before
-    dropped = bs.share(example())
+    assert len(memfd_names()) == before
+    dropped = bs.share(example_table())
     del dropped
     gc.collect()
-    assert len(memfds()) == before
+    assert len(memfd_names()) == before
 
 
 def test_a_source_that_fails_halfway_leaves_no_memory() -> None:
@@ -423,11 +428,11 @@ def test_a_source_that_fails_halfway_leaves_no_memory() -> None:
         yield bs.record_batch({"a": [1]})
         raise RuntimeError("the source failed")
 
-    before = len(memfds())
+    before = len(memfd_names())
     with pytest.raises(RuntimeError, match="the source failed"):
         bs.share(batches())
     gc.collect()
-    assert len(memfds()) == before
+    assert len(memfd_names()) == before
 
 
 def test_a_shortage_is_a_resource_error_and_leaves_no_memory() -> None:
@@ -443,18 +448,18 @@ try:
 except bs.errors.ResourceError as error:
     numbers = [n for n in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{n}")]
     names = [os.readlink(f"/proc/self/fd/{n}") for n in numbers]
-    say((str(error), [name for name in names if "memfd" in name]))
+    send((str(error), [name for name in names if "memfd" in name]))
 else:
-    say("no error")
+    send("no error")
 """
-    text, left = run(code)
+    text, left = run_python(code)
     assert "written" in text or "write" in text
     assert left == []
 
 
 def test_a_shortage_of_descriptors_is_a_resource_error() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    table = example()
+    table = example_table()
     with bs.share(table):  # everything that is imported on the way has been
         pass
     lowest_free = os.dup(0)
@@ -488,22 +493,22 @@ def test_a_large_table_has_a_region_for_each_processor_and_is_attached_in_order(
         assert handle.schema == parted.schema
         assert len(pickle.dumps(handle)) < 1000
         assert bs.attach(handle) == parted
-        assert run("import bowstring as bs; say(bs.attach(handle)['a'].to_pylist())", handle=handle) == list(
+        assert run_python("import bowstring as bs; send(bs.attach(handle)['a'].to_pylist())", handle=handle) == list(
             range(5000)
         )
 
 
 def test_all_regions_of_a_large_table_are_freed_with_their_last_holder(parted: bs.Table) -> None:
     gc.collect()
-    before = len(memfds())
+    before = len(memfd_names())
     handle = bs.share(parted)
-    assert len(memfds()) == before + 2
+    assert len(memfd_names()) == before + 2
     table = bs.attach(handle)
     handle.close()
     assert table == parted
     del table
     gc.collect()
-    assert len(memfds()) == before
+    assert len(memfd_names()) == before
 
 
 def test_a_missing_region_closes_the_others(parted: bs.Table) -> None:
@@ -512,17 +517,17 @@ def test_a_missing_region_closes_the_others(parted: bs.Table) -> None:
     regions = handle._regions
     assert regions is not None
     regions[1].close()
-    before = len(memfds())
+    before = len(memfd_names())
     with pytest.raises(ClosedError):
         bs.attach(copy)
-    assert len(memfds()) == before
+    assert len(memfd_names()) == before
 
 
 def test_a_shortage_in_one_thread_frees_the_memory_of_the_others(parted: bs.Table) -> None:
     for _ in range(2):  # what is imported on the way has been
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         gc.collect()
-        before = len(memfds())
+        before = len(memfd_names())
         lowest_free = os.dup(0)
         os.close(lowest_free)
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + 2, hard))
@@ -531,7 +536,7 @@ def test_a_shortage_in_one_thread_frees_the_memory_of_the_others(parted: bs.Tabl
                 bs.share(parted)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert len(memfds()) == before
+        assert len(memfd_names()) == before
 
 
 def test_dictionaries_and_single_batches_stay_in_one_region(parted: bs.Table) -> None:
@@ -544,7 +549,7 @@ def test_dictionaries_and_single_batches_stay_in_one_region(parted: bs.Table) ->
 
 
 def test_an_altered_handle_is_an_error() -> None:
-    with bs.share(example()) as handle:
+    with bs.share(example_table()) as handle:
         process, places, token, rows = handle.__getstate__()
         place = places[0]
         altered: list[Any] = [
@@ -574,7 +579,7 @@ def test_an_altered_handle_is_an_error() -> None:
                 bs.attach(copy)
         copy = bs.sharing.Handle.__new__(bs.sharing.Handle)
         copy.__setstate__((process, places, token, rows))
-        assert bs.attach(copy) == example()
+        assert bs.attach(copy) == example_table()
 
 
 WITHOUT_MEMFD = """
@@ -605,12 +610,12 @@ with bs.share(path) as handle:
     shared = bs.attach(handle) == table
 with bs.serve({"t": path}, scheme="tcp") as server, bs.connect(server.uri("t")) as data:
     served = data.read_all() == table
-say((readable, errors, shared, served))
+send((readable, errors, shared, served))
 """
 
 
 def test_without_memfd_formats_work_and_sharing_raises_a_clear_error(tmp_path: Path) -> None:
-    readable, errors, shared, served = run(WITHOUT_MEMFD, path=str(tmp_path / "file.arrow"))
+    readable, errors, shared, served = run_python(WITHOUT_MEMFD, path=str(tmp_path / "file.arrow"))
     assert readable == [True, True]
     assert list(errors) == ["share", "serve", "new_shared", "arena"]
     for text in errors.values():

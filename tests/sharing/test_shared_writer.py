@@ -14,9 +14,9 @@ import bowstring as bs
 from bowstring.errors import ClosedError, UsageError
 from bowstring.sharing import new_shared
 from bowstring.testing.descriptors import no_descriptor_left
-from tests.sharing.other_process import run
+from tests.sharing.python_process import run_python
 
-ATTACH = "import bowstring as bs; say(bs.attach(handle).to_pydict())"
+ATTACH = "import bowstring as bs; send(bs.attach(handle).to_pydict())"
 
 
 def test_batches_and_tables_are_written_one_after_the_other() -> None:
@@ -26,7 +26,7 @@ def test_batches_and_tables_are_written_one_after_the_other() -> None:
         writer.write(table.to_batches()[0])
     with writer.handle as handle:
         assert handle.num_rows == 4
-        assert run(ATTACH, handle=handle) == {"a": [1, 2, 1, 2], "s": ["x", None, "x", None]}
+        assert run_python(ATTACH, handle=handle) == {"a": [1, 2, 1, 2], "s": ["x", None, "x", None]}
 
 
 def test_dictionaries_may_change_between_batches() -> None:
@@ -83,7 +83,7 @@ def test_batches_are_in_the_order_of_their_calls() -> None:
         first[:] = [0, 1]
     with writer.handle as handle:
         assert handle.num_rows == 6
-        assert run(ATTACH, handle=handle) == {"a": [0, 1, 2, None, 4, 5]}
+        assert run_python(ATTACH, handle=handle) == {"a": [0, 1, 2, None, 4, 5]}
 
 
 def test_arrays_can_not_change_shared_memory_after_the_writer_is_closed() -> None:

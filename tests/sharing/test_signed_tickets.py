@@ -22,7 +22,7 @@ from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signed_tickets import CLOCK_TOLERANCE_S, TicketSigner, hide_signatures
 from bowstring.sharing.uris import Ticket, uri_for
 from tests.polling import wait_until
-from tests.sharing.other_process import run
+from tests.sharing.python_process import run_python
 
 KEY = bytes(range(32))
 OPTIONS = ServerOptions(ticket_key=KEY)
@@ -34,7 +34,7 @@ def read(uri, copy):
     try:
         with bs.connect(uri, copy=copy) as data: return data.read_all().to_pydict()
     except bs.errors.AccessDeniedError as error: return str(error)
-say([read(uri, copy) for uri in uris for copy in (False, True)])
+send([read(uri, copy) for uri in uris for copy in (False, True)])
 """
 
 
@@ -97,7 +97,7 @@ def test_a_key_is_at_least_32_bytes(key: bytes) -> None:
 
 def test_another_process_reads_with_the_uri_of_the_server_and_with_no_other(server: Server) -> None:
     uri = server.uri("t")
-    replies = run(READ, uris=[uri, uri.replace("ticket=t~", "ticket=u~")])
+    replies = run_python(READ, uris=[uri, uri.replace("ticket=t~", "ticket=u~")])
     assert replies[:2] == [TABLE.to_pydict()] * 2
     assert replies[2:] == ["data set 'u~~…': access denied: the ticket is not valid for this server"] * 2
     assert wait_until(lambda: not server.num_clients), "a refused client keeps its place"

@@ -18,7 +18,7 @@ from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.tcp_address import parse_address
 from tests.polling import wait_until
-from tests.sharing.other_process import Other
+from tests.sharing.python_process import PythonProcess
 
 ROWS, BATCHES = 1000, 40
 BATCH_BYTES = 8 * ROWS
@@ -26,11 +26,11 @@ TOTAL_BYTES = 16 * BATCH_BYTES
 READ_AND_KEEP = """
 import bowstring as bs
 with bs.connect(uri, timeout_s=120) as dataset: table = dataset.read_all()
-say(sum(int(chunk.to_numpy().sum()) for chunk in table.column("a").chunks))
+send(sum(int(chunk.to_numpy().sum()) for chunk in table.column("a").chunks))
 """
 
 
-def example(rows: int = ROWS, batches: int = BATCHES) -> bs.Table:
+def example_table(rows: int = ROWS, batches: int = BATCHES) -> bs.Table:
     return bs.Table.from_batches([bs.record_batch({"a": np.arange(rows) + n}) for n in range(batches)])
 
 
@@ -40,7 +40,7 @@ EXPECTED = sum(int((np.arange(ROWS) + n).sum()) for n in range(BATCHES))
 @pytest.fixture
 def server() -> Iterator[Server]:
     options = ServerOptions(inline_bytes=0, max_clients=4, max_total_leased_bytes=TOTAL_BYTES)
-    with no_descriptor_left(), bs.serve({"t": example()}, options=options) as server:
+    with no_descriptor_left(), bs.serve({"t": example_table()}, options=options) as server:
         yield server
 
 
@@ -56,7 +56,7 @@ def read_and_free(server: Server) -> int:
 
 
 def test_a_client_that_frees_nothing_pauses_and_others_receive_everything(server: Server) -> None:
-    with Other(READ_AND_KEEP, uri=server.uri("t")) as hoarding:
+    with PythonProcess(READ_AND_KEEP, uri=server.uri("t")) as hoarding:
         assert wait_until(lambda: server.stats().leased_bytes >= TOTAL_BYTES // 2)
         for _ in range(3):
             assert read_and_free(server) == EXPECTED
@@ -65,7 +65,7 @@ def test_a_client_that_frees_nothing_pauses_and_others_receive_everything(server
 
 
 def test_a_client_that_waits_for_others_continues_when_they_are_killed(server: Server) -> None:
-    with Other(READ_AND_KEEP, uri=server.uri("t")) as hoarding:
+    with PythonProcess(READ_AND_KEEP, uri=server.uri("t")) as hoarding:
         assert wait_until(lambda: server.stats().leased_bytes >= TOTAL_BYTES // 2)
         with bs.connect(server.uri("t"), timeout_s=20) as dataset:
             stream = iter(dataset)
@@ -81,7 +81,7 @@ def test_clients_that_receive_nothing_do_not_stop_others_at_the_limit_of_queued_
     options = ServerOptions(max_clients=8, max_total_queued_bytes=1 << 20)
     with (
         no_descriptor_left(),
-        bs.serve({"t": example(rows, batches)}, options=options, scheme="tcp") as server,
+        bs.serve({"t": example_table(rows, batches)}, options=options, scheme="tcp") as server,
         ExitStack() as stack,
     ):
         address = parse_address(parse_uri(server.uri("t")).address)

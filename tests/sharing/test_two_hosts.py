@@ -14,7 +14,7 @@ import pytest
 
 from bowstring.errors import DeadlineError
 from tests.polling import wait_until
-from tests.sharing.other_process import Other
+from tests.sharing.python_process import PythonProcess
 from tests.transports.certificates import Authority
 
 SERVER_ADDRESS, CLIENT_ADDRESS = "10.77.0.1", "10.77.0.2"
@@ -39,7 +39,7 @@ def cut(number, _):
     max_bytes = 0 if number == signal.SIGUSR1 else max_short_bytes
 signal.signal(signal.SIGUSR1, cut)
 signal.signal(signal.SIGUSR2, cut)
-say(None)
+send(None)
 source, packets, count = random.Random(1), [], 0
 while True:
     wait_s = max(packets[0][0] - time.monotonic(), 0) if packets else None
@@ -60,29 +60,29 @@ from bowstring.sharing.server_options import ServerOptions
 table = bs.Table.from_batches([bs.record_batch({"a": np.arange(rows) + n}) for n in range(batches)])
 addresses = {"unix": None, "tcp+tls": address}
 server = bs.serve({"t": table}, options=ServerOptions(tls=tls, stall_s=stall_s), addresses=addresses)
-say(server.locations("t"))
-while True: hear(); say(server.num_clients)
+send(server.locations("t"))
+while True: receive(); send(server.num_clients)
 """
 CONNECT = """
 import bowstring as bs
 sums = []
 try:
     with bs.connect(locations, tls=tls, timeout_s=timeout_s) as dataset:
-        say((dataset.location, dataset.unusable_locations))
+        send((dataset.location, dataset.unusable_locations))
         for batch in dataset:
             sums.append(int(batch.column("a").to_numpy().sum()))
-            if len(sums) == 1: say(None)
-    say(sums)
+            if len(sums) == 1: send(None)
+    send(sums)
 except Exception as error:
-    say(type(error))
+    send(type(error))
 """
 
 
 REQUEST_AGAIN = """
 import bowstring as bs
 with bs.connect(locations, tls=tls, timeout_s=100) as dataset:
-    say(sum(batch.num_rows for batch in dataset))
-    hear()
+    send(sum(batch.num_rows for batch in dataset))
+    receive()
     dataset.read_all()
 """
 
@@ -93,7 +93,7 @@ class Hosts:
 
     server: str
     client: str
-    link: Other
+    link: PythonProcess
 
     def cut(self) -> None:
         """Pass no more packets."""
@@ -104,7 +104,7 @@ class Hosts:
         self.link.process.send_signal(signal.SIGUSR2)
 
 
-def ip(*arguments: str) -> None:
+def run_ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
@@ -116,17 +116,17 @@ def hosts() -> Iterator[Hosts]:
     try:
         for name in names:
             try:
-                ip("netns", "add", name)
+                run_ip("netns", "add", name)
             except subprocess.CalledProcessError as error:
                 pytest.skip(f"network namespaces are not available: {error.stderr.decode().strip()}")
-        with Other(LINK, networks=names, delay_s=0.02, loss=0.01, max_short_bytes=MAX_SHORT_BYTES) as link:
+        with PythonProcess(LINK, networks=names, delay_s=0.02, loss=0.01, max_short_bytes=MAX_SHORT_BYTES) as link:
             try:
-                link.hear()
+                link.receive()
             except AssertionError as error:
                 pytest.skip(f"a link between the namespaces is not available: {error}")
             for name, address in zip(names, (SERVER_ADDRESS, CLIENT_ADDRESS), strict=True):
-                ip("-n", name, "address", "add", f"{address}/24", "dev", "link0")
-                ip("-n", name, "link", "set", "link0", "mtu", "9000", "up")
+                run_ip("-n", name, "address", "add", f"{address}/24", "dev", "link0")
+                run_ip("-n", name, "link", "set", "link0", "mtu", "9000", "up")
             yield Hosts(names[0], names[1], link)
     finally:
         for name in names:
@@ -138,36 +138,36 @@ def authority(tmp_path: Path) -> Authority:
     return Authority.create(tmp_path)
 
 
-def serve(hosts: Hosts, authority: Authority, **values: object) -> Other:
+def serve(hosts: Hosts, authority: Authority, **values: object) -> PythonProcess:
     tls = authority.server(SERVER_ADDRESS)
-    return Other(SERVE, network=hosts.server, address=f"{SERVER_ADDRESS}:0", tls=tls, batches=BATCHES, **values)
+    return PythonProcess(SERVE, network=hosts.server, address=f"{SERVER_ADDRESS}:0", tls=tls, batches=BATCHES, **values)
 
 
-def num_clients(server: Other) -> int:
-    server.tell(None)
-    count: int = server.hear()
+def num_clients(server: PythonProcess) -> int:
+    server.send(None)
+    count: int = server.receive()
     return count
 
 
 def test_a_table_of_another_host_arrives_over_a_link_with_delay_and_loss(hosts: Hosts, authority: Authority) -> None:
     with serve(hosts, authority, rows=ROWS, stall_s=20) as server:
-        values = {"locations": server.hear(), "tls": authority.client(), "timeout_s": 20}
-        with Other(CONNECT, network=hosts.client, **values) as client:
-            client.hear()
-            client.hear()
-            assert client.hear() == SUMS
+        values = {"locations": server.receive(), "tls": authority.client(), "timeout_s": 20}
+        with PythonProcess(CONNECT, network=hosts.client, **values) as client:
+            client.receive()
+            client.receive()
+            assert client.receive() == SUMS
         assert wait_until(lambda: num_clients(server) == 0)
 
 
 def test_a_host_that_is_cut_off_in_the_middle_is_noticed_by_both_ends(hosts: Hosts, authority: Authority) -> None:
     with serve(hosts, authority, rows=16 * ROWS, stall_s=1) as server:
-        values = {"locations": server.hear(), "tls": authority.client(), "timeout_s": 1}
-        with Other(CONNECT, network=hosts.client, **values) as client:
-            client.hear()
-            client.hear()
+        values = {"locations": server.receive(), "tls": authority.client(), "timeout_s": 1}
+        with PythonProcess(CONNECT, network=hosts.client, **values) as client:
+            client.receive()
+            client.receive()
             assert num_clients(server) == 1
             hosts.cut()
-            assert client.hear() is DeadlineError
+            assert client.receive() is DeadlineError
             assert wait_until(lambda: num_clients(server) == 0)
 
 
@@ -176,24 +176,24 @@ def test_a_host_that_acknowledges_nothing_of_what_the_kernel_has_taken_is_notice
 ) -> None:
     """The kernel retransmits for about 15 minutes before it reports it."""
     with serve(hosts, authority, rows=1000, stall_s=3) as server:
-        values = {"locations": server.hear(), "tls": authority.client()}
-        with Other(REQUEST_AGAIN, network=hosts.client, **values) as client:
-            assert client.hear() == 1000 * BATCHES
+        values = {"locations": server.receive(), "tls": authority.client()}
+        with PythonProcess(REQUEST_AGAIN, network=hosts.client, **values) as client:
+            assert client.receive() == 1000 * BATCHES
             hosts.drop_long_packets()
-            client.tell(None)
+            client.send(None)
             assert wait_until(lambda: num_clients(server) == 0)
 
 
 def test_the_local_consumer_gets_shared_memory_and_the_remote_one_tcp(hosts: Hosts, authority: Authority) -> None:
     with serve(hosts, authority, rows=ROWS, stall_s=20) as server:
-        locations = server.hear()
+        locations = server.receive()
         unix, tcp = locations.uris
         values = {"locations": locations, "tls": authority.client(), "timeout_s": 20}
         for network, location, unusable in ((hosts.server, unix, []), (hosts.client, tcp, [unix])):
-            with Other(CONNECT, network=network, **values) as client:
-                used, reasons = client.hear()
+            with PythonProcess(CONNECT, network=network, **values) as client:
+                used, reasons = client.receive()
                 assert used == location
                 assert list(reasons) == unusable
                 assert all("another host, network or directory" in reason for reason in reasons.values())
-                client.hear()
-                assert client.hear() == SUMS
+                client.receive()
+                assert client.receive() == SUMS

@@ -18,7 +18,7 @@ from bowstring.sharing import ServerOptions
 from bowstring.sharing.uris import display_uri
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.tls import TlsOptions
-from tests.sharing.other_process import Other
+from tests.sharing.python_process import PythonProcess
 from tests.transports.certificates import Authority
 
 SERVER = """
@@ -31,9 +31,9 @@ batches = [bs.record_batch({"n": [i, None, i], "s": ["x" * i, "é", None], "c": 
 table = bs.Table.from_batches(batches)
 options = ServerOptions(inline_bytes=0)
 servers = [bs.serve({"t": table, name: table}, options=options, scheme=scheme) for scheme in ("unix", "tcp")]
-say({(s.uri("t").split(":")[0], role.value): s.uri("t", role=role) for s in servers for role in ConnectionRole})
-while (request := hear()) != "end":
-    say([s.num_clients for s in servers])
+send({(s.uri("t").split(":")[0], role.value): s.uri("t", role=role) for s in servers for role in ConnectionRole})
+while (request := receive()) != "end":
+    send([s.num_clients for s in servers])
 """
 
 
@@ -41,12 +41,12 @@ class RunningServer:
     """A process with a server for unix sockets and one for TCP."""
 
     def __init__(self, name: str) -> None:
-        self.other = Other(SERVER, name=name)
-        self.uris: dict[tuple[str, str], str] = self.other.hear()
+        self.other = PythonProcess(SERVER, name=name)
+        self.uris: dict[tuple[str, str], str] = self.other.receive()
 
     def num_clients(self) -> list[int]:
-        self.other.tell("clients")
-        counts: list[int] = self.other.hear()
+        self.other.send("clients")
+        counts: list[int] = self.other.receive()
         return counts
 
 
@@ -61,11 +61,11 @@ def expected() -> list[dict[str, object]]:
     return [{"n": i, "s": "x" * i, "c": "Oslo"} for i in range(50)]
 
 
-def uri_of(metadata: str, bodies: str) -> str:
+def uri_of_two_servers(metadata: str, bodies: str) -> str:
     return f"{metadata}&bodies={quote(bodies, safe='')}"
 
 
-def check(table: bs.Table) -> None:
+def check_table(table: bs.Table) -> None:
     assert table.num_rows == 150
     assert [batch.slice(0, 1).to_pylist()[0] for batch in table.to_batches()] == expected()
     table.validate(full=True)
@@ -79,24 +79,24 @@ def test_metadata_and_bodies_come_from_two_processes(
     first, second = servers
     metadata, bodies = first.uris[schemes[0], "metadata"], second.uris[schemes[1], "bodies"]
     with no_descriptor_left():
-        with bs.connect(uri_of(metadata, bodies), copy=copy) as data:
+        with bs.connect(uri_of_two_servers(metadata, bodies), copy=copy) as data:
             for _ in range(2):  # the second time over the same connections
-                check(data.read_all())
+                check_table(data.read_all())
             assert sum(first.num_clients()) == sum(second.num_clients()) == 1
             table = data.read_all()
             (connection,) = data._connections
             is_shared = schemes[1] == "unix" and not copy
             assert bool(connection.num_leased_messages) is is_shared
-            check(table)
-        check(table)
+            check_table(table)
+        check_table(table)
         del table, data, connection
         gc.collect()
 
 
 def test_one_server_may_send_both_over_two_connections(servers: tuple[RunningServer, RunningServer]) -> None:
     uris = servers[0].uris
-    with bs.connect(uri_of(uris["tcp", "metadata"], uris["unix", "bodies"])) as data:
-        check(data.read_all())
+    with bs.connect(uri_of_two_servers(uris["tcp", "metadata"], uris["unix", "bodies"])) as data:
+        check_table(data.read_all())
 
 
 def test_the_server_of_the_bodies_reports_its_own_errors(servers: tuple[RunningServer, RunningServer]) -> None:
@@ -105,15 +105,15 @@ def test_the_server_of_the_bodies_reports_its_own_errors(servers: tuple[RunningS
     bodies = second.uris["unix", "bodies"].replace("ticket=t", "ticket=nothing")
     for uri in (metadata, re.sub("error_data=[0-9]*&", "", metadata)):
         with pytest.raises(NotFoundError, match="'nothing'"):
-            bs.connect(uri_of(uri, bodies)).read_all()
+            bs.connect(uri_of_two_servers(uri, bodies)).read_all()
     bodies = second.uris["unix", "bodies"].replace("ticket=t", "ticket=second")
-    with bs.connect(uri_of(metadata, bodies)) as data:
-        check(data.read_all())
+    with bs.connect(uri_of_two_servers(metadata, bodies)) as data:
+        check_table(data.read_all())
 
 
 def test_several_data_sets_of_two_servers_are_read_in_order(servers: tuple[RunningServer, RunningServer]) -> None:
     first, second = servers
-    uri = uri_of(first.uris["unix", "metadata"], second.uris["unix", "bodies"])
+    uri = uri_of_two_servers(first.uris["unix", "metadata"], second.uris["unix", "bodies"])
     with bs.connect([uri, first.uris["unix", "metadata and bodies"], uri]) as data:
         assert data.read_all().num_rows == 450
 
@@ -121,11 +121,11 @@ def test_several_data_sets_of_two_servers_are_read_in_order(servers: tuple[Runni
 def test_a_uri_with_malformed_bodies_is_an_error(servers: tuple[RunningServer, RunningServer]) -> None:
     metadata = servers[0].uris["unix", "metadata"]
     with pytest.raises(ProtocolError, match="want_data is missing"):
-        bs.connect(uri_of(metadata, "unix:@x?ticket=t"))
+        bs.connect(uri_of_two_servers(metadata, "unix:@x?ticket=t"))
     with pytest.raises(UsageError, match="expected a ticket"):
-        bs.connect(uri_of(metadata, "unix:@x?want_data=1"))
+        bs.connect(uri_of_two_servers(metadata, "unix:@x?want_data=1"))
     with pytest.raises(ConnectionLostError, match="nobody answers"):
-        bs.connect(uri_of(metadata, "unix:@bowstring-nobody?want_data=1&ticket=t"))
+        bs.connect(uri_of_two_servers(metadata, "unix:@bowstring-nobody?want_data=1&ticket=t"))
 
 
 def test_each_server_verifies_its_own_ticket_and_messages_hide_both() -> None:
@@ -133,13 +133,13 @@ def test_each_server_verifies_its_own_ticket_and_messages_hide_both() -> None:
     first, second = (bs.serve({"t": table}, options=ServerOptions(ticket_key=bytes([n]) * 32)) for n in (1, 2))
     with first, second:
         metadata, bodies = first.uri("t", role=ConnectionRole.METADATA), second.uri("t", role=ConnectionRole.BODIES)
-        with bs.connect(uri_of(metadata, bodies)) as data:
+        with bs.connect(uri_of_two_servers(metadata, bodies)) as data:
             assert data.read_all() == table
         with pytest.raises(AccessDeniedError):
             wrong = first.uri("t", role=ConnectionRole.BODIES).replace(first.address, second.address)
-            bs.connect(uri_of(metadata, wrong)).read_all()
+            bs.connect(uri_of_two_servers(metadata, wrong)).read_all()
         for encoded in (bodies, bodies.replace("~", "%7E")):
-            text = display_uri(parse_uri(uri_of(metadata, encoded)))
+            text = display_uri(parse_uri(uri_of_two_servers(metadata, encoded)))
             assert not any(uri.rpartition("~")[2] in text for uri in (metadata, bodies))
 
 
@@ -163,7 +163,9 @@ def test_a_server_without_tls_next_to_one_with_tls_is_refused_by_name(
 
         def read(other: str, tls: TlsOptions) -> bs.Table:
             uris = {encrypted: first.uri("t", role=encrypted), plain: other}
-            with bs.connect(uri_of(uris[ConnectionRole.METADATA], uris[ConnectionRole.BODIES]), tls=tls) as data:
+            with bs.connect(
+                uri_of_two_servers(uris[ConnectionRole.METADATA], uris[ConnectionRole.BODIES]), tls=tls
+            ) as data:
                 return data.read_all()
 
         for local in (tcp, unix):
@@ -178,9 +180,9 @@ def test_a_server_without_tls_next_to_one_with_tls_is_refused_by_name(
 def test_a_killed_server_is_a_lost_connection_and_received_tables_stay_valid(killed: int) -> None:
     first, second = RunningServer("first"), RunningServer("second")
     with first.other, second.other:
-        with bs.connect(uri_of(first.uris["tcp", "metadata"], second.uris["unix", "bodies"])) as data:
+        with bs.connect(uri_of_two_servers(first.uris["tcp", "metadata"], second.uris["unix", "bodies"])) as data:
             table = data.read_all()
             (first, second)[killed].other.kill()
             with pytest.raises(ConnectionLostError):
                 data.read_all()
-        check(table)
+        check_table(table)

@@ -10,7 +10,7 @@ import bowstring as bs
 from bowstring.errors import BowstringError, ProtocolError
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.server import Server
-from tests.sharing.other_process import Other, run
+from tests.sharing.python_process import PythonProcess, run_python
 
 VERSION = """
 import bowstring as bs
@@ -19,16 +19,16 @@ frames.VERSION = stream_channel.VERSION = version
 """
 READ = """
 try: bs.connect(uri, timeout_s=60)
-except bs.BowstringError as error: say((type(error).__name__, str(error)))
+except bs.BowstringError as error: send((type(error).__name__, str(error)))
 """
 OPEN_AGENT = """
 from bowstring.sharing.agent_client import AgentClient
 try: AgentClient.open(key, start=False, timeout_s=60)
-except bs.BowstringError as error: say((type(error).__name__, str(error)))
+except bs.BowstringError as error: send((type(error).__name__, str(error)))
 """
 SERVE = """
 server = bs.serve({"t": bs.table({"a": [1, 2]})}, scheme=scheme)
-say(server.uri("t")); hear()
+send(server.uri("t")); receive()
 """
 
 
@@ -39,7 +39,7 @@ def test_a_client_without_a_common_version_gets_an_error(
     caplog.set_level(logging.WARNING, "bowstring.sharing.server")
     with Server(scheme=scheme) as server:
         uri = server.add("t", bs.table({"a": [1, 2]}))
-        name, message = run(VERSION + READ, version=version, uri=uri)
+        name, message = run_python(VERSION + READ, version=version, uri=uri)
         assert name == "ProtocolError"
         assert f"the peer receives frames of version 1 to 1, this end sends {version}" in message
         assert bs.connect(uri).read_all().num_rows == 2
@@ -50,17 +50,17 @@ def test_a_client_without_a_common_version_gets_an_error(
 @pytest.mark.parametrize(("scheme", "version"), [("unix", 0), ("unix", 2), ("tcp", 2)])
 def test_a_server_without_a_common_version_is_an_error(scheme: str, version: int) -> None:
     with (
-        Other(VERSION + SERVE, version=version, scheme=scheme) as other,
+        PythonProcess(VERSION + SERVE, version=version, scheme=scheme) as other,
         pytest.raises(ProtocolError, match=f"version {version} to {version}, this end sends 1"),
     ):
-        bs.connect(other.hear(), timeout_s=60)
+        bs.connect(other.receive(), timeout_s=60)
 
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_host_agent_without_a_common_version_is_an_error_at_once(version: int) -> None:
     key = AgentKey.new()
     with AgentClient.open(key) as agent:
-        name, message = run(VERSION + OPEN_AGENT, version=version, key=key)
+        name, message = run_python(VERSION + OPEN_AGENT, version=version, key=key)
         assert name == "ProtocolError"
         assert f"the peer receives frames of version 1 to 1, this end sends {version}" in message
         assert agent.status()["datasets"] == {}

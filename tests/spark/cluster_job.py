@@ -15,7 +15,7 @@ from typing import Any
 ROWS = 60_000
 
 
-def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def disturb_tasks(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Kills the executor in the middle of partition 1, once; fails the first attempt of partition 2; partition 3 lags
     once."""
 
@@ -73,7 +73,7 @@ def main(master: str, folder: str) -> None:
     frame = (
         spark.range(0, ROWS, 1, 4)
         .selectExpr("id", "repeat('x', 50) as s")
-        .mapInArrow(trouble(folder), "id long, s string")
+        .mapInArrow(disturb_tasks(folder), "id long, s string")
     )
     data = f"{folder}/data"
     frame.write.format("arrow").mode("append").save(data)

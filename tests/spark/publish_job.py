@@ -19,7 +19,7 @@ from typing import Any
 ROWS = 40_000
 
 
-def trouble(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def disturb_tasks(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Kills the executor in the middle of partition 1, once; fails the first attempt of partition 2 at its end."""
 
     def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
@@ -78,7 +78,7 @@ def main(master: str, folder: str) -> None:
     frame = (
         spark.range(0, ROWS, 1, 4)
         .selectExpr("id", "repeat('x', 50) as s")
-        .mapInArrow(trouble(folder), "id long, s string")
+        .mapInArrow(disturb_tasks(folder), "id long, s string")
     )
     published = publish(frame)
     assert published._agent_key is not None

@@ -37,7 +37,7 @@ WIDE = "if(id % 7 = 3, null, repeat('é', cast(id * id % 5000 as int)))"
 
 
 @contextmanager
-def setting(spark: SparkSession, name: str, value: int) -> Iterator[None]:
+def spark_setting(spark: SparkSession, name: str, value: int) -> Iterator[None]:
     before = spark.conf.getAll.get(name)
     spark.conf.set(name, str(value))
     try:
@@ -46,7 +46,7 @@ def setting(spark: SparkSession, name: str, value: int) -> Iterator[None]:
         spark.conf.unset(name) if before is None else spark.conf.set(name, before)
 
 
-def numbered(frame: DataFrame) -> DataFrame:
+def with_numbered_columns(frame: DataFrame) -> DataFrame:
     return frame.toDF(*map(str, range(len(frame.columns))))
 
 
@@ -66,8 +66,8 @@ def test_padded_frames_are_published_without_their_padding(spark: SparkSession) 
     frame = spark.range(0, 4000, 1, 3).selectExpr(
         "id", f"{WIDE} as a", "string(id) as `b.c`", "-id as a", f"{WIDE} as d"
     )
-    with setting(spark, MAX_RECORDS, 65_536):
-        padded = add_padding_rows(numbered(frame))
+    with spark_setting(spark, MAX_RECORDS, 65_536):
+        padded = add_padding_rows(with_numbered_columns(frame))
         assert padded is not None
         assert padded.count() > 2 * frame.count()
         with publish(frame) as published, bs.connect(published) as dataset:
@@ -78,7 +78,7 @@ def test_padded_frames_are_published_without_their_padding(spark: SparkSession) 
 
 def test_padding_keeps_batches_of_wide_strings_small(spark: SparkSession) -> None:
     frame = spark.range(0, 600, 1, 1).selectExpr("id", "if(id % 2 = 0, repeat('x', 1000000), null) as s")
-    with setting(spark, MAX_RECORDS, 10_000), publish(frame) as published, bs.connect(published) as dataset:
+    with spark_setting(spark, MAX_RECORDS, 10_000), publish(frame) as published, bs.connect(published) as dataset:
         sizes = [(batch.num_rows, batch.nbytes) for batch in dataset]
     assert sum(rows for rows, _ in sizes) == 600
     assert max(nbytes for _, nbytes in sizes) < MAX_BATCH_BYTES + 1_100_000
@@ -87,7 +87,7 @@ def test_padding_keeps_batches_of_wide_strings_small(spark: SparkSession) -> Non
 
 def test_batches_of_narrow_rows_are_as_long_as_the_row_limit_allows(spark: SparkSession) -> None:
     frame = spark.range(0, 70_000, 1, 1).selectExpr("id", "concat('name ', id) as s", "id * 0.5D as x")
-    with setting(spark, MAX_RECORDS, 65_536), publish(frame) as published, bs.connect(published) as dataset:
+    with spark_setting(spark, MAX_RECORDS, 65_536), publish(frame) as published, bs.connect(published) as dataset:
         assert [batch.num_rows for batch in dataset] == [65_536, 4464]
 
 
@@ -107,8 +107,8 @@ def test_batches_of_narrow_rows_are_as_long_as_the_row_limit_allows(spark: Spark
     ],
 )
 def test_frames_with_narrow_columns_skip_sparks_check(spark: SparkSession, columns: str, expected: str) -> None:
-    frame = numbered(spark.sql(f"select {columns} from range(3)"))
-    with setting(spark, MAX_RECORDS, 65_536):
+    frame = with_numbered_columns(spark.sql(f"select {columns} from range(3)"))
+    with spark_setting(spark, MAX_RECORDS, 65_536):
         padded = add_padding_rows(frame)
     if expected == "checked":
         assert padded is None
@@ -124,15 +124,15 @@ def test_frames_with_narrow_columns_skip_sparks_check(spark: SparkSession, colum
     [(MAX_RECORDS, 0, False), (MAX_RECORDS, 65_537, False), (MAX_BYTES, 1 << 20, False), (MAX_BYTES, 2**31 - 1, True)],
 )
 def test_settings_of_the_user_take_precedence(spark: SparkSession, name: str, value: int, is_unchecked: bool) -> None:
-    with setting(spark, name, value):
-        assert (add_padding_rows(numbered(spark.range(1))) is not None) == is_unchecked
+    with spark_setting(spark, name, value):
+        assert (add_padding_rows(with_numbered_columns(spark.range(1))) is not None) == is_unchecked
 
 
 def test_a_byte_limit_of_the_user_limits_published_batches(spark: SparkSession) -> None:
     frame = spark.range(0, 2000, 1, 1).selectExpr("id", "repeat('x', 100) as s")
     with (
-        setting(spark, MAX_RECORDS, 10_000),
-        setting(spark, MAX_BYTES, 20_000),
+        spark_setting(spark, MAX_RECORDS, 10_000),
+        spark_setting(spark, MAX_BYTES, 20_000),
         publish(frame) as published,
         bs.connect(published) as dataset,
     ):
@@ -143,7 +143,7 @@ def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
     yield from batches
 
 
-def applied(spark: SparkSession, source: str) -> DataFrame:
+def frame_with_python_node(spark: SparkSession, source: str) -> DataFrame:
     """A frame whose plan has a Python node."""
     from pyspark.sql import functions as f
 
@@ -187,7 +187,7 @@ def applied(spark: SparkSession, source: str) -> DataFrame:
     ],
 )
 def test_python_nodes_of_a_frame_are_counted(spark: SparkSession, source: str) -> None:
-    frame = applied(spark, source)
+    frame = frame_with_python_node(spark, source)
     assert count_python_nodes(frame) > 0
     frame.unpersist()
     assert count_python_nodes(spark.range(3)) == 0
@@ -203,7 +203,7 @@ def test_jobs_with_other_python_nodes_keep_sparks_check(spark: SparkSession) -> 
 
     schema = "limit string"
     frame = spark.range(3)
-    with setting(spark, MAX_RECORDS, 10_000):
+    with spark_setting(spark, MAX_RECORDS, 10_000):
         assert {row.limit for row in collect_map_in_arrow(frame, limit, schema)} == {"2147483647"}
         mapped = frame.mapInArrow(lambda batches: batches, "id long")
         assert {row.limit for row in collect_map_in_arrow(mapped, limit, schema)} == {None}

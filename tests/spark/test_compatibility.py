@@ -25,38 +25,38 @@ A, B = Path("/a.arrow"), Path("/b.arrow")
 LONG, INT, STRING = spark.LongType(), spark.IntegerType(), spark.StringType()
 
 
-def struct(*fields: tuple[str, spark.DataType]) -> spark.StructType:
+def struct_type(*fields: tuple[str, spark.DataType]) -> spark.StructType:
     return spark.StructType([spark.StructField(name, data_type) for name, data_type in fields])
 
 
 def test_merged_schemas_have_the_columns_of_all_files_in_order() -> None:
-    merged = merge_schemas([(A, struct(("x", LONG))), (B, struct(("y", STRING), ("x", LONG)))])
-    assert merged == struct(("x", LONG), ("y", STRING))
+    merged = merge_schemas([(A, struct_type(("x", LONG))), (B, struct_type(("y", STRING), ("x", LONG)))])
+    assert merged == struct_type(("x", LONG), ("y", STRING))
 
 
 def test_columns_of_different_types_are_not_merged() -> None:
     with pytest.raises(UsageError, match=r"/b\.arrow: column x is int, but bigint in /a\.arrow"):
-        merge_schemas([(A, struct(("x", LONG))), (B, struct(("x", INT)))])
+        merge_schemas([(A, struct_type(("x", LONG))), (B, struct_type(("x", INT)))])
 
 
 def test_repeated_names_are_an_error_only_if_read() -> None:
-    schema = struct(("x", LONG), ("x", LONG), ("y", LONG))
+    schema = struct_type(("x", LONG), ("x", LONG), ("y", LONG))
     check_unique_column_names(A, schema, ["y"])
     with pytest.raises(UsageError, match=r"/a\.arrow: several columns are called 'x'"):
         check_unique_column_names(A, schema, schema.names)
 
 
 def test_a_column_or_type_that_the_first_file_lacks_is_named() -> None:
-    infer_array = struct(("x", LONG))
-    check_inferred_schema(B, struct(("x", LONG)), infer_array)
+    infer_array = struct_type(("x", LONG))
+    check_inferred_schema(B, struct_type(("x", LONG)), infer_array)
     with pytest.raises(UsageError, match=r"/b\.arrow: column y is not in the first file"):
-        check_inferred_schema(B, struct(("x", LONG), ("y", LONG)), infer_array)
+        check_inferred_schema(B, struct_type(("x", LONG), ("y", LONG)), infer_array)
     with pytest.raises(UsageError, match=r"/b\.arrow: column x is int, but bigint in the first file"):
-        check_inferred_schema(B, struct(("x", INT)), infer_array)
+        check_inferred_schema(B, struct_type(("x", INT)), infer_array)
 
 
 def test_a_missing_column_is_allowed_only_with_merge_schema() -> None:
-    schema, requested = struct(("x", LONG)), struct(("x", LONG), ("y", LONG))
+    schema, requested = struct_type(("x", LONG)), struct_type(("x", LONG), ("y", LONG))
     assert find_missing_columns(A, schema, requested, allow_missing=True) == ("y",)
     with pytest.raises(NotFoundError, match=r"/a\.arrow: no column is called 'y'; there are 'x': .*mergeSchema"):
         find_missing_columns(A, schema, requested, allow_missing=False)
@@ -64,7 +64,7 @@ def test_a_missing_column_is_allowed_only_with_merge_schema() -> None:
 
 def test_a_name_that_differs_only_in_case_is_not_a_missing_column() -> None:
     with pytest.raises(NotFoundError, match=r"/a\.arrow: no column is called 'X'; there are 'x'$"):
-        find_missing_columns(A, struct(("x", LONG)), struct(("X", LONG)), allow_missing=True)
+        find_missing_columns(A, struct_type(("x", LONG)), struct_type(("X", LONG)), allow_missing=True)
 
 
 LOSSLESS: list[tuple[Any, Any]] = [
@@ -77,7 +77,7 @@ LOSSLESS: list[tuple[Any, Any]] = [
     (spark.BinaryType(), STRING),
     (spark.TimeType(3), spark.TimeType(6)),
     (spark.DayTimeIntervalType(0, 0), spark.DayTimeIntervalType()),
-    (struct(("a", LONG), ("b", STRING)), struct(("b", STRING))),
+    (struct_type(("a", LONG), ("b", STRING)), struct_type(("b", STRING))),
 ]
 LOSSY: list[tuple[Any, Any]] = [
     (spark.DoubleType(), spark.FloatType()),
@@ -97,22 +97,22 @@ LOSSY: list[tuple[Any, Any]] = [
 @pytest.mark.parametrize("nest", [lambda t: t, spark.ArrayType, lambda t: spark.MapType(STRING, t)])
 def test_conversions_that_silently_lose_values_are_an_error_at_any_depth(nest: Any) -> None:
     for source, target in LOSSLESS:
-        check_conversions(A, struct(("x", nest(source))), struct(("x", nest(target))))
+        check_conversions(A, struct_type(("x", nest(source))), struct_type(("x", nest(target))))
     for source, target in LOSSY:
         names = f"{source.simpleString()} can't be read as {target.simpleString()}"
         with pytest.raises(UnsupportedTypeError) as refusal:
-            check_conversions(A, struct(("x", nest(source))), struct(("x", nest(target))))
+            check_conversions(A, struct_type(("x", nest(source))), struct_type(("x", nest(target))))
         assert names in str(refusal.value)
         assert str(refusal.value).startswith("/a.arrow: column x")
 
 
 def test_a_struct_field_that_a_file_lacks_or_repeats_is_named() -> None:
-    requested = struct(("s", struct(("z", LONG))))
+    requested = struct_type(("s", struct_type(("z", LONG))))
     with pytest.raises(NotFoundError, match=r"/a\.arrow: column s: no field is called 'z'; there are 'a'"):
-        check_conversions(A, struct(("s", struct(("a", LONG)))), requested)
-    repeated = spark.ArrayType(struct(("z", LONG), ("z", STRING)))
+        check_conversions(A, struct_type(("s", struct_type(("a", LONG)))), requested)
+    repeated = spark.ArrayType(struct_type(("z", LONG), ("z", STRING)))
     for check in (check_unique_field_names, lambda path, schema: merge_schemas([(path, schema)])):
         with pytest.raises(UsageError, match=r"/a\.arrow: column s\[\]: several fields are called 'z'"):
-            check(A, struct(("s", repeated)))
+            check(A, struct_type(("s", repeated)))
     with pytest.raises(UsageError, match=r"/a\.arrow: column s: several fields are called 'z'"):
-        check_conversions(A, struct(("s", struct(("z", LONG), ("z", LONG)))), requested)
+        check_conversions(A, struct_type(("s", struct_type(("z", LONG), ("z", LONG)))), requested)

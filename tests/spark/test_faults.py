@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Functions that run in Spark's workers are made inside others, so that they travel by value.
 
 
-def fails(attempts: int, partition: int = 1) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def fail_first_attempts(attempts: int, partition: int = 1) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Yields batches, but raises in the middle of `partition` in the first `attempts` attempts."""
 
     def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
@@ -38,8 +38,8 @@ def fails(attempts: int, partition: int = 1) -> Callable[[Iterator[Any]], Iterat
     return pass_on
 
 
-def troubled(spark: SparkSession, attempts: int) -> DataFrame:
-    return spark.range(0, 2000, 1, 3).mapInArrow(fails(attempts), "id long")
+def frame_of_failing_task(spark: SparkSession, attempts: int) -> DataFrame:
+    return spark.range(0, 2000, 1, 3).mapInArrow(fail_first_attempts(attempts), "id long")
 
 
 def write(frame: DataFrame, path: Path, mode: str = "append") -> None:
@@ -47,11 +47,11 @@ def write(frame: DataFrame, path: Path, mode: str = "append") -> None:
     frame.write.format("arrow").mode(mode).save(str(path))
 
 
-def numbers(spark: SparkSession, path: Path) -> list[int]:
+def read_ids(spark: SparkSession, path: Path) -> list[int]:
     return sorted(row[0] for row in spark.read.format("arrow").load(str(path)).collect())
 
 
-def failure(action: Callable[[], object]) -> str:
+def error_message(action: Callable[[], object]) -> str:
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException) as caught:
@@ -59,25 +59,25 @@ def failure(action: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def files(folder: Path) -> list[str]:
+def data_files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("_"))
 
 
 def test_failed_attempts_leave_no_rows_and_no_files(spark: SparkSession, tmp_path: Path) -> None:
-    write(troubled(spark, attempts=2), tmp_path)
-    assert numbers(spark, tmp_path) == list(range(2000))
-    assert len(files(tmp_path)) == 3
+    write(frame_of_failing_task(spark, attempts=2), tmp_path)
+    assert read_ids(spark, tmp_path) == list(range(2000))
+    assert len(data_files(tmp_path)) == 3
     assert not (tmp_path / "_staging").exists()
 
 
 def test_a_job_that_fails_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(5), tmp_path)
-    before = files(tmp_path)
+    before = data_files(tmp_path)
     for mode in ("append", "overwrite"):
-        message = failure(lambda mode=mode: write(troubled(spark, attempts=9), tmp_path, mode))  # type: ignore[misc]
+        message = error_message(lambda mode=mode: write(frame_of_failing_task(spark, attempts=9), tmp_path, mode))  # type: ignore[misc]
         assert "injected into attempt" in message
-        assert files(tmp_path) == before
-        assert numbers(spark, tmp_path) == list(range(5))
+        assert data_files(tmp_path) == before
+        assert read_ids(spark, tmp_path) == list(range(5))
         assert not (tmp_path / "_staging").exists()
 
 
@@ -101,35 +101,35 @@ def test_readers_see_the_old_data_until_an_overwrite_commits(spark: SparkSession
         while not started.exists():
             writer.join(0.05)
             assert writer.is_alive()
-        assert numbers(spark, tmp_path / "data") == list(range(5))
+        assert read_ids(spark, tmp_path / "data") == list(range(5))
     finally:
         gate.touch()
         writer.join(60)
-    assert numbers(spark, tmp_path / "data") == [100, 101, 102]
+    assert read_ids(spark, tmp_path / "data") == [100, 101, 102]
 
 
 def test_concurrent_appends_are_all_committed(spark: SparkSession, tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: write(spark.range(n * 10, n * 10 + 10, 1, 2), tmp_path), range(4)))
-    assert numbers(spark, tmp_path) == list(range(40))
+    assert read_ids(spark, tmp_path) == list(range(40))
 
 
 def test_a_missing_or_truncated_file_of_the_manifest_is_named(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(0, 20, 1, 2), tmp_path)
-    first, second = files(tmp_path)
+    first, second = data_files(tmp_path)
     size = (tmp_path / second).stat().st_size
     os.truncate(tmp_path / second, size - 8)
-    message = failure(lambda: numbers(spark, tmp_path))
+    message = error_message(lambda: read_ids(spark, tmp_path))
     assert f"{tmp_path / second}: expected {size} bytes, as in manifest 1, found {size - 8}" in message
     (tmp_path / first).unlink()
-    assert f"MissingFileError: {tmp_path / first}: is missing, though manifest 1" in failure(
-        lambda: numbers(spark, tmp_path)
+    assert f"MissingFileError: {tmp_path / first}: is missing, though manifest 1" in error_message(
+        lambda: read_ids(spark, tmp_path)
     )
 
 
 def test_a_file_that_is_not_arrow_is_named(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.arrow").write_bytes(b"PAR1" + bytes(100))
-    message = failure(lambda: numbers(spark, tmp_path))
+    message = error_message(lambda: read_ids(spark, tmp_path))
     assert "bowstring.errors." in message
     assert str(tmp_path / "a.arrow") in message
 
@@ -139,65 +139,67 @@ def test_a_value_that_does_not_fit_is_named_with_file_batch_and_column(spark: Sp
     with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for value in (1000, 1001):
             writer.write_batch(pa.record_batch([pa.array([value], schema.field("t").type)], schema=schema))
-    read = spark.read.format("arrow")
-    message = failure(lambda: read.load(str(tmp_path)).collect())
+    reader = spark.read.format("arrow")
+    message = error_message(lambda: reader.load(str(tmp_path)).collect())
     assert f"InvalidDataError: {tmp_path / 'a.arrow'}, record batch 1, column t: a value of timestamp[ns]" in message
-    rounded = read.option("truncate", "true").load(str(tmp_path)).selectExpr("unix_micros(cast(t as timestamp_ltz))")
+    rounded = reader.option("truncate", "true").load(str(tmp_path)).selectExpr("unix_micros(cast(t as timestamp_ltz))")
     assert len(rounded.collect()) == 2
 
 
-REFUSED = {
+UNREADABLE_PATHS = {
     "no such path": ("id long", "/no/such/path", "MissingFileError: /no/such/path: there is no such file or folder"),
     "another file system": (None, "s3://bucket/key", "UsageError: s3://bucket/key: only paths of a file system"),
     "nothing there": (None, "{}", "NotFoundError: {}: found no Arrow files"),
 }
 
 
-@pytest.mark.parametrize(("schema", "path", "expected"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("schema", "path", "expected"), UNREADABLE_PATHS.values(), ids=UNREADABLE_PATHS.keys())
 def test_a_path_that_cannot_be_read_is_named(
     spark: SparkSession, tmp_path: Path, schema: str | None, path: str, expected: str
 ) -> None:
-    read = spark.read.format("arrow")
-    read = read.schema(schema) if schema else read
-    message = failure(lambda: read.load(path.replace("{}", str(tmp_path))).collect())
+    reader = spark.read.format("arrow")
+    reader = reader.schema(schema) if schema else reader
+    message = error_message(lambda: reader.load(path.replace("{}", str(tmp_path))).collect())
     assert expected.replace("{}", str(tmp_path)) in message
 
 
 def test_a_missing_column_is_named(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(3), tmp_path)
-    read = spark.read.format("arrow").schema("id long, name string")
-    assert "no column is called 'name'; there are 'id'" in failure(lambda: read.load(str(tmp_path)).collect())
+    reader = spark.read.format("arrow").schema("id long, name string")
+    assert "no column is called 'name'; there are 'id'" in error_message(lambda: reader.load(str(tmp_path)).collect())
 
 
 def test_an_append_with_another_schema_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(3), tmp_path)
-    message = failure(lambda: write(spark.range(3).selectExpr("cast(id as int) as id"), tmp_path))
+    message = error_message(lambda: write(spark.range(3).selectExpr("cast(id as int) as id"), tmp_path))
     assert "cannot be appended to: column 0 is id bigint there, but id int in the DataFrame" in message
-    assert numbers(spark, tmp_path) == [0, 1, 2]
+    assert read_ids(spark, tmp_path) == [0, 1, 2]
 
 
 def test_an_unsupported_type_is_named_with_its_column_path_before_a_task_runs(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     frame = spark.sql("select array(named_struct('since', interval 1 year)) as terms")
-    message = failure(lambda: write(frame, tmp_path / "data"))
+    message = error_message(lambda: write(frame, tmp_path / "data"))
     assert "UnsupportedTypeError: column terms[].since: Spark's type interval year" in message
     assert not (tmp_path / "data").exists()
 
 
 def test_duplicate_column_names_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    message = failure(lambda: write(spark.range(1).selectExpr("id", "id"), tmp_path / "data"))
+    message = error_message(lambda: write(spark.range(1).selectExpr("id", "id"), tmp_path / "data"))
     assert "'id'" in message or "`id`" in message
     assert not (tmp_path / "data").exists()
 
 
 def test_a_file_in_place_of_the_folder_is_named(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert f"UsageError: {tmp_path / 'file'}: is a file" in failure(lambda: write(spark.range(1), tmp_path / "file"))
+    assert f"UsageError: {tmp_path / 'file'}: is a file" in error_message(
+        lambda: write(spark.range(1), tmp_path / "file")
+    )
 
 
 def test_the_error_for_sparks_default_save_mode_names_the_supported_modes(spark: SparkSession, tmp_path: Path) -> None:
-    message = failure(lambda: spark.range(1).write.format("arrow").save(str(tmp_path / "data")))
+    message = error_message(lambda: spark.range(1).write.format("arrow").save(str(tmp_path / "data")))
     assert 'use either the "Append" or "Overwrite" mode' in message
 
 
@@ -212,5 +214,5 @@ def test_requesting_a_session_with_another_master_is_an_error(spark: SparkSessio
 
 
 def test_a_failed_first_append_leaves_no_folder(spark: SparkSession, tmp_path: Path) -> None:
-    failure(lambda: write(troubled(spark, attempts=9), tmp_path / "new" / "deep"))
+    error_message(lambda: write(frame_of_failing_task(spark, attempts=9), tmp_path / "new" / "deep"))
     assert list(tmp_path.iterdir()) == []

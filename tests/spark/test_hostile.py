@@ -22,18 +22,18 @@ SCHEMA = StructType([StructField("a", LongType())])
 
 def test_malformed_values_are_an_error_with_path_and_batch(tmp_path: Path) -> None:
     buffers = [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]
-    broken = pa.record_batch([pa.Array.from_buffers(pa.string(), 1, buffers)], names=["s"])
+    malformed_batch = pa.record_batch([pa.Array.from_buffers(pa.string(), 1, buffers)], names=["s"])
     path = tmp_path / "broken.arrow"
-    with pa.ipc.new_file(path, broken.schema) as writer:
+    with pa.ipc.new_file(path, malformed_batch.schema) as writer:
         writer.write_batch(pa.record_batch({"s": ["sound"]}))
-        writer.write_batch(broken)
+        writer.write_batch(malformed_batch)
     batches = read_batches(path, range(2), ["s"])
     assert next(batches)[1].column(0).to_pylist() == ["sound"]
     with pytest.raises(InvalidDataError, match=r"broken\.arrow, record batch 1: .*UTF-8"):
         next(batches)
 
 
-def a_job(folder: Path) -> tuple[ArrowWriter, Path, str]:
+def writer_and_file(folder: Path) -> tuple[ArrowWriter, Path, str]:
     """A writer, and the file that one of its tasks wrote."""
     writer = ArrowWriter(folder, SCHEMA, overwrite=False, fsync=False)
     name = part_file_name(writer._job, 0, 1)
@@ -42,7 +42,7 @@ def a_job(folder: Path) -> tuple[ArrowWriter, Path, str]:
 
 
 def test_a_file_shorter_than_its_task_reported_is_not_committed(tmp_path: Path) -> None:
-    writer, _, name = a_job(tmp_path / "data")
+    writer, _, name = writer_and_file(tmp_path / "data")
     with pytest.raises(ResourceError, match="expected 9 bytes, found 8"):
         writer.commit([PartCommitMessage(ManifestEntry(name, 9, 1, 1))])
     assert read_manifest(tmp_path / "data") is None
@@ -52,26 +52,26 @@ def test_a_file_shorter_than_its_task_reported_is_not_committed(tmp_path: Path) 
 
 def test_an_aborted_job_removes_only_the_folders_it_created(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
-    a_job(tmp_path / "old" / "new" / "deep")[0].abort([])
+    writer_and_file(tmp_path / "old" / "new" / "deep")[0].abort([])
     assert list(tmp_path.rglob("*")) == [tmp_path / "old"]
-    a_job(tmp_path / "old")[0].abort([])
+    writer_and_file(tmp_path / "old")[0].abort([])
     assert list(tmp_path.rglob("*")) == [tmp_path / "old"]
 
 
 def test_an_aborted_job_keeps_the_folder_of_another(tmp_path: Path) -> None:
-    (first, _, _), (_, path, _) = a_job(tmp_path / "data"), a_job(tmp_path / "data")
+    (first, _, _), (_, path, _) = writer_and_file(tmp_path / "data"), writer_and_file(tmp_path / "data")
     first.abort([])
     assert path.exists()
 
 
 def test_a_failed_mkdir_leaves_no_parent_folders(tmp_path: Path) -> None:
     with pytest.raises(ResourceError, match="cannot be written"):
-        a_job(tmp_path / "new" / ("long" * 100))
+        writer_and_file(tmp_path / "new" / ("long" * 100))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_file_is_not_committed(tmp_path: Path) -> None:
-    writer, path, name = a_job(tmp_path / "data")
+    writer, path, name = writer_and_file(tmp_path / "data")
     path.unlink()
     with pytest.raises(NotFoundError, match="does not exist at the commit"):
         writer.commit([PartCommitMessage(ManifestEntry(name, 8, 1, 1))])

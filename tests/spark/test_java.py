@@ -19,11 +19,11 @@ from tests.polling import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the scripts require a POSIX shell")
 
-GOOD = """
+PRINT_VERSION = """
 echo '    java.home = {home}'
 echo '    java.specification.version = {version}'
 """
-LACKS_THE_MODULE = """
+FAIL_WITHOUT_FLAG = """
 for argument do case $argument in --add-modules=*) echo 'Module jdk.incubator.vector not found'; exit 1;; esac; done
 """
 
@@ -42,31 +42,31 @@ def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
-    first = make_java(tmp_path / "first", GOOD.format(home=tmp_path / "first", version=17))
-    second = make_java(tmp_path / "second", GOOD.format(home=tmp_path / "second", version=21))
+    first = make_java(tmp_path / "first", PRINT_VERSION.format(home=tmp_path / "first", version=17))
+    second = make_java(tmp_path / "second", PRINT_VERSION.format(home=tmp_path / "second", version=21))
     runtime = find_java({"JAVA_HOME": str(first), "PATH": str(second / "bin")})
     assert (runtime.home, runtime.version, runtime.origin, runtime.is_wrapped) == (first, 17, "JAVA_HOME", False)
 
 
 def test_unreadable_folders_of_the_path_are_skipped(tmp_path: Path) -> None:
-    runtime = make_java(tmp_path / "found", GOOD.format(home=tmp_path / "found", version=21))
+    runtime = make_java(tmp_path / "found", PRINT_VERSION.format(home=tmp_path / "found", version=21))
     assert find_java({"PATH": os.pathsep.join(["/" + "long" * 100, str(runtime / "bin")])}).home == runtime
 
 
 def test_a_java_that_is_too_old_is_skipped(tmp_path: Path) -> None:
-    old = make_java(tmp_path / "old", GOOD.format(home=tmp_path / "old", version="1.8"))
-    new = make_java(tmp_path / "new", GOOD.format(home=tmp_path / "new", version=21))
+    old = make_java(tmp_path / "old", PRINT_VERSION.format(home=tmp_path / "old", version="1.8"))
+    new = make_java(tmp_path / "new", PRINT_VERSION.format(home=tmp_path / "new", version=21))
     assert find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")}).version == 21
 
 
 def test_a_shim_on_the_path_leads_to_its_java_home(tmp_path: Path) -> None:
-    real = make_java(tmp_path / "real", GOOD.format(home=tmp_path / "real", version=25))
-    shim = make_java(tmp_path / "shim", GOOD.format(home=real, version=25))
+    real = make_java(tmp_path / "real", PRINT_VERSION.format(home=tmp_path / "real", version=25))
+    shim = make_java(tmp_path / "shim", PRINT_VERSION.format(home=real, version=25))
     assert find_java({"PATH": str(shim / "bin")}).home == real
 
 
 def test_an_existing_script_that_drops_the_flag_is_used_if_its_java_lacks_the_module(tmp_path: Path) -> None:
-    jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
+    jre = make_java(tmp_path / "jre", FAIL_WITHOUT_FLAG + PRINT_VERSION.format(home=tmp_path / "jre", version=21))
     environment = {"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     first = find_java(environment)
     again = find_java(environment | {"JAVA_HOME": str(first.home)})  # as in a process that Spark's own started
@@ -77,7 +77,7 @@ def test_an_existing_script_that_drops_the_flag_is_used_if_its_java_lacks_the_mo
 
 
 def test_a_java_without_the_vector_module_is_run_by_a_script(tmp_path: Path) -> None:
-    body = LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21) + 'for a do echo "[$a]"; done\n'
+    body = FAIL_WITHOUT_FLAG + PRINT_VERSION.format(home=tmp_path / "jre", version=21) + 'for a do echo "[$a]"; done\n'
     jre = make_java(tmp_path / "jre", body)
     runtime = find_java({"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert runtime.is_wrapped
@@ -91,7 +91,7 @@ def test_a_java_without_the_vector_module_is_run_by_a_script(tmp_path: Path) -> 
 
 def test_scripts_are_not_written_to_folders_writable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
+    jre = make_java(tmp_path / "jre", FAIL_WITHOUT_FLAG + PRINT_VERSION.format(home=tmp_path / "jre", version=21))
     everybodys = tmp_path / "everybodys"
     everybodys.mkdir()
     everybodys.chmod(0o777)
@@ -101,7 +101,7 @@ def test_scripts_are_not_written_to_folders_writable_by_others(tmp_path: Path, m
 
 
 def test_concurrent_processes_write_the_script_atomically(tmp_path: Path) -> None:
-    jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
+    jre = make_java(tmp_path / "jre", FAIL_WITHOUT_FLAG + PRINT_VERSION.format(home=tmp_path / "jre", version=21))
     environment = {"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     with ThreadPoolExecutor(8) as pool:
         homes = {runtime.home for runtime in pool.map(find_java, [environment] * 16)}
@@ -110,7 +110,7 @@ def test_concurrent_processes_write_the_script_atomically(tmp_path: Path) -> Non
 
 
 def test_find_java_waits_for_a_script_that_is_being_written(tmp_path: Path) -> None:
-    jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
+    jre = make_java(tmp_path / "jre", FAIL_WITHOUT_FLAG + PRINT_VERSION.format(home=tmp_path / "jre", version=21))
     environment = {"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     home = find_java(environment).home
     with (home / "bin" / "java").open("a") as script:
@@ -121,7 +121,7 @@ def test_find_java_waits_for_a_script_that_is_being_written(tmp_path: Path) -> N
 
 
 def test_a_cache_that_is_not_writable_is_skipped(tmp_path: Path) -> None:
-    jre = make_java(tmp_path / "jre", LACKS_THE_MODULE + GOOD.format(home=tmp_path / "jre", version=21))
+    jre = make_java(tmp_path / "jre", FAIL_WITHOUT_FLAG + PRINT_VERSION.format(home=tmp_path / "jre", version=21))
     (tmp_path / "cache").write_text("a file in the way")
     runtime = find_java({"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert runtime.is_wrapped
@@ -130,12 +130,12 @@ def test_a_cache_that_is_not_writable_is_skipped(tmp_path: Path) -> None:
 
 
 def test_the_error_names_why_each_java_was_skipped_and_what_to_install(tmp_path: Path, no_wheel: None) -> None:
-    old = make_java(tmp_path / "old", GOOD.format(home=tmp_path / "old", version=11))
+    old = make_java(tmp_path / "old", PRINT_VERSION.format(home=tmp_path / "old", version=11))
     not_executable = make_java(tmp_path / "denied", "")
     (not_executable / "bin" / "java").chmod(0o644)
     strange = make_java(tmp_path / "strange", "echo hello")
-    broken = make_java(tmp_path / "broken", "exit 3")
-    path = os.pathsep.join(str(home / "bin") for home in (not_executable, strange, broken))
+    failing_java = make_java(tmp_path / "broken", "exit 3")
+    path = os.pathsep.join(str(home / "bin") for home in (not_executable, strange, failing_java))
     with pytest.raises(EnvironmentProblemError) as caught:
         find_java({"JAVA_HOME": str(old), "PATH": path})
     message = str(caught.value)

@@ -16,9 +16,9 @@ import bowstring as bs
 from bowstring.errors import ClosedError, ConnectionLostError, NotFoundError, UnsupportedTypeError, UsageError
 from bowstring.sharing.agent_client import AgentClient
 from bowstring.spark import PublishedDataset, publish
-from tests.sharing.other_process import run
-from tests.spark.test_faults import fails
-from tests.spark.test_round_trip import EVERYTHING
+from tests.sharing.python_process import run_python
+from tests.spark.test_faults import fail_first_attempts
+from tests.spark.test_round_trip import EVERY_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,10 +40,10 @@ def agent_datasets(published: PublishedDataset) -> dict[str, Any]:
 
 def test_another_process_sums_a_column(spark: SparkSession) -> None:
     with publish(spark.range(0, 10_000, 1, 3)) as published:
-        code = "import bowstring as bs; say(sum(bs.connect(published).read_all().column('id').to_pylist()))"
-        assert run(code, published=published) == sum(range(10_000))
-        code = "import bowstring as bs; say(bs.connect(uri).read_all().num_rows)"
-        assert sum(run(code, uri=uri) for uri in published.uris) == 10_000
+        code = "import bowstring as bs; send(sum(bs.connect(published).read_all().column('id').to_pylist()))"
+        assert run_python(code, published=published) == sum(range(10_000))
+        code = "import bowstring as bs; send(bs.connect(uri).read_all().num_rows)"
+        assert sum(run_python(code, uri=uri) for uri in published.uris) == 10_000
 
 
 def test_partitions_have_host_rows_and_bytes(spark: SparkSession) -> None:
@@ -73,12 +73,12 @@ def test_all_types_have_the_values_that_spark_computed(spark: SparkSession) -> N
 
 def _columns() -> list[str]:
     parts, depth, start = [], 0, 0
-    for index, character in enumerate(EVERYTHING):
+    for index, character in enumerate(EVERY_TYPE):
         depth += {"(": 1, ")": -1}.get(character, 0)
         if character == "," and not depth:
-            parts.append(EVERYTHING[start:index].strip())
+            parts.append(EVERY_TYPE[start:index].strip())
             start = index + 1
-    return [*parts, EVERYTHING[start:].strip()]
+    return [*parts, EVERY_TYPE[start:].strip()]
 
 
 def test_reading_again_gives_the_same(spark: SparkSession) -> None:
@@ -148,7 +148,7 @@ def test_rows_of_a_frame_without_columns_are_counted(spark: SparkSession) -> Non
 
 
 def test_failed_attempts_leave_no_duplicate_rows_and_no_memory(spark: SparkSession) -> None:
-    frame = spark.range(0, 2000, 1, 3).mapInArrow(fails(2), "id long")
+    frame = spark.range(0, 2000, 1, 3).mapInArrow(fail_first_attempts(2), "id long")
     with publish(frame) as published:
         assert sorted(bs.connect(published).read_all().column("id").to_pylist()) == list(range(2000))
         assert agent_datasets(published)[published.name]["partitions"] == 3
@@ -157,7 +157,7 @@ def test_failed_attempts_leave_no_duplicate_rows_and_no_memory(spark: SparkSessi
 def test_a_failed_job_leaves_no_data_in_the_agent(spark: SparkSession) -> None:
     with publish(spark.range(1)) as other:
         with pytest.raises(Exception, match="injected into attempt"):
-            publish(spark.range(0, 2000, 1, 3).mapInArrow(fails(9), "id long"))
+            publish(spark.range(0, 2000, 1, 3).mapInArrow(fail_first_attempts(9), "id long"))
         assert list(agent_datasets(other)) == [other.name]
 
 

@@ -25,7 +25,7 @@ ROWS = 40_000
 
 
 @dataclass
-class Job:
+class PublishJob:
     process: subprocess.Popen[str]
     folder: Path
     report: dict[str, Any]
@@ -36,11 +36,11 @@ class Job:
         return pickle.loads(bytes.fromhex(self.report["published"]))
 
 
-def shared_memory() -> set[str]:
+def shared_memory_names() -> set[str]:
     return {path.name for path in Path("/dev/shm").iterdir()}
 
 
-def answer(process: subprocess.Popen[str]) -> Any:
+def read_report(process: subprocess.Popen[str]) -> Any:
     assert process.stdout is not None
     for line in process.stdout:
         if line[0] in "{[":
@@ -49,10 +49,10 @@ def answer(process: subprocess.Popen[str]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def cluster_report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
+def cluster_report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PublishJob]:
     """A driver with two executors, one of which was killed while it published."""
     folder = tmp_path_factory.mktemp("publish")
-    before = shared_memory()
+    before = shared_memory_names()
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, str(JOB), "local-cluster[2,1,1024]", str(folder)],
@@ -63,32 +63,32 @@ def cluster_report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
             text=True,
         )
     try:
-        yield Job(process, folder, answer(process), before)
+        yield PublishJob(process, folder, read_report(process), before)
     finally:
         process.kill()
         process.communicate()
 
 
-def test_each_row_is_published_once_although_an_executor_was_killed(cluster_report: Job) -> None:
+def test_each_row_is_published_once_although_an_executor_was_killed(cluster_report: PublishJob) -> None:
     assert (cluster_report.folder / "killed").exists()
     all_rows = bs.connect(cluster_report.published).read_all()
     assert sorted(all_rows.column("id").to_pylist()) == list(range(ROWS))
 
 
-def test_the_agent_has_one_attempt_of_each_partition(cluster_report: Job) -> None:
+def test_the_agent_has_one_attempt_of_each_partition(cluster_report: PublishJob) -> None:
     (dataset,) = cluster_report.report["kept"].values()
     assert (dataset["partitions"], dataset["rows"]) == (4, ROWS)
 
 
-def test_the_data_outlives_all_executors(cluster_report: Job) -> None:
+def test_the_data_outlives_all_executors(cluster_report: PublishJob) -> None:
     assert cluster_report.process.stdin is not None
     cluster_report.process.stdin.write("executors\n")
     cluster_report.process.stdin.flush()
-    assert answer(cluster_report.process)
+    assert read_report(cluster_report.process)
     assert bs.connect(cluster_report.published).read_all().num_rows == ROWS
 
 
-def test_a_killed_driver_leaves_no_memory(cluster_report: Job) -> None:
+def test_a_killed_driver_leaves_no_memory(cluster_report: PublishJob) -> None:
     table = bs.connect(cluster_report.published).read_all()
     cluster_report.process.kill()
     cluster_report.process.wait(30)
@@ -96,4 +96,4 @@ def test_a_killed_driver_leaves_no_memory(cluster_report: Job) -> None:
     with pytest.raises(ConnectionLostError):
         bs.connect(cluster_report.published)
     assert table.num_rows == ROWS
-    assert not {name for name in shared_memory() - cluster_report.shared_memory_before if "bowstring" in name}
+    assert not {name for name in shared_memory_names() - cluster_report.shared_memory_before if "bowstring" in name}

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark")
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EVERYTHING = """
+EVERY_TYPE = """
     if(id % 3 = 0, null, id % 2 = 0) as bools,
     cast(if(id % 3 = 1, null, id % 200 - 100) as tinyint) as bytes,
     cast(id as smallint) as shorts,
@@ -39,7 +39,7 @@ EVERYTHING = """
 """
 
 
-def arrow(spark: SparkSession, path: Path | str, **options: str) -> DataFrame:
+def read_arrow(spark: SparkSession, path: Path | str, **options: str) -> DataFrame:
     return spark.read.format("arrow").options(**options).load(str(path))
 
 
@@ -52,24 +52,24 @@ def rows(frame: DataFrame) -> list[str]:
 
 
 def numbers(spark: SparkSession, path: Path) -> list[int]:
-    return sorted(row[0] for row in arrow(spark, path).collect())
+    return sorted(row[0] for row in read_arrow(spark, path).collect())
 
 
-def parts(folder: Path) -> list[Path]:
+def part_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("part-*.arrow"))
 
 
 def test_every_type_survives_a_round_trip_unchanged(spark: SparkSession, tmp_path: Path) -> None:
-    frame = spark.range(0, 400, 1, 3).selectExpr(*EVERYTHING.strip().rstrip(",").split(",\n"))
+    frame = spark.range(0, 400, 1, 3).selectExpr(*EVERY_TYPE.strip().rstrip(",").split(",\n"))
     write(frame, tmp_path / "data")
-    back = arrow(spark, tmp_path / "data")
+    back = read_arrow(spark, tmp_path / "data")
     assert back.schema.simpleString() == frame.schema.simpleString()
     assert rows(back) == rows(frame)
 
 
 def test_the_files_are_plain_arrow_files_that_can_be_mapped(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(0, 450, 1, 3), tmp_path)
-    files = parts(tmp_path)
+    files = part_files(tmp_path)
     assert len(files) == 3
     for file in files:
         with pa.memory_map(str(file)) as mapped:
@@ -82,11 +82,11 @@ def test_the_files_are_plain_arrow_files_that_can_be_mapped(spark: SparkSession,
 
 def test_moments_do_not_depend_on_the_zone_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.sql("select timestamp '2024-07-01 12:00:00' as t"), tmp_path)
-    assert pa.ipc.open_file(parts(tmp_path)[0]).schema.field("t").type.tz == "UTC"
+    assert pa.ipc.open_file(part_files(tmp_path)[0]).schema.field("t").type.tz == "UTC"
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
         write(spark.sql("select timestamp '2024-07-01 12:00:00' as t"), tmp_path)
-        seconds = arrow(spark, tmp_path).selectExpr("unix_seconds(t)").collect()
+        seconds = read_arrow(spark, tmp_path).selectExpr("unix_seconds(t)").collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     utc = dt.datetime(2024, 7, 1, 12, tzinfo=dt.UTC).timestamp()
@@ -99,39 +99,39 @@ def test_append_adds_and_overwrite_replaces(spark: SparkSession, tmp_path: Path)
     assert numbers(spark, tmp_path) == list(range(9))
     write(spark.range(100, 103), tmp_path, "overwrite")
     assert numbers(spark, tmp_path) == [100, 101, 102]
-    assert sum(pa.ipc.open_file(path).read_all().num_rows for path in parts(tmp_path)) == 3
+    assert sum(pa.ipc.open_file(path).read_all().num_rows for path in part_files(tmp_path)) == 3
     assert not (tmp_path / "_staging").exists()
 
 
 def test_a_folder_can_be_overwritten_with_what_is_read_from_it(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(10), tmp_path)
-    write(arrow(spark, tmp_path).where("id % 2 = 0"), tmp_path, "overwrite")
+    write(read_arrow(spark, tmp_path).where("id % 2 = 0"), tmp_path, "overwrite")
     assert numbers(spark, tmp_path) == [0, 2, 4, 6, 8]
 
 
 def test_empty_partitions_have_no_file(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(0, 40, 1, 4).where("id = 33"), tmp_path)
-    assert len(parts(tmp_path)) == 1
+    assert len(part_files(tmp_path)) == 1
     assert numbers(spark, tmp_path) == [33]
 
 
 def test_an_empty_data_frame_keeps_its_schema(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(0).selectExpr("id", "array('x') as names"), tmp_path)
-    back = arrow(spark, tmp_path)
+    back = read_arrow(spark, tmp_path)
     assert back.schema.simpleString() == "struct<id:bigint,names:array<string>>"
     assert back.collect() == []
     write(spark.range(3).selectExpr("id", "array('x') as names"), tmp_path)
-    assert arrow(spark, tmp_path).count() == 3
+    assert read_arrow(spark, tmp_path).count() == 3
     write(spark.range(0).selectExpr("id", "array('x') as names"), tmp_path, "overwrite")
-    assert arrow(spark, tmp_path).count() == 0
-    assert parts(tmp_path) == []
+    assert read_arrow(spark, tmp_path).count() == 0
+    assert part_files(tmp_path) == []
 
 
 def test_unusual_column_names_survive_a_round_trip(spark: SparkSession, tmp_path: Path) -> None:
     names = ["a.b", " ", "naïve ☃", "select", "`tick`", "a", "A b,c;{}()=\n\t"]
     frame = spark.createDataFrame([tuple(range(len(names)))], names)
     write(frame, tmp_path / "odd name ☃")
-    back = arrow(spark, tmp_path / "odd name ☃")
+    back = read_arrow(spark, tmp_path / "odd name ☃")
     assert back.columns == names
     assert [tuple(row) for row in back.collect()] == [tuple(range(len(names)))]
 
@@ -214,7 +214,7 @@ def test_types_that_spark_lacks_are_read_as_its_own(spark: SparkSession, tmp_pat
     table = pa.table({name: column for name, (column, _, _) in FOREIGN.items()})
     with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
-    back = arrow(spark, tmp_path)
+    back = read_arrow(spark, tmp_path)
     assert [field.dataType.simpleString() for field in back.schema] == [name for _, _, name in FOREIGN.values()]
     first, second = back.collect()
     assert {name: [first[name], second[name]] for name in FOREIGN} == {k: v for k, (_, v, _) in FOREIGN.items()}
@@ -223,13 +223,13 @@ def test_types_that_spark_lacks_are_read_as_its_own(spark: SparkSession, tmp_pat
 def test_a_big_file_is_split_and_small_ones_are_grouped(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 100)
     write(spark.range(0, 4000, 1, 2), tmp_path / "few")
-    assert all(pa.ipc.open_file(path).num_record_batches == 20 for path in parts(tmp_path / "few"))
-    split = arrow(spark, tmp_path / "few", splitBytes="4000")
+    assert all(pa.ipc.open_file(path).num_record_batches == 20 for path in part_files(tmp_path / "few"))
+    split = read_arrow(spark, tmp_path / "few", splitBytes="4000")
     assert 8 <= split.rdd.getNumPartitions() <= 20
     assert sorted(row[0] for row in split.collect()) == list(range(4000))
     write(spark.range(0, 30, 1, 30), tmp_path / "many")
-    assert len(parts(tmp_path / "many")) == 30
-    assert arrow(spark, tmp_path / "many").rdd.getNumPartitions() == 1
+    assert len(part_files(tmp_path / "many")) == 30
+    assert read_arrow(spark, tmp_path / "many").rdd.getNumPartitions() == 1
     assert numbers(spark, tmp_path / "many") == list(range(30))
 
 
@@ -238,8 +238,8 @@ def test_real_data_of_nested_columns_and_nulls_survives_a_round_trip(
 ) -> None:
     quakes = spark.read.option("multiLine", True).json(str(shared_folder / "data" / "earthquakes.json"))
     write(quakes, tmp_path / "quakes")
-    assert rows(arrow(spark, tmp_path / "quakes")) == rows(quakes)
-    flights = arrow(spark, shared_folder / "data" / "flights-200k.arrow")
+    assert rows(read_arrow(spark, tmp_path / "quakes")) == rows(quakes)
+    flights = read_arrow(spark, shared_folder / "data" / "flights-200k.arrow")
     with pa.memory_map(str(shared_folder / "data" / "flights-200k.arrow")) as mapped:
         table = pa.ipc.open_file(mapped).read_all()
     sums = flights.selectExpr("count(*)", "sum(delay)", "sum(distance)").collect()[0]

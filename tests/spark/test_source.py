@@ -45,44 +45,58 @@ def planning_error(action: Callable[[], object]) -> str:
 
 
 @pytest.fixture
-def uneven(tmp_path: Path) -> Path:
+def files_with_different_columns(tmp_path: Path) -> Path:
     """Two files, of which each has a column that the other lacks."""
     write_file(tmp_path / "a.arrow", pa.table({"x": [1], "z": ["z"]}))
     write_file(tmp_path / "b.arrow", pa.table({"y": [[2.5]], "x": [2]}))
     return tmp_path
 
 
-def test_an_unsupported_option_is_rejected_by_load_and_save(spark: SparkSession, uneven: Path) -> None:
-    message = planning_error(lambda: reader(spark, splitByte="1").load(str(uneven)))
+def test_an_unsupported_option_is_rejected_by_load_and_save(
+    spark: SparkSession, files_with_different_columns: Path
+) -> None:
+    message = planning_error(lambda: reader(spark, splitByte="1").load(str(files_with_different_columns)))
     assert (
         "format(\"arrow\") does not support the option 'splitbyte' for reading: did you mean 'splitBytes'?" in message
     )
-    message = planning_error(lambda: reader(spark, mode="FAILFAST").schema("x long").load(str(uneven)).collect())
+    message = planning_error(
+        lambda: reader(spark, mode="FAILFAST").schema("x long").load(str(files_with_different_columns)).collect()
+    )
     assert "does not support the option 'mode' for reading" in message
     writer = spark.range(1).write.format("arrow").mode("append").option("compression", "lz4")
-    message = planning_error(lambda: writer.save(str(uneven / "new")))
+    message = planning_error(lambda: writer.save(str(files_with_different_columns / "new")))
     assert "does not support the option 'compression' for writing: the files are written uncompressed" in message
-    assert not (uneven / "new").exists()
+    assert not (files_with_different_columns / "new").exists()
 
 
-def test_a_column_that_only_some_files_have_is_named(spark: SparkSession, uneven: Path) -> None:
-    message = planning_error(lambda: reader(spark).load([str(uneven / "a.arrow"), str(uneven / "b.arrow")]).collect())
-    assert f"{uneven / 'b.arrow'}: no column is called 'z'; there are 'y', 'x'" in message
-    write_file(uneven / "a.arrow", pa.table({"x": [1]}))
-    message = planning_error(lambda: reader(spark).load(str(uneven)).collect())
-    assert f"{uneven / 'b.arrow'}: column y is not in the first file" in message
+def test_a_column_that_only_some_files_have_is_named(spark: SparkSession, files_with_different_columns: Path) -> None:
+    message = planning_error(
+        lambda: (
+            reader(spark)
+            .load([str(files_with_different_columns / "a.arrow"), str(files_with_different_columns / "b.arrow")])
+            .collect()
+        )
+    )
+    assert f"{files_with_different_columns / 'b.arrow'}: no column is called 'z'; there are 'y', 'x'" in message
+    write_file(files_with_different_columns / "a.arrow", pa.table({"x": [1]}))
+    message = planning_error(lambda: reader(spark).load(str(files_with_different_columns)).collect())
+    assert f"{files_with_different_columns / 'b.arrow'}: column y is not in the first file" in message
 
 
-def test_merge_schema_reads_the_columns_of_all_files_with_nulls(spark: SparkSession, uneven: Path) -> None:
-    merged = reader(spark, mergeSchema="true").load(str(uneven))
+def test_merge_schema_reads_the_columns_of_all_files_with_nulls(
+    spark: SparkSession, files_with_different_columns: Path
+) -> None:
+    merged = reader(spark, mergeSchema="true").load(str(files_with_different_columns))
     assert merged.schema.simpleString() == "struct<x:bigint,z:string,y:array<double>>"
     assert rows(merged) == [{"x": 1, "z": "z", "y": None}, {"x": 2, "z": None, "y": [2.5]}]
-    only = reader(spark, mergeSchema="true").schema("y array<double>").load(str(uneven))
+    only = reader(spark, mergeSchema="true").schema("y array<double>").load(str(files_with_different_columns))
     assert rows(only) == [{"y": None}, {"y": [2.5]}]
 
 
-def test_a_given_schema_reads_the_columns_that_all_files_have(spark: SparkSession, uneven: Path) -> None:
-    assert rows(reader(spark).schema("x int").load(str(uneven))) == [{"x": 1}, {"x": 2}]
+def test_a_given_schema_reads_the_columns_that_all_files_have(
+    spark: SparkSession, files_with_different_columns: Path
+) -> None:
+    assert rows(reader(spark).schema("x int").load(str(files_with_different_columns))) == [{"x": 1}, {"x": 2}]
 
 
 def test_a_type_that_differs_between_files_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from bowstring.spark.types import METADATA_KEY, arrow_schema, as_nullable, spark
 sql = pytest.importorskip("pyspark.sql.types")
 
 
-def one(spark_type: object, nullable: bool = True) -> Any:
+def single_field(spark_type: object, nullable: bool = True) -> Any:
     return sql.StructType([sql.StructField("c", spark_type, nullable)])
 
 
-SAME = [
+EQUAL_TYPES = [
     ("NullType", arrow.null()),
     ("BooleanType", arrow.bool_()),
     ("ByteType", arrow.int8()),
@@ -38,11 +38,11 @@ SAME = [
 ]
 
 
-@pytest.mark.parametrize(("name", "arrow_type"), SAME, ids=[name for name, _ in SAME])
+@pytest.mark.parametrize(("name", "arrow_type"), EQUAL_TYPES, ids=[name for name, _ in EQUAL_TYPES])
 def test_a_flat_type_survives_a_round_trip(name: str, arrow_type: arrow.DataType) -> None:
-    there = arrow_schema(one(getattr(sql, name)()))
+    there = arrow_schema(single_field(getattr(sql, name)()))
     assert there == schema([("c", arrow_type)])
-    assert spark_schema(there) == one(getattr(sql, name)())
+    assert spark_schema(there) == single_field(getattr(sql, name)())
 
 
 def test_strings_and_binaries_have_64_bit_offsets_where_the_session_prefers_them() -> None:
@@ -66,24 +66,24 @@ def test_timestamps_with_a_zone_are_labelled_utc_at_every_depth() -> None:
 
 def test_nested_types_keep_their_nullability_on_the_way_to_arrow_and_lose_it_on_the_way_back() -> None:
     inner = sql.StructType([sql.StructField("m", sql.MapType(sql.StringType(), sql.DecimalType(10, 2), False), False)])
-    there = arrow_schema(one(sql.ArrayType(inner, False), False))
+    there = arrow_schema(single_field(sql.ArrayType(inner, False), False))
     entries = arrow.map_(arrow.Utf8(), field("value", arrow.decimal128(10, 2), nullable=False))
     element = Field("element", arrow.struct([Field("m", entries, False)]), False)
     assert there == Schema((Field("c", arrow.List(element), False),))
-    assert spark_schema(there) == as_nullable(one(sql.ArrayType(inner, False), False))
+    assert spark_schema(there) == as_nullable(single_field(sql.ArrayType(inner, False), False))
     assert spark_schema(there).simpleString() == "struct<c:array<struct<m:map<string,decimal(10,2)>>>>"
 
 
 def test_the_metadata_of_a_column_survives_a_round_trip() -> None:
     column = sql.StructField("c", sql.LongType(), True, {"comment": "of fishes"})
-    there = arrow_schema(sql.StructType([column]))
-    assert there["c"].metadata == {METADATA_KEY: b'{"comment": "of fishes"}'}
-    assert spark_schema(there)["c"].metadata == {"comment": "of fishes"}
-    broken = Schema((there["c"].with_metadata([(METADATA_KEY, b"{")]),))
-    assert spark_schema(broken)["c"].metadata == {}
+    schema = arrow_schema(sql.StructType([column]))
+    assert schema["c"].metadata == {METADATA_KEY: b'{"comment": "of fishes"}'}
+    assert spark_schema(schema)["c"].metadata == {"comment": "of fishes"}
+    malformed = Schema((schema["c"].with_metadata([(METADATA_KEY, b"{")]),))
+    assert spark_schema(malformed)["c"].metadata == {}
 
 
-WIDER = [
+WIDER_TYPES = [
     (arrow.uint8(), "smallint"),
     (arrow.uint16(), "int"),
     (arrow.uint32(), "bigint"),
@@ -104,7 +104,7 @@ WIDER = [
 ]
 
 
-@pytest.mark.parametrize(("arrow_type", "expected"), WIDER, ids=[str(t) for t, _ in WIDER])
+@pytest.mark.parametrize(("arrow_type", "expected"), WIDER_TYPES, ids=[str(t) for t, _ in WIDER_TYPES])
 def test_a_type_without_an_equal_is_read_as_a_wider_one(arrow_type: arrow.DataType, expected: str) -> None:
     assert spark_schema(schema([("c", arrow_type)])).simpleString() == f"struct<c:{expected}>"
 
@@ -113,9 +113,9 @@ def test_an_unsupported_spark_type_is_named_with_its_column_path() -> None:
     intervals = sql.MapType(sql.StringType(), sql.ArrayType(sql.YearMonthIntervalType()))
     nested = sql.StructType([sql.StructField("a.b", intervals)])
     with pytest.raises(UnsupportedTypeError, match=r"column c\.a\.b\{value\}\[\]: Spark's type interval year to month"):
-        arrow_schema(one(nested))
+        arrow_schema(single_field(nested))
     with pytest.raises(UnsupportedTypeError, match="column c: Spark's type variant"):
-        arrow_schema(one(sql.VariantType()))
+        arrow_schema(single_field(sql.VariantType()))
 
 
 @pytest.mark.parametrize(

@@ -35,22 +35,22 @@ def to_bytes(tensor: Any, **options: Any) -> bytes:
     return sink.getvalue()
 
 
-def by_pyarrow(values: np.ndarray[Any, Any], names: list[str] | None = None) -> bytes:
+def encode_with_pyarrow(values: np.ndarray[Any, Any], names: list[str] | None = None) -> bytes:
     sink = pa.BufferOutputStream()
     pa.ipc.write_tensor(pa.Tensor.from_numpy(values, dim_names=names), sink)
     return bytes(sink.getvalue())
 
 
-def shares(left: Any, right: Any) -> bool:
+def shares_memory(left: Any, right: Any) -> bool:
     return np.shares_memory(np.asarray(left), np.asarray(right))
 
 
-arrays = hnp.arrays(st.sampled_from(DTYPES), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)).flatmap(
+ARRAYS = hnp.arrays(st.sampled_from(DTYPES), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)).flatmap(
     lambda a: st.permutations(range(a.ndim)).map(a.transpose)
 )
 
 
-@given(arrays)
+@given(ARRAYS)
 def test_tensors_are_exchanged_with_pyarrow_in_any_order_of_dimensions(values: np.ndarray[Any, Any]) -> None:
     tensor = bs.tensors.Tensor.from_numpy(values)
     tensor.validate(full=True)
@@ -59,7 +59,7 @@ def test_tensors_are_exchanged_with_pyarrow_in_any_order_of_dimensions(values: n
     assert bs.tensors.read_tensor(content).equals(tensor, nans_equal=True)
     pyarrow_tensor = pa.ipc.read_tensor(pa.BufferReader(content))
     assert np.array_equal(pyarrow_tensor.to_numpy(), values, equal_nan=True)
-    bowstring_tensor = bs.tensors.read_tensor(by_pyarrow(values))
+    bowstring_tensor = bs.tensors.read_tensor(encode_with_pyarrow(values))
     assert np.array_equal(bowstring_tensor.to_numpy(), values, equal_nan=True)
     assert bowstring_tensor.type == tensor.type
 
@@ -69,7 +69,7 @@ def test_memory_is_shared_with_numpy_in_both_directions(order: tuple[int, ...]) 
     values = CUBE.transpose(order)
     tensor = bs.tensors.Tensor.from_numpy(values)
     assert tensor.strides == values.strides
-    assert shares(tensor.to_numpy(), CUBE)
+    assert shares_memory(tensor.to_numpy(), CUBE)
     assert not tensor.to_numpy().flags.writeable
     assert tensor.is_row_major == values.flags.c_contiguous
     assert tensor.is_column_major == values.flags.f_contiguous
@@ -78,14 +78,14 @@ def test_memory_is_shared_with_numpy_in_both_directions(order: tuple[int, ...]) 
 def test_a_tensor_in_memory_is_read_without_copying() -> None:
     content = bytearray(to_bytes(bs.tensors.Tensor.from_numpy(CUBE)))
     tensor = bs.tensors.read_tensor(content)
-    assert shares(tensor.to_numpy(), np.frombuffer(content, np.uint8))
+    assert shares_memory(tensor.to_numpy(), np.frombuffer(content, np.uint8))
 
 
 @pytest.mark.parametrize("values", [CUBE[:, ::2], CUBE[::-1], np.broadcast_to(CUBE[0], (5, 3, 4)), CUBE.astype(">i4")])
 def test_strided_elements_are_copied_to_c_order(values: np.ndarray[Any, Any]) -> None:
     tensor = bs.tensors.Tensor.from_numpy(values)
     assert tensor.is_row_major
-    assert not shares(tensor.to_numpy(), values)
+    assert not shares_memory(tensor.to_numpy(), values)
     assert bs.tensors.read_tensor(to_bytes(tensor)).to_numpy().tolist() == values.tolist()
 
 
@@ -105,7 +105,7 @@ def test_dimension_names_are_preserved() -> None:
     assert bs.tensors.read_tensor(content).dim_names == ("x", "y", "z")
     assert bs.tensors.read_tensor(content).dim_name(1) == "y"
     assert pa.ipc.read_tensor(pa.BufferReader(content)).dim_names == ["x", "y", "z"]
-    assert bs.tensors.read_tensor(by_pyarrow(CUBE, ["x", "y", "z"])).equals(tensor)
+    assert bs.tensors.read_tensor(encode_with_pyarrow(CUBE, ["x", "y", "z"])).equals(tensor)
     assert not bs.tensors.Tensor.from_numpy(CUBE).equals(tensor)
     assert bs.tensors.Tensor.from_numpy(CUBE).dim_name(2) == ""
 
@@ -168,12 +168,14 @@ def test_files_of_several_tensors_are_exchanged_with_pyarrow() -> None:
     bowstring_tensor = b"".join(to_bytes(bs.tensors.Tensor.from_numpy(CUBE + n)) for n in range(3))
     source = pa.BufferReader(bowstring_tensor)
     assert [pa.ipc.read_tensor(source).to_numpy()[0, 0, 0] for _ in range(3)] == [0, 1, 2]
-    pyarrow_tensor = b"".join(by_pyarrow(np.full(3, n, np.int8)) for n in (1, 2, 3))  # pyarrow does not pad the bodies
+    pyarrow_tensor = b"".join(
+        encode_with_pyarrow(np.full(3, n, np.int8)) for n in (1, 2, 3)
+    )  # pyarrow does not pad the bodies
     assert [t.to_numpy().tolist() for t in bs.tensors.open_tensor_stream(pyarrow_tensor)] == [[1] * 3, [2] * 3, [3] * 3]
 
 
 def test_padding_between_messages_is_skipped() -> None:
-    one = by_pyarrow(np.arange(3, dtype=np.int32))
+    one = encode_with_pyarrow(np.arange(3, dtype=np.int32))
     padded = one + bytes(-len(one) % 64)
     assert len(padded) > len(one)
     assert [t.to_numpy().tolist() for t in bs.tensors.open_tensor_stream(padded + one + b"\0\0\0\0")] == [[0, 1, 2]] * 2
@@ -192,10 +194,10 @@ def test_a_socket_carries_tensors() -> None:
         tensor = bs.tensors.Tensor.from_numpy(np.arange(200_000))
         sending = threading.Thread(target=lambda: [bs.tensors.write_tensor(tensor, left) for _ in range(2)])
         sending.start()
-        got = [bs.tensors.read_tensor(right) for _ in range(2)]
+        tensors = [bs.tensors.read_tensor(right) for _ in range(2)]
         sending.join()
-    assert got == [tensor, tensor]
-    assert all(t.data.address % 64 == 0 for t in got if isinstance(t, bs.tensors.Tensor))
+    assert tensors == [tensor, tensor]
+    assert all(t.data.address % 64 == 0 for t in tensors if isinstance(t, bs.tensors.Tensor))
 
 
 def test_a_path_appears_when_it_is_complete(tmp_path: Path) -> None:
@@ -214,15 +216,15 @@ def test_dlpack_copies_unless_copy_is_false() -> None:
     tensor = bs.tensors.Tensor.from_numpy(CUBE.T)
     assert tensor.__dlpack_device__() == (1, 0)
     shared, copied = np.from_dlpack(tensor, copy=False), np.from_dlpack(tensor)
-    assert shares(shared, CUBE)
+    assert shares_memory(shared, CUBE)
     assert not shared.flags.writeable
     assert shared.tolist() == copied.tolist() == CUBE.T.tolist()
-    assert not shares(copied, CUBE)
+    assert not shares_memory(copied, CUBE)
     copied[...] = 7
     assert tensor.to_numpy().tolist() == CUBE.T.tolist()
 
 
-class OnlyDlpack:
+class DlpackProducer:
     """An array of another library with only the DLPack protocol."""
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -233,13 +235,13 @@ class OnlyDlpack:
 
 
 def test_a_tensor_is_imported_by_dlpack() -> None:
-    assert shares(bs.tensors.Tensor.from_numpy(OnlyDlpack()).to_numpy(), CUBE)
+    assert shares_memory(bs.tensors.Tensor.from_numpy(DlpackProducer()).to_numpy(), CUBE)
 
 
 def test_numpy_sees_a_tensor_as_an_array() -> None:
     tensor = bs.tensors.Tensor.from_numpy(CUBE)
-    assert shares(np.asarray(tensor), CUBE)
-    assert not shares(np.array(tensor), CUBE)
+    assert shares_memory(np.asarray(tensor), CUBE)
+    assert not shares_memory(np.array(tensor), CUBE)
     assert np.asarray(tensor, np.float64).dtype == np.float64
 
 

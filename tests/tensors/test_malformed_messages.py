@@ -37,7 +37,7 @@ def message(kind: str, record: dict[str, Any], body: bytes = BODY, body_bytes: i
     return frame_message(build_flatbuffer(SPECS, "Message", outer)) + body
 
 
-def sparse(kind: str, index: dict[str, Any], **record: Any) -> bytes:
+def sparse_message(kind: str, index: dict[str, Any], **record: Any) -> bytes:
     index_fields = {
         "non_zero_length": 2,
         "sparseIndex_type": SPARSE_INDEXES.index(kind),
@@ -48,14 +48,14 @@ def sparse(kind: str, index: dict[str, Any], **record: Any) -> bytes:
 
 
 COO, CSX, CSF = SPARSE_INDEXES[1:]
-FIBERS = {
+CSF_INDEX = {
     "indptrType": LONG,
     "indptrBuffers": [(0, 2)],
     "indicesType": LONG,
     "indicesBuffers": [(0, 1), (0, 2)],
     "axisOrder": [0, 1],
 }
-ROWS = {
+CSR_INDEX = {
     "indptrType": LONG,
     "indptrBuffer": (0, 24),
     "indicesType": LONG,
@@ -95,29 +95,29 @@ def test_an_invalid_dense_header_is_rejected(record: dict[str, Any], pattern: st
 @pytest.mark.parametrize(
     ("content", "pattern"),
     [
-        (sparse(COO, {"indicesType": LONG, "indicesBuffer": (0, 8)}), "needs 16 bytes, the buffer has 8"),
-        (sparse(COO, {"indicesType": LONG}), "indicesBuffer is required"),
-        (sparse(COO, {"indicesType": {"bitWidth": 3}, "indicesBuffer": (0, 16)}), "bit width"),
+        (sparse_message(COO, {"indicesType": LONG, "indicesBuffer": (0, 8)}), "needs 16 bytes, the buffer has 8"),
+        (sparse_message(COO, {"indicesType": LONG}), "indicesBuffer is required"),
+        (sparse_message(COO, {"indicesType": {"bitWidth": 3}, "indicesBuffer": (0, 16)}), "bit width"),
         (
-            sparse(COO, {"indicesType": LONG, "indicesBuffer": (0, 16), "indicesStrides": [-8, 8]}),
+            sparse_message(COO, {"indicesType": LONG, "indicesBuffer": (0, 16), "indicesStrides": [-8, 8]}),
             "found -8",
         ),
-        (sparse(COO, {"indicesType": LONG, "indicesBuffer": (0, 16)}, non_zero_length=-1), "found -1"),
-        (sparse(COO, {"indicesType": LONG, "indicesBuffer": (0, 16)}, non_zero_length=1 << 62), "too few for"),
-        (sparse(COO, {"indicesType": LONG, "indicesBuffer": (0, 16)}, sizes=[-5]), "found -5"),
-        (sparse(CSX, ROWS), "two dimensions, not 1"),
-        (sparse(CSX, {**ROWS, "compressedAxis": 2}, sizes=[2, 2]), "compressed axis 2"),
-        (sparse(CSX, {**ROWS, "compressedAxis": -1}, sizes=[2, 2]), "compressed axis -1"),
-        (sparse(CSX, ROWS, sizes=[1 << 62, 2]), "too few for"),
-        (sparse(CSX, {**ROWS, "indicesBuffer": (0, 8)}, sizes=[2, 2]), "too few for 2 elements"),
-        (sparse(CSF, FIBERS), "1 dimensions with 1 arrays of pointers"),
-        (sparse(CSF, {**FIBERS, "indicesBuffers": [(0, 1), (0, 3)]}, sizes=[2, 2]), "expected 2 elements"),
-        (sparse(CSF, {**FIBERS, "indicesBuffers": [(0, 1 << 60), (0, 2)]}, sizes=[2, 2]), "exceed the body"),
-        (sparse(CSF, {**FIBERS, "indicesBuffers": [(0, -1), (0, 2)]}, sizes=[2, 2]), "exceed the body"),
-        (sparse(CSF, {**FIBERS, "indptrBuffers": [(0, 5)]}, sizes=[2, 2]), "indptr: expected 2 elements"),
-        (sparse(CSF, {**FIBERS, "axisOrder": [0, 7]}, sizes=[2, 2]), "not a permutation"),
-        (sparse(CSF, FIBERS, sparseIndex_type=9, sizes=[2, 2]), "sparseIndex_type below 4, found 9"),
-        (sparse(CSF, FIBERS, sparseIndex=None, sizes=[2, 2]), "sparseIndex is required"),
+        (sparse_message(COO, {"indicesType": LONG, "indicesBuffer": (0, 16)}, non_zero_length=-1), "found -1"),
+        (sparse_message(COO, {"indicesType": LONG, "indicesBuffer": (0, 16)}, non_zero_length=1 << 62), "too few for"),
+        (sparse_message(COO, {"indicesType": LONG, "indicesBuffer": (0, 16)}, sizes=[-5]), "found -5"),
+        (sparse_message(CSX, CSR_INDEX), "two dimensions, not 1"),
+        (sparse_message(CSX, {**CSR_INDEX, "compressedAxis": 2}, sizes=[2, 2]), "compressed axis 2"),
+        (sparse_message(CSX, {**CSR_INDEX, "compressedAxis": -1}, sizes=[2, 2]), "compressed axis -1"),
+        (sparse_message(CSX, CSR_INDEX, sizes=[1 << 62, 2]), "too few for"),
+        (sparse_message(CSX, {**CSR_INDEX, "indicesBuffer": (0, 8)}, sizes=[2, 2]), "too few for 2 elements"),
+        (sparse_message(CSF, CSF_INDEX), "1 dimensions with 1 arrays of pointers"),
+        (sparse_message(CSF, {**CSF_INDEX, "indicesBuffers": [(0, 1), (0, 3)]}, sizes=[2, 2]), "expected 2 elements"),
+        (sparse_message(CSF, {**CSF_INDEX, "indicesBuffers": [(0, 1 << 60), (0, 2)]}, sizes=[2, 2]), "exceed the body"),
+        (sparse_message(CSF, {**CSF_INDEX, "indicesBuffers": [(0, -1), (0, 2)]}, sizes=[2, 2]), "exceed the body"),
+        (sparse_message(CSF, {**CSF_INDEX, "indptrBuffers": [(0, 5)]}, sizes=[2, 2]), "indptr: expected 2 elements"),
+        (sparse_message(CSF, {**CSF_INDEX, "axisOrder": [0, 7]}, sizes=[2, 2]), "not a permutation"),
+        (sparse_message(CSF, CSF_INDEX, sparseIndex_type=9, sizes=[2, 2]), "sparseIndex_type below 4, found 9"),
+        (sparse_message(CSF, CSF_INDEX, sparseIndex=None, sizes=[2, 2]), "sparseIndex is required"),
     ],
 )
 def test_an_invalid_sparse_header_is_rejected(content: bytes, pattern: str) -> None:
@@ -126,19 +126,19 @@ def test_an_invalid_sparse_header_is_rejected(content: bytes, pattern: str) -> N
 
 
 def test_full_validation_checks_every_index() -> None:
-    far = bs.tensors.read_tensor(sparse(COO, {"indicesType": LONG, "indicesBuffer": (64, 16)}))
+    far = bs.tensors.read_tensor(sparse_message(COO, {"indicesType": LONG, "indicesBuffer": (64, 16)}))
     far.validate()
     with pytest.raises(InvalidDataError, match="= 8 is not from 0 to 1"):
         far.validate(full=True)
     with pytest.raises(InvalidDataError, match="is not from 0 to 1"):
         far.to_tensor()  # type: ignore[union-attr]
-    falling = bs.tensors.read_tensor(sparse(CSX, {**ROWS, "indptrBuffer": (8, 24)}, sizes=[2, 9]))
+    falling = bs.tensors.read_tensor(sparse_message(CSX, {**CSR_INDEX, "indptrBuffer": (8, 24)}, sizes=[2, 9]))
     with pytest.raises(InvalidDataError, match="indptr: expected values from 0 to 2, found 1 to 3"):
         falling.validate(full=True)
 
 
 def test_fibers_with_the_buffers_of_the_specification_s_text_are_read() -> None:
-    in_bytes = {**FIBERS, "indptrBuffers": [(0, 16)], "indicesBuffers": [(0, 8), (0, 16)]}
+    in_bytes = {**CSF_INDEX, "indptrBuffers": [(0, 16)], "indicesBuffers": [(0, 8), (0, 16)]}
     offsets = np.array([0, 2, 7, 9], np.int64).tobytes()
     places = {**in_bytes, "indicesBuffers": [(0, 8), (16, 16)]}
     index_fields = {
@@ -188,7 +188,7 @@ def samples() -> dict[str, bytes]:
 SAMPLES = samples()
 
 
-def use(content: bytes) -> None:
+def read_and_validate(content: bytes) -> None:
     try:
         tensor = bs.tensors.read_tensor(content)
         tensor.validate(full=True)
@@ -220,7 +220,7 @@ def test_flipped_bits_give_an_error_or_a_valid_tensor(name: str) -> None:
             damaged[at] ^= 1 << chance.randrange(8)
             if chance.random() < 0.3:
                 damaged[chance.randrange(len(content))] = chance.choice([0, 0x7F, 0x80, 0xFF])
-            use(bytes(damaged))
+            read_and_validate(bytes(damaged))
 
 
 def test_fuzzer_findings_of_arrow_cpp_are_rejected(shared_folder: Path) -> None:
@@ -229,4 +229,4 @@ def test_fuzzer_findings_of_arrow_cpp_are_rejected(shared_folder: Path) -> None:
     for file in files:
         with pytest.raises(BowstringError):
             list(bs.tensors.open_tensor_stream(file))
-        use(file.read_bytes())
+        read_and_validate(file.read_bytes())

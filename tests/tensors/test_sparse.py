@@ -24,8 +24,8 @@ KINDS: dict[str, Any] = {
     "csc": bs.tensors.SparseCSCMatrix,
     "csf": bs.tensors.SparseCSFTensor,
 }
-DENSE = {"coo": CUBE, "csf": CUBE, "csr": MATRIX, "csc": MATRIX}
-kinds = pytest.mark.parametrize("kind", KINDS)
+DENSE_VALUES = {"coo": CUBE, "csf": CUBE, "csr": MATRIX, "csc": MATRIX}
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
 def to_bytes(tensor: Any) -> bytes:
@@ -34,14 +34,14 @@ def to_bytes(tensor: Any) -> bytes:
     return sink.getvalue()
 
 
-@kinds
+@EVERY_KIND
 def test_messages_of_arrow_cpp_are_read(kind: str) -> None:
     tensor = bs.tensors.read_tensor(MESSAGES[kind])
     tensor.validate(full=True)
     assert isinstance(tensor, KINDS[kind])
-    assert np.array_equal(tensor.to_tensor().to_numpy(), DENSE[kind])
+    assert np.array_equal(tensor.to_tensor().to_numpy(), DENSE_VALUES[kind])
     names = ["x", "y", "z"] if kind in ("coo", "csf") else None
-    assert tensor.equals(KINDS[kind].from_dense_numpy(DENSE[kind], names))
+    assert tensor.equals(KINDS[kind].from_dense_numpy(DENSE_VALUES[kind], names))
     again = bs.tensors.read_tensor(to_bytes(tensor))
     assert again.equals(tensor)
 
@@ -66,10 +66,10 @@ def metadata_of(message: bytes) -> dict[str, Any]:
     return slots
 
 
-@kinds
+@EVERY_KIND
 def test_metadata_equals_that_of_arrow_cpp(kind: str) -> None:
     names = ["x", "y", "z"] if kind in ("coo", "csf") else None
-    assert metadata_of(to_bytes(KINDS[kind].from_dense_numpy(DENSE[kind], names))) == metadata_of(MESSAGES[kind])
+    assert metadata_of(to_bytes(KINDS[kind].from_dense_numpy(DENSE_VALUES[kind], names))) == metadata_of(MESSAGES[kind])
 
 
 @st.composite
@@ -101,7 +101,7 @@ def check_round_trip(kind: str, values: np.ndarray[Any, Any]) -> None:
     assert KINDS[kind].from_tensor(bs.tensors.Tensor.from_numpy(values)).equals(tensor)
 
 
-@kinds
+@EVERY_KIND
 def test_the_indices_equal_those_of_pyarrow(kind: str) -> None:
     pyarrow_class = {
         "coo": pa.SparseCOOTensor,
@@ -110,16 +110,16 @@ def test_the_indices_equal_those_of_pyarrow(kind: str) -> None:
         "csf": pa.SparseCSFTensor,
     }[kind]
     bowstring_tensor, pyarrow_tensor = (
-        KINDS[kind].from_dense_numpy(DENSE[kind]),
-        pyarrow_class.from_dense_numpy(DENSE[kind]),
+        KINDS[kind].from_dense_numpy(DENSE_VALUES[kind]),
+        pyarrow_class.from_dense_numpy(DENSE_VALUES[kind]),
     )
     for mine, other in zip(bowstring_tensor.to_numpy(), pyarrow_tensor.to_numpy(), strict=True):
         if isinstance(mine, tuple):
             assert [m.tolist() for m in mine] == [o.tolist() for o in other]
         else:
             assert mine.reshape(other.shape).tolist() == other.tolist()
-    from_pyarrow = KINDS[kind].from_numpy(*pyarrow_tensor.to_numpy(), DENSE[kind].shape)
-    assert np.array_equal(from_pyarrow.to_tensor().to_numpy(), DENSE[kind])
+    from_pyarrow = KINDS[kind].from_numpy(*pyarrow_tensor.to_numpy(), DENSE_VALUES[kind].shape)
+    assert np.array_equal(from_pyarrow.to_tensor().to_numpy(), DENSE_VALUES[kind])
 
 
 def test_memory_is_shared_with_numpy_in_both_directions() -> None:

@@ -45,7 +45,7 @@ class TestLoopbackServer(TestUnixServer):
     scheme = "loopback"
 
 
-def session(name: str) -> RecordedSession:
+def find_session(name: str) -> RecordedSession:
     return next(each for each in recorded_sessions() if each.name == name)
 
 
@@ -66,11 +66,11 @@ def read_without_io(own: RecordedSession, **options: Any) -> bs.Table:
 
 
 def test_a_client_of_an_unordered_transport_accepts_metadata_in_any_order() -> None:
-    assert read_without_io(session("out-of-order"), in_order=False) == TABLE
+    assert read_without_io(find_session("out-of-order"), in_order=False) == TABLE
 
 
 def test_a_client_that_begins_at_the_first_number_of_a_session_reads_through_the_roll_over() -> None:
-    own = session("roll-over")
+    own = find_session("roll-over")
     assert own.first_sequence == 0xFFFFFFFE
     tags = [entry.tag for entry in own.entries if entry.sender == "server" and entry.tag is not None]
     assert tags == [0xFFFFFFFF, 0]
@@ -78,15 +78,17 @@ def test_a_client_that_begins_at_the_first_number_of_a_session_reads_through_the
 
 
 def test_the_sessions_have_dictionaries_that_grow_or_change_and_both_codecs() -> None:
-    dictionaries = [entry.note for entry in session("dictionary-delta").entries if "dictionary 0" in entry.note]
+    dictionaries = [entry.note for entry in find_session("dictionary-delta").entries if "dictionary 0" in entry.note]
     assert [", a delta" in note for note in dictionaries] == [False, True]
-    replacements = [entry.note for entry in session("dictionary-replacement").entries if "dictionary 0" in entry.note]
+    replacements = [
+        entry.note for entry in find_session("dictionary-replacement").entries if "dictionary 0" in entry.note
+    ]
     assert [", a delta" in note for note in replacements] == [False, False]
     (lz4_body,) = (
-        entry.body for entry in session("compressed-lz4").entries if entry.tag == 1 and entry.sender == "server"
+        entry.body for entry in find_session("compressed-lz4").entries if entry.tag == 1 and entry.sender == "server"
     )
     (zstd_body,) = (
-        entry.body for entry in session("compressed-zstd").entries if entry.tag == 1 and entry.sender == "server"
+        entry.body for entry in find_session("compressed-zstd").entries if entry.tag == 1 and entry.sender == "server"
     )
     assert b"\x04\x22\x4d\x18" in lz4_body  # the magic number of an LZ4 frame
     assert b"\x28\xb5\x2f\xfd" in zstd_body
@@ -100,7 +102,7 @@ def test_the_command_writes_every_session_to_a_json_file(tmp_path: Path) -> None
     assert [path.name for path in paths] == sorted(f"{each.name}.json" for each in recorded_sessions())
     for path in paths:
         document = json.loads(path.read_text(encoding="utf-8"))
-        own = session(document["name"])
+        own = find_session(document["name"])
         assert (document["rows"] is None) != (document["error"] is None) or document["sides"] == ["server"]
         assert [bytes.fromhex(entry["body"]) for entry in document["entries"]] == [e.body for e in own.entries]
         assert [entry["tag"] and int(entry["tag"], 16) for entry in document["entries"]] == [

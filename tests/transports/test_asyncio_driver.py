@@ -44,7 +44,7 @@ def client_session(server: Served, **options: Any) -> Session:
     return Session(channels, server.client_memory, now=time.monotonic(), options=SessionOptions(**options))
 
 
-def request(driver: AsyncSession) -> None:
+def send_request(driver: AsyncSession) -> None:
     core = client_core()
     driver.request(core, core.request(b"ticket"))
 
@@ -53,7 +53,7 @@ async def next_event(driver: AsyncSession) -> Any:
     return await asyncio.wait_for(driver.next_event(), WAIT_S)
 
 
-async def read(driver: AsyncSession) -> list[Any]:
+async def receive_all(driver: AsyncSession) -> list[Any]:
     """Return the events until the end of the stream, or its failure."""
     events = [await next_event(driver)]
     while not isinstance(events[-1], StreamEnded | SessionFailed):
@@ -78,7 +78,7 @@ async def running(*servers: Served) -> AsyncIterator[None]:
         task.cancel()
 
 
-def contents(events: Sequence[Any]) -> list[bytes]:
+def body_contents(events: Sequence[Any]) -> list[bytes]:
     return [bytes(event.message.body.parts[0]) for event in events if event.message.body is not None]
 
 
@@ -123,13 +123,13 @@ def test_asyncio_awaits_the_events_of_a_session(transport: Transport) -> None:
 def test_an_abandoned_wait_loses_no_event(transport: Transport) -> None:
     async def scenario(server: Served) -> None:
         async with AsyncSession(client_session(server)) as driver, running(server):
-            request(driver)
+            send_request(driver)
             for _ in range(3):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(driver.next_event(), 0.02)
             server.stream(None, [PackedBody.of(bytes([number])) for number in range(20)])
-            *events, _ = await read(driver)
-            assert contents(events) == [bytes([number]) for number in range(20)]
+            *events, _ = await receive_all(driver)
+            assert body_contents(events) == [bytes([number]) for number in range(20)]
 
     with served(transport) as server:
         asyncio.run(scenario(server))
@@ -141,7 +141,7 @@ def test_a_task_cancelled_in_the_middle_of_a_stream_ends_the_connection(transpor
 
         async def read_slowly() -> None:
             async with AsyncSession(client_session(server)) as driver:
-                request(driver)
+                send_request(driver)
                 while True:
                     if isinstance(await driver.next_event(), MessageLocated):
                         has_event.set()
@@ -172,9 +172,9 @@ def test_several_streams_are_received_at_once(transport: Transport) -> None:
         async with running(*servers):
             drivers = [AsyncSession(client_session(server)) for server in servers]
             for driver, server, content in zip(drivers, servers, bodies, strict=True):
-                request(driver)
+                send_request(driver)
                 server.stream(None, content)
-            events = await asyncio.gather(*map(read, drivers))
+            events = await asyncio.gather(*map(receive_all, drivers))
             for driver in drivers:
                 driver.close()
             return events
@@ -182,7 +182,7 @@ def test_several_streams_are_received_at_once(transport: Transport) -> None:
     with ExitStack() as stack:
         servers = [stack.enter_context(served(transport)) for _ in bodies]
         for n, (*events, _) in enumerate(asyncio.run(scenario(servers))):
-            assert contents(events) == [bytes([n, k]) * 50_000 for k in range(10)]
+            assert body_contents(events) == [bytes([n, k]) * 50_000 for k in range(10)]
 
 
 def test_metadata_and_bodies_of_two_channels_are_paired(transport: Transport) -> None:
@@ -190,11 +190,11 @@ def test_metadata_and_bodies_of_two_channels_are_paired(transport: Transport) ->
         channels = {ConnectionRole.METADATA: metadata.client_channel, ConnectionRole.BODIES: bodies.client_channel}
         content: list[Body] = [AddressBody.of([2 * n], [2]) for n in range(5)]
         async with AsyncSession(Session(channels, bodies.client_memory, now=0.0)) as driver, running(metadata, bodies):
-            request(driver)
+            send_request(driver)
             metadata.stream(None, content)
             await asyncio.sleep(0.01)
             bodies.stream(region, content)
-            _, *located, _ = await read(driver)
+            _, *located, _ = await receive_all(driver)
             assert [bytes(each.memory[each.offsets[0] :][:2]) for each in located] == [
                 b"01",
                 b"23",
@@ -222,13 +222,13 @@ def test_a_slow_task_slows_down_the_server(transport: Transport) -> None:
 
     async def scenario(server: Served) -> None:
         async with AsyncSession(client_session(server)) as driver, running(server):
-            request(driver)
+            send_request(driver)
             server.stream(None, [PackedBody.of(body)] * count)
             assert isinstance(await next_event(driver), MessageReady)
             for _ in range(100):
                 await asyncio.sleep(0.002)
             assert server.client_channel.bytes_received < count * len(body) // 2
-            events = await read(driver)
+            events = await receive_all(driver)
             assert len(events) == count + 1
 
     with served(transport) as server:
@@ -238,15 +238,15 @@ def test_a_slow_task_slows_down_the_server(transport: Transport) -> None:
 def test_a_silent_server_is_a_deadline_error_after_which_the_stream_may_continue(transport: Transport) -> None:
     async def scenario(server: Served) -> None:
         async with AsyncSession(client_session(server, input_timeout_s=0.2)) as driver, running(server):
-            request(driver)
+            send_request(driver)
             for _ in range(2):
                 failed = await next_event(driver)
                 assert isinstance(failed.error, DeadlineError)
             server.stream(None, [PackedBody.of(b"late")])
             while isinstance(event := await next_event(driver), SessionFailed):
                 assert isinstance(event.error, DeadlineError)
-            *events, _ = await read(driver)
-            assert contents(events) == [b"late"]
+            *events, _ = await receive_all(driver)
+            assert body_contents(events) == [b"late"]
 
     with served(transport) as server:
         asyncio.run(scenario(server))
@@ -255,7 +255,7 @@ def test_a_silent_server_is_a_deadline_error_after_which_the_stream_may_continue
 def test_the_time_of_a_slow_task_does_not_count_as_silence_of_the_server(transport: Transport) -> None:
     async def scenario(server: Served) -> None:
         async with AsyncSession(client_session(server, input_timeout_s=0.5)) as driver:
-            request(driver)
+            send_request(driver)
             server.stream(region, [AddressBody.of([n], [2]) for n in range(2)])
             assert isinstance(await next_event(driver), MessageReady)
             first = await next_event(driver)
@@ -278,7 +278,7 @@ def test_the_time_of_a_slow_task_does_not_count_as_silence_of_the_server(transpo
 def test_closing_ends_every_waiting_task(transport: Transport, num_tasks: int) -> None:
     async def scenario(server: Served) -> None:
         driver = AsyncSession(client_session(server))
-        request(driver)
+        send_request(driver)
         tasks = [asyncio.create_task(next_event(driver)) for _ in range(num_tasks)]
         await asyncio.sleep(0.02)
         driver.close()
@@ -293,7 +293,7 @@ def test_closing_ends_every_waiting_task(transport: Transport, num_tasks: int) -
 def test_every_wait_after_a_lost_connection_reports_it(transport: Transport) -> None:
     async def scenario(server: Served) -> None:
         async with AsyncSession(client_session(server)) as driver:
-            request(driver)
+            send_request(driver)
             server.other.close()
             for _ in range(2):
                 failed = await next_event(driver)
@@ -306,10 +306,10 @@ def test_every_wait_after_a_lost_connection_reports_it(transport: Transport) -> 
 def test_a_lease_may_be_released_after_the_event_loop_has_ended() -> None:
     async def scenario(server: Served, region: Region) -> tuple[AsyncSession, Any]:
         driver = AsyncSession(client_session(server))
-        request(driver)
+        send_request(driver)
         server.stream(region, [AddressBody.of([0], [1])])
         async with running(server):
-            _, located, _ = await read(driver)
+            _, located, _ = await receive_all(driver)
         return driver, located.lease
 
     with served(UNIX) as server, Region.copy_of([b"x"]) as region:

@@ -57,7 +57,7 @@ def loop() -> Iterator[EventLoop]:
         yield loop
 
 
-def ask(echo: Echo, text: bytes) -> bytes:
+def echo(echo: Echo, text: bytes) -> bytes:
     echo.peer.sendall(text)
     return echo.peer.recv(100)
 
@@ -67,8 +67,8 @@ def test_ready_handlers_are_called_and_closed_at_the_end(loop: EventLoop) -> Non
     loop.add(one)
     loop.start()
     loop.call_soon_threadsafe(lambda: loop.add(other))
-    assert (ask(one, b"a"), ask(other, b"b"), ask(one, b"c")) == (b"A", b"B", b"C")
-    assert ask(other, b"leave") == b"LEAVE"
+    assert (echo(one, b"a"), echo(other, b"b"), echo(one, b"c")) == (b"A", b"B", b"C")
+    assert echo(other, b"leave") == b"LEAVE"
     loop.close()
     loop.close()
     assert (one.is_closed, other.is_closed) == (True, False)
@@ -86,9 +86,9 @@ def test_a_handler_that_fails_is_closed_and_reported_and_the_others_continue(
     loop.add(one)
     loop.add(other)
     loop.start()
-    assert ask(one, b"fail") == b""
+    assert echo(one, b"fail") == b""
     assert wait_until(lambda: one.is_closed)
-    assert ask(other, b"b") == b"B"
+    assert echo(other, b"b") == b"B"
     assert [str(error) for error in reported] == ["unexpected"]
     loop.close()
     one.peer.close()
@@ -106,7 +106,7 @@ def test_a_deadline_that_moved_expires_once(loop: EventLoop) -> None:
     assert wait_until(lambda: near.expired)
     assert not moved.expired
     moved.deadline = 0.01
-    assert ask(moved, b"a") == b"A"  # a new deadline counts from the next call on
+    assert echo(moved, b"a") == b"A"  # a new deadline counts from the next call on
     assert wait_until(lambda: moved.expired)
     assert (moved.expired, near.expired) == (1, 1)
     loop.close()

@@ -71,7 +71,7 @@ transport.send([b"x" * BODY_BYTES], tag=1, timeout_s=60)
 
 
 @contextmanager
-def process(script: str, address: str) -> Iterator[subprocess.Popen[bytes]]:
+def running_script(script: str, address: str) -> Iterator[subprocess.Popen[bytes]]:
     child = subprocess.Popen([sys.executable, "-c", script, address])
     try:
         yield child
@@ -80,21 +80,21 @@ def process(script: str, address: str) -> Iterator[subprocess.Popen[bytes]]:
         child.wait(10)
 
 
-def holders(name: str) -> list[str]:
+def processes_with_memfd(name: str) -> list[str]:
     """The processes that have a memfd of this name open or mapped."""
     places = [place for folder in Path("/proc").glob("[0-9]*") for place in (folder / "fd", folder / "maps")]
-    return sorted({place.parent.name for place in places if name in described(place)})
+    return sorted({place.parent.name for place in places if name in describe_links(place)})
 
 
-def described(place: Path) -> str:
+def describe_links(place: Path) -> str:
     """What a process has open or mapped; nothing where it has ended or is somebody else's."""
     try:
-        return "\n".join(map(pointed_at, place.iterdir())) if place.name == "fd" else place.read_text()
+        return "\n".join(map(link_target, place.iterdir())) if place.name == "fd" else place.read_text()
     except OSError:
         return ""
 
 
-def pointed_at(link: Path) -> str:
+def link_target(link: Path) -> str:
     try:
         return str(link.readlink())
     except OSError:
@@ -112,7 +112,7 @@ def listener() -> Iterator[BlockingListener]:
 
 
 def test_memory_of_a_killed_publisher_is_freed_after_its_reader_ends(listener: BlockingListener) -> None:
-    with process(PUBLISHER, listener.address) as child, listener.accept() as transport:
+    with running_script(PUBLISHER, listener.address) as child, listener.accept() as transport:
         transport.receive()
         child.send_signal(signal.SIGKILL)
         child.wait(10)
@@ -121,25 +121,27 @@ def test_memory_of_a_killed_publisher_is_freed_after_its_reader_ends(listener: B
         view = transport.memory.resolve(region_address(0, SIZE_BYTES - 3), 3)
         transport.close()
         assert bytes(view) == b"xxx"
-        assert holders(PUBLISHED) == [str(os.getpid())]
+        assert processes_with_memfd(PUBLISHED) == [str(os.getpid())]
     del view
-    assert holders(PUBLISHED) == []
+    assert processes_with_memfd(PUBLISHED) == []
 
 
 def test_memory_that_nobody_received_is_freed_with_the_killed_publisher(listener: BlockingListener) -> None:
-    with process(PUBLISHER, listener.address) as child, listener.accept() as transport:
+    with running_script(PUBLISHER, listener.address) as child, listener.accept() as transport:
         assert wait_until(lambda: transport_has_input(transport))
-        assert holders(PUBLISHED) == [str(child.pid)]
-        assert not [place for place in ("fd", "maps") if "/dev/shm" in described(Path(f"/proc/{child.pid}/{place}"))]
+        assert processes_with_memfd(PUBLISHED) == [str(child.pid)]
+        assert not [
+            place for place in ("fd", "maps") if "/dev/shm" in describe_links(Path(f"/proc/{child.pid}/{place}"))
+        ]
         child.send_signal(signal.SIGKILL)
         child.wait(10)
         transport.close()
-        assert holders(PUBLISHED) == []
+        assert processes_with_memfd(PUBLISHED) == []
 
 
 def test_leases_of_a_killed_client_end(listener: BlockingListener) -> None:
     server = ServerConnection(1, 2)
-    with process(CLIENT, listener.address) as child, listener.accept() as transport:
+    with running_script(CLIENT, listener.address) as child, listener.accept() as transport:
         server.receive(*transport.receive())
         with Region.copy_of([b"abcdef"], f"leased by {os.getpid()}") as region:
             index = transport.export(region).index
@@ -154,11 +156,11 @@ def test_leases_of_a_killed_client_end(listener: BlockingListener) -> None:
         assert server.connection_lost() == 2
         child.wait(10)
     del region
-    assert holders(f"leased by {os.getpid()}") == []
+    assert processes_with_memfd(f"leased by {os.getpid()}") == []
 
 
 def test_a_sender_killed_in_the_middle_of_a_body_is_lost_and_its_memory_freed(listener: BlockingListener) -> None:
-    with process(SENDER, listener.address) as child, listener.accept() as transport:
+    with running_script(SENDER, listener.address) as child, listener.accept() as transport:
         assert wait_until(lambda: transport_has_input(transport))
         child.send_signal(signal.SIGKILL)
         with pytest.raises(ConnectionLostError, match=f"of {BODY_BYTES} bytes"):
@@ -166,7 +168,7 @@ def test_a_sender_killed_in_the_middle_of_a_body_is_lost_and_its_memory_freed(li
 
 
 def test_a_receiver_killed_in_the_middle_of_a_body_is_lost(listener: BlockingListener) -> None:
-    with process(PREAMBLE + "signal.pause()", listener.address) as child, listener.accept() as transport:
+    with running_script(PREAMBLE + "signal.pause()", listener.address) as child, listener.accept() as transport:
         os.kill(child.pid, signal.SIGSTOP)
         killer = subprocess.Popen(["/bin/sh", "-c", f"sleep 0.3; kill -9 {child.pid}"])
         with pytest.raises(ConnectionLostError):

@@ -56,7 +56,7 @@ class TestObservedUnix(TransportConformance):
     transport = ObservedTransport(UNIX, lambda _entry: None)
 
 
-def steps(entries: list[Entry]) -> list[tuple[str, str, int | None, int | None, int]]:
+def describe_entries(entries: list[Entry]) -> list[tuple[str, str, int | None, int | None, int]]:
     return [(entry.direction, entry.kind, entry.tag, entry.address, entry.length_bytes) for entry in entries]
 
 
@@ -90,13 +90,13 @@ def test_both_ends_report_connections_messages_regions_and_the_end(transport: Tr
         ("retirement", None, region_address(0, 0), 0),
         ("message", None, None, 4),
     ]
-    assert steps(by_connection[0]) == [
+    assert describe_entries(by_connection[0]) == [
         ("sent", "connection", None, None, 0),
         *(("sent", *step) for step in passed),
         ("sent", "close", None, None, 0),
     ]
     passed.insert(2, ("offer", 7, None, 40_000))
-    assert steps(by_connection[1]) == [
+    assert describe_entries(by_connection[1]) == [
         ("received", "connection", None, None, 0),
         *(("received", *step) for step in passed),
         ("received", "loss", None, None, 0),
@@ -136,7 +136,10 @@ def test_withdrawn_messages_and_discarded_offers_are_reported() -> None:
         (offer,) = (event for event in other.channel.progress(RECEIVE) if isinstance(event, MessageOffered))
         assert other.channel.cancel(offer.token)
     cancelled = [entry for entry in entries if entry.kind == EntryKind.CANCELLATION]
-    assert steps(cancelled) == [("sent", "cancellation", 3, None, 9), ("received", "cancellation", None, None, 0)]
+    assert describe_entries(cancelled) == [
+        ("sent", "cancellation", 3, None, 9),
+        ("received", "cancellation", None, None, 0),
+    ]
 
 
 def test_a_range_of_a_file_is_reported_with_its_bytes(tmp_path: Path) -> None:

@@ -60,12 +60,12 @@ def test_a_buffer_outside_its_region_is_an_error(
         table.locate(uint64(*addresses), uint64(*lengths))
 
 
-near = st.sampled_from([0, 1, 49, 50, 51, 99, 100, 101, 2**48 - 1, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)
-addresses_near = st.builds(lambda index, offset: (region_address(index, 0) + offset) % 2**64, st.integers(0, 4), near)
+OFFSETS = st.sampled_from([0, 1, 49, 50, 51, 99, 100, 101, 2**48 - 1, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)
+ADDRESSES = st.builds(lambda index, offset: (region_address(index, 0) + offset) % 2**64, st.integers(0, 4), OFFSETS)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(pairs=st.lists(st.tuples(addresses_near, near), min_size=1, max_size=4))
+@given(pairs=st.lists(st.tuples(ADDRESSES, OFFSETS), min_size=1, max_size=4))
 def test_resolving_agrees_with_plain_arithmetic(table: RemoteRegionTable, pairs: list[tuple[int, int]]) -> None:
     def is_inside(address: int, length: int) -> bool:
         index, offset = split_region_address(address)

@@ -33,7 +33,7 @@ def no_descriptor_is_left() -> Iterator[None]:
         yield
 
 
-def is_freed(server: Served, count: int) -> bool:
+def has_freed(server: Served, count: int) -> bool:
     return sum(event.count for event in server.events if isinstance(event, AddressesFreed)) == count
 
 
@@ -209,7 +209,7 @@ def test_a_stream_pauses_at_the_leased_bytes_until_some_are_freed(transport: Tra
             for each in located[-2:]:
                 assert each.lease is not None
                 driver.session.release(each.lease)
-            server.step_until(partial(is_freed, server, expected))
+            server.step_until(partial(has_freed, server, expected))
         driver.close()
 
 
@@ -267,7 +267,7 @@ def test_the_time_between_calls_does_not_count_as_silence_of_the_server(transpor
         assert first.lease is not None
         time.sleep(1.0)  # the server waits for the lease, and the client computes
         driver.session.release(first.lease)
-        thread = threading.Thread(target=server.step_until, args=(partial(is_freed, server, 1),))
+        thread = threading.Thread(target=server.step_until, args=(partial(has_freed, server, 1),))
         thread.start()
         assert isinstance(driver.next_event(), MessageLocated)
         thread.join(20)

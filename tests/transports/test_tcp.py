@@ -166,7 +166,7 @@ def test_the_connection_is_not_authenticated(ends: ChannelPair) -> None:
     assert [end.channel.traits.peer for end in ends] == [None, None]
 
 
-def send_range(one: BlockingChannel, other: BlockingChannel, path: Path) -> None:
+def check_range_is_sent(one: BlockingChannel, other: BlockingChannel, path: Path) -> None:
     content = bytes(range(256)) * 20_000
     path.write_bytes(b"before" + content + b"after")
     with Region.from_file(path) as region:
@@ -177,7 +177,7 @@ def send_range(one: BlockingChannel, other: BlockingChannel, path: Path) -> None
 
 
 def test_a_range_of_a_file_is_sent_between_bytes(ends: ChannelPair, tmp_path: Path) -> None:
-    send_range(*ends, tmp_path / "file")
+    check_range_is_sent(*ends, tmp_path / "file")
 
 
 def test_a_file_that_became_shorter_ends_the_connection(ends: ChannelPair, tmp_path: Path) -> None:

@@ -89,9 +89,9 @@ def test_receiving_the_end_of_the_peer_sends_nothing(peer: Peer) -> None:
         (b"\x16\x03\x01\x02\x00" + bytes(512), "expected a frame"),
     ],
 )
-def test_a_malformed_frame_ends_the_connection(peer: Peer, sent: bytes, message: str) -> None:
+def test_a_malformed_frame_ends_the_connection(peer: Peer, content: bytes, message: str) -> None:
     hostile, channel = peer
-    hostile.sendall(sent)
+    hostile.sendall(content)
     with pytest.raises(ProtocolError, match=message):
         channel.receive()
     for call in (channel.receive, lambda: channel.send([b""])):
@@ -147,11 +147,11 @@ def test_an_announced_length_takes_no_memory_before_its_bytes_arrive() -> None:
         assert peak_bytes() - before < 100 << 20
 
 
-def receive_all(sent: bytes) -> None:
+def receive_until_error(content: bytes) -> None:
     """Receive what a hostile peer sends, until an error of ours."""
     hostile, channel = connect_raw()
     with hostile, channel:
-        hostile.sendall(sent)
+        hostile.sendall(content)
         hostile.shutdown(socket.SHUT_WR)
         with pytest.raises(BowstringError):
             while True:
@@ -169,7 +169,7 @@ def receive_all(sent: bytes) -> None:
     )
 )
 def test_any_bytes_are_messages_or_errors_of_bowstring(frames: list[bytes]) -> None:
-    receive_all(b"".join(frames))
+    receive_until_error(b"".join(frames))
 
 
 def test_a_stream_with_flipped_bits_is_messages_or_errors_of_bowstring() -> None:
@@ -180,4 +180,4 @@ def test_a_stream_with_flipped_bits_is_messages_or_errors_of_bowstring() -> None
         for _ in range(200):
             damaged = bytearray(good)
             damaged[source.randrange(len(damaged))] ^= 1 << source.randrange(8)
-            receive_all(bytes(damaged))
+            receive_until_error(bytes(damaged))

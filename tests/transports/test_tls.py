@@ -106,12 +106,12 @@ def test_a_server_without_tls_is_refused(authority: Authority) -> None:
     assert [isinstance(error, ConnectionLostError) for error in raised] == [True]
 
 
-@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01", b"\x16\x03\x01\x02\x00" + bytes(512), bytes(100)])
-def test_a_peer_that_breaks_off_the_handshake_is_lost(authority: Authority, sent: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"\x16\x03\x01", b"\x16\x03\x01\x02\x00" + bytes(512), bytes(100)])
+def test_a_peer_that_breaks_off_the_handshake_is_lost(authority: Authority, content: bytes) -> None:
     with no_descriptor_left(), BlockingListener.listen(TLS, options=replace(OPTIONS, tls=authority.server())) as own:
         host, _, port = own.address.removeprefix("//").rpartition(":")
         with socket.create_connection((host, int(port))) as hostile, own.accept() as channel:
-            hostile.sendall(sent)
+            hostile.sendall(content)
             hostile.shutdown(socket.SHUT_WR)
             with pytest.raises(ConnectionLostError, match="the TLS handshake failed"):
                 channel.receive()

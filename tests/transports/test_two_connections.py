@@ -69,12 +69,12 @@ def test_metadata_and_bodies_of_two_unix_sockets_are_paired_in_any_order_of_arri
         for server in servers:
             server.stream(dataset)
 
-        left = {metadata: 1 + len(dataset.messages) + 1, bodies: len(dataset.messages)}
+        num_pending = {metadata: 1 + len(dataset.messages) + 1, bodies: len(dataset.messages)}
         first = iter(order)
-        while any(left.values()):
+        while any(num_pending.values()):
             connection = metadata if next(first, False) else bodies
-            connection = connection if left[connection] else (bodies if connection is metadata else metadata)
-            left[connection] -= 1
+            connection = connection if num_pending[connection] else (bodies if connection is metadata else metadata)
+            num_pending[connection] -= 1
             received = connection.receive()
             for event in client.receive(received.tag, received.data):
                 if isinstance(event, MessageReady) and event.message.body is not None:
@@ -84,7 +84,7 @@ def test_metadata_and_bodies_of_two_unix_sockets_are_paired_in_any_order_of_arri
                         views = bodies.memory.resolve_all(body.addresses, body.lengths)
                         offsets, lengths = message.buffers.addresses.tolist(), message.buffers.lengths.tolist()
                         assert views == [dataset.region.view(*span) for span in zip(offsets, lengths, strict=True)]
-                        bodies.send_message(_freed(client, body))
+                        bodies.send_message(_free_body(client, body))
                         whole = dataset.region.view(message.body_offset, message.body_bytes)
                     else:
                         whole = body.parts[0]
@@ -95,7 +95,7 @@ def test_metadata_and_bodies_of_two_unix_sockets_are_paired_in_any_order_of_arri
             servers[1].connection.receive(*body_server.receive())
 
 
-def _freed(client: ClientConnection, body: AddressBody) -> Any:
+def _free_body(client: ClientConnection, body: AddressBody) -> Any:
     message = client.free(body)
     assert message is not None
     return message

@@ -162,7 +162,7 @@ def pipe_end() -> int:
     return reader
 
 
-def mere_place() -> int:
+def path_descriptor() -> int:
     """A descriptor of a file that has no name any more, through which nothing can be read."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(b"content")
@@ -170,7 +170,7 @@ def mere_place() -> int:
         return os.open(file.name, os.O_PATH)
 
 
-def unmappable() -> int:
+def unmappable_file() -> int:
     try:
         return os.open("/sys/kernel/uevent_seqnum", os.O_RDONLY)
     except OSError:
@@ -189,8 +189,8 @@ def unmappable() -> int:
         (memfd, region_frame(flags=3), "flags 3"),
         (pipe_end, region_frame(), "a pipe"),
         (lambda: os.open("/dev/zero", os.O_RDONLY), region_frame(flags=0), "a device"),
-        (mere_place, region_frame(flags=0), "a file that can be mapped: Bad file descriptor"),
-        (unmappable, region_frame(size=4096, flags=0), "a file that can be mapped: No such device"),
+        (path_descriptor, region_frame(flags=0), "a file that can be mapped: Bad file descriptor"),
+        (unmappable_file, region_frame(size=4096, flags=0), "a file that can be mapped: No such device"),
         (memfd, frame(0, content=b"x"), "PLAIN frame with 1 descriptors"),
         (memfd, frame(1, content=b"x", descriptors=1), "TAGGED frame with 1 descriptors"),
         (memfd, b"garbage of at least 24 bytes, with a descriptor", "expected a frame"),
@@ -273,13 +273,13 @@ def test_a_pair_created_without_free_descriptors_is_an_error() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def hear_out(*sent: tuple[bytes, bool]) -> None:
+def receive_until_error(*pieces: tuple[bytes, bool]) -> None:
     """Receive what a hostile peer sends, some of it with a descriptor, until an error of ours."""
     before = open_descriptors()
     hostile, connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with hostile, BlockingChannel(UNIX, UnixChannel.wrap(connection, OPTIONS)) as transport:
         descriptor = memfd()
-        for data, with_descriptor in sent:
+        for data, with_descriptor in pieces:
             if data:
                 send(hostile, data, [descriptor] if with_descriptor else None)
         os.close(descriptor)
@@ -302,7 +302,7 @@ def hear_out(*sent: tuple[bytes, bool]) -> None:
     st.booleans(),
 )
 def test_any_bytes_are_messages_or_errors_of_bowstring(frames: list[bytes], with_descriptor: bool) -> None:
-    hear_out((b"".join(frames), with_descriptor))
+    receive_until_error((b"".join(frames), with_descriptor))
 
 
 def test_a_stream_with_flipped_bits_is_messages_or_errors_of_bowstring() -> None:
@@ -311,9 +311,9 @@ def test_a_stream_with_flipped_bits_is_messages_or_errors_of_bowstring() -> None
     source = random.Random(5)
     for _ in range(300):
         data = bytearray(good)
-        place = source.randrange(len(data))
-        data[place] ^= 1 << source.randrange(8)
-        hear_out((bytes(data[:cut]), False), (bytes(data[cut:]), True))
+        index = source.randrange(len(data))
+        data[index] ^= 1 << source.randrange(8)
+        receive_until_error((bytes(data[:cut]), False), (bytes(data[cut:]), True))
 
 
 def test_a_body_is_not_copied_on_the_sending_side() -> None:
@@ -348,10 +348,10 @@ def test_a_steady_slow_transfer_may_take_longer_than_the_deadline(peer: Peer) ->
     assert time.monotonic() - begin > 1.0, "the transfer is too fast for this test"
 
     def receive_slowly() -> None:
-        left = len(data)
-        while left:
+        num_remaining = len(data)
+        while num_remaining:
             time.sleep(0.05)
-            left -= len(hostile.recv(min(left, step_bytes), socket.MSG_WAITALL))
+            num_remaining -= len(hostile.recv(min(num_remaining, step_bytes), socket.MSG_WAITALL))
 
     with run_in_thread(receive_slowly) as raised:
         begin = time.monotonic()

@@ -30,7 +30,7 @@ def no_descriptor_is_left() -> Iterator[None]:
         yield
 
 
-def greet(address: str, listener: BlockingListener) -> None:
+def exchange_message(address: str, listener: BlockingListener) -> None:
     with BlockingChannel.dial(UNIX, address, options=OPTIONS) as client, listener.accept() as server:
         client.send([b"hello"])
         assert bytes(server.receive().data) == b"hello"
@@ -40,7 +40,7 @@ def test_abstract_names_are_random_and_leave_no_file() -> None:
     with BlockingListener.listen(UNIX, options=OPTIONS) as one, BlockingListener.listen(UNIX, options=OPTIONS) as other:
         assert one.address.startswith("@bowstring-")
         assert one.address != other.address
-        greet(one.address, one)
+        exchange_message(one.address, one)
         assert not Path(one.address).exists()
         assert one.address in Path("/proc/net/unix").read_text()
     assert one.address not in Path("/proc/net/unix").read_text()
@@ -50,7 +50,7 @@ def test_closing_a_listener_removes_the_file_at_its_path(tmp_path: Path) -> None
     path = tmp_path / "socket"
     with BlockingListener.listen(UNIX, str(path), options=OPTIONS) as listener:
         assert path.stat().st_mode & 0o777 == 0o600
-        greet(str(path), listener)
+        exchange_message(str(path), listener)
     assert not path.exists()
 
 
@@ -60,12 +60,12 @@ def test_the_socket_of_a_killed_server_is_replaced_but_not_that_of_a_running_one
     dead.bind(path)
     dead.close()
     with BlockingListener.listen(UNIX, path, options=OPTIONS) as listener:
-        greet(path, listener)
+        exchange_message(path, listener)
         with pytest.raises(UsageError, match="already in use"):
             BlockingListener.listen(UNIX, path)
         with listener.accept() as probe, pytest.raises(ConnectionLostError):
             probe.receive()
-        greet(path, listener)
+        exchange_message(path, listener)
 
 
 def test_closing_a_listener_leaves_a_socket_that_took_its_path_alone(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_closing_a_listener_leaves_a_socket_that_took_its_path_alone(tmp_path: P
     path.unlink()
     with BlockingListener.listen(UNIX, str(path), options=OPTIONS) as second:
         first.close()
-        greet(str(path), second)
+        exchange_message(str(path), second)
 
 
 def test_a_file_that_is_not_a_socket_is_not_replaced(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_many_clients_at_once_are_served() -> None:
     assert len(servers) == len(clients) == count
 
 
-OTHER_USER = """
+AS_OTHER_USER = """
 import os, sys
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
@@ -155,13 +155,13 @@ from bowstring.transports.unix import UNIX
 from bowstring.errors import ConnectionLostError
 os.setuid(65534)
 """
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="requires root, to connect as another user")
+NEEDS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="requires root, to connect as another user")
 
 
-@as_root
+@NEEDS_ROOT
 def test_a_client_of_another_user_is_refused_and_the_next_is_served() -> None:
     with BlockingListener.listen(UNIX, options=OPTIONS) as listener:
-        script = OTHER_USER + "connected = BlockingChannel.dial(UNIX, sys.argv[1])\nprint('connected', flush=True)\n"
+        script = AS_OTHER_USER + "connected = BlockingChannel.dial(UNIX, sys.argv[1])\nprint('connected', flush=True)\n"
         script += "try:\n    connected.receive(timeout_s=10)\nexcept ConnectionLostError as error:\n    print(error)\n"
         other = subprocess.Popen([sys.executable, "-c", script, listener.address], stdout=subprocess.PIPE, text=True)
         assert other.stdout is not None
@@ -170,13 +170,14 @@ def test_a_client_of_another_user_is_refused_and_the_next_is_served() -> None:
             with pytest.raises(DeadlineError):
                 listener.accept(timeout_s=0.2)
             assert "the peer disconnected" in output.read()
-        greet(listener.address, listener)
+        exchange_message(listener.address, listener)
 
 
-@as_root
+@NEEDS_ROOT
 def test_a_server_of_another_user_is_not_trusted() -> None:
     script = (
-        OTHER_USER + "listener = BlockingListener.listen(UNIX)\nprint(listener.address, flush=True)\nsys.stdin.read()\n"
+        AS_OTHER_USER
+        + "listener = BlockingListener.listen(UNIX)\nprint(listener.address, flush=True)\nsys.stdin.read()\n"
     )
     other = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
     assert other.stdout is not None

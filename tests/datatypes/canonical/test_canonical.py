@@ -39,10 +39,10 @@ VALUES: dict[str, tuple[bs.DataType, list[Any]]] = {
         [np.ones((2, 3), np.float32), None, np.zeros((2, 0), np.float32)],
     ),
 }
-every = pytest.mark.parametrize("name", VALUES)
+EVERY_TYPE = pytest.mark.parametrize("name", VALUES)
 
 
-def same(left: list[Any], right: list[Any]) -> bool:
+def is_equal(left: list[Any], right: list[Any]) -> bool:
     if len(left) != len(right):
         return False
     return all(
@@ -51,16 +51,16 @@ def same(left: list[Any], right: list[Any]) -> bool:
     )
 
 
-@every
+@EVERY_TYPE
 def test_values_are_preserved(name: str) -> None:
     type_, values = VALUES[name]
     array = bs.array(values, type_)
     array.validate(full=True)
-    assert same(array.to_pylist(), values)
+    assert is_equal(array.to_pylist(), values)
     assert array.null_count == sum(value is None for value in values)
 
 
-@every
+@EVERY_TYPE
 @pytest.mark.parametrize("nested", [False, True])
 def test_canonical_types_need_no_registration_in_ipc_and_c_data(name: str, nested: bool) -> None:
     type_, values = VALUES[name]
@@ -78,7 +78,7 @@ def test_canonical_types_need_no_registration_in_ipc_and_c_data(name: str, neste
         assert back.column("x").combine_chunks().equals(column)
 
 
-PEERS = {
+PYARROW_ARRAYS = {
     "uuid": pa.array([b"0123456789abcdef", None], pa.uuid()),
     "json": pa.array(['{"a":1}', None], pa.json_()),
     "large json": pa.array(["1", None], pa.json_(pa.large_string())),
@@ -91,9 +91,9 @@ PEERS = {
 }
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", PYARROW_ARRAYS)
 def test_canonical_types_are_exchanged_with_pyarrow(name: str) -> None:
-    peer = PEERS[name]
+    peer = PYARROW_ARRAYS[name]
     sink = pa.BufferOutputStream()
     table = pa.table({"x": peer})
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -182,9 +182,9 @@ def test_fixed_shape_tensors_share_memory_with_numpy() -> None:
 
 
 def test_a_permutation_follows_the_specification() -> None:
-    stored = np.arange(24).reshape(2, 3, 4)
+    storage_values = np.arange(24).reshape(2, 3, 4)
     type_ = bs.datatypes.fixed_shape_tensor(bs.int64(), (2, 3, 4), permutation=[2, 0, 1])
-    flat = bs.array([stored.reshape(-1).tolist()], type_.storage_type)
+    flat = bs.array([storage_values.reshape(-1).tolist()], type_.storage_type)
     shown = flat.with_layout(bs.array([], type_).layout)
     assert shown[0].shape == shown.to_numpy().shape[1:] == (4, 2, 3)
     assert bs.array([shown[0]], type_).storage.equals(flat)
@@ -217,9 +217,9 @@ def test_timestamps_beyond_python_s_precision_keep_their_nanoseconds() -> None:
     assert array.to_pylist() == [moment, NOON.astimezone(EAST)]
     assert [m.utcoffset() for m in array.to_pylist()[1:]] == [timedelta(hours=5, minutes=45)]
     edge = datetime(1, 1, 1, tzinfo=UTC)
-    stored = [{"timestamp": edge, "offset_minutes": -60}, {"timestamp": NOON, "offset_minutes": 0}]
+    storage_values = [{"timestamp": edge, "offset_minutes": -60}, {"timestamp": NOON, "offset_minutes": 0}]
     type_ = bs.datatypes.timestamp_with_offset("us")
-    assert bs.array(stored, type_.storage_type).with_layout(bs.array([], type_).layout).to_pylist() == [
+    assert bs.array(storage_values, type_.storage_type).with_layout(bs.array([], type_).layout).to_pylist() == [
         bs.datatypes.OffsetTimestamp(np.datetime64("0001-01-01", "us"), -60),
         NOON,
     ]
@@ -362,10 +362,10 @@ def test_malformed_metadata_is_rejected_with_the_field_name(
     with pytest.raises(InvalidDataError, match=f"field 'column': (.|\n)*({message})"):
         _ = bs.open_stream(sink.getvalue()).schema.field(0)
     with pytest.raises(InvalidDataError, match="field 'column'"):
-        bs.record_batch(OneColumn(field))
+        bs.record_batch(CapsuleBatch(field))
 
 
-class OneColumn:
+class CapsuleBatch:
     """A batch of another library with one field and no rows."""
 
     def __init__(self, field: bs.Field) -> None:
@@ -401,7 +401,7 @@ def without_uuid() -> Iterator[None]:
 
 @pytest.mark.usefixtures("without_uuid")
 def test_a_canonical_type_can_be_unregistered() -> None:
-    assert bs.array(PEERS["uuid"]).type == bs.binary(16)
+    assert bs.array(PYARROW_ARRAYS["uuid"]).type == bs.binary(16)
 
 
 def test_the_name_of_a_canonical_type_cannot_be_registered() -> None:

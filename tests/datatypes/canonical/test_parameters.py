@@ -14,7 +14,7 @@ from bowstring.errors import InvalidDataError, UsageError
 PAIR = bs.list_(bs.int8(), 2)
 
 
-def claimed(name: str, parameters: bytes, storage: bs.DataType) -> bs.Field:
+def extension_field(name: str, parameters: bytes, storage: bs.DataType) -> bs.Field:
     return bs.Field("x", storage, True, ((NAME_KEY, name.encode()), (METADATA_KEY, parameters)))
 
 
@@ -35,7 +35,7 @@ def test_a_name_that_utf8_cannot_encode_is_rejected_on_reading(
     name: str, parameters: bytes, storage: bs.DataType
 ) -> None:
     with pytest.raises(InvalidDataError, match="surrogates"):
-        resolve_extension_type(claimed(name, parameters, storage))
+        resolve_extension_type(extension_field(name, parameters, storage))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_name_that_utf8_cannot_encode_is_rejected_on_reading(
 )
 def test_duplicate_keys_are_rejected(parameters: bytes) -> None:
     with pytest.raises(InvalidDataError, match="duplicate key"):
-        resolve_extension_type(claimed("arrow.fixed_shape_tensor", parameters, PAIR))
+        resolve_extension_type(extension_field("arrow.fixed_shape_tensor", parameters, PAIR))
 
 
 def test_a_type_with_names_that_cannot_be_written_is_rejected() -> None:

@@ -39,15 +39,15 @@ def test_deltas_of_every_layout_are_concatenated_and_earlier_arrays_do_not_chang
     for _ in range(40):
         part = bs.array(random.choices(values, k=random.randrange(12)), type_)
         parts.append(part.slice(random.randrange(3)))
-    chain, joined = DeltaDictionary([[parts[0]]]), []
+    chain, concatenated = DeltaDictionary([[parts[0]]]), []
     for count, part in enumerate(parts[1:], 2):
         chain.parts.append([part])
-        joined.append(chain.concat(count))
+        concatenated.append(chain.concat(count))
     shown = [value for part in parts for value in part.to_pylist()]
-    for array in [*joined, chain.concat(7)]:
+    for array in [*concatenated, chain.concat(7)]:
         array.validate(full=True)
         assert array.to_pylist() == shown[: array.length]
-    assert joined[-1].length == len(shown)
+    assert concatenated[-1].length == len(shown)
 
 
 def test_arrays_share_the_growing_memory() -> None:

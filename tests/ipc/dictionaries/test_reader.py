@@ -14,26 +14,26 @@ from bowstring import errors
 from bowstring.ipc.encoded_schema import encode_schema
 from bowstring.ipc.metadata.header import DictionaryHeader
 from bowstring.ipc.stream import EncodedMessage, Encoder
-from tests.ipc.dictionaries.test_tracker import GROWN, batch, dictionary_array, lists, words
+from tests.ipc.dictionaries.test_tracker import GROWING_BATCHES, batch, dictionary_array, list_batch, word_batch
 from tests.ipc.samples import UnrecordedSink, as_file, as_stream
 
-MAKE = pytest.mark.parametrize(
+FORMATS = pytest.mark.parametrize(
     ("kind", "open_"), [(bs.ipc.FileWriter, bs.open_file), (bs.ipc.StreamWriter, bs.open_stream)]
 )
 
 
-def encoded(*batches: bs.RecordBatch, **options: Any) -> list[EncodedMessage]:
+def encode_batches(*batches: bs.RecordBatch, **options: Any) -> list[EncodedMessage]:
     """Return the messages of batches without the schema."""
     encoder = Encoder(batches[0].schema, options=bs.ipc.IpcWriteOptions(**options))
     return [message for one in batches for message in encoder.encode_batch(one)]
 
 
-def dictionary(schema: bs.Schema, id_: int, values: bs.Array, is_delta: bool = False) -> EncodedMessage:
+def dictionary_message(schema: bs.Schema, id_: int, values: bs.Array, is_delta: bool = False) -> EncodedMessage:
     """Return a dictionary batch of these values, regardless of the schema."""
     return Encoder(schema)._encode_message(values.length, [values], (), DictionaryHeader(id_, is_delta))
 
 
-def data_of(kind: Any, schema: bs.Schema, messages: list[EncodedMessage], **options: Any) -> bytes:
+def write_messages(kind: Any, schema: bs.Schema, messages: list[EncodedMessage], **options: Any) -> bytes:
     """Return a file or stream of the messages in this order, on which readers may disagree."""
     sink = UnrecordedSink()
     writer = kind(sink, Encoder(schema, options=bs.ipc.IpcWriteOptions(**options)))
@@ -44,41 +44,41 @@ def data_of(kind: Any, schema: bs.Schema, messages: list[EncodedMessage], **opti
     return bytes(sink.content)
 
 
-def column(one: bs.RecordBatch) -> list[Any]:
+def column_values(one: bs.RecordBatch) -> list[Any]:
     return one.column(0).to_pylist()
 
 
 def test_dictionaries_may_be_anywhere_in_a_file() -> None:
-    batches = [words("a", "b"), words("a", "b", "c")]
-    first, use, delta, again = encoded(*batches)
-    data = data_of(bs.ipc.FileWriter, batches[0].schema, [use, again, first, delta])
-    assert [column(one) for one in bs.open_file(data)] == [["a", "b"], ["a", "b", "c"]]
+    batches = [word_batch("a", "b"), word_batch("a", "b", "c")]
+    first, use, delta, again = encode_batches(*batches)
+    data = write_messages(bs.ipc.FileWriter, batches[0].schema, [use, again, first, delta])
+    assert [column_values(one) for one in bs.open_file(data)] == [["a", "b"], ["a", "b", "c"]]
     assert pa.ipc.open_file(data).read_all().column(0).to_pylist() == ["a", "b", "a", "b", "c"]
 
 
 def test_a_column_of_nulls_may_come_before_its_dictionary() -> None:
-    batches = [batch(dictionary_array([None, None], [])), words("a")]
-    _, nulls, _, use = encoded(*batches)
-    first = dictionary(batches[0].schema, 0, bs.array(["a"]))
-    data = data_of(bs.ipc.StreamWriter, batches[0].schema, [nulls, first, use])
+    batches = [batch(dictionary_array([None, None], [])), word_batch("a")]
+    _, nulls, _, use = encode_batches(*batches)
+    first = dictionary_message(batches[0].schema, 0, bs.array(["a"]))
+    data = write_messages(bs.ipc.StreamWriter, batches[0].schema, [nulls, first, use])
     for batches_read in (list(bs.open_stream(data)), bs.open_stream(data).read_all().to_batches()):
-        assert [column(one) for one in batches_read] == [[None, None], ["a"]]
+        assert [column_values(one) for one in batches_read] == [[None, None], ["a"]]
         batches_read[0].validate(full=True)
 
 
-@MAKE
+@FORMATS
 def test_an_inner_dictionary_may_come_after_the_outer_one(kind: Any, open_: Any) -> None:
-    batch = lists(["a", "b"], [0, 1], [1])
-    inner, outer, use = encoded(batch)
-    data = data_of(kind, batch.schema, [outer, inner, use])
-    assert column(next(iter(open_(data)))) == [["a", "b"], ["b"]]
-    assert column(next(iter(open_(data)))) == pa.table(batch).column(0).to_pylist()
+    batch = list_batch(["a", "b"], [0, 1], [1])
+    inner, outer, use = encode_batches(batch)
+    data = write_messages(kind, batch.schema, [outer, inner, use])
+    assert column_values(next(iter(open_(data)))) == [["a", "b"], ["b"]]
+    assert column_values(next(iter(open_(data)))) == pa.table(batch).column(0).to_pylist()
 
 
 @pytest.mark.parametrize("write_options", [{}, {"byte_order": "big"}, {"compression": "lz4"}])
 def test_indices_refer_to_the_dictionary_at_the_batch_s_position(write_options: Any) -> None:
-    batches = [lists(["a", "b"], [0, 1]), lists(["p", "q"], [1, 0])]
-    inner, outer, use, inner_2, outer_2, _ = encoded(*batches, **write_options)
+    batches = [list_batch(["a", "b"], [0, 1]), list_batch(["p", "q"], [1, 0])]
+    inner, outer, use, inner_2, outer_2, _ = encode_batches(*batches, **write_options)
     for between, expected in (
         ([inner_2, outer_2], ["q", "p"]),
         ([outer_2, inner_2], ["q", "p"]),
@@ -87,32 +87,32 @@ def test_indices_refer_to_the_dictionary_at_the_batch_s_position(write_options: 
         ([], ["a", "b"]),
     ):
         for start in ([inner, outer], [outer, inner]):
-            data = data_of(bs.ipc.StreamWriter, batches[0].schema, [*start, use, *between, use], **write_options)
+            data = write_messages(bs.ipc.StreamWriter, batches[0].schema, [*start, use, *between, use], **write_options)
             first, second = bs.open_stream(data)
-            assert (column(second), column(first)) == ([expected], [["a", "b"]])
+            assert (column_values(second), column_values(first)) == ([expected], [["a", "b"]])
             if start[0] is inner:
                 assert pa.ipc.open_stream(data).read_all().column(0).to_pylist()[1] == expected
 
 
 def test_deltas_of_an_outer_dictionary_use_the_inner_one_of_the_batch() -> None:
-    batches = [lists(["a", "b"], [0, 1]), lists(["p", "q", "r"], [0, 1], [2])]
-    inner, outer, use, inner_2, _, use_2 = encoded(*batches)
-    grown = [lists(["a", "b"], [0, 1]), lists(["a", "b", "c"], [0, 1], [2])]
-    _, _, _, inner_delta, outer_delta, _ = encoded(*grown, dictionary_deltas="always")
-    data = data_of(
+    batches = [list_batch(["a", "b"], [0, 1]), list_batch(["p", "q", "r"], [0, 1], [2])]
+    inner, outer, use, inner_2, _, use_2 = encode_batches(*batches)
+    grown = [list_batch(["a", "b"], [0, 1]), list_batch(["a", "b", "c"], [0, 1], [2])]
+    _, _, _, inner_delta, outer_delta, _ = encode_batches(*grown, dictionary_deltas="always")
+    data = write_messages(
         bs.ipc.StreamWriter,
         batches[0].schema,
         [inner, outer, use, inner_delta, outer_delta, use_2, inner_2, use_2, use],
     )
-    read = [column(one) for one in bs.open_stream(data)]
+    read = [column_values(one) for one in bs.open_stream(data)]
     assert read == [[["a", "b"]], [["a", "b"], ["c"]], [["p", "q"], ["r"]], [["p", "q"]]]
 
 
-@MAKE
+@FORMATS
 def test_a_missing_inner_dictionary_is_an_error(kind: Any, open_: Any) -> None:
-    batch = lists(["a", "b"], [0, 1], [1])
-    _, outer, use = encoded(batch)
-    one = next(iter(open_(data_of(kind, batch.schema, [outer, use]))))
+    batch = list_batch(["a", "b"], [0, 1], [1])
+    _, outer, use = encode_batches(batch)
+    one = next(iter(open_(write_messages(kind, batch.schema, [outer, use]))))
     with pytest.raises(
         errors.InvalidDataError,
         match=r"column 'a': dictionary 1, which is inside dictionary 0, has not|dictionary 1 has not been defined",
@@ -120,24 +120,28 @@ def test_a_missing_inner_dictionary_is_an_error(kind: Any, open_: Any) -> None:
         one.column(0)
 
 
-@MAKE
+@FORMATS
 def test_a_delta_of_a_missing_dictionary_is_an_error(kind: Any, open_: Any) -> None:
-    batch = words("a")
-    _, use = encoded(batch)
-    data = data_of(kind, batch.schema, [dictionary(batch.schema, 0, bs.array(["a"]), is_delta=True), use])
+    batch = word_batch("a")
+    _, use = encode_batches(batch)
+    data = write_messages(
+        kind, batch.schema, [dictionary_message(batch.schema, 0, bs.array(["a"]), is_delta=True), use]
+    )
     with pytest.raises(errors.InvalidDataError, match=r"delta.*dictionary 0"):
-        [column(one) for one in open_(data)]
+        [column_values(one) for one in open_(data)]
 
 
-@MAKE
+@FORMATS
 def test_a_dictionary_without_a_field_is_an_error(kind: Any, open_: Any) -> None:
-    batch = words("a")
-    data = data_of(kind, batch.schema, [dictionary(batch.schema, 7, bs.array(["a"])), *encoded(batch)])
+    batch = word_batch("a")
+    data = write_messages(
+        kind, batch.schema, [dictionary_message(batch.schema, 7, bs.array(["a"])), *encode_batches(batch)]
+    )
     with pytest.raises(errors.InvalidDataError, match=r"dictionary 7 is none of the schema's \[0\]"):
-        [column(one) for one in open_(data)]
+        [column_values(one) for one in open_(data)]
 
 
-@MAKE
+@FORMATS
 @pytest.mark.parametrize("is_delta", [False, True])
 @pytest.mark.parametrize(
     "values",
@@ -145,30 +149,30 @@ def test_a_dictionary_without_a_field_is_an_error(kind: Any, open_: Any) -> None
     ids=lambda values: str(values.type),
 )
 def test_a_dictionary_of_another_type_is_an_error(kind: Any, open_: Any, is_delta: bool, values: bs.Array) -> None:
-    batch = words("a")
-    first, use = encoded(batch)
-    odd = dictionary(batch.schema, 0, values, is_delta)
-    data = data_of(kind, batch.schema, [*([first] if is_delta else []), odd, use])
+    batch = word_batch("a")
+    first, use = encode_batches(batch)
+    odd = dictionary_message(batch.schema, 0, values, is_delta)
+    data = write_messages(kind, batch.schema, [*([first] if is_delta else []), odd, use])
     with pytest.raises(errors.InvalidDataError, match=r"dictionary|message"):
-        [column(one) for one in open_(data)]
+        [column_values(one) for one in open_(data)]
 
 
 def test_a_second_dictionary_in_a_file_is_an_error() -> None:
-    batch = words("a")
-    first, use = encoded(batch)
-    data = data_of(bs.ipc.FileWriter, batch.schema, [first, first, use])
+    batch = word_batch("a")
+    first, use = encode_batches(batch)
+    data = write_messages(bs.ipc.FileWriter, batch.schema, [first, first, use])
     with pytest.raises(errors.InvalidDataError, match="only one non-delta batch of dictionary 0"):
-        column(bs.open_file(data)[0])
+        column_values(bs.open_file(data)[0])
 
 
 def test_an_index_beyond_a_replaced_dictionary_is_an_error() -> None:
-    batches = [words("a", "b", "c"), words("x")]
-    first, use, replacement, _ = encoded(*batches)
-    data = data_of(bs.ipc.StreamWriter, batches[0].schema, [first, use, replacement, use])
+    batches = [word_batch("a", "b", "c"), word_batch("x")]
+    first, use, replacement, _ = encode_batches(*batches)
+    data = write_messages(bs.ipc.StreamWriter, batches[0].schema, [first, use, replacement, use])
     good, bad = bs.open_stream(data)
-    assert column(good) == ["a", "b", "c"]
+    assert column_values(good) == ["a", "b", "c"]
     with pytest.raises(errors.InvalidDataError, match=r"indices\[1\] = 1 is not within the dictionary of 1 values"):
-        column(bad)
+        column_values(bad)
     with pytest.raises(errors.InvalidDataError, match="column 'a'"):
         bad.validate(full=True)
 
@@ -182,22 +186,22 @@ def test_fields_that_share_an_id_with_different_value_types_are_an_error() -> No
 # A thousand deltas
 
 
-def deltas(count: int) -> list[bs.RecordBatch]:
+def growing_batches(count: int) -> list[bs.RecordBatch]:
     """Return batches whose dictionary grows by ten values each."""
     every = bs.array([f"the word number {number}" for number in range(10 * count)])
     type_ = bs.dictionary(bs.int32(), bs.string())
     return [batch(dictionary_array([10 * n, 10 * n + 9], every.slice(0, 10 * n + 10), type_)) for n in range(count)]
 
 
-@MAKE
+@FORMATS
 def test_a_thousand_deltas_take_linear_time_and_memory(kind: Any, open_: Any) -> None:
-    batches = deltas(1000)
+    batches = growing_batches(1000)
     start = time.process_time()
     data = (as_file if kind is bs.ipc.FileWriter else as_stream)(*batches)
     assert bs.inspection.inspect(data).num_delta_batches == 999
     assert len(data) < 1_500_000
     read = list(open_(data))
-    columns = [column(one) for one in read]
+    columns = [column_values(one) for one in read]
     taken_s = time.process_time() - start
     assert columns == [[f"the word number {10 * n}", f"the word number {10 * n + 9}"] for n in range(1000)]
     assert taken_s < 20
@@ -206,10 +210,10 @@ def test_a_thousand_deltas_take_linear_time_and_memory(kind: Any, open_: Any) ->
 
 
 def test_a_dictionary_with_a_thousand_deltas_is_written_with_them_again() -> None:
-    read = list(bs.open_stream(as_stream(*deltas(1000))))
+    read = list(bs.open_stream(as_stream(*growing_batches(1000))))
     again = as_stream(*read)
     assert bs.inspection.inspect(again).num_delta_batches == 999
-    assert [column(one) for one in bs.open_stream(again)] == [column(one) for one in read]
+    assert [column_values(one) for one in bs.open_stream(again)] == [column_values(one) for one in read]
 
 
 def test_many_dictionaries_take_linear_time() -> None:
@@ -223,7 +227,7 @@ def test_many_dictionaries_take_linear_time() -> None:
 
 
 def test_batches_stay_valid_after_later_ones_are_read() -> None:
-    read = list(bs.open_stream(as_stream(*GROWN, options=bs.ipc.IpcWriteOptions(dictionary_deltas="always"))))
-    for one, expected in zip(reversed(read), reversed(GROWN), strict=True):
+    read = list(bs.open_stream(as_stream(*GROWING_BATCHES, options=bs.ipc.IpcWriteOptions(dictionary_deltas="always"))))
+    for one, expected in zip(reversed(read), reversed(GROWING_BATCHES), strict=True):
         one.validate(full=True)
         assert one.equals(expected)

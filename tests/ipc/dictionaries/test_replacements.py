@@ -15,37 +15,37 @@ from tests.ipc.samples import as_file, as_stream
 WORDS = bs.dictionary(bs.int8(), bs.string())
 
 
-def words(*values: str | None) -> bs.RecordBatch:
+def word_batch(*values: str | None) -> bs.RecordBatch:
     return bs.RecordBatch.from_arrays([bs.array(list(values), WORDS)], ["w"])
 
 
-def column(batch: bs.RecordBatch) -> list[Any]:
+def column_values(batch: bs.RecordBatch) -> list[Any]:
     return batch.column(0).to_pylist()
 
 
 def test_a_changed_dictionary_replaces_the_previous_one_in_a_stream() -> None:
-    data = as_stream(words("a", "b"), words("c", None, "a"), words("c", None, "a"))
-    assert [column(batch) for batch in bs.open_stream(data)] == [["a", "b"], ["c", None, "a"], ["c", None, "a"]]
+    data = as_stream(word_batch("a", "b"), word_batch("c", None, "a"), word_batch("c", None, "a"))
+    assert [column_values(batch) for batch in bs.open_stream(data)] == [["a", "b"], ["c", None, "a"], ["c", None, "a"]]
     reader = pa.ipc.open_stream(data)
     assert [batch.column(0).to_pylist() for batch in reader] == [["a", "b"], ["c", None, "a"], ["c", None, "a"]]
     assert reader.stats.num_dictionary_batches == 2, "an equal dictionary was written again"
 
 
 def test_batches_keep_their_dictionary_after_a_replacement() -> None:
-    first, second = list(bs.open_stream(as_stream(words("a", "b"), words("c", "d"))))
-    assert column(second) == ["c", "d"]
-    assert column(first) == ["a", "b"]
+    first, second = list(bs.open_stream(as_stream(word_batch("a", "b"), word_batch("c", "d"))))
+    assert column_values(second) == ["c", "d"]
+    assert column_values(first) == ["a", "b"]
 
 
 def test_a_file_rejects_a_changed_dictionary_and_names_the_column() -> None:
     with pytest.raises(errors.UsageError, match=r"column 'w'.*stream"):
-        as_file(words("a"), words("b"))
+        as_file(word_batch("a"), word_batch("b"))
 
 
 def test_a_file_writes_equal_dictionaries_once() -> None:
-    reader = bs.open_file(as_file(words("a", "b"), words("a", "b")))
+    reader = bs.open_file(as_file(word_batch("a", "b"), word_batch("a", "b")))
     assert reader.num_dictionary_batches == 1
-    assert [column(batch) for batch in reader] == [["a", "b"], ["a", "b"]]
+    assert [column_values(batch) for batch in reader] == [["a", "b"], ["a", "b"]]
 
 
 @pytest.mark.parametrize("format_", ["file", "stream"])
@@ -61,7 +61,7 @@ def test_deltas_of_another_writer_are_appended(format_: str) -> None:
             writer.write_batch(batch)
     assert writer.stats.num_dictionary_deltas == 2
     open_ = bs.open_file if format_ == "file" else bs.open_stream
-    read = [column(batch) for batch in open_(sink.getvalue())]
+    read = [column_values(batch) for batch in open_(sink.getvalue())]
     assert read == [["a", "b", None], ["a", "c", None], ["a", "d", None]]
 
 
@@ -72,16 +72,16 @@ def test_replacements_of_another_writer_are_read() -> None:
         for batch in batches:
             writer.write_batch(batch)
     assert writer.stats.num_replaced_dictionaries == 1
-    assert [column(batch) for batch in bs.open_stream(sink.getvalue())] == [["a"], ["b", "a"]]
+    assert [column_values(batch) for batch in bs.open_stream(sink.getvalue())] == [["a"], ["b", "a"]]
 
 
-def nested(*values: list[str | None] | None) -> bs.RecordBatch:
+def nested_batch(*values: list[str | None] | None) -> bs.RecordBatch:
     type_ = bs.dictionary(bs.int16(), bs.list_(WORDS))
     return bs.RecordBatch.from_arrays([bs.array(list(values), type_)], ["n"])
 
 
 def test_inner_dictionaries_are_written_first_and_change_with_the_outer_one() -> None:
-    batches = [nested(["a", "b"], None, ["b"]), nested(["c"], ["a", "b"])]
+    batches = [nested_batch(["a", "b"], None, ["b"]), nested_batch(["c"], ["a", "b"])]
     data = as_stream(*batches)
     assert all(a.equals(b) for a, b in zip(bs.open_stream(data), batches, strict=True))
     peer = pa.ipc.open_stream(data).read_all()
@@ -90,21 +90,21 @@ def test_inner_dictionaries_are_written_first_and_change_with_the_outer_one() ->
 
 
 def test_a_column_of_nulls_may_come_before_its_dictionary() -> None:
-    data = as_stream(words(None, None))
-    reader = bs.open_file(as_file(words(None, None)))
+    data = as_stream(word_batch(None, None))
+    reader = bs.open_file(as_file(word_batch(None, None)))
     blocks = reader.dictionary_blocks
     assert len(blocks) == 1
     # The same stream without its dictionary batch: the schema, then the batch.
     start = data.index(b"\xff\xff\xff\xff", 8)
     size = int(blocks["metaDataLength"][0] + blocks["bodyLength"][0])
     (batch,) = bs.open_stream(data[:start] + data[start + size :])
-    assert column(batch) == [None, None]
+    assert column_values(batch) == [None, None]
     batch.validate(full=True)
 
 
 def test_a_missing_dictionary_that_is_used_is_an_error_with_the_column() -> None:
-    data = as_stream(words("a"))
-    blocks = bs.open_file(as_file(words("a"))).dictionary_blocks
+    data = as_stream(word_batch("a"))
+    blocks = bs.open_file(as_file(word_batch("a"))).dictionary_blocks
     start = data.index(b"\xff\xff\xff\xff", 8)
     size = int(blocks["metaDataLength"][0] + blocks["bodyLength"][0])
     (batch,) = bs.open_stream(data[:start] + data[start + size :])

@@ -23,7 +23,7 @@ SCHEMA = bs.schema(
 )
 WORDS = st.sampled_from(["a", "b", "c", "d", None, "a longer word"])
 FLOATS = st.sampled_from([0.0, -0.0, float("nan"), 1.5, None])
-Draw = Callable[..., Any]
+DrawFunction = Callable[..., Any]
 
 
 def dictionary_array(type_: bs.DataType, indices: list[int | None], dictionary: bs.Array) -> bs.Array:
@@ -32,15 +32,15 @@ def dictionary_array(type_: bs.DataType, indices: list[int | None], dictionary: 
     return bs.Array.from_buffers(type_, len(indices), index_array.buffers, dictionary=dictionary)
 
 
-class Sequence:
+class BatchSequence:
     """Draws one batch after the other; most dictionaries derive from those of the previous batch."""
 
-    def __init__(self, draw: Draw) -> None:
+    def __init__(self, draw: DrawFunction) -> None:
         self.draw = draw
-        self.last: dict[str, bs.Array] = {}
+        self.previous: dict[str, bs.Array] = {}
 
     def dictionary(self, name: str, values: st.SearchStrategy[Any], type_: bs.DataType) -> bs.Array:
-        last = self.last.get(name)
+        last = self.previous.get(name)
         move = self.draw(st.sampled_from(["new", "same", "equal", "grown", "shrunk", "borrowed"])) if last else "new"
         if last is None or move == "new":
             dictionary_values = bs.array(self.draw(st.lists(values, max_size=4)), type_)
@@ -55,8 +55,8 @@ class Sequence:
         elif move == "shrunk":
             dictionary_values = last.slice(0, self.draw(st.integers(0, last.length)))
         else:
-            dictionary_values = next(iter(one for one in self.last.values() if one.type == type_), last)
-        self.last[name] = dictionary_values
+            dictionary_values = next(iter(one for one in self.previous.values() if one.type == type_), last)
+        self.previous[name] = dictionary_values
         return dictionary_values
 
     def indices(self, dictionary: bs.Array, rows: int) -> list[int | None]:
@@ -76,21 +76,21 @@ class Sequence:
         return bs.Array.from_buffers(LISTS, rows, [None, offsets.buffers[1]], [child])
 
     def nested(self, rows: int) -> bs.Array:
-        last = self.last.get("nested")
+        last = self.previous.get("nested")
         if last is not None and self.draw(st.booleans()):
             dictionary_ = self.dictionary("nested", st.lists(WORDS.filter(bool), max_size=2), LISTS)
         else:
             dictionary_ = self.lists("inner", self.draw(st.integers(0, 4)))
             if last is not None and self.draw(st.booleans()) and last.length + dictionary_.length < 10:
                 dictionary_ = bs.concat_arrays([last, dictionary_])
-        self.last["nested"] = dictionary_
+        self.previous["nested"] = dictionary_
         return dictionary_array(NESTED, self.indices(dictionary_, rows), dictionary_)
 
     def batch(self) -> bs.RecordBatch:
         rows = self.draw(st.integers(0, 4))
         text = self.dictionary_array("text", TEXT, WORDS, rows)
         if self.draw(st.booleans()):
-            self.last["other"] = self.last["text"]
+            self.previous["other"] = self.previous["text"]
         leaf = bs.Array.from_buffers(
             RECORDS.fields[1].type, rows, [None], [self.dictionary_array("deep numbers", NUMBERS, FLOATS, rows)]
         )
@@ -105,14 +105,14 @@ class Sequence:
         return bs.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def as_text(batch: bs.RecordBatch | pa.RecordBatch) -> list[str]:
+def column_texts(batch: bs.RecordBatch | pa.RecordBatch) -> list[str]:
     """Return the columns as text, which distinguishes zeros of both signs and equates NaNs."""
     return [repr(batch.column(index).to_pylist()) for index in range(len(SCHEMA))]
 
 
 @st.composite
-def sequences(draw: Draw) -> list[bs.RecordBatch]:
-    sequence = Sequence(draw)
+def sequences(draw: DrawFunction) -> list[bs.RecordBatch]:
+    sequence = BatchSequence(draw)
     return [sequence.batch() for _ in range(draw(st.integers(1, 5)))]
 
 
@@ -126,31 +126,31 @@ WRITE_OPTIONS = st.builds(
 )
 
 
-def write_accepted(
+def write_acceptable_batches(
     new: Any, batches: list[bs.RecordBatch], write_options: bs.ipc.IpcWriteOptions
 ) -> tuple[bytes, list[bs.RecordBatch]]:
     """Return the written data and the batches that were not refused."""
-    sink, accepted_batches, refused = io.BytesIO(), [], []
+    sink, accepted_batches, messages = io.BytesIO(), [], []
     with new(sink, SCHEMA, options=write_options) as writer:
         for batch in batches:
             try:
                 writer.write_batch(batch)
             except errors.UsageError as error:
-                refused.append(str(error))
+                messages.append(str(error))
             else:
                 accepted_batches.append(batch)
-    assert all(message.startswith("column") for message in refused)
+    assert all(message.startswith("column") for message in messages)
     return sink.getvalue(), accepted_batches
 
 
-def check(data: bytes, expected_batches: list[bs.RecordBatch], is_file: bool) -> None:
-    expected = [as_text(batch) for batch in expected_batches]
+def check_batches(data: bytes, expected_batches: list[bs.RecordBatch], is_file: bool) -> None:
+    expected = [column_texts(batch) for batch in expected_batches]
     reader: Any = bs.open_file(data) if is_file else bs.open_stream(data)
     read = list(reader)
     for batch in reversed(read):
         batch.validate(full=True)
-    assert [as_text(batch) for batch in read] == expected
-    assert [as_text(batch) for batch in (bs.open_file(data) if is_file else bs.open_stream(data))] == expected
+    assert [column_texts(batch) for batch in read] == expected
+    assert [column_texts(batch) for batch in (bs.open_file(data) if is_file else bs.open_stream(data))] == expected
     try:
         peer = pa.ipc.open_file(data) if is_file else pa.ipc.open_stream(data)
         batches = [peer.get_batch(i) for i in range(peer.num_record_batches)] if is_file else list(peer)
@@ -159,15 +159,15 @@ def check(data: bytes, expected_batches: list[bs.RecordBatch], is_file: bool) ->
         return
     for batch in batches:
         batch.validate(full=True)
-    assert [as_text(batch) for batch in batches] == expected
+    assert [column_texts(batch) for batch in batches] == expected
 
 
 @settings(max_examples=max(settings().max_examples // 4, 1), deadline=None)
 @given(sequences(), WRITE_OPTIONS)
 def test_a_stream_returns_every_batch(batches: list[bs.RecordBatch], write_options: bs.ipc.IpcWriteOptions) -> None:
-    data, accepted_batches = write_accepted(bs.new_stream, batches, write_options)
+    data, accepted_batches = write_acceptable_batches(bs.new_stream, batches, write_options)
     assert len(accepted_batches) == len(batches)
-    check(data, accepted_batches, is_file=False)
+    check_batches(data, accepted_batches, is_file=False)
 
 
 @settings(max_examples=max(settings().max_examples // 4, 1), deadline=None)
@@ -175,9 +175,9 @@ def test_a_stream_returns_every_batch(batches: list[bs.RecordBatch], write_optio
 def test_a_file_returns_every_batch_that_it_accepted(
     batches: list[bs.RecordBatch], write_options: bs.ipc.IpcWriteOptions
 ) -> None:
-    data, accepted = write_accepted(bs.new_file, batches, write_options)
+    data, accepted = write_acceptable_batches(bs.new_file, batches, write_options)
     assert accepted, "the first batch is always accepted"
-    check(data, accepted, is_file=True)
+    check_batches(data, accepted, is_file=True)
 
 
 @settings(max_examples=max(settings().max_examples // 5, 1), deadline=None)
@@ -188,6 +188,6 @@ def test_unified_dictionaries_are_written_once_for_all_batches(batches: list[bs.
     with new(sink, SCHEMA, options=bs.ipc.IpcWriteOptions(unify_dictionaries=True)) as writer:
         writer.write_table(bs.Table.from_batches(batches))
     data = sink.getvalue()
-    check(data, batches, is_file)
+    check_batches(data, batches, is_file)
     dictionaries = bs.inspection.inspect(data).dictionaries
     assert [(dictionary.batches, dictionary.deltas) for dictionary in dictionaries] == [(1, 0)] * 8

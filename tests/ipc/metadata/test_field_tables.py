@@ -26,7 +26,7 @@ from bowstring.ipc.metadata.lazy_schema import LazyWireSchema
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_field
 from bowstring.ipc.record_batch.read_plan import BatchReadPlan
 from bowstring.testing import strategies
-from fuzz.structure import parse_structure
+from fuzz.editable_stream import parse_stream
 from tests.ipc import samples
 from tests.ipc.flatbuffer_assembler import FlatbufferAssembler, number
 
@@ -61,50 +61,50 @@ def schema_table(raw: bytes, max_tables: int = 1_000_000) -> Table:
     return table
 
 
-def footer_of(schema: bs.Schema) -> bytes:
+def encode_footer(schema: bs.Schema) -> bytes:
     return samples.as_file(bs.RecordBatch(schema, 0, [bs.array([], field.type) for field in schema]))
 
 
-def pyarrow_footer(schema: pa.Schema) -> bytes:
+def encode_footer_with_pyarrow(schema: pa.Schema) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema):
         pass
     return bytes(sink.getvalue())
 
 
-def one_by_one(raw: bytes) -> list[tuple[Field, tuple[DictionaryDeclaration, ...]]]:
+def read_fields_one_by_one(raw: bytes) -> list[tuple[Field, tuple[DictionaryDeclaration, ...]]]:
     table = schema_table(raw)
     count = table.locate_elements("fields")[1]
     return [read_field(table.element_table("fields", index), 64) for index in range(count)]
 
 
-def every(type_: bs.DataType) -> Iterator[bs.DataType]:
+def nested_types(type_: bs.DataType) -> Iterator[bs.DataType]:
     """Yield a type and all types inside it."""
     yield type_
     for inside in [
         *(child.type for child in type_.fields),
         *([type_.value_type] if isinstance(type_, Dictionary) else []),
     ]:
-        yield from every(inside)
+        yield from nested_types(inside)
 
 
-_LEFT = (Union, RunEndEncoded, Struct)
+_READ_ONE_BY_ONE = (Union, RunEndEncoded, Struct)
 
 
 def test_flat_fields_of_every_type_are_read_in_one_pass() -> None:
     fields = [bs.field(f"c{i} ø", _FLAT[i % len(_FLAT)], nullable=i % 3 > 0) for i in range(300)]
     schema = bs.schema(fields)
-    for raw in (footer_of(schema), pyarrow_footer(pa.schema(schema))):
+    for raw in (encode_footer(schema), encode_footer_with_pyarrow(pa.schema(schema))):
         assert FieldTables.of(schema_table(raw)).read_fields()[0] == fields
         assert LazyWireSchema(schema_table(raw), DEFAULT_LIMITS).schema == schema
 
 
 def test_nested_and_dictionary_fields_are_read_in_one_pass() -> None:
     schema = bs.schema([bs.field(f"c{i}", _NESTED[i % len(_NESTED)], metadata={"k": "v"}) for i in range(64)])
-    for raw in (footer_of(schema), pyarrow_footer(pa.schema(schema))):
+    for raw in (encode_footer(schema), encode_footer_with_pyarrow(pa.schema(schema))):
         fields, declarations = FieldTables.of(schema_table(raw)).read_fields()
         assert None not in fields
-        each = one_by_one(raw)
+        each = read_fields_one_by_one(raw)
         assert fields == [field for field, _ in each]
         assert [declarations.get(i, ()) for i in range(64)] == [expected for _, expected in each]
         read = LazyWireSchema(schema_table(raw), DEFAULT_LIMITS)
@@ -118,11 +118,11 @@ def test_nested_and_dictionary_fields_are_read_in_one_pass() -> None:
 @given(st.lists(st.tuples(st.text(max_size=4), strategies.types(), st.booleans(), strategies.metadata()), max_size=8))
 def test_fields_read_in_one_pass_equal_those_read_one_by_one(columns: list[tuple[str, bs.DataType, bool, Any]]) -> None:
     schema = bs.schema([Field(*column) for column in columns])
-    raw = footer_of(schema)
+    raw = encode_footer(schema)
     at_once, declarations = FieldTables.of(schema_table(raw)).read_fields()
-    for index, (fields, (expected, dictionaries)) in enumerate(zip(at_once, one_by_one(raw), strict=True)):
+    for index, (fields, (expected, dictionaries)) in enumerate(zip(at_once, read_fields_one_by_one(raw), strict=True)):
         if fields is None:
-            assert any(isinstance(inside, _LEFT) for inside in every(expected.type))
+            assert any(isinstance(inside, _READ_ONE_BY_ONE) for inside in nested_types(expected.type))
         else:
             assert fields.equals(expected, check_metadata=True)
             assert declarations.get(index, ()) == dictionaries
@@ -131,32 +131,32 @@ def test_fields_read_in_one_pass_equal_those_read_one_by_one(columns: list[tuple
 def test_flipped_bytes_give_the_same_fields_or_the_same_errors() -> None:
     kinds = [*_FLAT, *_NESTED]
     schema = bs.schema([bs.field(f"c{i}", kinds[i % len(kinds)], metadata={"k": str(i)}) for i in range(60)])
-    raw, random = pyarrow_footer(pa.schema(schema)), np.random.default_rng(11)
+    raw, random = encode_footer_with_pyarrow(pa.schema(schema)), np.random.default_rng(11)
     start, stop = len(raw) - 10 - int.from_bytes(raw[-10:-6], "little"), len(raw) - 10
-    same = left = 0
+    same = num_one_by_one = 0
     for _ in range(300):
-        broken = bytearray(raw)
+        flipped = bytearray(raw)
         for at in random.integers(start, stop, 2).tolist():
-            broken[at] = int(random.integers(256))
+            flipped[at] = int(random.integers(256))
         try:
-            table = schema_table(bytes(broken))
+            table = schema_table(bytes(flipped))
             at_once, declarations = FieldTables.of(table).read_fields()
         except BowstringError:
             continue
         for index, fields in enumerate(at_once):
             if fields is None:
-                left += 1
+                num_one_by_one += 1
                 continue
             expected, dictionaries = read_field(table.element_table("fields", index), 64)
             assert fields.equals(expected, check_metadata=True)
             assert declarations.get(index, ()) == dictionaries
             same += 1
     assert same > 1000
-    assert left > 10
+    assert num_one_by_one > 10
 
 
 def test_a_schema_of_many_fields_is_read_in_bounded_time() -> None:
-    raw = pyarrow_footer(pa.schema([(f"column_{i}", pa.int64()) for i in range(200_000)]))
+    raw = encode_footer_with_pyarrow(pa.schema([(f"column_{i}", pa.int64()) for i in range(200_000)]))
     start = time.process_time()
     assert len(LazyWireSchema(schema_table(raw), DEFAULT_LIMITS).schema) == 200_000
     assert time.process_time() - start < 20
@@ -164,7 +164,7 @@ def test_a_schema_of_many_fields_is_read_in_bounded_time() -> None:
 
 def test_a_schema_of_a_million_fields_is_rejected_unless_a_limit_is_raised() -> None:
     count = 1_000_000
-    raw = _shared_field(count)
+    raw = _schema_of_shared_field(count)
     start = time.process_time()
     with pytest.raises(LimitError, match="max_tables"):
         LazyWireSchema(read_root("Schema", raw, "footer"), DEFAULT_LIMITS)
@@ -174,7 +174,7 @@ def test_a_schema_of_a_million_fields_is_rejected_unless_a_limit_is_raised() -> 
     assert time.process_time() - start < 20
 
 
-def _shared_field(count: int) -> bytes:
+def _schema_of_shared_field(count: int) -> bytes:
     """Return a `Schema` whose fields are all the same table."""
     head = struct.pack("<I", 20) + struct.pack("<HHHHHH", 8, 8, 0, 4, 0, 0) + bytes(4)
     head += struct.pack("<iI", 20 - 4, 8 - 4) + struct.pack("<I", count)
@@ -187,7 +187,7 @@ def _shared_field(count: int) -> bytes:
 
 
 def test_a_dictionary_field_of_an_unknown_type_is_not_read_in_one_pass() -> None:
-    structure = parse_structure(samples.as_stream(samples.batch("dictionary")))
+    structure = parse_stream(samples.as_stream(samples.batch("dictionary")))
     assert structure is not None
     assert structure.messages[0].header is not None
     structure.messages[0].header.slots["fields"][0].slots["type_type"] = 200
@@ -243,8 +243,8 @@ def test_names_that_occur_elsewhere_in_a_message_are_found_as_names() -> None:
         [bs.field("name", bs.int8(), metadata={"name": "name"}), *((f"c{i}", bs.int8()) for i in range(9))]
     )
     twice = bs.schema([bs.field("name", bs.int8(), metadata={"name": "name"}) for _ in range(9)])
-    raw = footer_of(schema)
+    raw = encode_footer(schema)
     assert LazyWireSchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == [0]
-    raw = pyarrow_footer(pa.schema(twice))
+    raw = encode_footer_with_pyarrow(pa.schema(twice))
     assert raw.count(struct.pack("<I", 4) + b"name") > 9
     assert LazyWireSchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == list(range(9))

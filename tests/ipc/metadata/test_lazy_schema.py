@@ -33,7 +33,7 @@ _TYPES = [
     bs.dictionary(bs.int8(), bs.string()),
     bs.timestamp("us", "UTC"),
 ]
-_MANY = 300
+_NUM_FIELDS = 300
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +41,11 @@ def _clear_schema_cache() -> None:
     schema_cache._cache.clear()
 
 
-def pickled(schema: bs.Schema) -> object:
+def pickle_and_unpickle(schema: bs.Schema) -> object:
     return pickle.loads(pickle.dumps(schema))
 
 
-def wide_schema(count: int = _MANY) -> bs.Schema:
+def wide_schema(count: int = _NUM_FIELDS) -> bs.Schema:
     return bs.schema(
         [
             bs.field(
@@ -68,7 +68,7 @@ def footer_offset(raw: bytes | bytearray) -> int:
     return len(raw) - 10 - int.from_bytes(raw[-10:-6], "little")
 
 
-def broken(schema: bs.Schema, index: int) -> bytes:
+def file_with_invalid_field(schema: bs.Schema, index: int) -> bytes:
     """Return a file whose field at this index is a timestamp with an invalid unit."""
     raw = bytearray(to_bytes(schema))
     table = read_root("Footer", bytes(raw[footer_offset(raw) : -10]), "footer")["schema"].element_table("fields", index)
@@ -80,7 +80,7 @@ def test_accessed_fields_are_those_of_the_written_schema() -> None:
     schema = wide_schema()
     with bs.open_file(to_bytes(schema)) as reader:
         read = reader.schema
-    assert len(read) == _MANY
+    assert len(read) == _NUM_FIELDS
     assert read.field(7) == schema.field(7)
     assert read.field(7).metadata == {b"k": b"7"}
     assert read.field(-1) == schema.field(-1)
@@ -102,14 +102,14 @@ def test_accessed_fields_are_those_of_the_written_schema() -> None:
         _ = read.fields[300]
 
 
-_USES: list[Callable[[bs.Schema], object]] = [
-    hash, repr, str, list, pickled,
+_OPERATIONS: list[Callable[[bs.Schema], object]] = [
+    hash, repr, str, list, pickle_and_unpickle,
     lambda schema: schema == wide_schema(), lambda schema: schema.equals(wide_schema(), True),
     lambda schema: schema.types, lambda schema: schema.fields[:1], copy.deepcopy, pa.schema,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("use", _USES)
+@pytest.mark.parametrize("use", _OPERATIONS)
 def test_operations_on_all_fields_work_as_on_any_schema(use: Callable[[bs.Schema], object]) -> None:
     with bs.open_file(to_bytes(wide_schema())) as reader:
         assert use(reader.schema) == use(wide_schema())
@@ -135,7 +135,7 @@ def test_fields_of_a_lazy_schema_are_a_tuple() -> None:
 
 def test_a_lazy_schema_is_pickled_with_all_fields() -> None:
     with bs.open_file(to_bytes(wide_schema())) as reader:
-        again = pickled(reader.schema)
+        again = pickle_and_unpickle(reader.schema)
     assert isinstance(again, bs.Schema)
     assert again.equals(wide_schema(), check_metadata=True)
     assert isinstance(again.fields, tuple)
@@ -151,7 +151,7 @@ def test_schemas_derived_from_a_lazy_schema_are_complete() -> None:
 def test_a_field_is_the_same_object_by_index_and_by_name() -> None:
     with bs.open_file(to_bytes(wide_schema())) as reader:
         early = reader.schema.field(3)
-        fields = [reader.schema.field(index) for index in range(_MANY)]
+        fields = [reader.schema.field(index) for index in range(_NUM_FIELDS)]
         assert fields == list(wide_schema())
         assert list(map(id, reader.schema)) == list(map(id, fields))
         assert reader.schema.field("c3 ø") is early
@@ -159,34 +159,37 @@ def test_a_field_is_the_same_object_by_index_and_by_name() -> None:
 
 
 def test_a_malformed_field_affects_only_itself_and_operations_on_all_fields() -> None:
-    with bs.open_file(broken(wide_schema(), 104)) as reader:
+    with bs.open_file(file_with_invalid_field(wide_schema(), 104)) as reader:
         schema = reader.schema
-        assert len(schema) == _MANY
+        assert len(schema) == _NUM_FIELDS
         assert schema.names == wide_schema().names
         assert schema.field("c103 ø") == wide_schema().field(103)
-        others = [index for index in range(_MANY) if index != 104]
+        others = [index for index in range(_NUM_FIELDS) if index != 104]
         assert [schema.field(index) for index in others] == [wide_schema().field(index) for index in others]
         for key in (104, "c104 ø"):
             with pytest.raises(InvalidDataError, match="field 'c104 ø': time unit 77"):
                 schema.field(key)
 
 
-@pytest.mark.parametrize("use", _USES)
+@pytest.mark.parametrize("use", _OPERATIONS)
 def test_operations_on_all_fields_name_the_malformed_one(use: Callable[[bs.Schema], object]) -> None:
     with (
-        bs.open_file(broken(wide_schema(), 104)) as reader,
+        bs.open_file(file_with_invalid_field(wide_schema(), 104)) as reader,
         pytest.raises(InvalidDataError, match="field 'c104 ø': time unit"),
     ):
         use(reader.schema)
 
 
 def test_a_malformed_field_among_few_raises_when_the_schema_is_read() -> None:
-    with bs.open_file(broken(wide_schema(256), 104)) as reader, pytest.raises(InvalidDataError, match="field 'c104 ø'"):
+    with (
+        bs.open_file(file_with_invalid_field(wide_schema(256), 104)) as reader,
+        pytest.raises(InvalidDataError, match="field 'c104 ø'"),
+    ):
         _ = reader.schema
 
 
 def test_a_malformed_selected_field_raises_when_the_schema_is_read() -> None:
-    raw = broken(wide_schema(), 104)
+    raw = file_with_invalid_field(wide_schema(), 104)
     with bs.open_file(raw, columns=[104]) as reader, pytest.raises(InvalidDataError, match="field 'c104 ø'"):
         _ = reader.schema
     with bs.open_file(raw, columns=["c3 ø", "c105 ø"]) as reader:
@@ -194,7 +197,7 @@ def test_a_malformed_selected_field_raises_when_the_schema_is_read() -> None:
 
 
 def test_validation_reports_a_malformed_field_among_many() -> None:
-    faults = list(Validator(broken(wide_schema(), 104)).faults())
+    faults = list(Validator(file_with_invalid_field(wide_schema(), 104)).faults())
     assert [fault.message for fault in faults] == ["field 'c104 ø': time unit 77 is out of range: there are 4"]
 
 
@@ -250,15 +253,15 @@ def test_concurrent_threads_get_the_same_fields() -> None:
         wrong: list[object] = []
         begin = threading.Barrier(4)
         with bs.open_file(raw) as reader:
-            read = reader.schema
+            lazy = reader.schema
 
-            def ask(step: int, read: bs.Schema = read, begin: threading.Barrier = begin) -> None:
+            def compare(step: int, lazy: bs.Schema = lazy, begin: threading.Barrier = begin) -> None:
                 begin.wait(60)
-                got = [read.field(index) for index in range(step, 2000, 7)]
-                if got != list(schema)[step::7] or read.names != schema.names or read != schema:
+                fields = [lazy.field(index) for index in range(step, 2000, 7)]
+                if fields != list(schema)[step::7] or lazy.names != schema.names or lazy != schema:
                     wrong.append(step)  # noqa: B023 -- the threads end before the next round
 
-            threads = [threading.Thread(target=ask, args=(step,)) for step in range(4)]
+            threads = [threading.Thread(target=compare, args=(step,)) for step in range(4)]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -344,11 +347,11 @@ def test_flipped_bytes_of_a_schema_give_the_same_plan_or_an_error() -> None:
     start, stop = footer_offset(raw), len(raw) - 10
     outcomes = set()
     for _ in range(1000):
-        broken = bytearray(raw)
+        flipped = bytearray(raw)
         for at in random.integers(start, stop, 2).tolist():
-            broken[at] ^= 1 << int(random.integers(8))
+            flipped[at] ^= 1 << int(random.integers(8))
         try:
-            read = lazy_schema_of_file(bytes(broken))
+            read = lazy_schema_of_file(bytes(file_with_invalid_field))
             plan = BatchReadPlan(read)
             for index in range(len(read)):
                 plan[index]

@@ -28,14 +28,14 @@ CODECS = pytest.mark.parametrize("codec", ["lz4", "zstd"])
 ROWS = 300_000
 
 
-def peer_file(table: pa.Table, codec: str, **options: Any) -> bytes:
+def write_with_pyarrow(table: pa.Table, codec: str, **options: Any) -> bytes:
     sink = io.BytesIO()
     with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec, **options)) as writer:
         writer.write_table(table)
     return sink.getvalue()
 
 
-def peer_table(rows: int = ROWS) -> pa.Table:
+def pyarrow_table(rows: int = ROWS) -> pa.Table:
     rng = np.random.default_rng(3)
     return pa.table(
         {
@@ -50,8 +50,8 @@ def peer_table(rows: int = ROWS) -> pa.Table:
 
 @CODECS
 def test_bodies_compressed_by_pyarrow_are_read_by_column_and_as_a_whole(codec: str) -> None:
-    expected = peer_table()
-    data = peer_file(expected, codec)
+    expected = pyarrow_table()
+    data = write_with_pyarrow(expected, codec)
     one = bs.open_file(data, columns=["text"]).read_all()
     assert one["text"].to_pylist() == expected["text"].to_pylist()
     batch = bs.open_file(data).get_batch(0)
@@ -63,7 +63,7 @@ def test_bodies_compressed_by_pyarrow_are_read_by_column_and_as_a_whole(codec: s
 
 @CODECS
 def test_only_accessed_columns_are_decompressed(codec: str) -> None:
-    data = bytearray(peer_file(peer_table(1000), codec))
+    data = bytearray(write_with_pyarrow(pyarrow_table(1000), codec))
     header, body = bs.open_file(bytes(data)).read_batch_message(0)
     first = int(header.buffers()["offset"][1])
     at = body.offset + first + compression.LENGTH_PREFIX.size
@@ -79,7 +79,7 @@ def test_only_accessed_columns_are_decompressed(codec: str) -> None:
 @CODECS
 def test_an_uncompressed_buffer_is_read_without_a_copy(codec: str) -> None:
     noise = np.random.default_rng(5).integers(0, 1 << 62, 10_000)
-    data = peer_file(pa.table({"noise": noise}), codec, use_threads=False)
+    data = write_with_pyarrow(pa.table({"noise": noise}), codec, use_threads=False)
     column = bs.open_file(data).get_batch(0).column(0)
     assert np.array_equal(column.to_numpy(), noise)
 
@@ -89,11 +89,11 @@ def test_an_uncompressed_buffer_is_read_without_a_copy(codec: str) -> None:
 def test_an_empty_buffer_may_have_a_length_prefix_or_not(codec: str, is_prefixed: bool) -> None:
     packed = compression.LENGTH_PREFIX.pack(0) if is_prefixed else b""
     buffer = bs.memory.Buffer.of(packed)
-    (opened,) = compression.BodyDecompressor(codec, len(packed), bs.ipc.ReadLimits()).decompress_column([buffer], 0)
-    assert opened.size == 0
+    (decompressed,) = compression.BodyDecompressor(codec, len(packed), bs.ipc.ReadLimits()).decompress_column([buffer], 0)
+    assert decompressed.size == 0
 
 
-def frame(codec: str, data: bytes) -> bytes:
+def compress(codec: str, data: bytes) -> bytes:
     return bytes(codecs.create_compressor(codec)(data))
 
 
@@ -102,7 +102,7 @@ def decompress(codec: str, packed: bytes, limits: bs.ipc.ReadLimits | None = Non
     return decompressor.decompress_column([bs.memory.Buffer.of(packed)], 0)[0].to_bytes()
 
 
-LIES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+INVALID_PREFIXES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a prefix cut short": (lambda whole: b"\x05\0\0", "too short for its length"),
     "a negative length": (lambda whole: struct.pack("<q", -2) + whole, "uncompressed length of -2"),
     "a length too small": (lambda whole: struct.pack("<q", 999) + whole, "frame"),
@@ -118,10 +118,10 @@ LIES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 
 @CODECS
-@pytest.mark.parametrize("lie", LIES)
-def test_a_buffer_with_a_wrong_length_prefix_is_rejected(codec: str, lie: str) -> None:
-    make, message = LIES[lie]
-    whole = frame(codec, bytes(range(250)) * 4)
+@pytest.mark.parametrize("problem", INVALID_PREFIXES)
+def test_a_buffer_with_a_wrong_length_prefix_is_rejected(codec: str, problem: str) -> None:
+    make, message = INVALID_PREFIXES[problem]
+    whole = compress(codec, bytes(range(250)) * 4)
     assert decompress(codec, struct.pack("<q", 1000) + whole) == bytes(range(250)) * 4
     with pytest.raises(errors.InvalidDataError, match=message):
         decompress(codec, make(whole))
@@ -129,25 +129,25 @@ def test_a_buffer_with_a_wrong_length_prefix_is_rejected(codec: str, lie: str) -
 
 @CODECS
 def test_flipped_bits_in_compressed_buffers_give_a_bowstring_error_or_bytes(codec: str) -> None:
-    packed = struct.pack("<q", 5000) + frame(codec, bytes(range(250)) * 20)
-    refused = 0
+    packed = struct.pack("<q", 5000) + compress(codec, bytes(range(250)) * 20)
+    num_errors = 0
     for bit in range(8 * len(packed)):
         mutated = bytearray(packed)
         mutated[bit // 8] ^= 1 << bit % 8
         try:
             decompress(codec, bytes(mutated))
         except errors.InvalidDataError:
-            refused += 1
-    assert refused > 100
+            num_errors += 1
+    assert num_errors > 100
 
 
 @CODECS
 def test_the_decompressed_size_of_a_body_is_limited(codec: str) -> None:
-    packed = struct.pack("<q", 5000) + frame(codec, bytes(5000))
+    packed = struct.pack("<q", 5000) + compress(codec, bytes(5000))
     with pytest.raises(errors.LimitError, match="max_decompressed_bytes"):
         decompress(codec, packed, bs.ipc.ReadLimits(max_decompressed_bytes=4999))
     assert decompress(codec, packed, bs.ipc.ReadLimits(max_decompressed_bytes=5000)) == bytes(5000)
-    huge = struct.pack("<q", (256 << 20) + 1) + frame(codec, bytes(5000))
+    huge = struct.pack("<q", (256 << 20) + 1) + compress(codec, bytes(5000))
     with pytest.raises(errors.LimitError, match="max_decompression_ratio"):
         decompress(codec, huge)
     with pytest.raises(errors.InvalidDataError) as error:
@@ -156,7 +156,7 @@ def test_the_decompressed_size_of_a_body_is_limited(codec: str) -> None:
 
 
 def test_the_limit_counts_all_buffers_of_a_body() -> None:
-    packed = bs.memory.Buffer.of(struct.pack("<q", 5000) + frame("zstd", bytes(5000)))
+    packed = bs.memory.Buffer.of(struct.pack("<q", 5000) + compress("zstd", bytes(5000)))
     decompressor = compression.BodyDecompressor("zstd", packed.size, bs.ipc.ReadLimits(max_decompressed_bytes=12_000))
     with pytest.raises(errors.LimitError):
         decompressor.decompress_column([packed, packed, packed], 0)
@@ -168,7 +168,7 @@ def test_the_limit_counts_all_buffers_of_a_body() -> None:
         decompressor.decompress_column([packed], 1)
 
 
-BOMB = """
+READ_BOMBS = """
 import resource, struct, sys
 import bowstring as bs
 from bowstring.ipc.record_batch import compression
@@ -194,14 +194,14 @@ for codec, frame in whole.items():
 
 
 def test_compression_bombs_are_rejected_in_little_memory() -> None:
-    done = subprocess.run([sys.executable, "-c", BOMB], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", READ_BOMBS], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
 
 
 @CODECS
 def test_threads_may_share_a_reader(codec: str) -> None:
-    expected = peer_table(50_000)
-    reader = bs.open_file(peer_file(expected, codec, use_threads=True))
+    expected = pyarrow_table(50_000)
+    reader = bs.open_file(write_with_pyarrow(expected, codec, use_threads=True))
     barrier = threading.Barrier(4)
 
     def read(_: int) -> bool:
@@ -233,7 +233,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_missing_codec_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = peer_file(peer_table(10), "lz4")
+    data = write_with_pyarrow(pyarrow_table(10), "lz4")
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     monkeypatch.setitem(sys.modules, "lz4", None)
     with pytest.raises(errors.MissingExtraError, match=r"lz4.*bowstring\[compression\]"):
@@ -242,7 +242,7 @@ def test_a_missing_codec_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPa
 
 @CODECS
 def test_a_table_decompresses_a_column_of_all_batches_at_once(codec: str) -> None:
-    table = peer_table(1000)
+    table = pyarrow_table(1000)
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
         writer.write_table(table, max_chunksize=100)
@@ -263,7 +263,7 @@ def test_flipped_bits_anywhere_give_a_bowstring_error_or_data(format_: str, code
     make, read = (samples.as_file, bs.open_file) if format_ == "file" else (samples.as_stream, bs.open_stream)
     data = make(long, compression=codec, alignment=8)
     rng = random.Random(11)
-    refused = 0
+    num_errors = 0
     for _ in range(600):
         mutated = bytearray(data)
         for _ in range(rng.choice([1, 1, 3])):
@@ -272,8 +272,8 @@ def test_flipped_bits_anywhere_give_a_bowstring_error_or_data(format_: str, code
             for batch_read in read(bytes(mutated)):
                 batch_read.validate(full=True)
         except errors.InvalidDataError:
-            refused += 1
-    assert refused > 50
+            num_errors += 1
+    assert num_errors > 50
 
 
 @CODECS
@@ -290,7 +290,7 @@ def test_a_dictionary_is_decompressed_once_for_the_columns_that_use_it(codec: st
         record_batch.column("word")
 
 
-OVERLAPPING = """
+READ_OVERLAPPING_COLUMNS = """
 import io, resource
 import numpy as np
 import bowstring as bs
@@ -326,13 +326,15 @@ else:
 
 
 def test_many_columns_over_the_same_bytes_are_rejected_as_a_bomb() -> None:
-    done = subprocess.run([sys.executable, "-c", OVERLAPPING], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", READ_OVERLAPPING_COLUMNS], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
 @CODECS
 def test_batches_are_compressed_through_the_same_memory(codec: str) -> None:
-    tables = [peer_table(rows) for rows in (200_000, 150_000, 210_000, 100)]
+    tables = [pyarrow_table(rows) for rows in (200_000, 150_000, 210_000, 100)]
     bs.memory.release_unused_memory()
     sinks = [io.BytesIO() for _ in tables]
     writers = [bs.new_file(sink, bs.table(tables[0]).schema, compression=codec) for sink in sinks]

@@ -23,7 +23,7 @@ from bowstring.memory.iovec import PaddedBuffers, remaining_iovecs, write_iovecs
 ROWS = 2000
 
 
-def wide(rows: int = ROWS, columns: int = 40) -> Any:
+def wide_batch(rows: int = ROWS, columns: int = 40) -> Any:
     kinds = (
         pa.array(np.arange(rows)),
         pa.array([None if i % 3 == 0 else i * 0.5 for i in range(rows)], pa.float64()),
@@ -44,7 +44,7 @@ def as_stream(*batches: Any) -> bytes:
     return content
 
 
-def with_columns(batch: bowstring.RecordBatch) -> bowstring.RecordBatch:
+def with_created_columns(batch: bowstring.RecordBatch) -> bowstring.RecordBatch:
     """Return the same batch with its columns created one by one."""
     return bowstring.RecordBatch.from_arrays(batch.columns, schema=batch.schema)
 
@@ -56,7 +56,7 @@ def to_bytes(batch: bowstring.RecordBatch, alignment: int = 64) -> bytes:
     return out.getvalue()
 
 
-def passes(batch: bowstring.RecordBatch) -> bool:
+def is_passed_through(batch: bowstring.RecordBatch) -> bool:
     encoder = Encoder(batch.schema)
     plan = FlatColumnsEncoder.of(encoder._layouts)
     return plan is not None and plan.encode(batch.source, 64) is not None
@@ -65,19 +65,19 @@ def passes(batch: bowstring.RecordBatch) -> bool:
 @pytest.mark.parametrize("alignment", [8, 64])
 @pytest.mark.parametrize("rows", [0, 1, ROWS])
 def test_a_batch_passed_through_has_the_bytes_of_its_columns(rows: int, alignment: int, tmp_path: Path) -> None:
-    batch = bowstring.open_stream(as_stream(wide(rows))).read_next_batch()
-    assert passes(batch)
-    expected = to_bytes(with_columns(batch), alignment)
+    batch = bowstring.open_stream(as_stream(wide_batch(rows))).read_next_batch()
+    assert is_passed_through(batch)
+    expected = to_bytes(with_created_columns(batch), alignment)
     assert to_bytes(batch, alignment) == expected
     path = tmp_path / "passed.arrow"
     with bowstring.new_file(path, batch.schema, alignment=alignment) as writer:
         writer.write(batch)
     assert path.read_bytes() == expected
-    assert pa.ipc.open_file(path).read_all().to_batches(max_chunksize=ROWS) == [wide(rows)][: rows and 1]
+    assert pa.ipc.open_file(path).read_all().to_batches(max_chunksize=ROWS) == [wide_batch(rows)][: rows and 1]
 
 
 def test_all_batches_of_a_file_are_passed_through(tmp_path: Path) -> None:
-    batches = [wide(), wide().slice(3, 500), wide(0), wide()]
+    batches = [wide_batch(), wide_batch().slice(3, 500), wide_batch(0), wide_batch()]
     path = tmp_path / "passed.arrow"
     with bowstring.open_stream(as_stream(*batches)) as reader, bowstring.new_file(path, reader.schema) as writer:
         writer.write(reader.read_all())
@@ -85,22 +85,22 @@ def test_all_batches_of_a_file_are_passed_through(tmp_path: Path) -> None:
 
 
 def test_selected_sliced_and_nested_columns_are_not_passed_through() -> None:
-    raw = as_stream(wide())
+    raw = as_stream(wide_batch())
     batch = bowstring.open_stream(raw).read_next_batch()
     for other in (
         batch.slice(1, 7),
         batch.select(range(20)),
         bowstring.open_stream(raw, columns=range(20)).read_next_batch(),
     ):
-        assert not passes(other)
+        assert not is_passed_through(other)
         again = bowstring.open_file(to_bytes(other)).get_batch(0)
         assert again == other
     nested = pa.record_batch([pa.array([[1], None])] * 20, names=[str(index) for index in range(20)])
-    assert not passes(bowstring.open_stream(as_stream(nested)).read_next_batch())
+    assert not is_passed_through(bowstring.open_stream(as_stream(nested)).read_next_batch())
 
 
 def test_columns_that_contradict_the_schema_are_rejected() -> None:
-    batch = bowstring.open_stream(as_stream(wide())).read_next_batch()
+    batch = bowstring.open_stream(as_stream(wide_batch())).read_next_batch()
     fields = [bowstring.field(name, bowstring.int32()) for name in batch.column_names]
     forged = bowstring.RecordBatch(bowstring.schema(fields), batch.num_rows, batch.source)
     with pytest.raises(bowstring.errors.UsageError, match="expected int32"):
@@ -108,7 +108,7 @@ def test_columns_that_contradict_the_schema_are_rejected() -> None:
 
 
 def test_a_buffer_outside_the_body_is_rejected_and_named() -> None:
-    raw = bytearray(as_stream(wide()))
+    raw = bytearray(as_stream(wide_batch()))
     batch = bowstring.open_stream(bytes(raw)).read_next_batch()
     assert isinstance(batch.source, BatchColumns)
     header = batch.source.header
@@ -125,20 +125,20 @@ def test_partial_vectored_writes_send_all_parts() -> None:
     offsets = np.cumsum(sizes) - sizes
     parts = PaddedBuffers.of_memory(Memory(content), offsets, sizes, -sizes & 63)
     expected = b"".join(parts)
-    vectors, got = parts.iovecs(), b""
+    vectors, received_bytes = parts.iovecs(), b""
     assert vectors[:, 1].sum() == len(expected)
     reading, writing = os.pipe()
     try:
         os.set_blocking(writing, False)
         while len(vectors):
-            sent = write_iovecs(writing, vectors)  # as much as fits into the pipe
-            assert 0 < sent < len(expected)
-            got += os.read(reading, sent)
-            vectors = remaining_iovecs(vectors, sent)
+            num_sent_bytes = write_iovecs(writing, vectors)  # as much as fits into the pipe
+            assert 0 < num_sent_bytes < len(expected)
+            received_bytes += os.read(reading, num_sent_bytes)
+            vectors = remaining_iovecs(vectors, num_sent_bytes)
     finally:
         os.close(reading)
         os.close(writing)
-    assert got == expected
+    assert received_bytes == expected
     with pytest.raises(OSError, match="Bad file descriptor"):
         write_iovecs(-1, parts.iovecs())
 
@@ -153,35 +153,39 @@ def test_a_range_outside_its_memory_is_rejected() -> None:
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_compressed_batches_are_not_passed_through(codec: Any) -> None:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, wide().schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
-        writer.write_batch(wide())
+    with pa.ipc.new_stream(sink, wide_batch().schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_batch(wide_batch())
     batch = bowstring.open_stream(sink.getvalue().to_pybytes()).read_next_batch()
-    assert not passes(batch)
-    assert pa.ipc.open_file(to_bytes(batch)).get_batch(0) == wide()
+    assert not is_passed_through(batch)
+    assert pa.ipc.open_file(to_bytes(batch)).get_batch(0) == wide_batch()
 
 
 def test_big_endian_batches_are_not_passed_through() -> None:
-    native = bowstring.open_stream(as_stream(wide())).read_next_batch()
+    native = bowstring.open_stream(as_stream(wide_batch())).read_next_batch()
     sink = io.BytesIO()
     with bowstring.new_stream(sink, native.schema, options=IpcWriteOptions(byte_order="big")) as writer:
         writer.write(native)
     batch = bowstring.open_stream(sink.getvalue()).read_next_batch()
-    assert not passes(batch)
+    assert not is_passed_through(batch)
     assert to_bytes(batch) == to_bytes(native)
 
 
 def test_wide_batches_built_in_memory_are_written_column_by_column() -> None:
-    rebuilt = bowstring.record_batch(wide())
-    assert passes(rebuilt)
+    rebuilt = bowstring.record_batch(wide_batch())
+    assert is_passed_through(rebuilt)
     arrays = [bowstring.array(column.to_pylist(), column.type) for column in rebuilt.columns]
-    for batch in (rebuilt, with_columns(rebuilt), bowstring.RecordBatch.from_arrays(arrays, schema=rebuilt.schema)):
+    for batch in (
+        rebuilt,
+        with_created_columns(rebuilt),
+        bowstring.RecordBatch.from_arrays(arrays, schema=rebuilt.schema),
+    ):
         sink = io.BytesIO()
         with bowstring.new_file(sink, batch.schema) as writer:
             writer._encoder._flat_columns_encoder = None
             writer.write(batch)
         assert to_bytes(batch) == sink.getvalue()
-    assert not passes(rebuilt.slice(1))
-    assert pa.ipc.open_file(to_bytes(rebuilt.slice(1))).get_batch(0) == wide().slice(1)
+    assert not is_passed_through(rebuilt.slice(1))
+    assert pa.ipc.open_file(to_bytes(rebuilt.slice(1))).get_batch(0) == wide_batch().slice(1)
 
 
 def test_a_buffer_outside_its_memory_is_rejected() -> None:

@@ -13,18 +13,18 @@ import bowstring as bs
 from bowstring import errors
 from tests.ipc import samples
 
-LEGACY = bs.ipc.IpcWriteOptions(metadata_version="V4")
+VERSION_4 = bs.ipc.IpcWriteOptions(metadata_version="V4")
 TYPES = {
     "sparse": bs.sparse_union({"i": bs.int32(), "s": bs.string()}),
     "dense": bs.dense_union({"i": bs.int32(), "s": bs.string()}),
 }
 MODES = pytest.mark.parametrize("mode", TYPES)
 WRITE_OPTIONS = pytest.mark.parametrize(
-    "write_options", [LEGACY, replace(LEGACY, byte_order="big")], ids=["little", "big"]
+    "write_options", [VERSION_4, replace(VERSION_4, byte_order="big")], ids=["little", "big"]
 )
 
 
-def file_with_validity(union: bs.Array, bits: int, write_options: bs.ipc.IpcWriteOptions = LEGACY) -> bytes:
+def file_with_validity(union: bs.Array, bits: int, write_options: bs.ipc.IpcWriteOptions = VERSION_4) -> bytes:
     """Return a file whose column "u" is the union with a validity bitmap, which current writers do not produce."""
     columns = [bs.array([bits] * union.length, bs.uint8()), union]
     data = bytearray(samples.as_file(bs.RecordBatch.from_arrays(columns, ["bits", "u"]), options=write_options))

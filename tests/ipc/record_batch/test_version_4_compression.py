@@ -22,12 +22,12 @@ from bowstring.ipc.metadata.schema import V4, V5
 from bowstring.ipc.record_batch.writer import encode_body
 from tests.ipc.samples import as_stream
 
-NOISE = np.random.default_rng(17).integers(0, 1 << 62, 500)
-BATCH = bs.record_batch({"n": np.arange(500), "noise": NOISE, "word": ["three"] * 500})
-NAMES = pytest.mark.parametrize(("codec", "name"), [("lz4", b"LZ4"), ("zstd", b"ZSTD"), ("zstd", b"zstd")])
+RANDOM_NUMBERS = np.random.default_rng(17).integers(0, 1 << 62, 500)
+BATCH = bs.record_batch({"n": np.arange(500), "noise": RANDOM_NUMBERS, "word": ["three"] * 500})
+CODECS_AND_NAMES = pytest.mark.parametrize(("codec", "name"), [("lz4", b"LZ4"), ("zstd", b"ZSTD"), ("zstd", b"zstd")])
 
 
-def stream(codec: str, field: str | None, codec_name: bytes | None, version: int = V4) -> bytes:
+def compressed_stream(codec: str, field: str | None, codec_name: bytes | None, version: int = V4) -> bytes:
     """Return a compressed stream of `BATCH`; `field` is the codec in the header, `codec_name` that in the message's
     custom metadata.
     """
@@ -61,26 +61,26 @@ def read(data: bytes) -> bs.RecordBatch:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_codec_field_has_the_same_meaning_in_versions_4_and_5(codec: str) -> None:
-    assert read(stream(codec, codec, None)).equals(BATCH)
-    assert read(stream(codec, codec, None, V5)).equals(BATCH)
+    assert read(compressed_stream(codec, codec, None)).equals(BATCH)
+    assert read(compressed_stream(codec, codec, None, V5)).equals(BATCH)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_pyarrow_rejects_the_field_alone_in_version_4(codec: str) -> None:
     with pytest.raises(pa.ArrowInvalid, match=r"too small|compression allowed"):
-        pa.ipc.open_stream(stream(codec, codec, None)).read_all().validate(full=True)
+        pa.ipc.open_stream(compressed_stream(codec, codec, None)).read_all().validate(full=True)
 
 
-@NAMES
+@CODECS_AND_NAMES
 def test_bodies_compressed_by_arrow_0_17_are_read_like_in_pyarrow(codec: str, name: bytes) -> None:
-    data = stream(codec, None, name)
+    data = compressed_stream(codec, None, name)
     assert read(data).equals(BATCH)
     assert pa.table(bs.open_stream(data).read_all()).equals(pa.ipc.open_stream(data).read_all())
 
 
-@NAMES
+@CODECS_AND_NAMES
 def test_the_codec_is_removed_from_the_batch_metadata(codec: str, name: bytes) -> None:
-    batch = read(stream(codec, None, name))
+    batch = read(compressed_stream(codec, None, name))
     assert batch.custom_metadata == {b"mine": b"too"}
     again = read(as_stream(batch, options=bs.ipc.IpcWriteOptions(metadata_version="V4")))
     assert again.equals(BATCH)
@@ -102,9 +102,9 @@ def test_user_metadata_of_that_name_does_not_make_a_body_unreadable() -> None:
     assert pa.ipc.open_stream(sink.getvalue()).read_all().equals(pa.table(BATCH))
 
 
-@NAMES
+@CODECS_AND_NAMES
 def test_commands_report_the_codec_and_files_are_concatenated(codec: str, name: bytes) -> None:
-    data = stream(codec, None, name)
+    data = compressed_stream(codec, None, name)
     assert bs.inspection.inspect(data).encoding.codecs == (codec,)
     sink = io.BytesIO()
     bs.ipc.concat_files([data, data], sink)
@@ -114,7 +114,7 @@ def test_commands_report_the_codec_and_files_are_concatenated(codec: str, name: 
 
 def test_batches_appended_to_such_a_file_are_not_compressed(tmp_path: Path) -> None:
     path = tmp_path / "old.arrow"
-    bs.ipc.concat_files([stream("zstd", None, b"ZSTD")], path)
+    bs.ipc.concat_files([compressed_stream("zstd", None, b"ZSTD")], path)
     with bs.ipc.append_file(path) as writer:
         writer.write(BATCH)
     assert bs.inspection.inspect(path).encoding.compressed_batches == 1
@@ -132,10 +132,10 @@ def test_batches_appended_to_such_a_file_are_not_compressed(tmp_path: Path) -> N
 )
 def test_contradicting_and_unknown_codecs_are_rejected(field: Any, codec_name: bytes, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
-        read(stream("zstd", field, codec_name))
+        read(compressed_stream("zstd", field, codec_name))
 
 
 def test_in_version_5_the_key_is_ordinary_metadata() -> None:
-    batch = read(stream("zstd", "zstd", b"LZ4", V5))
+    batch = read(compressed_stream("zstd", "zstd", b"LZ4", V5))
     assert batch.equals(BATCH)
     assert batch.custom_metadata[V4_COMPRESSION_KEY] == b"LZ4"

@@ -179,7 +179,7 @@ def test_batches_are_appended_in_the_encoding_of_the_file(
     assert bs.open_file(path).read_all().equals(bs.Table.from_batches([batch(), batch()]))
 
 
-def embedded_features(path: Path) -> tuple[str, ...]:
+def stream_features(path: Path) -> tuple[str, ...]:
     """Return the features in the schema message of the stream that a file contains."""
     return bs.inspection.inspect(path.read_bytes()[8:]).encoding.features
 
@@ -207,7 +207,7 @@ def test_the_schema_declares_compression_after_a_compressed_append(
     with bs.ipc.append_file(path, compression="lz4") as writer:
         writer.write(batch("int", "text"))
     assert bs.inspection.inspect(path).encoding.features == ("COMPRESSED_BODY",)
-    assert embedded_features(path) == ("COMPRESSED_BODY",)
+    assert stream_features(path) == ("COMPRESSED_BODY",)
     assert bs.open_file(path).blocks.tolist()[:2] == before
     assert bs.open_file(path).read_all().equals(bs.Table.from_batches([batch("int", "text")] * 3))
     assert bs.open_stream(path.read_bytes()[8:]).read_all().num_rows == 9
@@ -254,7 +254,7 @@ def test_a_schema_message_that_declares_the_feature_is_not_rewritten(tmp_path: P
 def test_custom_metadata_of_the_schema_message_is_preserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "plain.arrow"
     with monkeypatch.context() as patched:
-        patched.setattr(headers, "build_schema_message", with_metadata)
+        patched.setattr(headers, "build_schema_message", schema_message_with_metadata)
         path.write_bytes(as_file(batch("int")))
     raw, start = path.read_bytes(), int(bs.open_file(path).blocks["offset"][0])
     assert b"of the message" in raw[:start]
@@ -264,7 +264,7 @@ def test_custom_metadata_of_the_schema_message_is_preserved(tmp_path: Path, monk
     assert path.read_bytes()[:start] == raw[:start]
 
 
-def with_metadata(schema: SerializedTable, version: int = 4) -> bytes:
+def schema_message_with_metadata(schema: SerializedTable, version: int = 4) -> bytes:
     """Return a schema message with custom metadata."""
     return build_flatbuffer(
         SPECS, "Message", headers._create_message_record(headers.SCHEMA, schema, version, ((b"is", b"of the message"),))
@@ -334,13 +334,13 @@ def test_other_formats_are_rejected(tmp_path: Path, path: Path) -> None:
     with pytest.raises(errors.TruncatedError):
         bs.ipc.append_file(path)
     with pytest.raises(errors.UsageError, match="expected a path"):
-        bs.ipc.append_file(io.BytesIO(bs_stream()))  # type: ignore[arg-type]
-    (tmp_path / "s").write_bytes(bs_stream())
+        bs.ipc.append_file(io.BytesIO(int_stream()))  # type: ignore[arg-type]
+    (tmp_path / "s").write_bytes(int_stream())
     with pytest.raises(errors.FormatMismatchError, match="stream"):
         bs.ipc.append_file(tmp_path / "s")
 
 
-def bs_stream() -> bytes:
+def int_stream() -> bytes:
     """A stream of one batch."""
     sink = io.BytesIO()
     with bs.new_stream(sink, batch("int").schema) as writer:

@@ -204,12 +204,12 @@ def test_a_source_without_its_dictionary_does_not_use_another_source_s() -> None
     assert scan.dictionaries[0].batches == 1
     reader = pa.ipc.MessageReader.open_stream(whole)
     messages = [reader.read_next_message() for _ in range(3)]
-    broken = (
+    without_dictionary = (
         b"".join(message.serialize().to_pybytes() for message in messages if message.type != "dictionary")
         + b"\xff\xff\xff\xff\0\0\0\0"
     )
     with pytest.raises(errors.InvalidDataError, match="dictionary 0 has not been defined"):
-        concat(whole, broken)
+        concat(whole, without_dictionary)
 
 
 def test_growing_changing_and_nested_dictionaries_are_concatenated_in_any_order() -> None:

@@ -23,14 +23,14 @@ from bowstring.ipc.metadata.header import CODECS
 from tests.cases import CASES, Case
 from tests.ipc.samples import as_file, as_stream, batch
 
-ALPHABET = [f"word {number}" for number in range(40)]
+WORDS = [f"word {number}" for number in range(40)]
 
 
 def mixed_batch(seed: int, rows: int = 6) -> bs.RecordBatch:
     """Return a batch of all kinds of columns, some of them with random dictionaries."""
     rng = random.Random(seed)
     words = bs.dictionary(bs.int16(), bs.string())
-    pool = rng.sample(ALPHABET, 8)
+    pool = rng.sample(WORDS, 8)
     texts = [rng.choice([*pool, None]) for _ in range(rows)]
     columns = {
         "n": bs.array([rng.randint(0, 9) for _ in range(rows)], bs.int64()),
@@ -54,7 +54,7 @@ def concat(*sources: Any) -> bytes:
     return sink.getvalue()
 
 
-def check(data: bytes, expected: list[bs.RecordBatch]) -> None:
+def check_rows(data: bytes, expected: list[bs.RecordBatch]) -> None:
     """Check that the file has these values, also when read as a stream and by pyarrow."""
     rows = [row for record_batch in expected for row in record_batch.to_pylist()]
     for reader in (bs.open_file(data), bs.open_stream(data[8:])):
@@ -69,8 +69,8 @@ def check(data: bytes, expected: list[bs.RecordBatch]) -> None:
 def test_values_are_preserved_in_every_encoding(byte_order: Any, compression: str | None) -> None:
     write_options = bs.ipc.IpcWriteOptions(byte_order=byte_order, compression=compression)
     sources = [mixed_batch(seed) for seed in range(5)]
-    check(concat(*[as_file(one, options=write_options) for one in sources]), sources)
-    check(
+    check_rows(concat(*[as_file(one, options=write_options) for one in sources]), sources)
+    check_rows(
         concat(*[as_stream(one, options=write_options) for one in sources], as_file(sources[0], options=write_options)),
         [*sources, sources[0]],
     )
@@ -79,7 +79,7 @@ def test_values_are_preserved_in_every_encoding(byte_order: Any, compression: st
 def test_values_are_preserved_in_metadata_version_4() -> None:
     write_options = bs.ipc.IpcWriteOptions(metadata_version="V4")
     sources = [mixed_batch(seed) for seed in range(3)]
-    check(concat(*[as_file(one, options=write_options) for one in sources]), sources)
+    check_rows(concat(*[as_file(one, options=write_options) for one in sources]), sources)
 
 
 def test_pyarrow_reads_merged_dictionaries() -> None:
@@ -92,27 +92,29 @@ def test_pyarrow_reads_merged_dictionaries() -> None:
 
 def test_a_stream_whose_dictionaries_change_becomes_a_file() -> None:
     sources = [mixed_batch(seed) for seed in range(6)]
-    check(concat(as_stream(*sources), as_stream(*reversed(sources))), [*sources, *reversed(sources)])
+    check_rows(concat(as_stream(*sources), as_stream(*reversed(sources))), [*sources, *reversed(sources)])
 
 
 def test_merged_values_are_unique_and_only_changed_columns_are_decoded() -> None:
-    first, second = (bs.record_batch({"w": encoded(list(words)), "n": np.arange(2)}) for words in ("ab", "cb"))
+    first, second = (
+        bs.record_batch({"w": dictionary_encode(list(words)), "n": np.arange(2)}) for words in ("ab", "cb")
+    )
     data = concat(as_file(first), as_file(second), as_file(first))
     reader = bs.open_file(data)
     (dictionary,) = bs.inspection.inspect(data).dictionaries
     assert (dictionary.batches, dictionary.deltas, dictionary.values) == (2, 1, 3)
     assert [batch["w"].buffer_values(1).tolist() for batch in reader] == [[0, 1], [2, 1], [0, 1]]
-    check(data, [first, second, first])
+    check_rows(data, [first, second, first])
 
 
-def encoded(values: list[Any], ordered: bool = False) -> bs.Array:
+def dictionary_encode(values: list[Any], ordered: bool = False) -> bs.Array:
     """Encode values with a dictionary in order of first occurrence."""
     return bs.array(values, bs.dictionary(bs.int8(), bs.string(), ordered))
 
 
 def test_a_damaged_column_whose_dictionary_does_not_change_is_copied_unread() -> None:
     texts = bs.Array.from_buffers(bs.string(), 2, [None, np.array([0, 1, 2], np.int32), b"a\xff"])
-    parts = [bs.RecordBatch.from_arrays([encoded(list(words)), texts], ["w", "t"]) for words in ("ab", "ba")]
+    parts = [bs.RecordBatch.from_arrays([dictionary_encode(list(words)), texts], ["w", "t"]) for words in ("ab", "ba")]
     reader = bs.open_file(concat(*map(as_file, parts)))
     assert reader[1]["w"].to_pylist() == ["b", "a"]
     with pytest.raises(errors.InvalidDataError, match="UTF-8"):
@@ -121,7 +123,8 @@ def test_a_damaged_column_whose_dictionary_does_not_change_is_copied_unread() ->
 
 def test_batch_metadata_and_statistics_are_preserved() -> None:
     parts = [
-        bs.record_batch({"w": encoded(list(words))}).with_metadata(((b"of", words.encode()),)) for words in ("ab", "cb")
+        bs.record_batch({"w": dictionary_encode(list(words))}).with_metadata(((b"of", words.encode()),))
+        for words in ("ab", "cb")
     ]
     sources = []
     for part in parts:
@@ -137,9 +140,9 @@ def test_batch_metadata_and_statistics_are_preserved() -> None:
 
 
 def test_a_source_without_its_dictionary_does_not_use_another_source_s_indices() -> None:
-    parts = [bs.record_batch({"w": encoded(list(words))}) for words in ("ab", "cb")]
-    nulls = bs.record_batch({"w": encoded([None, None, None])})
-    check(concat(*map(as_file, [*parts, nulls, parts[1]])), [*parts, nulls, parts[1]])
+    parts = [bs.record_batch({"w": dictionary_encode(list(words))}) for words in ("ab", "cb")]
+    nulls = bs.record_batch({"w": dictionary_encode([None, None, None])})
+    check_rows(concat(*map(as_file, [*parts, nulls, parts[1]])), [*parts, nulls, parts[1]])
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "dictionary" not in str(case.type)], ids=str)
@@ -147,13 +150,13 @@ def test_dictionaries_of_every_type_are_merged(case: Case) -> None:
     values = list(case.values)
     kind = bs.dictionary(bs.int16(), case.type)
     parts = [bs.RecordBatch.from_arrays([bs.array(part, kind)], ["d"]) for part in (values, [*values[::-1], *values])]
-    check(concat(*map(as_file, parts)), parts)
+    check_rows(concat(*map(as_file, parts)), parts)
 
 
 # Dictionaries that cannot be merged
 
 
-def check_refused(parts: list[bs.RecordBatch], message: str, tmp_path: Path) -> None:
+def check_only_as_stream(parts: list[bs.RecordBatch], message: str, tmp_path: Path) -> None:
     """Check that the two cannot become a file but can become a stream."""
     first, second = parts
     with pytest.raises(errors.UsageError, match=message):
@@ -165,36 +168,38 @@ def check_refused(parts: list[bs.RecordBatch], message: str, tmp_path: Path) -> 
 
 
 def test_more_values_than_the_index_type_allows_are_rejected(tmp_path: Path) -> None:
-    parts = [bs.record_batch({"w": encoded([f"{which}{n}" for n in range(100)])}) for which in "ab"]
-    check_refused(
+    parts = [bs.record_batch({"w": dictionary_encode([f"{which}{n}" for n in range(100)])}) for which in "ab"]
+    check_only_as_stream(
         parts, r"column 'w': .*200 values is too large for the indices .*as_stream=True, --to stream", tmp_path
     )
 
 
 def test_ordered_dictionaries_are_rejected_unless_one_extends_the_other(tmp_path: Path) -> None:
-    parts = [bs.record_batch({"w": encoded(list(words), ordered=True)}) for words in ("ab", "ba", "abc")]
-    check_refused(parts[:2], r"column 'w': its ordered dictionary differs.*value 0 is 'b', expected 'a'", tmp_path)
-    check(concat(as_file(parts[0]), as_file(parts[2])), [parts[0], parts[2]])
+    parts = [bs.record_batch({"w": dictionary_encode(list(words), ordered=True)}) for words in ("ab", "ba", "abc")]
+    check_only_as_stream(
+        parts[:2], r"column 'w': its ordered dictionary differs.*value 0 is 'b', expected 'a'", tmp_path
+    )
+    check_rows(concat(as_file(parts[0]), as_file(parts[2])), [parts[0], parts[2]])
 
 
 def test_nested_dictionaries_are_rejected(tmp_path: Path) -> None:
     kind = bs.dictionary(bs.int8(), bs.list_(bs.dictionary(bs.int8(), bs.string())))
     parts = [bs.record_batch({"d": bs.array([[word] for word in words], kind)}) for words in ("ab", "ba")]
-    check_refused(parts, "column 'd': its dictionary is nested and differs", tmp_path)
+    check_only_as_stream(parts, "column 'd': its dictionary is nested and differs", tmp_path)
 
 
 # Hostile sources
 
 
 def test_indices_out_of_range_are_rejected_and_nothing_is_written(tmp_path: Path) -> None:
-    good = bs.record_batch({"n": [1, 2], "w": encoded(["a", "b"])})
+    good = bs.record_batch({"n": [1, 2], "w": dictionary_encode(["a", "b"])})
     keys = bs.array(["b", "a"], bs.string())
     bad = bs.Array.from_buffers(
         bs.dictionary(bs.int8(), bs.string()), 2, [None, np.array([0, 7], np.int8)], dictionary=keys
     )
-    broken = bs.RecordBatch.from_arrays([good["n"], bad], schema=good.schema)
+    invalid_batch = bs.RecordBatch.from_arrays([good["n"], bad], schema=good.schema)
     with pytest.raises(errors.InvalidDataError, match=r"record batch 0, column 'w': indices\[1\] = 7 is not within"):
-        bs.ipc.concat_files([as_file(good), as_file(broken)], tmp_path / "never.arrow")
+        bs.ipc.concat_files([as_file(good), as_file(invalid_batch)], tmp_path / "never.arrow")
     assert os.listdir(tmp_path) == []
 
 
@@ -202,7 +207,7 @@ def test_indices_out_of_range_are_rejected_and_nothing_is_written(tmp_path: Path
 def test_misplaced_or_overlapping_buffers_are_rejected(offset: int, size: int, message: str) -> None:
     names = ["a", "b", "c", "d"]
     first, second = (
-        bs.RecordBatch.from_arrays([*[bs.array(np.arange(100))] * 4, encoded([word] * 100)], [*names, "w"])
+        bs.RecordBatch.from_arrays([*[bs.array(np.arange(100))] * 4, dictionary_encode([word] * 100)], [*names, "w"])
         for word in "xy"
     )
     data = bytearray(as_file(second))
@@ -245,7 +250,7 @@ def test_the_schema_declares_compression_if_any_source_is_compressed(tmp_path: P
 
 
 def test_the_schema_declares_dictionary_replacement(tmp_path: Path) -> None:
-    parts = [as_file(bs.record_batch({"w": encoded(list(words))})) for words in ("ab", "ba")]
+    parts = [as_file(bs.record_batch({"w": dictionary_encode(list(words))})) for words in ("ab", "ba")]
     bs.ipc.concat_files(parts, tmp_path / "replaced.arrows", as_stream=True)
     assert bs.inspection.inspect(tmp_path / "replaced.arrows").encoding.features == ("DICTIONARY_REPLACEMENT",)
     bs.ipc.concat_files([parts[0], parts[0]], tmp_path / "same.arrows", as_stream=True)
@@ -264,7 +269,7 @@ def test_the_schema_declares_the_compression_of_pyarrow_files(tmp_path: Path) ->
 
 
 @contextmanager
-def piped(data: bytes) -> Iterator[int]:
+def open_pipe(data: bytes) -> Iterator[int]:
     """Yield the read end of a pipe with only these bytes."""
     reading, writing = os.pipe()
 
@@ -281,7 +286,7 @@ def piped(data: bytes) -> Iterator[int]:
         thread.join(10)
 
 
-def through_a_pipe(write: Callable[[int], object]) -> bytes:
+def write_to_pipe(write: Callable[[int], object]) -> bytes:
     """Return what `write` sends through a pipe."""
     reading, writing = os.pipe()
     sink = io.BytesIO()
@@ -300,11 +305,11 @@ def through_a_pipe(write: Callable[[int], object]) -> bytes:
     return sink.getvalue()
 
 
-def different_sources() -> list[list[bytes]]:
+def source_combinations() -> list[list[bytes]]:
     """Return compatible sources with more features than the first one has."""
     plain, packed = as_file(batch("int", "text")), as_file(batch("int", "text"), compression="lz4")
     stream, last = as_stream(batch("int", "text")), as_stream(batch("int", "text"), compression="zstd")
-    words = [bs.record_batch({"w": encoded(list(words))}) for words in ("ab", "ba")]
+    words = [bs.record_batch({"w": dictionary_encode(list(words))}) for words in ("ab", "ba")]
     return [
         [plain, packed],
         [packed, plain],
@@ -317,7 +322,7 @@ def different_sources() -> list[list[bytes]]:
 
 
 @pytest.mark.parametrize("as_stream_", [False, True])
-@pytest.mark.parametrize("sources", different_sources())
+@pytest.mark.parametrize("sources", source_combinations())
 def test_the_schema_declares_the_same_features_in_a_pipe_as_in_a_path(
     sources: list[bytes], as_stream_: bool, tmp_path: Path
 ) -> None:
@@ -329,7 +334,7 @@ def test_the_schema_declares_the_same_features_in_a_pipe_as_in_a_path(
     descriptor = os.open(tmp_path / "descriptor", os.O_WRONLY | os.O_CREAT)
     bs.ipc.concat_files(sources, descriptor, as_stream_)
     os.close(descriptor)
-    (tmp_path / "pipe").write_bytes(through_a_pipe(lambda pipe: bs.ipc.concat_files(sources, pipe, as_stream_)))
+    (tmp_path / "pipe").write_bytes(write_to_pipe(lambda pipe: bs.ipc.concat_files(sources, pipe, as_stream_)))
     bs.ipc.concat_files(sources, "memory://concat-features", as_stream_)
     (tmp_path / "store").write_bytes(fsspec.filesystem("memory").cat_file("/concat-features"))
     for name in ("object", "descriptor", "pipe", "store"):
@@ -349,8 +354,8 @@ def test_a_piped_source_is_checked_before_it_is_copied(make: Any) -> None:
     with kind(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(table)
         writer.write_table(table)
-    with piped(sink.getvalue()) as source:
-        written = through_a_pipe(lambda pipe: bs.ipc.concat_files([plain, source, plain], pipe))
+    with open_pipe(sink.getvalue()) as source:
+        written = write_to_pipe(lambda pipe: bs.ipc.concat_files([plain, source, plain], pipe))
     assert bs.inspection.inspect(written).encoding.features == ("COMPRESSED_BODY",)
     assert bs.open_file(written).read_all()["int"].to_pylist() == [1, None, 3, 1, 2, 1, 2, 1, None, 3]
 
@@ -360,7 +365,7 @@ def test_an_empty_stream_in_a_pipe_is_awaited_once() -> None:
     bs.new_stream(empty, batch("int").schema).close()
     reading, writing = os.pipe()
     os.write(writing, empty.getvalue())  # without the end: the pipe stays open
-    written = through_a_pipe(lambda pipe: bs.ipc.concat_files([reading, as_file(batch("int"))], pipe))
+    written = write_to_pipe(lambda pipe: bs.ipc.concat_files([reading, as_file(batch("int"))], pipe))
     os.close(writing)
     os.close(reading)
     assert bs.open_file(written).read_all().num_rows == 3

@@ -28,7 +28,7 @@ def recover(raw: bytes, **options: object) -> tuple[bs.ipc.RecoveryReport, list[
     return report, batches
 
 
-def ends(raw: bytes) -> list[int]:
+def batch_ends(raw: bytes) -> list[int]:
     """Return the end offset of each record batch of a file."""
     blocks = bs.open_file(raw).blocks
     return (blocks["offset"] + blocks["metaDataLength"] + blocks["bodyLength"]).tolist()  # type: ignore[no-any-return]
@@ -58,7 +58,7 @@ def test_all_complete_batches_of_a_truncated_file_are_recovered() -> None:
     rows = batch("text", "dictionary")
     expected = [rows, rows.slice(1), rows.slice(2)]
     raw = as_file(*expected, alignment=8)
-    stops = ends(raw)
+    stops = batch_ends(raw)
     schema_ends = int(bs.open_file(raw).dictionary_blocks["offset"][0])
     for size in sorted({*range(0, len(raw), 5), *(stop + step for stop in stops for step in (-1, 0, 1))}):
         if size < schema_ends:
@@ -85,7 +85,7 @@ def test_all_complete_batches_of_a_truncated_stream_are_recovered() -> None:
         sizes.add(len(batches))
         assert all(actual.equals(expected) for actual in batches)
         if len(batches) < 2:
-            cut = [lost for lost in report.dropped if lost.stop == size]
+            cut = [dropped for dropped in report.dropped if dropped.stop == size]
             assert cut or raw[:size].endswith(b"\0" * 8) or len(raw[:size]) % 8 == 0
     assert sizes == {0, 1, 2}
 
@@ -95,12 +95,12 @@ def test_all_complete_batches_of_a_truncated_stream_are_recovered() -> None:
 def test_junk_between_batches_is_skipped_and_reported(junk: bytes, keeps_footer: bool) -> None:
     rows = batch("int", "text", "dictionary", "view")
     raw = as_file(rows, rows.slice(1), rows)
-    at = ends(raw)[0]
-    broken = raw[:at] + junk + raw[at : None if keeps_footer else -12]
-    report, batches = recover(broken)
+    at = batch_ends(raw)[0]
+    with_junk = raw[:at] + junk + raw[at : None if keeps_footer else -12]
+    report, batches = recover(with_junk)
     assert [len(actual) for actual in batches] == [3, 2, 3]
     assert all(actual.equals(right) for actual, right in zip(batches, [rows, rows.slice(1), rows], strict=True))
-    assert any(lost.start == at and lost.stop == at + len(junk) for lost in report.dropped)
+    assert any(dropped.start == at and dropped.stop == at + len(junk) for dropped in report.dropped)
     assert not report.is_intact
 
 
@@ -111,9 +111,9 @@ def test_only_the_batch_with_a_damaged_header_is_dropped() -> None:
     raw[int(block["offset"]) + 8 : int(block["offset"]) + 40] = os.urandom(32)
     report, batches = recover(bytes(raw))
     assert [len(actual) for actual in batches] == [3, 3]
-    (lost,) = report.dropped
-    assert lost.start == block["offset"]
-    assert lost.stop == ends(bytes(raw))[1]
+    (dropped,) = report.dropped
+    assert dropped.start == block["offset"]
+    assert dropped.stop == batch_ends(bytes(raw))[1]
     assert report.footer_problem is None
 
 
@@ -249,7 +249,7 @@ def test_bytes_after_the_end_of_a_stream_are_reported() -> None:
     raw = as_stream(batch("int"))
     report, batches = recover(raw + b"tail")
     assert len(batches) == 1
-    assert [(lost.start, lost.stop) for lost in report.dropped] == [(len(raw), len(raw) + 4)]
+    assert [(dropped.start, dropped.stop) for dropped in report.dropped] == [(len(raw), len(raw) + 4)]
 
 
 def test_batches_stored_in_a_column_are_not_recovered() -> None:
@@ -276,7 +276,7 @@ def test_legacy_framing_is_recovered_up_to_the_damage_or_by_the_footer() -> None
 # Dictionaries
 
 
-def _without(raw: bytes, kind: str, number: int) -> bytes:
+def _overwrite_message(raw: bytes, kind: str, number: int) -> bytes:
     """Return a stream with one message of a kind overwritten."""
     damaged, at, matches = bytearray(raw), 0, -1
     decoder_at = raw.index(MARKER)
@@ -301,11 +301,11 @@ def test_batches_are_dropped_after_their_dictionary_is_lost_until_the_next_one()
         dictionary_batch("b", keys=["b"]),
         dictionary_batch("c", keys=["c", "d"]),
     ]
-    raw = _without(as_stream(*expected), "DictionaryBatch", 1)
+    raw = _overwrite_message(as_stream(*expected), "DictionaryBatch", 1)
     report, batches = recover(raw)
     assert [actual["w"].to_pylist() for actual in batches] == [["a"], ["c"]]
-    assert [lost.rows for lost in report.dropped if lost.kind == "record batch"] == [1, 1]
-    assert any("dictionary 0 has not been defined" in lost.reason for lost in report.dropped)
+    assert [dropped.rows for dropped in report.dropped if dropped.kind == "record batch"] == [1, 1]
+    assert any("dictionary 0 has not been defined" in dropped.reason for dropped in report.dropped)
 
 
 def test_after_a_lost_delta_batches_of_earlier_values_are_kept() -> None:
@@ -323,7 +323,7 @@ def test_after_a_lost_delta_batches_of_earlier_values_are_kept() -> None:
     for damaged in (bytes(raw), bytes(raw[:-10])):
         report, batches = recover(damaged)
         assert [actual["w"].to_pylist() for actual in batches] == [["a"], ["a"]]
-        assert any("delta" in lost.reason for lost in report.dropped)
+        assert any("delta" in dropped.reason for dropped in report.dropped)
 
 
 def test_with_a_footer_dictionaries_stay_valid_after_a_damaged_batch() -> None:

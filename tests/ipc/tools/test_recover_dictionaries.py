@@ -16,39 +16,43 @@ _ABC, _ABCD = pa.array(["a", "b", "c"]), pa.array(["a", "b", "c", "d"])
 _XY, _XYZ = pa.array(["x", "y"]), pa.array(["x", "y", "z"])
 
 
-def _encoded(indices: list[int | None], values: pa.Array) -> pa.Array:
+def _dictionary_array(indices: list[int | None], values: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), values)
 
 
-def _two(a: list[int | None], b: list[int | None], values_a: pa.Array = _ABC, values_b: pa.Array = _XY) -> Any:
+def _two_columns(a: list[int | None], b: list[int | None], values_a: pa.Array = _ABC, values_b: pa.Array = _XY) -> Any:
     return pa.record_batch(
-        {"a": _encoded(a, values_a), "b": _encoded(b, values_b), "n": pa.array(range(len(a)), pa.int64())}
+        {
+            "a": _dictionary_array(a, values_a),
+            "b": _dictionary_array(b, values_b),
+            "n": pa.array(range(len(a)), pa.int64()),
+        }
     )
 
 
 def _nested() -> Any:
-    values = pa.StructArray.from_arrays([_encoded([0, 1, 0], _XY)], ["inside"])
-    return pa.record_batch({"outer": _encoded([0, 1], values), "b": _encoded([0, 1], _ABC)})
+    values = pa.StructArray.from_arrays([_dictionary_array([0, 1, 0], _XY)], ["inside"])
+    return pa.record_batch({"outer": _dictionary_array([0, 1], values), "b": _dictionary_array([0, 1], _ABC)})
 
 
 def _lists() -> Any:
     return pa.record_batch(
-        {"a": pa.ListArray.from_arrays([0, 1, 2], _encoded([0, 1], _XY)), "b": _encoded([0, 1], _ABC)}
+        {"a": pa.ListArray.from_arrays([0, 1, 2], _dictionary_array([0, 1], _XY)), "b": _dictionary_array([0, 1], _ABC)}
     )
 
 
 _CASES: dict[str, list[Any]] = {
-    "two": [_two([0, 1, 2], [1, 0, 1])] * 2,
-    "delta": [_two([0, 1, 2], [1, 0, 1]), _two([0, 1, 3], [1, 2, 1], _ABCD, _XYZ)],
-    "nulls": [_two([None] * 3, [None] * 3), _two([0, 1, 2], [1, 0, 1])],
-    "nulls in one": [_two([None] * 3, [0, 1, 0])] * 2,
-    "no rows": [_two([], []), _two([0, 1, 2], [1, 0, 1])],
+    "two": [_two_columns([0, 1, 2], [1, 0, 1])] * 2,
+    "delta": [_two_columns([0, 1, 2], [1, 0, 1]), _two_columns([0, 1, 3], [1, 2, 1], _ABCD, _XYZ)],
+    "nulls": [_two_columns([None] * 3, [None] * 3), _two_columns([0, 1, 2], [1, 0, 1])],
+    "nulls in one": [_two_columns([None] * 3, [0, 1, 0])] * 2,
+    "no rows": [_two_columns([], []), _two_columns([0, 1, 2], [1, 0, 1])],
     "nested": [_nested()] * 2,
     "in a list": [_lists()] * 2,
 }
 
 
-def _written(batches: list[Any], is_file: bool) -> bytes:
+def _write_with_pyarrow(batches: list[Any], is_file: bool) -> bytes:
     sink = io.BytesIO()
     make = pa.ipc.new_file if is_file else pa.ipc.new_stream
     with make(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as writer:
@@ -57,7 +61,7 @@ def _written(batches: list[Any], is_file: bool) -> bytes:
     return sink.getvalue()
 
 
-def _messages(data: bytes, is_file: bool) -> Iterator[tuple[int, int, int]]:
+def _message_offsets(data: bytes, is_file: bool) -> Iterator[tuple[int, int, int]]:
     """Yield the offsets of each message, of its body and of its end."""
     at = 8 if is_file else 0
     while length := int.from_bytes(data[at + 4 : at + 8], "little"):
@@ -68,8 +72,8 @@ def _messages(data: bytes, is_file: bool) -> Iterator[tuple[int, int, int]]:
         at = stop
 
 
-def _damaged(data: bytes, is_file: bool) -> Iterator[tuple[str, bytes]]:
-    for number, (start, body, stop) in enumerate(_messages(data, is_file)):
+def _damaged_forms(data: bytes, is_file: bool) -> Iterator[tuple[str, bytes]]:
+    for number, (start, body, stop) in enumerate(_message_offsets(data, is_file)):
         yield f"cut behind message {number}", data[:stop]
         yield f"cut in message {number}", data[: (start + stop) // 2]
         if number:
@@ -82,7 +86,7 @@ def _damaged(data: bytes, is_file: bool) -> Iterator[tuple[str, bytes]]:
 @pytest.mark.parametrize("case", _CASES)
 def test_pyarrow_reads_recovered_data(case: str, is_file: bool) -> None:
     checked = 0
-    for what, damaged in _damaged(_written(_CASES[case], is_file), is_file):
+    for what, damaged in _damaged_forms(_write_with_pyarrow(_CASES[case], is_file), is_file):
         sink = io.BytesIO()
         try:
             report = bs.ipc.recover(damaged, sink)
@@ -100,8 +104,8 @@ def test_pyarrow_reads_recovered_data(case: str, is_file: bool) -> None:
 
 
 def test_a_column_of_nulls_survives_the_loss_of_its_dictionary() -> None:
-    data = _written(_CASES["nulls in one"], is_file=False)
-    _, (start, _, stop), *_ = _messages(data, is_file=False)
+    data = _write_with_pyarrow(_CASES["nulls in one"], is_file=False)
+    _, (start, _, stop), *_ = _message_offsets(data, is_file=False)
     sink = io.BytesIO()
     report = bs.ipc.recover(data[:start] + data[stop:], sink)
     assert (report.rows, report.record_batches) == (6, 2)
@@ -112,8 +116,8 @@ def test_a_column_of_nulls_survives_the_loss_of_its_dictionary() -> None:
 
 @pytest.mark.parametrize("as_stream", [False, True])
 def test_pyarrow_reads_concatenated_streams_that_end_early(as_stream: bool) -> None:
-    data = _written(_CASES["nulls in one"], is_file=False)
-    messages = list(_messages(data, is_file=False))
+    data = _write_with_pyarrow(_CASES["nulls in one"], is_file=False)
+    messages = list(_message_offsets(data, is_file=False))
     early, without = data[: messages[1][2]], data[: messages[1][0]] + data[messages[1][2] :]
     for sources, rows in (([early], 0), ([without], 6), ([early, data], 6), ([without, data], 12)):
         sink = io.BytesIO()

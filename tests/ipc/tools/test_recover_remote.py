@@ -36,7 +36,7 @@ def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SlowFileSystem, "latency_s", 0.0)
 
 
-def nameless(message: str) -> str:
+def without_source_name(message: str) -> str:
     """Remove the source's name from a message: a cached schema is reported under its earlier name."""
     return re.sub("(slow://stored.arrow|bytes|http://[^ ]*): ", "", message)
 
@@ -49,13 +49,15 @@ def recover(source: Any) -> Any:
     except errors.BowstringError as error:
         return type(error)
     reader = bs.open_file(sink.getvalue()) if report.format == "file" else bs.open_stream(sink.getvalue())
-    dropped = tuple(replace(lost, reason=nameless(lost.reason)) for lost in report.dropped)
-    problem = None if report.footer_problem is None else nameless(report.footer_problem)
+    dropped = tuple(
+        replace(dropped_range, reason=without_source_name(dropped_range.reason)) for dropped_range in report.dropped
+    )
+    problem = None if report.footer_problem is None else without_source_name(report.footer_problem)
     features = bs.inspection.inspect(sink.getvalue()).encoding.features
     return replace(report, source="it", dropped=dropped, footer_problem=problem), reader.read_all(), features
 
 
-def equals(local: Any, remote: Any) -> bool:
+def is_equal(local: Any, remote: Any) -> bool:
     """Return whether two outcomes are equal."""
     if isinstance(local, type) or isinstance(remote, type):
         return local is remote
@@ -68,10 +70,10 @@ def damaged_forms(data: bytes) -> Iterator[bytes]:
     yield data
     yield from (data[:size] for size in range(0, len(data), len(data) // 15 + 1))
     for _ in range(25):
-        broken = bytearray(data)
+        damaged_file = bytearray(data)
         for at in random.integers(0, len(data), 2):
-            broken[at] ^= 1 << random.integers(0, 8)
-        yield bytes(broken)
+            damaged_file[at] ^= 1 << random.integers(0, 8)
+        yield bytes(damaged_file)
     for at, size in random.integers(0, len(data), (15, 2)).tolist():
         yield data[:at] + bytes(size % 300) + data[at:]
         yield data[:at] + data[at + size % 300 :]
@@ -96,7 +98,7 @@ def test_the_same_batches_are_recovered_from_a_url_and_from_local_data(
             (recover(data), recover(upload(data)))
             for data in damaged_forms(MAKE[format_](*batches, compression=compression))
         ]
-        assert [equals(local, remote) for local, remote in outcomes] == [True] * len(outcomes)
+        assert [is_equal(local, remote) for local, remote in outcomes] == [True] * len(outcomes)
         assert sum(not isinstance(local, type) for local, _ in outcomes) > len(outcomes) // 2
 
 
@@ -124,7 +126,7 @@ def test_headers_are_requested_from_a_web_server_before_bodies() -> None:
     with serve_files(**data) as site:
         for name, raw in data.items():
             site.requests.clear()
-            assert equals(recover(raw), recover(f"{site.url}/{name}"))
+            assert is_equal(recover(raw), recover(f"{site.url}/{name}"))
             ranges = [ask for method, _, ask in site.requests if method == "GET"]
             assert len(ranges) <= 30
             assert sum(map(span_bytes, ranges)) < len(raw) * (1.1 if name == "file" else 1.5)
@@ -288,7 +290,7 @@ def test_recovering_and_drawing_a_large_stream_takes_a_fraction_of_its_size() ->
 # Features in the schema
 
 
-def piped(source: bytes, sink: Path) -> tuple[str, ...]:
+def recover_without_seeking(source: bytes, sink: Path) -> tuple[str, ...]:
     """Return the features of the recovered data if the sink cannot seek."""
     with sink.open("wb") as out:
         bs.ipc.recover(source, out)
@@ -304,7 +306,7 @@ def test_the_schema_declares_the_features_for_every_sink(format_: str, tmp_path:
     ):
         bs.ipc.recover(data, tmp_path / "path")
         assert bs.inspection.inspect(tmp_path / "path").encoding.features == features
-        assert piped(data, tmp_path / "object") == features
+        assert recover_without_seeking(data, tmp_path / "object") == features
         assert (tmp_path / "path").read_bytes() == (tmp_path / "object").read_bytes()
 
 
@@ -314,5 +316,5 @@ def test_a_recovered_stream_declares_dictionary_replacement(tmp_path: Path) -> N
     data = samples.as_stream(*batches)
     bs.ipc.recover(data, tmp_path / "path")
     assert bs.inspection.inspect(tmp_path / "path").encoding.features == ("DICTIONARY_REPLACEMENT",)
-    assert piped(data, tmp_path / "object") == ("DICTIONARY_REPLACEMENT",)
-    assert piped(samples.as_stream(batches[0], batches[0]), tmp_path / "object") == ()
+    assert recover_without_seeking(data, tmp_path / "object") == ("DICTIONARY_REPLACEMENT",)
+    assert recover_without_seeking(samples.as_stream(batches[0], batches[0]), tmp_path / "object") == ()

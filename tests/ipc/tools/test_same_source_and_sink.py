@@ -25,11 +25,11 @@ def _concat(source: Any, sink: Any) -> None:
     bs.ipc.concat_files([source], sink)
 
 
-def _concat_lazily(source: Any, sink: Any) -> None:
+def _concat_iterator(source: Any, sink: Any) -> None:
     bs.ipc.concat_files(iter([source]), sink)
 
 
-_FUNCTIONS: list[_Function] = [bs.ipc.recover, _concat, _concat_lazily]
+_FUNCTIONS: list[_Function] = [bs.ipc.recover, _concat, _concat_iterator]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".part")]
 
 
-def _names(path: Path, stack: ExitStack) -> list[Any]:
+def _forms_of_source(path: Path, stack: ExitStack) -> list[Any]:
     folder = path.parent
     (folder / "soft").symlink_to(path)
     (folder / "soft2").symlink_to("soft")
@@ -75,7 +75,7 @@ def _names(path: Path, stack: ExitStack) -> list[Any]:
 @pytest.mark.parametrize("function", _FUNCTIONS)
 def test_a_sink_that_is_the_source_is_rejected_under_every_name(function: _Function, path: Path) -> None:
     with ExitStack() as stack:
-        names = _names(path, stack)
+        names = _forms_of_source(path, stack)
         for name in names:
             for source, sink in ((path, name), (name, path)):
                 with pytest.raises(UsageError, match="is the file to read as well as the file to write"):

@@ -18,7 +18,7 @@ MODES = pytest.mark.parametrize(
     ids=["addresses", "bytes", "tcp", "tls"],
 )
 """The scheme of a server, and whether a client requests bytes."""
-CountFaults: TypeAlias = Callable[[str, int], None]
+FaultCounter: TypeAlias = Callable[[str, int], None]
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,6 @@ def tls(scheme: str, request: pytest.FixtureRequest) -> TlsOptions | None:
 
 
 @pytest.fixture
-def count_faults(record_property: Callable[[str, object], None]) -> CountFaults:
+def count_faults(record_property: Callable[[str, object], None]) -> FaultCounter:
     """A function that adds to a count, which is printed at the end of the session."""
     return lambda name, number: record_property("faults", (name, number))

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from bowstring.testing.descriptors import open_descriptors
 from tests.polling import wait_until
-from tests.sharing.other_process import Other
+from tests.sharing.python_process import PythonProcess
 
 MAX_GROWTH_BYTES = 16 << 20
 """The growth of a process that its allocator may cause. A leak of 100 bytes per client exceeds it within the hour."""
@@ -30,21 +30,21 @@ class Children:
     """Forks children from one process, which takes milliseconds. A context manager, which kills them."""
 
     def __init__(self) -> None:
-        self._other = Other(_START, path=sys.path)
+        self._other = PythonProcess(_START, path=sys.path)
         self._reports: dict[int, deque[Any]] = defaultdict(deque)
         self._running: set[int] = set()
 
     def start(self, function: str, **values: Any) -> Child:
         """Run a function of `children.py`."""
-        self._other.tell((function, values))
-        pid = self.hear(self._other.process.pid)
+        self._other.send((function, values))
+        pid = self.receive(self._other.process.pid)
         self._running.add(pid)
         return Child(self, pid)
 
-    def hear(self, pid: int) -> Any:
+    def receive(self, pid: int) -> Any:
         """The next report of a process."""
         while not self._reports[pid]:
-            sender, value = self._other.hear()
+            sender, value = self._other.receive()
             self._reports[sender].append(value)
         value = self._reports[pid].popleft()
         if not self._reports[pid]:
@@ -53,8 +53,8 @@ class Children:
 
     def wait(self, pid: int) -> int:
         """Wait for the end of a child, and return its exit code."""
-        self._other.tell(("wait", {"pid": pid}))
-        code: int | None = self.hear(self._other.process.pid)
+        self._other.send(("wait", {"pid": pid}))
+        code: int | None = self.receive(self._other.process.pid)
         self._running.discard(pid)
         assert code is not None, "the child hangs"
         return code
@@ -78,9 +78,9 @@ class Child:
         self._code: int | None = None
         self.pid = pid
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         """The next report."""
-        return self._children.hear(self.pid)
+        return self._children.receive(self.pid)
 
     def send_signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)

@@ -93,7 +93,7 @@ class TlsSocket:
         socket.socket.shutdown(self._connection, direction)
 
 
-Connected: TypeAlias = socket.socket | TlsSocket
+Connection: TypeAlias = socket.socket | TlsSocket
 """One end of a connection."""
 
 
@@ -139,7 +139,7 @@ class Proxy:
                 for descriptor in frame.descriptors:
                     os.close(descriptor)
 
-    def _pass_both_on(self, client: Connected, server: Connected) -> None:
+    def _pass_both_on(self, client: Connection, server: Connection) -> None:
         other = threading.Thread(target=self._pass_on, args=(server, client, Sender.SERVER))
         other.start()
         self._pass_on(client, server, Sender.CLIENT)
@@ -151,7 +151,7 @@ class Proxy:
     def _name(self, address: str) -> bytes | tuple[str, int]:
         return encode_unix_address(address) if self._is_unix else parse_address(address)
 
-    def _pass_on(self, source: Connected, target: Connected, sender: Sender) -> None:
+    def _pass_on(self, source: Connection, target: Connection, sender: Sender) -> None:
         change = self._change if self._change is not None and self._change.sender == sender else None
         previous: Frame | None = None
         with suppress(OSError):
@@ -175,7 +175,7 @@ class Proxy:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
-    def _receive(self, source: Connected) -> Frame | None:
+    def _receive(self, source: Connection) -> Frame | None:
         header, descriptors = b"", list[int]()
         while len(header) < FRAME_HEADER.size:
             if isinstance(source, socket.socket) and self._is_unix:
@@ -192,7 +192,7 @@ class Proxy:
             return None
         return Frame(kind, count, tag, length_bytes, payload, tuple(descriptors), magic, reserved)
 
-    def _send(self, target: Connected, frame: Frame) -> None:
+    def _send(self, target: Connection, frame: Frame) -> None:
         header = FRAME_HEADER.pack(
             frame.magic, frame.kind, frame.num_descriptors, frame.reserved, frame.tag, frame.length_bytes
         )
@@ -206,7 +206,7 @@ class Proxy:
 class RecordProxy(Proxy):
     """Passes the records of a connection with TLS on: frames whose `tag` is the version, of encrypted bytes."""
 
-    def _receive(self, source: Connected) -> Frame | None:
+    def _receive(self, source: Connection) -> Frame | None:
         header = receive_exactly(source, RECORD.size)
         if header is None:
             return None
@@ -214,11 +214,11 @@ class RecordProxy(Proxy):
         payload = receive_exactly(source, length_bytes)
         return None if payload is None else Frame(kind, 0, version, length_bytes, payload)
 
-    def _send(self, target: Connected, frame: Frame) -> None:
+    def _send(self, target: Connection, frame: Frame) -> None:
         target.sendall(RECORD.pack(frame.kind, frame.tag, frame.length_bytes) + frame.payload)
 
 
-def receive_exactly(source: Connected, size_bytes: int) -> bytes | None:
+def receive_exactly(source: Connection, size_bytes: int) -> bytes | None:
     """Receive bytes; None if the connection ends before."""
     content = bytearray()
     while len(content) < size_bytes:

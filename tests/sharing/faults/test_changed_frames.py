@@ -19,7 +19,7 @@ from bowstring.sharing.uris import FREE_DATA
 from bowstring.transports.frames import FrameKind
 from bowstring.transports.tls import TlsOptions
 from tests.sharing.faults.children import BATCHES, numbers
-from tests.sharing.faults.conftest import MODES, CountFaults
+from tests.sharing.faults.conftest import MODES, FaultCounter
 from tests.sharing.faults.processes import Children, nothing_left
 from tests.sharing.faults.proxy import Change, Frame, FrameChange, Proxy, RecordProxy, Sender
 
@@ -40,7 +40,7 @@ def swap(frame: Frame, following: Frame | None) -> list[Frame] | None:
     return None if following is None else [following, frame]
 
 
-def instead(other: Frame) -> Change:
+def replace_with(other: Frame) -> Change:
     """Send another frame."""
     return lambda frame, following: [other]
 
@@ -93,16 +93,18 @@ def with_wrong_payloads(sender: Sender, frame: Frame) -> Iterator[Frame]:
             yield frame.with_payload(struct.pack("<QQ", *values))
 
 
-def changes(frames: dict[Sender, list[Frame]]) -> Iterator[FrameChange]:
+def frame_changes(frames: dict[Sender, list[Frame]]) -> Iterator[FrameChange]:
     """All changes of all frames."""
     for sender, sent in frames.items():
         for index, frame in enumerate(sent):
             for change in (drop, repeat, swap):
                 yield FrameChange(sender, index, change)
             for wrong_frame in (*with_wrong_headers(frame), *with_wrong_payloads(sender, frame)):
-                yield FrameChange(sender, index, instead(wrong_frame))
+                yield FrameChange(sender, index, replace_with(wrong_frame))
             for count in {0, len(frame.payload) // 2, max(len(frame.payload) - 1, 0)}:
-                yield FrameChange(sender, index, instead(replace(frame, payload=frame.payload[:count])), is_last=True)
+                yield FrameChange(
+                    sender, index, replace_with(replace(frame, payload=frame.payload[:count])), is_last=True
+                )
 
 
 def with_wrong_records(record: Frame) -> Iterator[Frame]:
@@ -125,10 +127,10 @@ def record_changes(records: dict[Sender, list[Frame]]) -> Iterator[FrameChange]:
             for change in (drop, repeat, swap):
                 yield FrameChange(sender, index, change)
             for wrong_record in with_wrong_records(record):
-                yield FrameChange(sender, index, instead(wrong_record))
+                yield FrameChange(sender, index, replace_with(wrong_record))
             for count in {0, len(record.payload) // 2}:
                 shortened = replace(record, payload=record.payload[:count])
-                yield FrameChange(sender, index, instead(shortened), is_last=True)
+                yield FrameChange(sender, index, replace_with(shortened), is_last=True)
 
 
 def read_through(proxy: Proxy, uri: StreamURI, copy: bool, timeout_s: float) -> BowstringError | None:
@@ -149,10 +151,10 @@ def read_through(proxy: Proxy, uri: StreamURI, copy: bool, timeout_s: float) -> 
 
 @MODES
 def test_changed_frames_cause_an_error_or_no_harm(
-    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: FaultCounter
 ) -> None:
     server = children.start("serve_all", tls=tls)
-    uri = parse_uri(server.hear()[scheme])
+    uri = parse_uri(server.receive()[scheme])
     recording = Proxy(scheme, uri.address, None, tls)
     assert read_through(recording, uri, copy, 20) is None
     assert len(recording.frames[Sender.SERVER]) >= 3 + 2 * BATCHES
@@ -163,7 +165,7 @@ def test_changed_frames_cause_an_error_or_no_harm(
 
     with nothing_left(server.pid):
         with ThreadPoolExecutor(NUM_THREADS) as pool:
-            outcomes = Counter(pool.map(outcome, changes(recording.frames)))
+            outcomes = Counter(pool.map(outcome, frame_changes(recording.frames)))
         assert read_through(Proxy(scheme, uri.address, None, tls), uri, copy, 20) is None
     server.kill()
     assert outcomes["NoneType"] < outcomes.total() / 3, outcomes
@@ -172,10 +174,10 @@ def test_changed_frames_cause_an_error_or_no_harm(
 
 
 def test_changed_records_of_tls_cause_an_error_or_no_harm(
-    children: Children, server_certificates: TlsOptions, count_faults: CountFaults
+    children: Children, server_certificates: TlsOptions, count_faults: FaultCounter
 ) -> None:
     server = children.start("serve_all", tls=server_certificates)
-    uri = parse_uri(server.hear()["tcp+tls"])
+    uri = parse_uri(server.receive()["tcp+tls"])
     recording = RecordProxy(uri.scheme, uri.address, None)
     assert read_through(recording, uri, False, 20) is None
 

@@ -17,7 +17,7 @@ from bowstring.transports.tls import TlsOptions
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.faults.children import SCHEMES, limit_descriptors, numbers
-from tests.sharing.faults.conftest import MODES, CountFaults
+from tests.sharing.faults.conftest import MODES, FaultCounter
 from tests.sharing.faults.processes import Children, Usage, nothing_left, num_descriptors
 from tests.small_disk import run_on_4_mb
 
@@ -46,14 +46,14 @@ with bs.serve({"t": table}) as server, bs.connect(server.uri("t")) as dataset:
 
 @MODES
 def test_a_client_without_descriptors_gets_an_error_or_all_data(
-    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: FaultCounter
 ) -> None:
     server = children.start("serve_all", tls=tls)
-    uri = server.hear()[scheme]
+    uri = server.receive()[scheme]
     num_errors = 0
     with nothing_left(server.pid):
         for num_free in range(MAX_DESCRIPTORS):
-            outcome = children.start("read_with_few_descriptors", uri=uri, copy=copy, num_free=num_free).hear()
+            outcome = children.start("read_with_few_descriptors", uri=uri, copy=copy, num_free=num_free).receive()
             if outcome is None:
                 break
             num_errors += 1
@@ -67,10 +67,10 @@ def test_a_client_without_descriptors_gets_an_error_or_all_data(
 
 @MODES
 def test_a_server_without_descriptors_refuses_clients_and_recovers(
-    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: FaultCounter
 ) -> None:
     server = children.start("serve_all", tls=tls)
-    uri = server.hear()[scheme]
+    uri = server.receive()[scheme]
     num_open = num_descriptors(server.pid)
     with bs.connect(uri, copy=copy, timeout_s=20) as dataset:
         assert dataset.read_all() == numbers()
@@ -93,11 +93,11 @@ def test_a_server_without_descriptors_refuses_clients_and_recovers(
     count_faults("servers with few descriptors", 3)
 
 
-def test_memory_that_can_not_grow_is_a_resource_error(children: Children, count_faults: CountFaults) -> None:
+def test_memory_that_can_not_grow_is_a_resource_error(children: Children, count_faults: FaultCounter) -> None:
     """A limit of the size of files, which is also that of shared memory."""
     with nothing_left():
         for size_bytes in (0, 1, 1000, 100_000):
-            outcomes = children.start("share_with_small_files", size_bytes=size_bytes).hear()
+            outcomes = children.start("share_with_small_files", size_bytes=size_bytes).receive()
             assert outcomes == {"share": ResourceError, "serve": ResourceError, "file": ResourceError}
     count_faults("full memory", 12)
 
@@ -113,12 +113,12 @@ def test_a_full_file_system_is_a_resource_error_and_memory_is_served(tmp_path: P
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_server_survives_many_connects(
-    children: Children, scheme: str, tls: TlsOptions | None, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, count_faults: FaultCounter
 ) -> None:
     """Each second one sends nothing."""
     num_connects = NUM_CONNECTS if tls is None else NUM_CONNECTS // 5
     server = children.start("serve_all", tls=tls)
-    uri = server.hear()[scheme]
+    uri = server.receive()[scheme]
     address = parse_uri(uri).address
     name = encode_unix_address(address) if scheme == "unix" else parse_address(address)
     schema = numbers().schema

@@ -12,16 +12,16 @@ from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
 from tests.sharing.faults.children import SCHEMES, numbers
-from tests.sharing.faults.conftest import MODES, CountFaults
+from tests.sharing.faults.conftest import MODES, FaultCounter
 from tests.sharing.faults.processes import Children, nothing_left, num_descriptors
 
 
 @MODES
 def test_a_stopped_server_is_a_deadline_error_when_it_has_to_answer(
-    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: FaultCounter
 ) -> None:
     server = children.start("serve_all", tls=tls)
-    uri = server.hear()[scheme]
+    uri = server.receive()[scheme]
     with nothing_left(server.pid):
         with bs.connect(uri, copy=copy, timeout_s=20) as dataset:
             assert dataset.read_all() == numbers()
@@ -37,14 +37,14 @@ def test_a_stopped_server_is_a_deadline_error_when_it_has_to_answer(
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_stopped_client_loses_its_connection_when_it_has_to_receive(
-    children: Children, scheme: str, tls: TlsOptions | None, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, count_faults: FaultCounter
 ) -> None:
     server = children.start("serve_all", tls=tls, rows=5_000_000, stall_s=2.0)  # more than the kernel takes
-    uri = server.hear()[scheme]
+    uri = server.receive()[scheme]
     before = num_descriptors(server.pid)
     with nothing_left(server.pid):
         client = children.start("read", uri=uri, copy=True, pause=True)
-        client.hear()
+        client.receive()
         assert num_descriptors(server.pid) == before + 1
         with bs.connect(uri, copy=True, timeout_s=20) as dataset:
             assert sum(batch.num_rows for batch in dataset) == 15_000_000
@@ -54,10 +54,10 @@ def test_a_stopped_client_loses_its_connection_when_it_has_to_receive(
     count_faults("stopped processes", 1)
 
 
-def test_a_stopped_host_agent_is_a_deadline_error(children: Children, count_faults: CountFaults) -> None:
+def test_a_stopped_host_agent_is_a_deadline_error(children: Children, count_faults: FaultCounter) -> None:
     key = AgentKey.new()
     agent = children.start("run_agent", address=key.address)
-    agent.hear()
+    agent.receive()
     with AgentClient.open(key, start=False) as client:
         client.status()
     with nothing_left(agent.pid):

@@ -24,7 +24,7 @@ from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.uris import ROLES
 from bowstring.transports.tls import TlsOptions
 from tests.sharing.faults.children import BATCHES, Step, numbers
-from tests.sharing.faults.conftest import MODES, CountFaults
+from tests.sharing.faults.conftest import MODES, FaultCounter
 from tests.sharing.faults.processes import Child, Children, has_memory, nothing_left
 
 
@@ -40,14 +40,14 @@ def kill_at_each_step(start: Callable[[int], Child], check: Callable[[Child], bo
         num_errors += not check(child)
         code = child.wait()
         if code == 0:
-            steps: list[Step] = child.hear()
+            steps: list[Step] = child.receive()
             assert len(steps) <= step
             return steps, num_errors
-        assert code == -signal.SIGKILL, child.hear()
+        assert code == -signal.SIGKILL, child.receive()
     raise AssertionError
 
 
-def read(uri: str, copy: bool) -> bool:
+def is_read_whole(uri: str, copy: bool) -> bool:
     """Read a data set; return False after an error, which must not be that of a deadline."""
     try:
         with bs.connect(uri, copy=copy, timeout_s=20) as dataset:
@@ -60,15 +60,15 @@ def read(uri: str, copy: bool) -> bool:
 
 @MODES
 def test_a_server_survives_clients_that_are_killed(
-    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: FaultCounter
 ) -> None:
     server = children.start("serve_all", tls=tls)
-    uri = server.hear()[scheme]
-    assert read(uri, copy)
+    uri = server.receive()[scheme]
+    assert is_read_whole(uri, copy)
 
     def check(client: Child) -> bool:
         client.wait()
-        return read(uri, copy)
+        return is_read_whole(uri, copy)
 
     with nothing_left(server.pid):
         steps, num_errors = kill_at_each_step(
@@ -86,12 +86,12 @@ def test_a_server_survives_clients_that_are_killed(
 
 @MODES
 def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
-    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: CountFaults
+    children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: FaultCounter
 ) -> None:
     name = f"faults-{scheme}-{copy}"
 
     def check(child: Child) -> bool:
-        is_whole = read(child.hear(), copy)
+        is_whole = is_read_whole(child.receive(), copy)
         gc.collect()
         assert not has_memory(name)
         return is_whole
@@ -109,16 +109,18 @@ def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
 
 @pytest.mark.parametrize("role", [ConnectionRole.METADATA, ConnectionRole.BODIES], ids=lambda role: role.value)
 def test_clients_of_two_servers_get_an_error_or_all_data_if_one_is_killed(
-    children: Children, role: ConnectionRole, count_faults: CountFaults
+    children: Children, role: ConnectionRole, count_faults: FaultCounter
 ) -> None:
     other = children.start("serve_all")
-    other_uri = other.hear()["tcp"]
+    other_uri = other.receive()["tcp"]
 
     def check(child: Child) -> bool:
-        uris = {role: uri_of_role(child.hear(), role)}
+        uris = {role: uri_of_role(child.receive(), role)}
         (other_role,) = {ConnectionRole.METADATA, ConnectionRole.BODIES} - {role}
         uris[other_role] = uri_of_role(other_uri, other_role)
-        return read(f"{uris[ConnectionRole.METADATA]}&bodies={quote(uris[ConnectionRole.BODIES], safe='')}", copy=False)
+        return is_read_whole(
+            f"{uris[ConnectionRole.METADATA]}&bodies={quote(uris[ConnectionRole.BODIES], safe='')}", copy=False
+        )
 
     with nothing_left(other.pid):
         steps, num_errors = kill_at_each_step(
@@ -137,12 +139,12 @@ def uri_of_role(uri: str, role: ConnectionRole) -> str:
     return str(replace(parse_uri(uri), want_data=tags[role]))
 
 
-def test_tasks_get_an_error_from_a_host_agent_that_is_killed(children: Children, count_faults: CountFaults) -> None:
+def test_tasks_get_an_error_from_a_host_agent_that_is_killed(children: Children, count_faults: FaultCounter) -> None:
     key = AgentKey.new()
 
     def start(step: int) -> Child:
         agent = children.start("run_agent", address=key.address)
-        agent.hear()
+        agent.receive()
         return agent
 
     steps: list[Step] = []
@@ -150,7 +152,7 @@ def test_tasks_get_an_error_from_a_host_agent_that_is_killed(children: Children,
         for step in itertools.count():
             agent = start(step)
             task = children.start("publish", key=key, name="numbers", kill_at=step, victim=agent.pid)
-            code, outcome = task.wait(), task.hear()
+            code, outcome = task.wait(), task.receive()
             agent.kill()
             if code == 0 and isinstance(outcome, list):
                 steps = outcome
@@ -161,10 +163,10 @@ def test_tasks_get_an_error_from_a_host_agent_that_is_killed(children: Children,
     count_faults("kills of a host agent", len(steps))
 
 
-def test_a_host_agent_survives_tasks_that_are_killed(children: Children, count_faults: CountFaults) -> None:
+def test_a_host_agent_survives_tasks_that_are_killed(children: Children, count_faults: FaultCounter) -> None:
     key = AgentKey.new()
     agent = children.start("run_agent", address=key.address)
-    agent.hear()
+    agent.receive()
 
     def check(task: Child) -> bool:
         task.wait()

@@ -18,7 +18,7 @@ from typing import TypeVar
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError
 from tests.polling import wait_until
 from tests.sharing.faults.children import BATCHES, MessageChange
-from tests.sharing.faults.conftest import CountFaults
+from tests.sharing.faults.conftest import FaultCounter
 from tests.sharing.faults.processes import Children, Usage
 from tests.transports.ucx.ucp_processes import require_libucp
 
@@ -40,14 +40,14 @@ def sample(faults: Sequence[Fault], count: int = NUM_SAMPLES) -> Sequence[Fault]
 
 def read(children: Children, uri: str) -> list[type[BowstringError] | None]:
     client = children.start("try_to_read", uri=uri, copy=False)
-    assert client.wait() == 0, client.hear()
-    outcomes: list[type[BowstringError] | None] = client.hear()
+    assert client.wait() == 0, client.receive()
+    outcomes: list[type[BowstringError] | None] = client.receive()
     return outcomes
 
 
-def test_a_server_survives_clients_that_are_killed(children: Children, count_faults: CountFaults) -> None:
+def test_a_server_survives_clients_that_are_killed(children: Children, count_faults: FaultCounter) -> None:
     server = children.start("serve_ucx")
-    uri = server.hear()
+    uri = server.receive()
     assert read(children, uri) == [None]
     before = Usage.of(server.pid)
     num_kills = 0
@@ -64,12 +64,12 @@ def test_a_server_survives_clients_that_are_killed(children: Children, count_fau
 
 
 def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
-    children: Children, count_faults: CountFaults
+    children: Children, count_faults: FaultCounter
 ) -> None:
     num_kills = 0
     for step in sample(range(NUM_STEPS)) if not IS_COMPLETE else itertools.count():
         server = children.start("serve", name="t", scheme="ucx", kill_at=step)
-        (outcome,) = read(children, server.hear())
+        (outcome,) = read(children, server.receive())
         assert outcome is None or issubclass(outcome, ConnectionLostError), outcome
         if server.wait() == 0:
             assert IS_COMPLETE, "there are fewer steps"
@@ -78,14 +78,14 @@ def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
     count_faults(f"kills of a server over ucx (seed {SEED})", num_kills)
 
 
-def test_a_stopped_server_is_a_deadline_error(children: Children, count_faults: CountFaults) -> None:
+def test_a_stopped_server_is_a_deadline_error(children: Children, count_faults: FaultCounter) -> None:
     server = children.start("serve_ucx")
-    uri = server.hear()
+    uri = server.receive()
     assert read(children, uri) == [None]
     server.stop()
     client = children.start("try_to_read", uri=uri, copy=False, timeout_s=0.5)
-    assert client.wait() == 0, client.hear()
-    assert client.hear() == [DeadlineError]
+    assert client.wait() == 0, client.receive()
+    assert client.receive() == [DeadlineError]
     server.send_signal(signal.SIGCONT)
     assert read(children, uri) == [None]
     server.kill()
@@ -105,14 +105,14 @@ def changes(num_messages: int) -> list[MessageChange]:
     ]
 
 
-def test_changed_messages_of_a_server_cause_an_error_or_no_harm(children: Children, count_faults: CountFaults) -> None:
+def test_changed_messages_of_a_server_cause_an_error_or_no_harm(children: Children, count_faults: FaultCounter) -> None:
     faults = sample(changes(2 + 2 * BATCHES), 6)
     server = children.start("serve_ucx", changes=faults)
     client = children.start(
-        "try_to_read", uri=server.hear(), copy=False, changes=[None] * (len(faults) + 1), timeout_s=TIMEOUT_S
+        "try_to_read", uri=server.receive(), copy=False, changes=[None] * (len(faults) + 1), timeout_s=TIMEOUT_S
     )
-    assert client.wait() == 0, client.hear()
-    outcomes = client.hear()
+    assert client.wait() == 0, client.receive()
+    outcomes = client.receive()
     server.kill()
     assert outcomes[-1] is None  # without a change
     if IS_COMPLETE:
@@ -120,15 +120,15 @@ def test_changed_messages_of_a_server_cause_an_error_or_no_harm(children: Childr
     count_faults(f"changed messages over ucx (seed {SEED})", len(faults))
 
 
-def test_changed_requests_cause_an_error_or_no_harm(children: Children, count_faults: CountFaults) -> None:
+def test_changed_requests_cause_an_error_or_no_harm(children: Children, count_faults: FaultCounter) -> None:
     server = children.start("serve_ucx")
-    uri = server.hear()
+    uri = server.receive()
     assert read(children, uri) == [None]
     before = Usage.of(server.pid)
     faults = sample(changes(1), 3)
     client = children.start("try_to_read", uri=uri, copy=False, changes=faults, timeout_s=TIMEOUT_S)
-    assert client.wait() == 0, client.hear()
-    client.hear()
+    assert client.wait() == 0, client.receive()
+    client.receive()
     assert read(children, uri) == [None]
     assert wait_until(lambda: Usage.of(server.pid).is_flat(before)), f"{before}, {Usage.of(server.pid)}"
     server.kill()

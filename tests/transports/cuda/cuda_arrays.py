@@ -48,11 +48,11 @@ class CudaArray:
 
 def upload(array: ArrayData) -> Array:
     """Copy an array without a dictionary to a GPU."""
-    return Array.from_array_data(_upload(array))
+    return Array.from_array_data(_upload_data(array))
 
 
-def _upload(array: ArrayData) -> ArrayData:
-    buffers, children = tuple(map(_upload_buffer, array.buffers)), tuple(map(_upload, array.children))
+def _upload_data(array: ArrayData) -> ArrayData:
+    buffers, children = tuple(map(_upload_buffer, array.buffers)), tuple(map(_upload_data, array.children))
     return ArrayData(array.layout, array.length, buffers, children, None, array.null_count, array.offset)
 
 

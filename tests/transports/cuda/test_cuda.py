@@ -32,11 +32,11 @@ from bowstring.transports.cuda.transport import CUDA, CudaChannel, CudaOptions, 
 from bowstring.transports.registry import find_transport
 from bowstring.transports.tls import TlsOptions
 from bowstring.transports.unix import UNIX
-from tests.interop.test_device_arrays import DEVICE, on_device
+from tests.interop.test_device_arrays import DEVICE, move_to_device
 from tests.transports.cuda.cuda_arrays import needs_no_gpu
 
 IPC_HANDLE, UUID = bytes(range(64)), bytes(range(16))
-ALLOWED = CudaTransport(CudaOptions(shares_memory=True))
+TRANSPORT = CudaTransport(CudaOptions(shares_memory=True))
 
 
 def has_package() -> bool:
@@ -90,10 +90,10 @@ def test_the_handle_of_another_implementation_has_no_size_and_device() -> None:
 def test_a_malformed_handle_is_rejected(handle: bytes, problem: str) -> None:
     with (
         UNIX.listen() as listener,
-        ALLOWED.dial(listener.address) as channel,
+        TRANSPORT.dial(listener.address) as channel,
         pytest.raises(ProtocolError, match=problem),
     ):
-        ALLOWED.open_memory(channel, handle)
+        TRANSPORT.open_memory(channel, handle)
 
 
 @needs_package
@@ -135,14 +135,14 @@ def test_every_function_and_constant_exists() -> None:
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(MissingExtraError, match=r"cuda-bindings is not installed: pip install 'bowstring\[cuda\]'"):
-        ALLOWED.listen()
+        TRANSPORT.listen()
 
 
 @needs_package
 @needs_no_gpu
 def test_a_server_reports_that_there_is_no_usable_gpu() -> None:
     with pytest.raises(EnvironmentProblemError, match=r"^no usable CUDA device: cuInit: "):
-        ALLOWED.listen()
+        TRANSPORT.listen()
 
 
 @needs_package
@@ -189,29 +189,29 @@ def test_the_transport_is_registered_and_nearer_than_those_that_copy() -> None:
 
 
 def test_a_peer_can_t_send_descriptors() -> None:
-    with UNIX.listen() as listener, ALLOWED.dial(listener.address) as channel:
+    with UNIX.listen() as listener, TRANSPORT.dial(listener.address) as channel:
         assert isinstance(channel, CudaChannel)
         assert channel.options.max_regions == 0
-        assert ALLOWED.exporter(channel) is None
-        assert ALLOWED.open_memory(channel, None) is None
+        assert TRANSPORT.exporter(channel) is None
+        assert TRANSPORT.open_memory(channel, None) is None
 
 
 def test_a_wrong_address_is_an_error_of_the_unix_socket() -> None:
     with pytest.raises(ConnectionLostError):
-        ALLOWED.dial("@bowstring-no-such-server").close()
+        TRANSPORT.dial("@bowstring-no-such-server").close()
 
 
 # Tables
 
 
-def made_up_table(num_rows: int = 3) -> DeviceTable:
-    columns = [on_device(bs.array(range(num_rows))), on_device(bs.array(["a", None, "c"][:num_rows]))]
+def new_device_table(num_rows: int = 3) -> DeviceTable:
+    columns = [move_to_device(bs.array(range(num_rows))), move_to_device(bs.array(["a", None, "c"][:num_rows]))]
     batch = bs.RecordBatch.from_arrays(columns, ["x", "text"])
     return DeviceTable(batch.schema, num_rows, columns, DEVICE)
 
 
 def test_a_table_becomes_one_message_over_its_buffers() -> None:
-    stored = made_up_table().to_stored_dataset("name")
+    stored = device_table().to_stored_dataset("name")
     (message,) = stored.messages
     assert isinstance(stored.region, DeviceRegion)
     assert [(start, buffer.size) for start, buffer in stored.region.buffers] == [(0, 24), (64, 1), (128, 16), (192, 2)]
@@ -223,7 +223,7 @@ def test_a_table_becomes_one_message_over_its_buffers() -> None:
 @pytest.mark.parametrize(
     ("column", "problem"),
     [
-        (on_device(bs.array(range(5))).slice(1), "column 'x': a slice"),
+        (move_to_device(bs.array(range(5))).slice(1), "column 'x': a slice"),
         (bs.array(["a", "b"]).dictionary_encode(), "column 'x': dictionary<.*decode the dictionary first"),
     ],
 )
@@ -242,7 +242,7 @@ def test_only_columns_on_a_gpu_are_a_table(source: object) -> None:
 def test_columns_of_a_table_have_one_length_and_one_device() -> None:
     class Source:
         def __init__(self, length: int, device: Device) -> None:
-            self.column = on_device(bs.array([0] * length), device)
+            self.column = move_to_device(bs.array([0] * length), device)
 
         def __dlpack_device__(self) -> tuple[int, int]:
             return self.column.__dlpack_device__()
@@ -261,7 +261,7 @@ def test_columns_of_a_table_have_one_length_and_one_device() -> None:
 
 def test_a_server_without_cuda_refuses_to_send_a_table_on_a_device() -> None:
     with Server() as server:
-        uri = server.add("table", made_up_table())
+        uri = server.add("table", new_device_table())
         for copy in (False, True):
             with pytest.raises(UsageError, match=r"'table': its memory is on a device: connect to its cuda\+unix URI"):
                 bs.connect(uri, copy=copy)

@@ -17,14 +17,14 @@ from tests.transports.fabric.pairs import FabricPairs, require_libfabric
 require_libfabric()
 
 
-class Pairs(FabricPairs):
+class TcpPairs(FabricPairs):
     transport = FabricTransport()
 
 
 @pytest.fixture
 def ends(request: pytest.FixtureRequest) -> Iterator[tuple[Channel, Channel]]:
     options = getattr(request, "param", TransportOptions())
-    one, other = Pairs().connect_pair(options)
+    one, other = TcpPairs().connect_pair(options)
     with one, other:
         yield one.channel, other.channel
 

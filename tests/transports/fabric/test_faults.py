@@ -56,7 +56,7 @@ def listener() -> Iterator[FabricListener]:
         yield endpoint
 
 
-def lost(channel: Channel, events: list[Event]) -> BowstringError:
+def progress_until_lost(channel: Channel, events: list[Event]) -> BowstringError:
     """Progress a channel, and collect its events, until it is lost; return the error."""
     while not any(isinstance(event, DirectionLost) for event in events):
         wait(channel.interests(), 30)
@@ -73,7 +73,7 @@ def accept(listener: Listener) -> FabricChannel:
     return channels[0]
 
 
-class Peer:
+class HostilePeer:
     """A client that sends frames of its own choice."""
 
     def __init__(self, listener: FabricListener) -> None:
@@ -105,13 +105,13 @@ class Peer:
 
 
 @pytest.fixture
-def peer(listener: FabricListener) -> Iterator[Peer]:
-    client = Peer(listener)
+def peer(listener: FabricListener) -> Iterator[HostilePeer]:
+    client = HostilePeer(listener)
     yield client
     client.close()
 
 
-def header(kind: int, number: int = 0, tag: int = 0, size_bytes: int = 0, num_freed: int = 0) -> bytes:
+def frame_header(kind: int, number: int = 0, tag: int = 0, size_bytes: int = 0, num_freed: int = 0) -> bytes:
     return HEADER.pack(kind, number, tag, size_bytes, num_freed)
 
 
@@ -119,36 +119,38 @@ def header(kind: int, number: int = 0, tag: int = 0, size_bytes: int = 0, num_fr
     ("frames", "message"),
     [
         ([b"short"], "a frame has 5 bytes, less than its header"),
-        ([header(FrameKind.TAGGED, size_bytes=3) + b"four"], "expected 3 bytes, found 4"),
-        ([header(FrameKind.PLAIN, num_freed=1)], "the peer has freed 1 frames, but 0 were sent"),
-        ([header(FrameKind.PLAIN)] * 2, "message 0 arrived twice"),
-        ([header(FrameKind.READY, 7)], "message 7, which was not announced"),
-        ([header(9)], "a frame of the unknown kind 9"),
-        ([header(FrameKind.PLAIN, number) for number in range(1, NUM_FRAMES + 2)], "more than the 32 frames"),
+        ([frame_header(FrameKind.TAGGED, size_bytes=3) + b"four"], "expected 3 bytes, found 4"),
+        ([frame_header(FrameKind.PLAIN, num_freed=1)], "the peer has freed 1 frames, but 0 were sent"),
+        ([frame_header(FrameKind.PLAIN)] * 2, "message 0 arrived twice"),
+        ([frame_header(FrameKind.READY, 7)], "message 7, which was not announced"),
+        ([frame_header(9)], "a frame of the unknown kind 9"),
+        ([frame_header(FrameKind.PLAIN, number) for number in range(1, NUM_FRAMES + 2)], "more than the 32 frames"),
     ],
 )
-def test_a_frame_that_violates_the_binding_ends_the_connection(peer: Peer, frames: list[bytes], message: str) -> None:
+def test_a_frame_that_violates_the_binding_ends_the_connection(
+    peer: HostilePeer, frames: list[bytes], message: str
+) -> None:
     for frame in frames:
         peer.send(frame)
-    error = lost(peer.server, peer.events)
+    error = progress_until_lost(peer.server, peer.events)
     assert isinstance(error, ProtocolError)
     assert message in str(error)
 
 
 def test_messages_that_are_later_than_the_end_of_the_tcp_connection_arrive(
-    peer: Peer, monkeypatch: pytest.MonkeyPatch
+    peer: HostilePeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "_GRACE_S", 30.0)
     peer.control.shut_down()
     while not peer.server._control.has_ended:
         peer.events += peer.server.progress()
-    peer.send(header(FrameKind.PLAIN, 0, size_bytes=4) + b"late")
-    peer.send(header(FrameKind.END, 1))
-    assert isinstance(lost(peer.server, peer.events), ConnectionLostError)
+    peer.send(frame_header(FrameKind.PLAIN, 0, size_bytes=4) + b"late")
+    peer.send(frame_header(FrameKind.END, 1))
+    assert isinstance(progress_until_lost(peer.server, peer.events), ConnectionLostError)
     assert [bytes(event.data) for event in peer.events if isinstance(event, MessageReceived)] == [b"late"]
 
 
-def with_address(family: int, host: str) -> bytes:
+def hello_with_address(family: int, host: str) -> bytes:
     """A HELLO with a socket address."""
     address = struct.pack("=H", family) + struct.pack("!H", 9) + socket.inet_aton(host) + bytes(8)
     return Hello(NUM_FRAMES, FRAME_BYTES, address).encode()
@@ -166,8 +168,8 @@ HELLO = Hello(NUM_FRAMES, FRAME_BYTES, bytes(16)).encode()
         (Hello(1, 63, b"").encode(), "63 bytes"),
         (HELLO + b"more", "found 4 bytes after HELLO"),
         (Hello(NUM_FRAMES, FRAME_BYTES, b"short").encode(), "the peer's address has 5 bytes"),
-        (with_address(socket.AF_INET, "127.0.0.2"), "a peer at 127.0.0.1 has an endpoint at 127.0.0.2"),
-        (with_address(99, "127.0.0.1"), "the peer's address is not valid"),
+        (hello_with_address(socket.AF_INET, "127.0.0.2"), "a peer at 127.0.0.1 has an endpoint at 127.0.0.2"),
+        (hello_with_address(99, "127.0.0.1"), "the peer's address is not valid"),
     ],
 )
 def test_a_malformed_hello_is_a_protocol_error(listener: FabricListener, hello: bytes, message: str) -> None:
@@ -175,7 +177,7 @@ def test_a_malformed_hello_is_a_protocol_error(listener: FabricListener, hello: 
     with socket.create_connection((host, port)) as client:
         client.sendall(hello)
         with accept(listener) as server:
-            error = lost(server, [])
+            error = progress_until_lost(server, [])
     assert isinstance(error, ProtocolError)
     assert message in str(error)
 
@@ -185,13 +187,13 @@ def test_a_peer_that_leaves_before_its_hello_is_lost(listener: FabricListener) -
     with socket.create_connection((host, port)) as client:
         client.sendall(HELLO[:10])
     with accept(listener) as server:
-        assert isinstance(lost(server, []), ConnectionLostError)
+        assert isinstance(progress_until_lost(server, []), ConnectionLostError)
 
 
 def test_dialing_where_nobody_listens_is_reported_as_lost(listener: FabricListener) -> None:
     listener.close()
     with FabricTransport().dial(listener.address) as client:
-        assert isinstance(lost(client, []), ConnectionLostError)
+        assert isinstance(progress_until_lost(client, []), ConnectionLostError)
 
 
 def test_a_provider_that_is_not_available_is_an_unsupported_error() -> None:

@@ -23,7 +23,7 @@ CONTENT = bytes(range(256)) * 64
 ARENA_BYTES = 1 << 20
 
 
-def numbers(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+def uint64s(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     return np.array(values, np.uint64)
 
 
@@ -45,10 +45,10 @@ def connected(transport: FabricTransport, listener: FabricListener) -> Iterator[
 
 def fetch(memory: RemoteMemory, ends: tuple[Channel, Channel], addresses: list[int], lengths: list[int]) -> bytes:
     """Fetch buffers; raise the error if it fails."""
-    located = memory.locate(numbers(*addresses), numbers(*lengths))
+    located = memory.locate(uint64s(*addresses), uint64s(*lengths))
     assert memory.view(located.extent) is None
     destination = bytearray(sum(lengths))
-    token = memory.fetch(located, numbers(*lengths), destination)
+    token = memory.fetch(located, uint64s(*lengths), destination)
     while not (fetched := memory.progress()):
         for channel in ends:
             channel.progress()
@@ -87,7 +87,7 @@ def test_buffers_of_an_arena_are_fetched(provider: str) -> None:
             assert fetch(memory, ends, many, [1] * 3000) == CONTENT[:3000]
             for address, length in [(start + ARENA_BYTES, 1), (start, ARENA_BYTES + 1)]:
                 with pytest.raises(ProtocolError, match="is not inside the server's memory"):
-                    memory.locate(numbers(address), numbers(length))
+                    memory.locate(uint64s(address), uint64s(length))
         assert not transport.domains.has_users
 
 

@@ -12,7 +12,7 @@ from bowstring.transports.base import TransportOptions
 from bowstring.transports.fabric.transport import FabricOptions, FabricTransport, parse_fabric_address
 from bowstring.transports.tls import TlsOptions
 
-CALLS = [lambda transport, *a: transport.listen(*a), lambda transport, *a: transport.dial(*a)]
+LISTEN_AND_DIAL = [lambda transport, *a: transport.listen(*a), lambda transport, *a: transport.dial(*a)]
 
 
 def test_an_address_may_contain_a_provider() -> None:
@@ -27,7 +27,7 @@ def test_an_invalid_address_is_a_usage_error(address: str) -> None:
         parse_fabric_address(address, "tcp")
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", LISTEN_AND_DIAL)
 def test_an_error_names_the_missing_system_library(call: Callable[..., Any]) -> None:
     transport = FabricTransport(FabricOptions(library="/nonexistent/libfabric.so.1"))
     with pytest.raises(EnvironmentProblemError, match=r"the system library libfabric cannot be loaded: .*nonexistent"):
@@ -35,7 +35,7 @@ def test_an_error_names_the_missing_system_library(call: Callable[..., Any]) -> 
 
 
 @pytest.mark.parametrize("provider", ["shm", "shm;ofi_rxm"])
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", LISTEN_AND_DIAL)
 def test_a_faulty_provider_is_rejected_by_name(call: Callable[..., Any], provider: str) -> None:
     with pytest.raises(UnsupportedError, match="provider shm is not supported: it loses messages"):
         call(FabricTransport(), f"//127.0.0.1:0/{provider}")
@@ -49,7 +49,7 @@ def test_a_faulty_provider_is_rejected_by_name(call: Callable[..., Any], provide
         ("tls", TransportOptions(tls=TlsOptions())),
     ],
 )
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", LISTEN_AND_DIAL)
 def test_an_unsupported_option_is_a_usage_error(call: Callable[..., Any], name: str, options: TransportOptions) -> None:
     with pytest.raises(UsageError, match=f"the option {name} is not supported"):
         call(FabricTransport(), "//127.0.0.1:0", options)

@@ -45,7 +45,7 @@ TIMEOUT_S = 60.0
 MAX_PIECE_BYTES = 1 << 20
 
 
-def wait(workers: Sequence[Worker], is_done: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
+def drive(workers: Sequence[Worker], is_done: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
     """Make progress on all workers until `is_done`; sleep on their event descriptors."""
     end = time.monotonic() + timeout_s
     while True:
@@ -59,8 +59,8 @@ def wait(workers: Sequence[Worker], is_done: Callable[[], object], timeout_s: fl
             select.select([worker.event_descriptor for worker in workers], [], [], 0.5)
 
 
-def finish(worker: Worker, requests: Sequence[Request]) -> None:
-    wait([worker], lambda: all(request.is_complete for request in requests))
+def drive_requests(worker: Worker, requests: Sequence[Request]) -> None:
+    drive([worker], lambda: all(request.is_complete for request in requests))
     for request in requests:
         if request.error is not None:
             raise request.error
@@ -94,8 +94,8 @@ class Reader:
 
     def read(self, ctrl_tag: int, data_tag: int, ticket: bytes) -> pa.Table:
         for endpoint, tag in ((self.ctrl, ctrl_tag), (self.data, data_tag)):
-            finish(endpoint.worker, [endpoint.send_tagged([ticket], tag, is_synchronous=True)])
-        wait(self.workers, self.is_complete)
+            drive_requests(endpoint.worker, [endpoint.send_tagged([ticket], tag, is_synchronous=True)])
+        drive(self.workers, self.is_complete)
         stream = io.BytesIO()
         for sequence_number in range(self.length or 0):
             metadata = self.metadata[sequence_number]
@@ -119,7 +119,7 @@ class Reader:
         payload = message.payload
         if payload is None:
             buffer = bytearray(message.length_bytes)
-            finish(self.ctrl.worker, [message.receive_into(buffer)])
+            drive_requests(self.ctrl.worker, [message.receive_into(buffer)])
             payload = bytes(buffer)
         kind, sequence_number = struct.unpack_from("<BI", payload)
         if kind == END_OF_STREAM:
@@ -135,14 +135,14 @@ class Reader:
             return
         assert not message.tag & POINTER_BODY_MASK, "the reference has no bodies of addresses"
         buffer = bytearray(message.length_bytes)
-        finish(self.data.worker, [message.receive_into(buffer)])
+        drive_requests(self.data.worker, [message.receive_into(buffer)])
         self.bodies[sequence_number] = bytes(buffer)
 
     def close(self) -> None:
         for endpoint in (self.ctrl, self.data):
             request = endpoint.close(is_forced=False)
             if request is not None:
-                finish(endpoint.worker, [request])
+                drive_requests(endpoint.worker, [request])
             endpoint.worker.context.close()
 
 
@@ -180,7 +180,7 @@ class Server:
             message = worker.probe(WANT_DATA_TAG, ~WANT_CTRL_MASK & (1 << 64) - 1)
             if message is not None:
                 ticket = bytearray(message.length_bytes)
-                finish(worker, [message.receive_into(ticket)])
+                drive_requests(worker, [message.receive_into(ticket)])
                 send = self.send_metadata if message.tag & WANT_CTRL_MASK else self.send_bodies
                 send(worker, endpoint, messages_of(self.tables[bytes(ticket)]))
 
@@ -192,9 +192,9 @@ class Server:
         for sequence_number, message in enumerate(messages):
             prefix = struct.pack("<BI", METADATA, sequence_number)
             self.sends.append(endpoint.send_active_message([prefix, message.metadata]))
-        finish(worker, [endpoint.flush()])
+        drive_requests(worker, [endpoint.flush()])
         end = struct.pack("<BI", END_OF_STREAM, len(messages))
-        finish(worker, [endpoint.send_active_message([end])])
+        drive_requests(worker, [endpoint.send_active_message([end])])
 
     def send_bodies(self, worker: Worker, endpoint: Endpoint, messages: list[Any]) -> None:
         for sequence_number, message in enumerate(messages):
@@ -203,7 +203,7 @@ class Server:
                 pieces = [body[start : start + MAX_PIECE_BYTES] for start in range(0, body.size, MAX_PIECE_BYTES)]
                 tag = 0 << BODY_TYPE_SHIFT | sequence_number
                 self.sends.append(endpoint.send_tagged(pieces, tag))
-        finish(worker, [endpoint.flush()])
+        drive_requests(worker, [endpoint.flush()])
 
     def serve(self) -> None:
         """Serve until standard input ends."""

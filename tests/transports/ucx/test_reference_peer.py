@@ -49,7 +49,7 @@ def uris() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize(("ticket", "num_rows"), TICKETS)
 def test_the_client_of_the_reference_reads_what_its_server_sends(uris: list[str], ticket: str, num_rows: int) -> None:
-    assert fetch(uris, ticket).equals(reference_peer.example_table(num_rows))
+    assert fetch_with_reference_client(uris, ticket).equals(reference_peer.example_table(num_rows))
 
 
 @pytest.mark.parametrize(("ticket", "num_rows"), TICKETS)
@@ -89,7 +89,7 @@ def test_the_client_of_the_reference_reads_from_serve() -> None:
     table = reference_peer.example_table()
     with bs.serve({"example": table}, scheme="ucx") as server:
         uris = [server.uri("example", role=role) for role in (ConnectionRole.METADATA, ConnectionRole.BODIES)]
-        assert fetch(uris, "example").equals(table)
+        assert fetch_with_reference_client(uris, "example").equals(table)
 
 
 @pytest.mark.parametrize(("ticket", "num_rows"), TICKETS)
@@ -99,13 +99,13 @@ def test_the_client_of_the_reference_reads_what_we_send(ticket: str, num_rows: i
         uris = [f"ucx:{address}?want_data={tag}" for tag in (WANT_CTRL_TAG, WANT_DATA_TAG)]
         command = [*PROGRAM, "fetch", *uris, ticket]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
-            serve(endpoint, {b"example": 300_000, b"tiny": 9}, client)
+            serve_reference_client(endpoint, {b"example": 300_000, b"tiny": 9}, client)
             stream, errors = client.communicate(timeout=TIMEOUT_S)
     assert not errors
     assert pa.ipc.open_stream(stream).read_all().equals(reference_peer.example_table(num_rows))
 
 
-def serve(endpoint: UcxListener, num_rows: dict[bytes, int], client: subprocess.Popen[bytes]) -> None:
+def serve_reference_client(endpoint: UcxListener, num_rows: dict[bytes, int], client: subprocess.Popen[bytes]) -> None:
     """Serve tables to a client with one connection for metadata and one for bodies, until its output begins."""
     assert client.stdout is not None
     output = client.stdout.fileno()
@@ -116,7 +116,7 @@ def serve(endpoint: UcxListener, num_rows: dict[bytes, int], client: subprocess.
             for event in channel.progress():
                 assert not isinstance(event, DirectionLost), event.error
                 if isinstance(event, MessageReceived):
-                    send(channel, event, num_rows)
+                    submit_table(channel, event, num_rows)
         interests = [*endpoint.interests(), *(interest for channel in channels for interest in channel.interests())]
         ready, _, _ = select.select([output, *(interest.descriptor for interest in interests)], [], [], TIMEOUT_S)
         assert ready
@@ -126,7 +126,7 @@ def serve(endpoint: UcxListener, num_rows: dict[bytes, int], client: subprocess.
         channel.close()
 
 
-def send(channel: Channel, request: MessageReceived, num_rows: dict[bytes, int]) -> None:
+def submit_table(channel: Channel, request: MessageReceived, num_rows: dict[bytes, int]) -> None:
     """Submit the messages of a table that the role of a connection carries: it follows from the tag."""
     connection = ServerConnection({WANT_CTRL_TAG: ConnectionRole.METADATA, WANT_DATA_TAG: ConnectionRole.BODIES})
     (event,) = connection.receive(request.tag, request.data)
@@ -140,7 +140,7 @@ def send(channel: Channel, request: MessageReceived, num_rows: dict[bytes, int])
         channel.submit(outgoing.parts, outgoing.tag)
 
 
-def fetch(uris: list[str], ticket: str) -> Any:
+def fetch_with_reference_client(uris: list[str], ticket: str) -> Any:
     """Read a table with the client of the reference, in another process."""
     stream = subprocess.run([*PROGRAM, "fetch", *uris, ticket], capture_output=True, timeout=60, check=True).stdout
     return pa.ipc.open_stream(stream).read_all()

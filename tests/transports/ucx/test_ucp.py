@@ -33,14 +33,14 @@ from tests.transports.ucx.ucp_processes import (
     FEATURES,
     MEMORY_TAG,
     accept_one,
-    complete,
     drive,
-    peer,
-    probe,
+    drive_requests,
+    drive_until_exit,
+    peer_process,
     receive_active_message,
+    receive_probed,
     receive_tagged,
     require_libucp,
-    wait_for,
 )
 
 require_libucp()
@@ -71,17 +71,17 @@ def connected(worker: Worker, error_mode: ErrorMode = ErrorMode.PEER) -> Iterato
     with worker.listen("127.0.0.1") as listener:
         client = worker.connect(*listener.address, error_mode=error_mode)
         server = accept_one(worker, listener)
-        complete(worker, client.flush())
+        drive_requests(worker, client.flush())
         yield client, server
-        close(worker, client, server)
+        close_endpoints(worker, client, server)
 
 
-def close(worker: Worker, *endpoints: Endpoint) -> None:
+def close_endpoints(worker: Worker, *endpoints: Endpoint) -> None:
     requests = [request for endpoint in endpoints if (request := endpoint.close()) is not None]
     drive(worker, lambda: all(request.is_complete for request in requests))
 
 
-def descriptors() -> int:
+def num_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -90,14 +90,16 @@ def test_tagged_messages_go_both_ways_between_processes(options: dict[str, str])
     with Context(FEATURES, options) as context:
         worker = Worker(context)
         listener = worker.listen("127.0.0.1")
-        with peer("echo", listener.address[1], **options) as process:
+        with peer_process("echo", listener.address[1], **options) as process:
             endpoint = accept_one(worker, listener)
             for tag, size_bytes in enumerate(SIZES_BYTES, 0xFF00_0000_0000_0000):
                 payload = os.urandom(size_bytes)
-                complete(worker, endpoint.send_tagged([payload[: size_bytes // 3], payload[size_bytes // 3 :]], tag))
+                drive_requests(
+                    worker, endpoint.send_tagged([payload[: size_bytes // 3], payload[size_bytes // 3 :]], tag)
+                )
                 assert receive_tagged(worker) == (tag, payload)
-            complete(worker, endpoint.send_tagged([], DONE_TAG))
-            wait_for(worker, process)
+            drive_requests(worker, endpoint.send_tagged([], DONE_TAG))
+            drive_until_exit(worker, process)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -105,14 +107,14 @@ def test_active_messages_go_both_ways_between_processes(options: dict[str, str])
     with Context(FEATURES, options) as context:
         worker = Worker(context)
         listener = worker.listen("127.0.0.1")
-        with peer("echo", listener.address[1], **options) as process:
+        with peer_process("echo", listener.address[1], **options) as process:
             endpoint = accept_one(worker, listener)
             for size_bytes in SIZES_BYTES:
                 payload = os.urandom(size_bytes)
-                complete(worker, endpoint.send_active_message([payload[:2], payload[2:]]))
+                drive_requests(worker, endpoint.send_active_message([payload[:2], payload[2:]]))
                 assert receive_active_message(worker) == payload
-            complete(worker, endpoint.send_tagged([], DONE_TAG))
-            wait_for(worker, process)
+            drive_requests(worker, endpoint.send_tagged([], DONE_TAG))
+            drive_until_exit(worker, process)
 
 
 def test_active_messages_have_number_0_no_header_and_the_sender(worker: Worker) -> None:
@@ -126,10 +128,10 @@ def test_active_messages_have_number_0_no_header_and_the_sender(worker: Worker) 
         assert sorted(message.payload is None for message in messages) == [False, True]
         for message in messages:
             message.discard()
-        complete(worker, *requests)
+        drive_requests(worker, *requests)
 
 
-def connect_to_memory(worker: Worker, endpoint: Endpoint) -> list[tuple[RemoteKey, int, int]]:
+def receive_memory_keys(worker: Worker, endpoint: Endpoint) -> list[tuple[RemoteKey, int, int]]:
     memories = []
     for _ in range(2):
         tag, described = receive_tagged(worker)
@@ -144,23 +146,23 @@ def test_memory_of_another_process_is_fetched(options: dict[str, str]) -> None:
     with Context(FEATURES, options) as context:
         worker = Worker(context)
         listener = worker.listen("127.0.0.1")
-        with peer("export", listener.address[1], **options) as process:
+        with peer_process("export", listener.address[1], **options) as process:
             endpoint = accept_one(worker, listener)
-            memories = connect_to_memory(worker, endpoint)
+            memories = receive_memory_keys(worker, endpoint)
             expected = [bytes(range(256)) * 4096, bytes(range(255, -1, -1)) * 4096]
             for (key, address, size_bytes), content in zip(memories, expected, strict=True):
                 whole, part = bytearray(size_bytes), bytearray(1001)
-                complete(worker, key.fetch(address, whole), key.fetch(address + 77, part))
+                drive_requests(worker, key.fetch(address, whole), key.fetch(address + 77, part))
                 assert bytes(whole) == content
                 assert bytes(part) == content[77:1078]
-            complete(worker, endpoint.send_tagged([], DONE_TAG))
-            wait_for(worker, process)
+            drive_requests(worker, endpoint.send_tagged([], DONE_TAG))
+            drive_until_exit(worker, process)
 
 
 def test_allocated_memory_of_another_process_is_mapped_without_a_copy(worker: Worker, listener: Listener) -> None:
-    with peer("export", listener.address[1]) as process:
+    with peer_process("export", listener.address[1]) as process:
         endpoint = accept_one(worker, listener)
-        (allocated, address, size_bytes), (registered, other_address, _) = connect_to_memory(worker, endpoint)
+        (allocated, address, size_bytes), (registered, other_address, _) = receive_memory_keys(worker, endpoint)
         view = allocated.map(address, size_bytes)
         part = allocated.map(address + 5001, 100)
         assert registered.map(other_address, 10) is None
@@ -178,10 +180,10 @@ def test_allocated_memory_of_another_process_is_mapped_without_a_copy(worker: Wo
 
 
 def test_a_killed_sender_is_reported_and_its_message_ends(worker: Worker, listener: Listener) -> None:
-    with peer("send_forever", listener.address[1]) as process:
+    with peer_process("send_forever", listener.address[1]) as process:
         endpoint = accept_one(worker, listener)
         receive_tagged(worker)
-        message = probe(worker)
+        message = receive_probed(worker)
         os.kill(process.pid, signal.SIGKILL)
         request = message.receive_into(bytearray(message.length_bytes))
         drive(worker, lambda: request.is_complete and endpoint.status < 0)
@@ -189,18 +191,18 @@ def test_a_killed_sender_is_reported_and_its_message_ends(worker: Worker, listen
 
 
 def test_sends_to_a_killed_receiver_end(worker: Worker, listener: Listener) -> None:
-    with peer("sleep", listener.address[1]) as process:
+    with peer_process("sleep", listener.address[1]) as process:
         endpoint = accept_one(worker, listener)
         receive_tagged(worker)
         requests = [endpoint.send_tagged([bytes(16 << 20)], BODY_TAG) for _ in range(4)]
         os.kill(process.pid, signal.SIGKILL)
         drive(worker, lambda: endpoint.status < 0)
-        close(worker, endpoint)
+        close_endpoints(worker, endpoint)
         assert all(isinstance(request.error, ConnectionLostError) for request in requests)
 
 
 def test_an_idle_worker_sleeps_until_its_event_descriptor_is_readable(worker: Worker, listener: Listener) -> None:
-    with peer("sleep", listener.address[1]):
+    with peer_process("sleep", listener.address[1]):
         accept_one(worker, listener)
         receive_tagged(worker)
         while worker.progress() or not worker.arm():
@@ -219,10 +221,10 @@ def test_descriptors_stay_flat_over_200_connections(worker: Worker) -> None:
         for index in range(200):
             client = worker.connect(*listener.address)
             server = accept_one(worker, listener)
-            complete(worker, client.send_tagged([b"x" * 100], index))
+            drive_requests(worker, client.send_tagged([b"x" * 100], index))
             assert receive_tagged(worker) == (index, b"x" * 100)
-            close(worker, client, server)
-            counts.append(descriptors())
+            close_endpoints(worker, client, server)
+            counts.append(num_descriptors())
         # libucp closes the sockets of a connection a little later.
         assert max(counts[100:]) <= max(counts[:100]) + 5
     assert not worker.endpoints
@@ -230,7 +232,7 @@ def test_descriptors_stay_flat_over_200_connections(worker: Worker) -> None:
 
 def test_closing_a_context_closes_all_its_descriptors() -> None:
     Context(FEATURES).close()
-    before = descriptors()
+    before = num_descriptors()
     for _ in range(3):
         context = Context(FEATURES)
         worker = Worker(context)
@@ -239,7 +241,7 @@ def test_closing_a_context_closes_all_its_descriptors() -> None:
         accept_one(worker, listener)
         client.send_tagged([bytes(8 << 20)], BODY_TAG)
         context.close()
-    assert descriptors() == before
+    assert num_descriptors() == before
 
 
 def test_sent_buffers_stay_alive_until_the_request_ends(worker: Worker) -> None:
@@ -252,18 +254,18 @@ def test_sent_buffers_stay_alive_until_the_request_ends(worker: Worker) -> None:
         for _ in range(8):
             tag, body = receive_tagged(worker)
             assert body == bytes([tag]) * ((1 << 20) + 1000)
-        complete(worker, *requests)
+        drive_requests(worker, *requests)
         assert decoys
 
 
 def test_discarded_messages_do_not_block_the_sender(worker: Worker) -> None:
     with connected(worker) as (client, _):
         requests = [client.send_tagged([bytes(4 << 20)], 5), client.send_active_message([bytes(4 << 20)])]
-        message = probe(worker)
+        message = receive_probed(worker)
         message.discard()
         drive(worker, lambda: worker.active_messages)
         worker.active_messages.popleft().discard()
-        complete(worker, *requests)
+        drive_requests(worker, *requests)
 
 
 def test_a_client_that_is_rejected_is_told(worker: Worker, listener: Listener) -> None:
@@ -289,7 +291,7 @@ def test_connecting_to_a_closed_port_is_a_lost_connection(worker: Worker) -> Non
 def test_a_client_without_error_reports_is_accepted_without_them(worker: Worker) -> None:
     with connected(worker, error_mode=ErrorMode.NONE) as (client, server):
         assert (client.error_mode, server.error_mode) == (ErrorMode.NONE, ErrorMode.NONE)
-        complete(worker, client.send_tagged([b"body"], 9))
+        drive_requests(worker, client.send_tagged([b"body"], 9))
         assert receive_tagged(worker) == (9, b"body")
 
 
@@ -316,7 +318,7 @@ def test_wrong_arguments_never_reach_libucp(context: Context, worker: Worker) ->
         with pytest.raises(UsageError, match="packed key is empty"):
             client.unpack_key(b"")
         client.send_tagged([b"four"], 4)
-        message = probe(worker)
+        message = receive_probed(worker)
         with pytest.raises(UsageError, match="a buffer of 4 bytes, found 3"):
             message.receive_into(bytearray(3))
         for buffer in (b"read", memoryview(bytearray(8))[::2]):
@@ -443,24 +445,24 @@ def test_a_forked_child_cannot_use_or_close_what_its_parent_opened(context: Cont
             "objects of the parent process can't be used after a fork",
             "the parent used UCX when it forked this process: start processes with spawn instead",
         ]
-        complete(worker, client.send_tagged([b"still there"], 3))
+        drive_requests(worker, client.send_tagged([b"still there"], 3))
         assert receive_tagged(worker) == (3, b"still there")
 
 
 def test_a_process_may_exit_with_everything_open(worker: Worker, listener: Listener) -> None:
-    with peer("leave_open", listener.address[1]) as process:
+    with peer_process("leave_open", listener.address[1]) as process:
         endpoint = accept_one(worker, listener)
         assert receive_tagged(worker) == (BODY_TAG, b"left open")
-        wait_for(worker, process)
+        drive_until_exit(worker, process)
         drive(worker, lambda: endpoint.status < 0)
         assert endpoint.status in (StatusCode.CONNECTION_RESET, StatusCode.NOT_CONNECTED)
 
 
 def test_a_killed_process_leaves_nothing_in_shared_memory(worker: Worker, listener: Listener) -> None:
     before = set(os.listdir("/dev/shm"))
-    with peer("export", listener.address[1]) as process:
+    with peer_process("export", listener.address[1]) as process:
         endpoint = accept_one(worker, listener)
-        connect_to_memory(worker, endpoint)
+        receive_memory_keys(worker, endpoint)
         os.kill(process.pid, signal.SIGKILL)
         drive(worker, lambda: endpoint.status < 0)
     assert not [name for name in set(os.listdir("/dev/shm")) - before if "ucx" in name]

@@ -45,7 +45,7 @@ def drive(worker: Worker, is_done: Callable[[], object], timeout_s: float = TIME
         worker.wait(0.5)
 
 
-def complete(worker: Worker, *requests: Request) -> None:
+def drive_requests(worker: Worker, *requests: Request) -> None:
     """Drive the requests to their end; raise the error of one that failed."""
     drive(worker, lambda: all(request.is_complete for request in requests))
     for request in requests:
@@ -53,7 +53,7 @@ def complete(worker: Worker, *requests: Request) -> None:
             raise error
 
 
-def probe(worker: Worker) -> TaggedMessage:
+def receive_probed(worker: Worker) -> TaggedMessage:
     """Wait for the next tagged message, and take it."""
     messages: list[TaggedMessage] = []
 
@@ -68,9 +68,9 @@ def probe(worker: Worker) -> TaggedMessage:
 
 def receive_tagged(worker: Worker) -> tuple[int, bytes]:
     """Receive the next tagged message: its tag and bytes."""
-    message = probe(worker)
+    message = receive_probed(worker)
     buffer = bytearray(message.length_bytes)
-    complete(worker, message.receive_into(buffer))
+    drive_requests(worker, message.receive_into(buffer))
     return message.tag, bytes(buffer)
 
 
@@ -81,11 +81,11 @@ def receive_active_message(worker: Worker) -> bytes:
     if message.payload is not None:
         return message.payload
     buffer = bytearray(message.length_bytes)
-    complete(worker, message.receive_into(buffer))
+    drive_requests(worker, message.receive_into(buffer))
     return bytes(buffer)
 
 
-def describe(memory: RegisteredMemory) -> bytes:
+def memory_message(memory: RegisteredMemory) -> bytes:
     """Pack the address, size and key of a memory."""
     return struct.pack("<QQ", memory.address, memory.size_bytes) + memory.pack_key()
 
@@ -97,7 +97,7 @@ def accept_one(worker: Worker, listener: Any) -> Endpoint:
 
 
 @contextmanager
-def peer(function: str, port: int, **options: str) -> Iterator[subprocess.Popen[bytes]]:
+def peer_process(function: str, port: int, **options: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that runs a function of this module, connected to a port."""
     arguments = [sys.executable, "-m", __name__, function, str(port), json.dumps(options)]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -108,7 +108,7 @@ def peer(function: str, port: int, **options: str) -> Iterator[subprocess.Popen[
         process.communicate(timeout=TIMEOUT_S)
 
 
-def wait_for(worker: Worker, process: subprocess.Popen[bytes]) -> None:
+def drive_until_exit(worker: Worker, process: subprocess.Popen[bytes]) -> None:
     """Drive a worker until a process has ended, which must have succeeded without output."""
     drive(worker, lambda: process.poll() is not None)
     output, _ = process.communicate(timeout=TIMEOUT_S)
@@ -119,14 +119,14 @@ def echo(worker: Worker, endpoint: Endpoint) -> None:
     """Send each message back, until a message with `DONE_TAG`."""
     while True:
         if worker.active_messages:
-            complete(worker, endpoint.send_active_message([receive_active_message(worker)]))
+            drive_requests(worker, endpoint.send_active_message([receive_active_message(worker)]))
         elif (message := worker.probe()) is not None:
             buffer = bytearray(message.length_bytes)
-            complete(worker, message.receive_into(buffer))
+            drive_requests(worker, message.receive_into(buffer))
             if message.tag == DONE_TAG:
-                complete(worker, endpoint.flush())
+                drive_requests(worker, endpoint.flush())
                 return
-            complete(worker, endpoint.send_tagged([buffer], message.tag))
+            drive_requests(worker, endpoint.send_tagged([buffer], message.tag))
         else:
             worker.progress()
             if not worker.active_messages:
@@ -139,7 +139,7 @@ def export(worker: Worker, endpoint: Endpoint) -> None:
     allocated.view[:] = bytes(range(256)) * (1 << 12)
     registered = worker.context.register(bytes(range(255, -1, -1)) * (1 << 12))
     for memory in (allocated, registered):
-        complete(worker, endpoint.send_tagged([describe(memory)], MEMORY_TAG))
+        drive_requests(worker, endpoint.send_tagged([memory_message(memory)], MEMORY_TAG))
     tag, _ = receive_tagged(worker)
     assert tag == DONE_TAG
 
@@ -148,19 +148,19 @@ def send_forever(worker: Worker, endpoint: Endpoint) -> None:
     """Send large bodies without an end."""
     body = bytearray(32 << 20)
     while True:
-        complete(worker, endpoint.send_tagged([body], BODY_TAG))
+        drive_requests(worker, endpoint.send_tagged([body], BODY_TAG))
 
 
 def sleep(worker: Worker, endpoint: Endpoint) -> None:
     """Connect and wait to be killed."""
-    complete(worker, endpoint.send_tagged([], DONE_TAG))
+    drive_requests(worker, endpoint.send_tagged([], DONE_TAG))
     signal.pause()
 
 
 def leave_open(worker: Worker, endpoint: Endpoint) -> None:
     """Exit with operations in progress and everything open."""
     worker.context.allocate(4096)
-    complete(worker, endpoint.send_tagged([b"left open"], BODY_TAG))
+    drive_requests(worker, endpoint.send_tagged([b"left open"], BODY_TAG))
     endpoint.send_tagged([bytearray(8 << 20)], BODY_TAG)
     sys.exit(0)
 

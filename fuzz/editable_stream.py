@@ -78,7 +78,7 @@ class EditableMessage:
 
 
 @dataclass(slots=True)
-class Structure:
+class EditableStream:
     """A stream, or a file if it has a `footer`."""
 
     messages: list[EditableMessage]
@@ -111,12 +111,12 @@ class Structure:
         return bytes(out + footer + struct.pack("<i", len(footer)) + MAGIC)
 
 
-def parse_structure(data: bytes) -> Structure | None:
+def parse_stream(data: bytes) -> EditableStream | None:
     """The messages of a stream, a file or a tensor stream; None if there are none."""
     try:
         if not is_file_start(data):
             messages, end = _parse_messages(data, 0)
-            return Structure(messages, None, data[end:][:64]) if messages else None
+            return EditableStream(messages, None, data[end:][:64]) if messages else None
         length = struct.unpack_from("<i", data, len(data) - _TRAILER_BYTES)[0]
         footer_offset = len(data) - _TRAILER_BYTES - length
         if length <= 0 or footer_offset < len(FILE_START):
@@ -125,7 +125,7 @@ def parse_structure(data: bytes) -> Structure | None:
         footer = parse_table(data[footer_offset : footer_offset + length], "Footer")
         if messages and messages[0].kind == "Schema" and messages[0].header is not None:
             footer.slots["schema"] = messages[0].header  # the same object: edits apply to both
-        return Structure(messages, footer) if messages else None
+        return EditableStream(messages, footer) if messages else None
     except (InvalidDataError, struct.error, RecursionError):
         return None
 

@@ -1,4 +1,4 @@
-"""Another Python process that runs what a test says, so that a peer is really a peer, and really dies."""
+"""A Python process with its own memory and descriptors, which a test controls and may kill."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import sys
 from types import TracebackType
 from typing import Any, Self
 
-_BOOT = """
+_MAIN = """
 import pickle, sys
 code, values = pickle.load(sys.stdin.buffer)
-def say(value):
+def send(value):
     sys.stdout.buffer.write(pickle.dumps(value)); sys.stdout.buffer.flush()
-def hear():
+def receive():
     return pickle.load(sys.stdin.buffer)
-exec(code, {**values, "say": say, "hear": hear})
+exec(code, {**values, "send": send, "receive": receive})
 """
 
 
-class Other:
-    """Runs `code`, which has `values` as its globals, and talks with the test by `say` and `hear`.
+class PythonProcess:
+    """Runs `code` with the globals `values`, and `send` and `receive` to exchange values with the test.
 
     `network` is the name of a network namespace.
     """
@@ -28,19 +28,19 @@ class Other:
     def __init__(self, code: str, *, network: str | None = None, **values: Any) -> None:
         prefix = ["ip", "netns", "exec", network] if network is not None else []
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-c", _BOOT],
+            [*prefix, sys.executable, "-c", _MAIN],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        self.tell((code, values))
+        self.send((code, values))
 
-    def tell(self, value: Any) -> None:
+    def send(self, value: Any) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(pickle.dumps(value))
         self.process.stdin.flush()
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         assert self.process.stdout is not None
         try:
             return pickle.load(self.process.stdout)
@@ -63,7 +63,7 @@ class Other:
         self.process.communicate()
 
 
-def run(code: str, **values: Any) -> Any:
-    """What `code` says first."""
-    with Other(code, **values) as other:
-        return other.hear()
+def run_python(code: str, **values: Any) -> Any:
+    """Return the first value that `code` sends."""
+    with PythonProcess(code, **values) as process:
+        return process.receive()
