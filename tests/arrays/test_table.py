@@ -224,7 +224,7 @@ def test_columns_of_a_table_must_match_in_length_and_type() -> None:
         bs.Table.from_arrays([bs.array([], bs.int64())], schema=bs.schema({"a": bs.int8()}))
 
 
-def test_tables_without_rows_or_batches() -> None:
+def test_a_table_without_batches_equals_one_without_rows() -> None:
     empty = bs.Table(TABLE.schema, [])
     assert empty.shape == (0, 2)
     assert empty.to_pydict() == {"n": [], "s": []}

@@ -117,7 +117,7 @@ def test_a_file_name_may_be_invalid_utf_8_and_a_missing_one_is_reported(tmp_path
     assert b"missing: there is no such file" in done.stderr
 
 
-def test_from_a_pipe_into_a_pipe(tmp_path: Path) -> None:
+def test_a_pipe_is_converted_into_a_pipe(tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", TABLE, 70)
     done = run_with_pipe(source, "convert", "--to", "stream", "-", "-")
     assert (done.returncode, done.stderr) == (0, b"")

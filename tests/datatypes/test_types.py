@@ -17,7 +17,7 @@ TYPES = list({str(case.type): case.type for case in CASES}.values())
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
-def test_types_are_values(type_: bs.DataType) -> None:
+def test_types_are_immutable_values_that_can_be_pickled(type_: bs.DataType) -> None:
     copy = pickle.loads(pickle.dumps(type_))
     assert copy == type_
     assert hash(copy) == hash(type_)

@@ -463,7 +463,7 @@ def test_a_body_that_cannot_be_encoded_is_an_error_and_the_stream_continues() ->
     assert len(receive_all(client, first + server.send(b"B", AddressBody.of([1], [1])))) == 2
 
 
-def test_limits_of_the_client_are_named() -> None:
+def test_the_error_for_a_limit_of_the_client_names_it() -> None:
     limits = ProtocolLimits(max_metadata_bytes=10, max_packed_body_bytes=20, max_pending_messages=3, max_ticket_bytes=4)
     with pytest.raises(LimitError, match="max_metadata_bytes = 10"):
         requesting_client(limits=limits).receive(None, prefix(1, 0) + b"S" * 6)

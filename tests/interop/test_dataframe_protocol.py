@@ -63,7 +63,7 @@ def test_several_batches_are_several_chunks() -> None:
         table.__dataframe__(allow_copy=False).get_column(0)
 
 
-def test_columns_describe_themselves() -> None:
+def test_columns_have_the_attributes_of_the_protocol() -> None:
     frame = bs.table({"n": [1, None], "s": ["a", "b"], "b": [True, False]}).__dataframe__()
     assert frame.column_names() == ["n", "s", "b"]
     numbers, text, bits = frame.get_columns()

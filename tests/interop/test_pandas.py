@@ -572,7 +572,7 @@ def test_the_index_survives_selection_and_files(tmp_path: Any) -> None:
     assert ranged.slice(1).to_pandas().index.tolist() == [0, 1]
 
 
-def test_metadata_may_be_ignored() -> None:
+def test_an_option_ignores_the_metadata_of_pandas() -> None:
     converted = bs.Table.from_pandas(frame_of_dtypes()).to_pandas(ignore_metadata=True)
     assert_same(converted, pa.Table.from_pandas(frame_of_dtypes()).to_pandas(ignore_metadata=True))
     assert "k" in converted.columns

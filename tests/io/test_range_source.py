@@ -67,7 +67,7 @@ def test_one_column_of_many_batches_takes_four_requests(upload: Callable[[bytes]
 
 
 @pytest.mark.parametrize("ask", ["column", "columns", "one batch"])
-def test_each_method_to_read_a_column_takes_four_requests(upload: Callable[[bytes], str], ask: str) -> None:
+def test_each_method_to_read_a_column_takes_at_most_five_requests(upload: Callable[[bytes], str], ask: str) -> None:
     url = upload(wide_file(10_000, 3))
     if ask == "column":
         values = bs.open_file(url).column("c5000").to_pylist()

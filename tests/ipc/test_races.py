@@ -50,14 +50,22 @@ def _empty_file(name: str) -> bytes:
 def test_threads_read_more_schemas_than_the_cache_holds() -> None:
     readers = [bs.open_file(_empty_file(f"column {number}")) for number in range(200)]
     tables = [reader.footer["schema"] for reader in readers]
-    _repeatedly(lambda: [load_schema(table, DEFAULT_LIMITS) for table in tables])
+
+    def load_schemas() -> None:
+        assert all(len(load_schema(table, DEFAULT_LIMITS).schema) == 1 for table in tables)
+
+    _repeatedly(load_schemas)
 
 
 def test_threads_read_the_schema_of_a_new_reader() -> None:
     data, end = _empty_file("a"), time.monotonic() + _DURATION_S
     while time.monotonic() < end:
         readers = [bs.open_file(data) for _ in range(300)]
-        in_threads(lambda _: [reader.schema.names for reader in readers])  # noqa: B023 -- the threads end here
+
+        def read_schemas(_: int, readers: list[bs.ipc.FileReader] = readers) -> None:
+            assert all(reader.schema.names == ["a"] for reader in readers)
+
+        in_threads(read_schemas)
 
 
 class _MemoryRangeReader:

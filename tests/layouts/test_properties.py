@@ -30,7 +30,7 @@ def index_lists(length: int) -> st.SearchStrategy[list[int]]:
 
 @settings(max_examples=60)
 @given(data=st.data(), array=strategies.arrays())
-def test_structure_never_changes_values(data: st.DataObject, array: bs.Array) -> None:
+def test_slices_copies_and_concatenations_have_the_values_of_their_slots(data: st.DataObject, array: bs.Array) -> None:
     array.validate(full=True)
     values = array.to_pylist()
     assert len(values) == array.length

@@ -205,7 +205,7 @@ def test_a_view_must_be_inside_its_region(offset: int, length: int) -> None:
         region.view(offset, length)
 
 
-def test_a_duplicate_is_another_holder() -> None:
+def test_a_duplicate_keeps_the_memory_of_a_closed_region() -> None:
     region = Region.copy_of([b"shared"])
     with region.duplicate() as other:
         region.close()

@@ -267,7 +267,7 @@ def test_a_silent_server_is_an_error_after_the_timeout(foreign: str) -> None:
     assert wait_until(lambda: num_flight_threads() == 0)
 
 
-def test_a_server_that_is_killed_in_the_middle_is_lost() -> None:
+def test_a_server_that_is_killed_in_the_middle_is_a_lost_connection() -> None:
     with PythonProcess(SERVE_PLAIN_FLIGHT, flights=FLIGHTS) as other:
         location = f"grpc://127.0.0.1:{other.receive()}"
         with bs.connect(f"{location}/stalled") as dataset:

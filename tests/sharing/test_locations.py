@@ -152,7 +152,7 @@ def test_an_error_names_each_location_and_its_reason(server: Server) -> None:
             assert dataset.location == unix
 
 
-def test_tls_is_for_the_locations_that_support_it(tmp_path: Path) -> None:
+def test_tls_is_used_only_for_locations_that_support_it(tmp_path: Path) -> None:
     authority = Authority.create(tmp_path)
     addresses = {"unix": None, "tcp": None, "tcp+tls": None}
     with Server(options=ServerOptions(tls=authority.server()), addresses=addresses) as server:
@@ -190,7 +190,7 @@ def test_a_server_listens_at_all_its_addresses_or_at_none() -> None:
             Server(address, scheme=scheme, addresses=addresses)
 
 
-def test_locations_are_not_parts(server: Server) -> None:
+def test_locations_are_not_an_element_of_a_list_of_parts(server: Server) -> None:
     locations = server.locations("t")
     with bs.connect(list(locations.uris)) as parts:  # a list has the parts of one data set
         assert parts.read_all().num_rows == 2000

@@ -141,7 +141,7 @@ def test_tls_is_refused_by_name_where_it_is_not_supported(scheme: str) -> None:
         bs.connect(server.add("t", bs.table({"a": [1]})), tls=TlsOptions())
 
 
-def test_a_server_that_is_killed_in_the_middle_is_lost() -> None:
+def test_a_server_that_is_killed_in_the_middle_is_a_lost_connection() -> None:
     with serve_in_other_process(rows=ROWS, batches=BATCHES) as other, no_descriptor_left():
         with bs.connect(other.receive()) as dataset:
             batches = iter(dataset)
@@ -152,7 +152,7 @@ def test_a_server_that_is_killed_in_the_middle_is_lost() -> None:
         assert first.column("a").to_numpy()[-1] == ROWS - 1
 
 
-def test_a_client_that_is_killed_in_the_middle_is_noticed() -> None:
+def test_the_server_drops_a_client_that_is_killed_in_the_middle() -> None:
     with serve_in_other_process(rows=ROWS, batches=BATCHES) as other:
         with PythonProcess(CONNECT, uri=other.receive()) as client:
             client.receive()

@@ -159,7 +159,7 @@ def test_a_table_of_another_host_arrives_over_a_link_with_delay_and_loss(hosts: 
         assert wait_until(lambda: num_clients(server) == 0)
 
 
-def test_a_host_that_is_cut_off_in_the_middle_is_noticed_by_both_ends(hosts: Hosts, authority: Authority) -> None:
+def test_both_ends_lose_the_connection_to_a_host_that_is_cut_off(hosts: Hosts, authority: Authority) -> None:
     with serve(hosts, authority, rows=16 * ROWS, stall_s=1) as server:
         values = {"locations": server.receive(), "tls": authority.client(), "timeout_s": 1}
         with PythonProcess(CONNECT, network=hosts.client, **values) as client:
@@ -171,9 +171,7 @@ def test_a_host_that_is_cut_off_in_the_middle_is_noticed_by_both_ends(hosts: Hos
             assert wait_until(lambda: num_clients(server) == 0)
 
 
-def test_a_host_that_acknowledges_nothing_of_what_the_kernel_has_taken_is_noticed(
-    hosts: Hosts, authority: Authority
-) -> None:
+def test_a_client_that_stops_acknowledging_packets_is_disconnected(hosts: Hosts, authority: Authority) -> None:
     """The kernel retransmits for about 15 minutes before it reports it."""
     with serve(hosts, authority, rows=1000, stall_s=3) as server:
         values = {"locations": server.receive(), "tls": authority.client()}

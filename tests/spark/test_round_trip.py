@@ -80,7 +80,7 @@ def test_the_files_are_plain_arrow_files_that_can_be_mapped(spark: SparkSession,
         assert [(address - start) % 64 for address in addresses] == [0] * len(addresses)
 
 
-def test_moments_do_not_depend_on_the_zone_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
+def test_timestamps_do_not_depend_on_the_time_zone_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.sql("select timestamp '2024-07-01 12:00:00' as t"), tmp_path)
     assert pa.ipc.open_file(part_files(tmp_path)[0]).schema.field("t").type.tz == "UTC"
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
@@ -136,7 +136,7 @@ def test_unusual_column_names_survive_a_round_trip(spark: SparkSession, tmp_path
     assert [tuple(row) for row in back.collect()] == [tuple(range(len(names)))]
 
 
-def test_a_given_schema_takes_some_columns_and_other_types(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_schema_of_a_reader_selects_and_casts_columns(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(3).selectExpr("id", "cast(id as string) as s", "id as unused"), tmp_path)
     back = spark.read.format("arrow").schema("s string, id double").load(str(tmp_path))
     assert [tuple(row) for row in back.orderBy("id").collect()] == [("0", 0.0), ("1", 1.0), ("2", 2.0)]

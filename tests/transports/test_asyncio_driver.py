@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bowstring.dissociated.events import MessageReady, StreamComplete, StreamEnded
+from bowstring.dissociated.events import AddressesFreed, MessageReady, StreamComplete, StreamEnded
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError
@@ -303,7 +303,7 @@ def test_every_wait_after_a_lost_connection_reports_it(transport: Transport) -> 
         asyncio.run(scenario(server))
 
 
-def test_a_lease_may_be_released_after_the_event_loop_has_ended() -> None:
+def test_a_lease_is_released_after_the_event_loop_has_ended() -> None:
     async def scenario(server: Served, region: Region) -> tuple[AsyncSession, Any]:
         driver = AsyncSession(client_session(server))
         send_request(driver)
@@ -315,4 +315,6 @@ def test_a_lease_may_be_released_after_the_event_loop_has_ended() -> None:
     with served(UNIX) as server, Region.copy_of([b"x"]) as region:
         driver, lease = asyncio.run(scenario(server, region))
         driver.session.release(lease)
+        driver.session.step(time.monotonic())
+        server.step_until(lambda: AddressesFreed(1, 0) in server.events)
         driver.session.close()

@@ -7,7 +7,7 @@ from bowstring.transports.fabric.transport import FabricOptions
 from bowstring.transports.ucx.transport import UcxOptions
 
 
-def test_what_needs_trusted_peers_is_off_by_default() -> None:
+def test_options_that_need_trusted_peers_are_off_by_default() -> None:
     options = TransportOptions()
     assert not options.allow_other_users
     assert not options.allow_other_hosts

@@ -114,7 +114,7 @@ def test_both_ends_report_connections_messages_regions_and_the_end(transport: Tr
 
 
 @pytest.mark.parametrize("interface", [Transport, Listener, Channel, MemoryExporter])
-def test_no_default_of_the_interfaces_hides_the_observed_object(interface: type) -> None:
+def test_observed_classes_override_every_default_of_their_interface(interface: type) -> None:
     (observed,) = (
         each
         for each in vars(observation).values()

@@ -169,7 +169,7 @@ def test_a_server_of_one_part_that_disconnects_too_early_is_an_error(
         driver.close()
 
 
-def test_a_loss_that_pending_events_reported_is_reported_to_every_later_wait(transport: Transport) -> None:
+def test_a_lost_connection_among_pending_events_is_reported_to_every_later_wait(transport: Transport) -> None:
     with served(transport) as server:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, now=0.0))
         core = client_core()

@@ -94,7 +94,7 @@ def test_a_name_with_several_addresses_is_dialed_at_each() -> None:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "//[::]:0", "192.0.2.1:0"])
-def test_other_than_loopback_addresses_need_tls(address: str) -> None:
+def test_addresses_other_than_loopback_need_tls(address: str) -> None:
     with no_descriptor_left(), pytest.raises(UsageError, match="is not a loopback address"):
         TCP.listen(address)
 
@@ -103,7 +103,7 @@ def test_other_than_loopback_addresses_need_tls(address: str) -> None:
     "address",
     ["", "//", "host", "host:", ":80", "host:x", "host:65536", "::1:80", "[::1]", "a b:1", "h:1/path", "u@h:1"],
 )
-def test_text_that_is_no_address_is_refused(address: str) -> None:
+def test_text_that_is_not_an_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="expected //HOST:PORT"):
         TCP.dial(address)
 
@@ -153,7 +153,7 @@ def ends() -> Iterator[ChannelPair]:
             yield one, other
 
 
-def test_an_unreachable_peer_is_noticed_by_keep_alive_probes(ends: ChannelPair) -> None:
+def test_keep_alive_probes_end_within_30_seconds(ends: ChannelPair) -> None:
     for end in ends:
         connection: socket.socket = end.channel._socket  # type: ignore[attr-defined]
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

@@ -37,14 +37,14 @@ def connect(server: TlsOptions, client: TlsOptions) -> tuple[BlockingChannel, Bl
     return connect_tls(replace(OPTIONS, tls=server), replace(OPTIONS, tls=client))
 
 
-def test_a_client_knows_the_name_of_its_server(authority: Authority) -> None:
+def test_a_client_has_the_name_in_the_certificate_of_its_server(authority: Authority) -> None:
     one, other = connect(authority.server(), authority.client())
     with one, other:
         assert one.channel.traits.peer == PeerIdentity(name="commonName=127.0.0.1")
         assert other.channel.traits.peer is None
 
 
-def test_a_server_that_asks_for_certificates_knows_the_name_of_its_client(authority: Authority) -> None:
+def test_a_server_that_requires_certificates_has_the_name_of_its_client(authority: Authority) -> None:
     one, other = connect(authority.server(checks_clients=True), authority.client("alice"))
     with one, other:
         one.send([b"hello"])
@@ -125,7 +125,7 @@ def test_changed_bytes_end_the_connection(authority: Authority) -> None:
             other.receive()
 
 
-def test_half_a_connection_stays_encrypted(authority: Authority) -> None:
+def test_a_half_closed_connection_receives_the_reply(authority: Authority) -> None:
     one, other = connect(authority.server(), authority.client())
     with one, other:
         one.send([b"request"])

@@ -55,7 +55,7 @@ def test_a_session_may_send_one_element_however_small_its_part_is() -> None:
         assert sender.outstanding.leases == 10
 
 
-def test_those_that_wait_continue_in_order_when_others_free_something_or_end() -> None:
+def test_waiting_sessions_continue_in_order_when_others_free_leases_or_end() -> None:
     total = TotalLimits(OutstandingAmounts(80, 1 << 62, 1), 1000)
     first, second, third = (Sender(total) for _ in range(3))
     for sender in (first, second, third):
@@ -73,7 +73,7 @@ def test_those_that_wait_continue_in_order_when_others_free_something_or_end() -
     assert total.total == OutstandingAmounts(10, 100, 0)
 
 
-def test_queued_bytes_of_some_do_not_limit_the_leases_of_others() -> None:
+def test_queued_bytes_of_a_session_do_not_limit_the_leases_of_others() -> None:
     total = TotalLimits(OutstandingAmounts(80, 800, 1000), 1000)
     slow = Sender(total)
     total.update_and_wake_next(slow, OutstandingAmounts(queued_bytes=5000), has_more=True)

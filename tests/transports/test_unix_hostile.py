@@ -414,7 +414,7 @@ def test_a_dialed_channel_says_hello_first_and_needs_no_answer() -> None:
                 assert bytes(transport.receive().data) == b"reply"
 
 
-def test_a_peer_of_a_later_version_is_spoken_to_in_this_one(peer: Peer) -> None:
+def test_a_peer_that_also_supports_later_versions_is_accepted(peer: Peer) -> None:
     hostile, transport = peer
     send(hostile, frame(4, 0, struct.pack("<HH", 1, 9)) + frame(0, 0, b"x"))
     assert bytes(transport.receive().data) == b"x"

@@ -341,7 +341,7 @@ def batch_of(schema: bs.Schema) -> bs.RecordBatch:
     return bs.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def test_flipped_bytes_of_a_schema_give_the_same_plan_or_an_error() -> None:
+def test_a_schema_with_flipped_bytes_has_the_same_counts_read_lazily_and_eagerly_or_is_an_error() -> None:
     raw = to_bytes(bs.schema({"a": bs.int32(), "bc": bs.string_view(), "d": bs.list_(bs.int8()), "e": bs.null()}))
     random = np.random.default_rng(7)
     start, stop = footer_offset(raw), len(raw) - 10

@@ -107,7 +107,7 @@ def test_a_handle_reaches_the_driver_unchanged() -> None:
 
 
 @needs_package
-def test_every_function_and_constant_exists() -> None:
+def test_the_package_has_every_function_and_constant() -> None:
     driver = importlib.import_module("cuda.bindings.driver")
     functions = set(re.findall(r'"(cu[A-Z]\w+)"', Path(cuda.__file__).read_text(encoding="utf-8")))
     assert len(functions) > 15

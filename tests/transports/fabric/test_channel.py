@@ -53,7 +53,7 @@ def test_progress_of_a_long_message_is_visible(ends: tuple[Channel, Channel]) ->
     assert any(0 < size_bytes < 40 << 20 for size_bytes in sizes_bytes)
 
 
-def test_the_sender_of_a_message_that_is_discarded_is_done(ends: tuple[Channel, Channel]) -> None:
+def test_a_discarded_message_ends_its_send(ends: tuple[Channel, Channel]) -> None:
     one, other = ends
     one.submit([bytes(300_000)], 5)
     (offered,) = pump(one, other, MessageOffered)
@@ -81,7 +81,7 @@ def test_credit_makes_a_descriptor_ready_for_messages_that_have_arrived(ends: tu
     assert [event.tag for event in other.progress(RECEIVE) if isinstance(event, MessageReceived)] == [1]
 
 
-def test_what_one_direction_finds_makes_a_descriptor_of_the_other_ready(ends: tuple[Channel, Channel]) -> None:
+def test_an_event_of_one_direction_wakes_it_when_the_other_direction_reads_it(ends: tuple[Channel, Channel]) -> None:
     one, other = ends
     one.submit([b"x"], 7)
     while not other.bytes_received:

@@ -182,7 +182,7 @@ def test_a_malformed_hello_is_a_protocol_error(listener: FabricListener, hello: 
     assert message in str(error)
 
 
-def test_a_peer_that_leaves_before_its_hello_is_lost(listener: FabricListener) -> None:
+def test_a_peer_that_disconnects_before_its_hello_is_lost(listener: FabricListener) -> None:
     host, port = parse_address(listener.address.removesuffix("/tcp"))
     with socket.create_connection((host, port)) as client:
         client.sendall(HELLO[:10])
@@ -190,7 +190,7 @@ def test_a_peer_that_leaves_before_its_hello_is_lost(listener: FabricListener) -
         assert isinstance(progress_until_lost(server, []), ConnectionLostError)
 
 
-def test_dialing_where_nobody_listens_is_reported_as_lost(listener: FabricListener) -> None:
+def test_dialing_an_address_without_a_listener_is_reported_as_lost(listener: FabricListener) -> None:
     listener.close()
     with FabricTransport().dial(listener.address) as client:
         assert isinstance(progress_until_lost(client, []), ConnectionLostError)
@@ -201,7 +201,7 @@ def test_a_provider_that_is_not_available_is_an_unsupported_error() -> None:
         FabricTransport().listen("//127.0.0.1:0/unheard_of")
 
 
-def test_a_killed_peer_is_noticed_after_its_messages() -> None:
+def test_a_killed_peer_is_lost_after_its_messages() -> None:
     transport = FabricTransport()
     with BlockingListener.listen(transport, options=OPTIONS) as listener:
         process = subprocess.Popen([sys.executable, "-c", PEER, listener.address])

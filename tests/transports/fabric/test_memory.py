@@ -115,7 +115,7 @@ def test_a_malformed_handle_is_a_protocol_error(handle: bytes) -> None:
         transport.open_memory(client, handle)
 
 
-def test_memory_is_shared_only_if_an_option_says_so() -> None:
+def test_memory_is_shared_only_with_an_option() -> None:
     transport = FabricTransport()
     with transport.listen() as listener, connected(transport, listener) as (client, server):
         assert listener.remote_handle is None

@@ -268,7 +268,7 @@ def test_discarded_messages_do_not_block_the_sender(worker: Worker) -> None:
         drive_requests(worker, *requests)
 
 
-def test_a_client_that_is_rejected_is_told(worker: Worker, listener: Listener) -> None:
+def test_a_rejected_client_has_a_connection_error(worker: Worker, listener: Listener) -> None:
     client = worker.connect(*listener.address)
     drive(worker, lambda: listener.requests)
     request = listener.requests[0]
@@ -339,7 +339,7 @@ def test_wrong_arguments_never_reach_libucp(context: Context, worker: Worker) ->
         worker.connect("no.such.host.invalid", 1)
 
 
-def test_features_are_checked() -> None:
+def test_a_call_without_its_feature_is_a_usage_error() -> None:
     with Context(Feature.ACTIVE_MESSAGES) as context:
         worker = Worker(context)
         with pytest.raises(UsageError, match=r"Feature\.TAG"):
@@ -355,7 +355,7 @@ def test_an_unknown_option_is_a_usage_error() -> None:
         Context(options={"RNDV_THRESH": "nonsense"})
 
 
-def test_closed_objects_raise(context: Context, worker: Worker) -> None:
+def test_using_a_closed_object_is_an_error(context: Context, worker: Worker) -> None:
     with connected(worker) as (client, _):
         memory = context.allocate(4096)
         key = client.unpack_key(memory.pack_key())
@@ -473,7 +473,7 @@ def test_another_library_cannot_be_loaded_beside_the_first() -> None:
         Context(library="libc.so.6")
 
 
-def test_what_is_not_libucp_is_named() -> None:
+def test_the_error_names_a_library_that_is_not_libucp() -> None:
     code = """
 from bowstring.errors import EnvironmentProblemError
 from bowstring.transports.ucx import libucp

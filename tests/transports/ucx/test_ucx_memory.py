@@ -134,7 +134,7 @@ def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:
                 assert bytes(destination) == CONTENT[:256]
 
 
-def test_memory_is_shared_only_if_an_option_says_so() -> None:
+def test_memory_is_shared_only_with_an_option() -> None:
     transport = UcxTransport()
     with transport.listen() as listener:
         assert listener.remote_handle is None
@@ -225,7 +225,7 @@ def test_an_invalid_address_is_a_usage_error(address: str) -> None:
         UcxTransport().listen(address)
 
 
-def test_dialing_where_nobody_listens_is_reported_as_lost() -> None:
+def test_dialing_an_address_without_a_listener_is_reported_as_lost() -> None:
     transport = UcxTransport()
     with transport.listen() as listener:
         address = listener.address
