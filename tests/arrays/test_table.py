@@ -118,7 +118,7 @@ def test_the_chunks_of_a_column_are_created_on_first_use() -> None:
 
 def test_values_and_slices_of_a_column_create_only_their_chunks() -> None:
     schema = bs.schema({"a": bs.int64()})
-    sources = [Columns(bs.array([number])) for number in range(5)]
+    sources = [RecordingColumns(bs.array([number])) for number in range(5)]
     column = bs.Table(schema, [bs.RecordBatch(schema, 1, source) for source in sources])["a"]
     assert [column[2], column[2], column[-1], column.slice(1, 1).to_pylist(), next(iter(column))] == [2, 2, 4, [1], 0]
     assert [len(source.indices) for source in sources] == [1, 1, 1, 0, 1]

@@ -50,7 +50,9 @@ def test_an_index_out_of_range_raises_an_error(count: int) -> None:
         bad = bs.Array.from_buffers(DICTIONARY_TYPE, 2, [valid, np.array(keys, np.int8)], dictionary=good.dictionary)
         with pytest.raises(InvalidDataError, match="is not within the dictionary of 2 values"):
             concat_and_unify([good] * count + [bad])
-    under_null = bs.Array.from_buffers(DICTIONARY_TYPE, 2, [b"\x01", np.array([1, 9], np.int8)], dictionary=good.dictionary)
+    under_null = bs.Array.from_buffers(
+        DICTIONARY_TYPE, 2, [b"\x01", np.array([1, 9], np.int8)], dictionary=good.dictionary
+    )
     assert concat_and_unify([good] * count + [under_null]).to_pylist() == ["a", "b"] * count + ["b", None]
 
 

@@ -30,7 +30,7 @@ from bowstring.errors import (
 )
 from bowstring.flatbuf.tables import SPECS
 from bowstring.flatbuf.writer import build_flatbuffer
-from bowstring.inspection import column_sizes as column_sizes_module
+from bowstring.inspection import sizes
 from bowstring.inspection.report import Inspection
 from bowstring.ipc.message import END_OF_STREAM, PREFIX_BYTES, frame_message
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, DataHeader
@@ -414,10 +414,10 @@ def test_an_impossible_null_count_is_rejected(null_count: int) -> None:
 
 def test_sums_that_overflow_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = written_by_bowstring(bowstring.table({"a": range(100)}), "stream")
-    monkeypatch.setattr(column_sizes_module, "_MAX_TOTAL", 100)
+    monkeypatch.setattr(sizes, "_MAX_TOTAL", 100)
     with pytest.raises(InvalidDataError, match="expected buffers of up to 100 bytes, found more"):
         bowstring.inspection.inspect(raw)
-    monkeypatch.setattr(column_sizes_module, "_MAX_TOTAL", 99)
+    monkeypatch.setattr(sizes, "_MAX_TOTAL", 99)
     with pytest.raises(InvalidDataError, match="up to 99 bytes"):
         bowstring.inspection.inspect(raw)
 

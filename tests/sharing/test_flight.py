@@ -463,7 +463,8 @@ def test_pyarrow_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_process_ends_without_closing_the_server_and_the_data_set() -> None:
     code = SERVE_FLIGHT.replace("receive()", "dataset = bs.connect(flight.uri('t/1')); batch = next(iter(dataset))")
     code = code.replace(
-        "send(", 'server._acceptors[0].listener.address_scope = server._acceptors[1].listener.address_scope = "0"; send('
+        "send(",
+        'server._acceptors[0].listener.address_scope = server._acceptors[1].listener.address_scope = "0"; send(',
     )
     with PythonProcess(code) as other:
         other.receive()
