@@ -86,7 +86,9 @@ def record_session(options: int, tickets: tuple[bytes, ...]) -> tuple[bytes, byt
         for reply in replies[num_earlier:]:
             if reply.kind == FrameKind.TAGGED and reply.tag >> BODY_TYPE_SHIFT == BodyType.ADDRESSES:
                 body = decode_addresses(reply.payload)
-                requests.append(build_frame(FrameKind.TAGGED, FREE_DATA, encode_free_data(body.addresses[body.lengths > 0])))
+                requests.append(
+                    build_frame(FrameKind.TAGGED, FREE_DATA, encode_free_data(body.addresses[body.lengths > 0]))
+                )
     return _encode(requests), _encode(replies)
 
 

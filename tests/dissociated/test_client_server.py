@@ -555,7 +555,9 @@ def test_gaps_before_the_end_are_an_error_when_an_unordered_connection_ends() ->
 
 def test_a_server_lost_after_the_end_is_not_an_error() -> None:
     server, client = streaming_server(), requesting_client()
-    events = receive_all(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([1], [1])) + server.send_end())
+    events = receive_all(
+        client, server.send(b"Schema") + server.send(b"B", AddressBody.of([1], [1])) + server.send_end()
+    )
     client.connection_lost()
     body = events[1].message.body  # type: ignore[union-attr]
     assert isinstance(body, AddressBody)

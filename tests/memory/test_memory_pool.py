@@ -30,7 +30,7 @@ def address(array: Bytes) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def filled(pool: MemoryPool, size_bytes: int, byte: int) -> Bytes:
+def take_filled(pool: MemoryPool, size_bytes: int, byte: int) -> Bytes:
     array = pool.allocate(size_bytes)
     array[:] = byte
     return array
@@ -38,7 +38,7 @@ def filled(pool: MemoryPool, size_bytes: int, byte: int) -> Bytes:
 
 @pytest.mark.parametrize("size_bytes", [0, 1, PAGE - 1, PAGE, PAGE + 1, 5 * PAGE])
 def test_memory_has_the_requested_size_and_alignment(size_bytes: int) -> None:
-    array = filled(MemoryPool(), size_bytes, 3)
+    array = take_filled(MemoryPool(), size_bytes, 3)
     assert array.shape == (size_bytes,)
     assert address(array) % PAGE == 0
     assert array.flags.writeable
@@ -110,7 +110,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("kind", VIEWS)
 def test_memory_is_not_reused_while_it_is_referenced(kind: str) -> None:
     pool = MemoryPool()
-    array = filled(pool, PAGE, 7)
+    array = take_filled(pool, PAGE, 7)
     place = (ctypes.c_ubyte * PAGE).from_address(address(array))
     view = VIEWS[kind](array)
     del array

@@ -12,7 +12,7 @@ import bowstring as bs
 from bowstring.memory import descriptors
 from bowstring.memory.descriptors import preallocate
 
-needs_the_call = pytest.mark.skipif(descriptors._load_fallocate() is None, reason="requires fallocate")
+NEEDS_FALLOCATE = pytest.mark.skipif(descriptors._load_fallocate() is None, reason="requires fallocate")
 
 
 @NEEDS_FALLOCATE

@@ -12,7 +12,7 @@ import pytest
 
 from bowstring.errors import ConnectionLostError
 from bowstring.sharing.processes import Process, start_ticks, wait_for_end
-from tests.sharing.other_process import run
+from tests.sharing.python_process import run_python
 
 NAMED_JAVA = """
 import os, subprocess, sys
