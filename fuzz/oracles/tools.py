@@ -18,6 +18,7 @@ from bowstring.inspection.validation import Validator
 from bowstring.ipc.format_detection import open_any
 from bowstring.ipc.message import is_file_start
 from bowstring.ipc.statistics import METADATA_KEY
+from fuzz.editable_stream import parse_stream
 from fuzz.expectations import LIMITS, MAX_ROWS, expect
 from fuzz.temporary_files import write_file
 

@@ -275,7 +275,9 @@ def replace_column(table: Any, name: str, values: list[int]) -> Any:
 
 
 def test_row_counts_that_contradict_the_header_raise_when_the_batch_is_read() -> None:
-    raw = replace_statistics(file_with_statistics(*NUMBERS), lambda table: replace_column(table, "rows", [10] * 9 + [11]))
+    raw = replace_statistics(
+        file_with_statistics(*NUMBERS), lambda table: replace_column(table, "rows", [10] * 9 + [11])
+    )
     reader = bs.open_file(raw)
     assert reader[9].num_rows == 10, "the statistics have not been read yet"
     assert reader.num_rows == 101

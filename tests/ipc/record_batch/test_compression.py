@@ -89,7 +89,9 @@ def test_an_uncompressed_buffer_is_read_without_a_copy(codec: str) -> None:
 def test_an_empty_buffer_may_have_a_length_prefix_or_not(codec: str, is_prefixed: bool) -> None:
     packed = compression.LENGTH_PREFIX.pack(0) if is_prefixed else b""
     buffer = bs.memory.Buffer.of(packed)
-    (decompressed,) = compression.BodyDecompressor(codec, len(packed), bs.ipc.ReadLimits()).decompress_column([buffer], 0)
+    (decompressed,) = compression.BodyDecompressor(codec, len(packed), bs.ipc.ReadLimits()).decompress_column(
+        [buffer], 0
+    )
     assert decompressed.size == 0
 
 
