@@ -351,7 +351,7 @@ def test_a_schema_with_flipped_bytes_has_the_same_counts_read_lazily_and_eagerly
         for at in random.integers(start, stop, 2).tolist():
             flipped[at] ^= 1 << int(random.integers(8))
         try:
-            read = lazy_schema_of_file(bytes(file_with_invalid_field))
+            read = lazy_schema_of_file(bytes(flipped))
             plan = BatchReadPlan(read)
             for index in range(len(read)):
                 plan[index]

@@ -211,7 +211,7 @@ def new_device_table(num_rows: int = 3) -> DeviceTable:
 
 
 def test_a_table_becomes_one_message_over_its_buffers() -> None:
-    stored = device_table().to_stored_dataset("name")
+    stored = new_device_table().to_stored_dataset("name")
     (message,) = stored.messages
     assert isinstance(stored.region, DeviceRegion)
     assert [(start, buffer.size) for start, buffer in stored.region.buffers] == [(0, 24), (64, 1), (128, 16), (192, 2)]
