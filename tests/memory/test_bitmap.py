@@ -38,7 +38,7 @@ def test_any_range_is_unpacked_counted_and_realigned(bit_range: tuple[bytes, int
     buffer = Buffer.of(data)
     expected = [bit(data, offset + i) for i in range(length)]
     assert bitmap.unpack(buffer, offset, length).tolist() == expected
-    assert bitmap.count(buffer, offset, length) == sum(expected)
+    assert bitmap.count_set_bits(buffer, offset, length) == sum(expected)
     assert [bitmap.get(buffer, offset + i) for i in range(length)] == expected
     moved = bitmap.realign(buffer, offset, length)
     assert moved.size == bitmap.size_bytes(length)
@@ -69,13 +69,13 @@ def test_realigning_copies_only_within_a_byte() -> None:
 
 def test_bits_are_counted_in_large_bitmaps() -> None:
     data = np.full(3_000_001, 0x55, np.uint8)
-    assert bitmap.count(Buffer.of(data), 3, 24_000_000) == 12_000_000
+    assert bitmap.count_set_bits(Buffer.of(data), 3, 24_000_000) == 12_000_000
 
 
 @pytest.mark.parametrize(("offset", "length"), [(0, 17), (9, 8), (-1, 2), (0, -1), (1 << 62, 1)])
 def test_bits_beyond_the_bytes_are_rejected(offset: int, length: int) -> None:
     buffer = Buffer.of(b"\xff\xff")
-    for attempt in (bitmap.unpack, bitmap.count, bitmap.realign):
+    for attempt in (bitmap.unpack, bitmap.count_set_bits, bitmap.realign):
         with pytest.raises(InvalidDataError, match="bitmap of 2 bytes"):
             attempt(buffer, offset, length)
     with pytest.raises(InvalidDataError):

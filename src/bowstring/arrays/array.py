@@ -344,11 +344,11 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
 
     Dictionaries are unified. Raises `DataTypeError` if the union is too large for the indices.
     """
-    checked = [as_array(array) for array in arrays]
-    if not checked:
+    arrays = [as_array(array) for array in arrays]
+    if not arrays:
         raise UsageError("there are no arrays to concatenate")
-    for array in checked:
-        if array.type != checked[0].type:
-            raise UsageError(f"arrays of {checked[0].type} and {array.type} can't be concatenated")
-    chunk_starts([array.length for array in checked])
-    return Array.from_array_data(concat_and_unify(checked))
+    for array in arrays:
+        if array.type != arrays[0].type:
+            raise UsageError(f"arrays of {arrays[0].type} and {array.type} can't be concatenated")
+    chunk_starts([array.length for array in arrays])
+    return Array.from_array_data(concat_and_unify(arrays))

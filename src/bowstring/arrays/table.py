@@ -55,16 +55,16 @@ class Table(ColumnContainer):
 
         Batches of other libraries are imported (PyCapsule interface).
         """
-        checked = [as_batch(batch) for batch in batches]
+        batches = [as_batch(batch) for batch in batches]
         schema = None if schema is None else as_schema(schema)
         if schema is None:
-            if not checked:
+            if not batches:
                 raise UsageError("a table of no batches needs a schema")
-            schema = checked[0].schema
-        for number, batch in enumerate(checked):
+            schema = batches[0].schema
+        for number, batch in enumerate(batches):
             if batch.schema is not schema and batch.schema != schema:
                 raise UsageError(f"batch {number} has another schema: {batch.schema!r}, not {schema!r}")
-        return cls(schema, checked)
+        return cls(schema, batches)
 
     @classmethod
     def from_arrays(
@@ -281,13 +281,13 @@ def concat_tables(tables: Iterable[Table]) -> Table:
 
     Raises `UsageError`, naming the table, if a schema differs.
     """
-    checked = [as_table(table) for table in tables]
-    if not checked:
+    tables = [as_table(table) for table in tables]
+    if not tables:
         raise UsageError("there are no tables to concatenate")
-    for number, table in enumerate(checked):
-        if table.schema != checked[0].schema:
-            raise UsageError(f"table {number} has another schema: {table.schema!r}, not {checked[0].schema!r}")
-    return Table(checked[0].schema, list(chain.from_iterable(table._batches for table in checked)))
+    for number, table in enumerate(tables):
+        if table.schema != tables[0].schema:
+            raise UsageError(f"table {number} has another schema: {table.schema!r}, not {tables[0].schema!r}")
+    return Table(tables[0].schema, list(chain.from_iterable(table._batches for table in tables)))
 
 
 def table(

@@ -171,13 +171,9 @@ def _cast_between_dictionaries(array: ArrayData, target: t.Dictionary, safe: boo
     keeps_values = (
         array.dictionary is not None and source.dictionary is layout.dictionary and len(array.dictionary) <= max_index
     )
-    encoded = array if keeps_values else source.compact_dictionary(array)
-    values, indices = _cast_dictionary_values(encoded, target.value_type, safe), source.indices(encoded)
-    if indices.size and indices.max() > max_index:
-        raise DataTypeError(f"{values.length} distinct values are too many for indices of {target.index_type}")
-    return layout.create_array(
-        layout.index_layout.create_array(indices.astype(layout.index_layout.dtype), encoded.validity_mask()), values
-    )
+    compact = array if keeps_values else source.compact_dictionary(array)
+    values, indices = _cast_dictionary_values(compact, target.value_type, safe), source.indices(compact)
+    return layout.create_from_indices(indices, compact.validity_mask(), values)
 
 
 def _cast_dictionary_values(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from bowstring.errors import DataTypeError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, to_buffer
 from bowstring.layouts.concatenation import array_lengths
@@ -45,8 +44,8 @@ def merge_dictionaries(dictionaries: Sequence[ArrayData]) -> tuple[ArrayData, li
     Returns a dictionary that starts with the first one unchanged, followed by every new value once, and for each
     dictionary the indices of its values in it.
     """
-    merged, indices = _merge_with_joined_indices(dictionaries)
-    return merged, np.split(indices, np.cumsum([dictionary.length for dictionary in dictionaries])[:-1])
+    dictionary, indices = _merge_with_joined_indices(dictionaries)
+    return dictionary, np.split(indices, np.cumsum([dictionary.length for dictionary in dictionaries])[:-1])
 
 
 def _merge_with_joined_indices(dictionaries: Sequence[ArrayData]) -> tuple[ArrayData, Indices]:
@@ -56,10 +55,10 @@ def _merge_with_joined_indices(dictionaries: Sequence[ArrayData]) -> tuple[Array
     codes, firsts = factorize(values)
     is_new = firsts >= first.length
     indices = np.where(is_new, first.length + np.cumsum(is_new) - 1, firsts)[codes]
-    merged = first
+    dictionary = first
     if is_new.any():
-        merged = first.layout.concat([first, values.layout.take(values, firsts[is_new])])
-    return merged, indices
+        dictionary = first.layout.concat([first, values.layout.take(values, firsts[is_new])])
+    return dictionary, indices
 
 
 def replace_dictionary(array: ArrayData, dictionary: ArrayData, transposition: Indices | None) -> ArrayData:
@@ -76,10 +75,7 @@ def replace_dictionary(array: ArrayData, dictionary: ArrayData, transposition: I
         return ArrayData(array.layout, array.length, array.buffers, (), dictionary, array._null_count, array.offset)
     indices = layout.indices(array.with_layout(layout))
     indices = transposition[indices] if transposition.size else indices
-    if indices.size and indices.max() > np.iinfo(layout.index_layout.dtype).max:
-        raise DataTypeError(f"a dictionary of {dictionary.length} values is too large for the indices of {array.type}")
-    index_array = layout.index_layout.create_array(indices.astype(layout.index_layout.dtype), array.validity_mask())
-    return layout.create_array(index_array, dictionary).with_layout(array.layout)
+    return layout.create_from_indices(indices, array.validity_mask(), dictionary).with_layout(array.layout)
 
 
 def find_dictionary_extending_all(dictionaries: Iterable[ArrayData]) -> ArrayData | None:
@@ -108,12 +104,12 @@ def _unify_at_one_depth(arrays: Sequence[ArrayData]) -> list[ArrayData]:
     if len(distinct) == 1:
         return list(arrays)
     dictionaries = unify_dictionaries(list(distinct.values()))
-    unified = find_dictionary_extending_all(dictionaries)
+    dictionary = find_dictionary_extending_all(dictionaries)
     transpositions: list[Indices] | list[None] = [None] * len(dictionaries)
-    if unified is None:
-        unified, transpositions = merge_dictionaries(dictionaries)
+    if dictionary is None:
+        dictionary, transpositions = merge_dictionaries(dictionaries)
     transposition_by_id = dict(zip(distinct, transpositions, strict=True))
-    return [replace_dictionary(array, unified, transposition_by_id[id(array.dictionary)]) for array in arrays]
+    return [replace_dictionary(array, dictionary, transposition_by_id[id(array.dictionary)]) for array in arrays]
 
 
 def concat_and_unify(arrays: Sequence[ArrayData]) -> ArrayData:
@@ -127,16 +123,12 @@ def concat_and_unify(arrays: Sequence[ArrayData]) -> ArrayData:
         return layout.concat(unify_dictionaries(arrays))
     dictionaries, dictionary_indices = distinct_dictionaries(arrays)
     indices, validity = storage.concat_indices(arrays)
-    unified = dictionaries[0]
+    dictionary = dictionaries[0]
     if len(dictionaries) > 1:
-        unified, transposition = _merge_with_joined_indices(dictionaries)
+        dictionary, transposition = _merge_with_joined_indices(dictionaries)
         lengths = array_lengths(dictionaries)
         indices += np.repeat((np.cumsum(lengths) - lengths)[dictionary_indices], array_lengths(arrays))
         if len(transposition):  # else all slots are null
             indices = transposition.take(indices, mode="clip")
-        if indices.size and indices.max() > np.iinfo(storage.index_layout.dtype).max:
-            raise DataTypeError(
-                f"a dictionary of {unified.length} values is too large for the indices of {layout.type}"
-            )
-    index_buffer = to_buffer(indices.astype(storage.index_layout.dtype))
-    return ArrayData(layout, len(indices), (validity, index_buffer), (), unified)
+    index_buffer = to_buffer(storage.narrow_indices(indices, dictionary.length))
+    return ArrayData(layout, len(indices), (validity, index_buffer), (), dictionary)

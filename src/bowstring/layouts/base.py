@@ -113,7 +113,7 @@ class Layout(ABC):
     def null_count(self, array: ArrayData) -> int:
         """Count the null slots by the validity bitmap."""
         validity = array.buffers[0] if self.has_validity else None
-        return 0 if validity is None else array.length - bitmap.count(validity, array.offset, array.length)
+        return 0 if validity is None else array.length - bitmap.count_set_bits(validity, array.offset, array.length)
 
     def logical_validity_mask(self, array: ArrayData) -> Mask | None:
         """Return which slots are logically valid, shape (length,); None if all are.

@@ -161,8 +161,8 @@ class BinaryViewLayout(ByteStringLayout):
             views["buffer"][views["length"] > INLINE_BYTES] += len(buffers)
             parts.append(views)
             buffers.extend(array.buffers[2:])
-        joined = np.concatenate(parts)
-        return ArrayData(self, len(joined), (concat_validity(arrays), to_buffer(joined), *buffers))
+        all_views = np.concatenate(parts)
+        return ArrayData(self, len(all_views), (concat_validity(arrays), to_buffer(all_views), *buffers))
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_words, right_words = (self.views(array).view(_WORD) for array in (left, right))

@@ -44,9 +44,9 @@ def concat_buffer_values(arrays: Sequence[ArrayData], index: int) -> Values:
     if len(arrays) >= MIN_ARRAYS:
         width = spec.dtype.itemsize
         sizes = (array_lengths(arrays) + spec.extra) * width
-        joined = _try_concat_byte_ranges(arrays, index, _array_offsets(arrays) * width, sizes)
-        if joined is not None:
-            return joined.view(spec.dtype)
+        value_bytes = _try_concat_byte_ranges(arrays, index, _array_offsets(arrays) * width, sizes)
+        if value_bytes is not None:
+            return value_bytes.view(spec.dtype)
     return np.concatenate([array.buffer_values(index) for array in arrays])
 
 
@@ -89,8 +89,8 @@ def concat_byte_ranges(arrays: Sequence[ArrayData], index: int, starts: Indices,
 
     Raises `InvalidDataError` if a buffer is too short. An absent buffer has no bytes.
     """
-    if len(arrays) >= MIN_ARRAYS and (joined := _try_concat_byte_ranges(arrays, index, starts, sizes)) is not None:
-        return joined
+    if len(arrays) >= MIN_ARRAYS and (out := _try_concat_byte_ranges(arrays, index, starts, sizes)) is not None:
+        return out
     pieces = []
     for array, start, size in zip(arrays, starts.tolist(), sizes.tolist(), strict=True):
         buffer = array.buffers[index]
@@ -125,13 +125,13 @@ def _try_concat_byte_ranges(arrays: Sequence[ArrayData], index: int, starts: Ind
     if ((starts < 0) | (sizes < 0) | (starts > available - sizes)).any():
         return None
     total_bytes = int(sizes.sum())
-    joined = None
+    whole_buffers = None
     if available.sum() <= total_bytes + _MAX_PADDING_BYTES * len(buffers):
-        joined = _join_unsliced_buffers(buffers)
-    if joined is None:
+        whole_buffers = _join_unsliced_buffers(buffers)
+    if whole_buffers is None:
         firsts, memory = view_together(buffers)
     else:
-        firsts, memory = np.cumsum(available) - available, np.frombuffer(joined, UINT8)
+        firsts, memory = np.cumsum(available) - available, np.frombuffer(whole_buffers, UINT8)
         if memory.size == total_bytes:
             return memory
     ends = np.cumsum(sizes)

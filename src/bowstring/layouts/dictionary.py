@@ -70,6 +70,20 @@ class DictionaryLayout(Layout):
         """Create an array of indices and a dictionary."""
         return ArrayData(self, indices.length, indices.buffers, (), dictionary, indices._null_count, indices.offset)
 
+    def create_from_indices(self, indices: Indices, mask: Mask | None, dictionary: ArrayData) -> ArrayData:
+        """Create an array of 64-bit indices, which are valid where `mask` is true. Raises as `narrow_indices`."""
+        narrow_indices = self.narrow_indices(indices, dictionary.length)
+        return self.create_array(self.index_layout.create_array(narrow_indices, mask), dictionary)
+
+    def narrow_indices(self, indices: Indices, num_values: int) -> Values:
+        """Convert 64-bit indices into a dictionary of `num_values` values to the index type.
+
+        Raises `DataTypeError` if one is too large for it.
+        """
+        if indices.size and indices.max() > np.iinfo(self.index_layout.dtype).max:
+            raise DataTypeError(f"a dictionary of {num_values} values is too large for the indices of {self.type}")
+        return indices.astype(self.index_layout.dtype)
+
     def indices(self, array: ArrayData) -> Indices:
         """Return the indices as 64-bit integers, 0 for null slots, checked against the length of the dictionary."""
         count = array.require_dictionary().length
@@ -100,15 +114,13 @@ class DictionaryLayout(Layout):
     def compact_dictionary(self, array: ArrayData) -> ArrayData:
         """Drop the unused dictionary values, keeping the order; return the array itself if all are used."""
         indices, mask, dictionary = self.indices(array), array.validity_mask(), array.require_dictionary()
-        used, new_indices = _unique_integers(indices if mask is None else indices[mask], dictionary.length)
-        if len(used) == dictionary.length:
+        used_indices, new_indices = _unique_integers(indices if mask is None else indices[mask], dictionary.length)
+        if len(used_indices) == dictionary.length:
             return array
         if mask is not None:
             indices[mask] = new_indices
             new_indices = np.where(mask, indices, 0)
-        return self.create_array(
-            self.index_layout.create_array(new_indices.astype(self.index_layout.dtype), mask), dictionary.take(used)
-        )
+        return self.create_from_indices(new_indices, mask, dictionary.take(used_indices))
 
     def logical_validity_mask(self, array: ArrayData) -> Mask | None:
         return self._expand_dictionary_mask(array, self._dictionary.logical_validity_mask)
@@ -164,8 +176,8 @@ class DictionaryLayout(Layout):
         if array.null_count == array.length:
             return [None] * array.length
         if array.length < dictionary.length:
-            used, keys = np.unique(keys, return_inverse=True)
-            dictionary = dictionary.take(used)
+            used_indices, keys = np.unique(keys, return_inverse=True)
+            dictionary = dictionary.take(used_indices)
         values = dictionary.to_pylist()
         return set_none([values[index] for index in keys.tolist()], array.validity_mask())
 
@@ -175,16 +187,16 @@ class DictionaryLayout(Layout):
         dictionary = array.dictionary
         if array.null_count == 0 and dictionary is not None and dictionary.null_count == 0:
             return dictionary.to_numpy(zero_copy_only=False)[self.indices(array)]
-        decoded = decode_dictionary(array)
-        return decoded.layout.to_numpy(decoded, True)
+        values = decode_dictionary(array)
+        return values.layout.to_numpy(values, True)
 
     def compact(self, array: ArrayData) -> ArrayData:
         indices = self.index_layout.compact(array.with_layout(self.index_layout))
         return ArrayData(self, indices.length, indices.buffers, (), array.dictionary, indices._null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        selected = self.index_layout.take(array.with_layout(self.index_layout), indices)
-        return ArrayData(self, selected.length, selected.buffers, (), array.dictionary, selected._null_count)
+        index_array = self.index_layout.take(array.with_layout(self.index_layout), indices)
+        return ArrayData(self, index_array.length, index_array.buffers, (), array.dictionary, index_array._null_count)
 
     def interleave(self, slots: SlotSelection) -> ArrayData | None:
         distinct = {id(array.dictionary): array.dictionary for array in slots.arrays}
@@ -212,13 +224,9 @@ class DictionaryLayout(Layout):
                 dictionaries.append(dictionary)
                 base, length = length, length + dictionary.length
             shifted_indices.append(keys + base)
-        joined_indices = np.concatenate(shifted_indices)
-        if joined_indices.size and joined_indices.max() > np.iinfo(self.index_layout.dtype).max:
-            raise DataTypeError(f"a dictionary of {length} values is too large for the indices of {self.type}")
-        data = joined_indices.astype(self.index_layout.dtype)
-        joined = dictionaries[0] if len(dictionaries) == 1 else self._dictionary.concat(dictionaries)
-        buffers = (concat_validity(arrays), self.index_layout.create_array(data).buffers[1])
-        return ArrayData(self, len(data), buffers, (), joined)
+        indices = self.narrow_indices(np.concatenate(shifted_indices), length)
+        values = dictionaries[0] if len(dictionaries) == 1 else self._dictionary.concat(dictionaries)
+        return ArrayData(self, len(indices), (concat_validity(arrays), to_buffer(indices)), (), values)
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_indices, left_values = self._used_indices_and_values(left)
@@ -239,8 +247,8 @@ class DictionaryLayout(Layout):
     def _used_indices_and_values(self, array: ArrayData) -> tuple[Indices, ArrayData]:
         """Return indices into the used dictionary values, and these values."""
         dictionary = array.require_dictionary()
-        used, keys = _unique_integers(self.indices(array), dictionary.length)
-        return keys, dictionary.take(used)
+        used_indices, keys = _unique_integers(self.indices(array), dictionary.length)
+        return keys, dictionary.take(used_indices)
 
     def check(self, array: ArrayData) -> None:
         array.require_dictionary()

@@ -68,11 +68,11 @@ def resolve_chunks(starts: Sequence[int], indices: Indices) -> tuple[list[int], 
     """
     edges = np.array(starts)
     chunks = np.searchsorted(edges, indices, "right") - 1
-    used = np.flatnonzero(np.bincount(chunks, minlength=len(starts) - 1))
+    used_chunks = np.flatnonzero(np.bincount(chunks, minlength=len(starts) - 1))
     indices_in_chunk = indices - edges[chunks]
-    if len(used) < len(starts) - 1:
-        chunks = np.searchsorted(used, chunks)
-    return used.tolist(), chunks, indices_in_chunk
+    if len(used_chunks) < len(starts) - 1:
+        chunks = np.searchsorted(used_chunks, chunks)
+    return used_chunks.tolist(), chunks, indices_in_chunk
 
 
 def chunk_starts(lengths: Iterable[int]) -> list[int]:

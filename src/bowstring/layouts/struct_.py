@@ -135,8 +135,8 @@ class StructLayout(Layout):
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         columns = zip(*(self.columns(array) for array in arrays), strict=True)
-        joined = tuple(child.concat(parts) for child, parts in zip(self.children, columns, strict=True))
-        return ArrayData(self, sum(array.length for array in arrays), (concat_validity(arrays),), joined)
+        children = tuple(child.concat(parts) for child, parts in zip(self.children, columns, strict=True))
+        return ArrayData(self, sum(array.length for array in arrays), (concat_validity(arrays),), children)
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return all(arrays_equal(a, b, nans_equal) for a, b in zip(self.columns(left), self.columns(right), strict=True))

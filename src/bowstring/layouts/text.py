@@ -76,11 +76,11 @@ def check_utf8_ranges(data: Values, starts: Indices, stops: Indices, slots: Indi
     overlap or touch are merged into one range. If each value begins at a character boundary, and ends at one or at the
     end of its range, then all values are valid if and only if the ranges are. So each byte is decoded once.
     """
-    used = np.flatnonzero(stops > starts)
-    if not used.size or is_ascii(data[int(starts[used].min()) : int(stops[used].max())]):
+    nonempty = np.flatnonzero(stops > starts)
+    if not nonempty.size or is_ascii(data[int(starts[nonempty].min()) : int(stops[nonempty].max())]):
         return
-    used = used[np.argsort(starts[used], kind="stable")]
-    starts, stops, slots = starts[used], stops[used], slots[used]
+    nonempty = nonempty[np.argsort(starts[nonempty], kind="stable")]
+    starts, stops, slots = starts[nonempty], stops[nonempty], slots[nonempty]
     reach = np.maximum.accumulate(stops)
     firsts = np.concatenate(([0], np.flatnonzero(starts[1:] > reach[:-1]) + 1))
     ends = np.append(reach[firsts[1:] - 1], reach[-1])

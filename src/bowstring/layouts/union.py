@@ -171,9 +171,9 @@ class UnionLayout(Layout):
         children = []
         for child_index, child in enumerate(array.children):
             slots = np.flatnonzero(child_indices == child_index)
-            used = child_slots[slots]
-            low, high = (int(used.min()), int(used.max()) + 1) if used.size else (0, 0)
-            new_offsets[slots] = used - low
+            offsets_of_child = child_slots[slots]
+            low, high = (int(offsets_of_child.min()), int(offsets_of_child.max()) + 1) if slots.size else (0, 0)
+            new_offsets[slots] = offsets_of_child - low
             children.append(child.slice(low, high - low).compact())
         return ArrayData(self, array.length, (own_ids, to_buffer(new_offsets)), tuple(children))
 
@@ -182,11 +182,11 @@ class UnionLayout(Layout):
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         bases = np.cumsum([0] + [array.length for array in arrays])
-        split = [self.split_by_child(array) for array in arrays]
+        children_of_arrays = [self.split_by_child(array) for array in arrays]
         parts = []
-        for index, layout in enumerate(self.children):
-            slots = np.concatenate([part[index][0] + base for part, base in zip(split, bases, strict=False)])
-            parts.append((slots, layout.concat([part[index][1] for part in split])))
+        for layout, children in zip(self.children, zip(*children_of_arrays, strict=True), strict=True):
+            slots = np.concatenate([slots + base for (slots, _), base in zip(children, bases, strict=False)])
+            parts.append((slots, layout.concat([values for _, values in children])))
         return self._create_array(np.concatenate([self.child_indices(array) for array in arrays]), parts)
 
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:

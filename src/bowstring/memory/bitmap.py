@@ -42,7 +42,7 @@ def get(bitmap: Buffer, index: int) -> bool:
     return bitmap.element(UINT8, index >> 3) >> (index & 7) & 1 == 1  # type: ignore[no-any-return]
 
 
-def count(bitmap: Buffer, offset: int, length: int) -> int:
+def count_set_bits(bitmap: Buffer, offset: int, length: int) -> int:
     """Count the set bits from `offset` to `offset + length`."""
     if length == 0:
         return 0

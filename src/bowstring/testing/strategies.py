@@ -146,10 +146,10 @@ def _floats(type: t.FloatingPoint) -> Values:
 
 
 def _timestamps(type: t.Timestamp) -> Values:
-    return st.builds(lambda day, part: day * _DAY_UNITS[type.unit] + part, _DAYS, _parts(type.unit))
+    return st.builds(lambda day, time: day * _DAY_UNITS[type.unit] + time, _DAYS, _times_of_day(type.unit))
 
 
-def _parts(unit: str) -> SearchStrategy[int]:
+def _times_of_day(unit: str) -> SearchStrategy[int]:
     return st.integers(0, _DAY_UNITS[unit] - 1)
 
 
@@ -184,7 +184,7 @@ _VALUES: dict[type[t.DataType], Callable[[Any], Values]] = {
     t.FloatingPoint: _floats,
     t.Decimal: _decimals,
     t.Date: lambda it: _DAYS if it.unit == "day" else _DAYS.map(lambda day: day * _DAY_UNITS["ms"]),
-    t.Time: lambda it: _parts(it.unit),
+    t.Time: lambda it: _times_of_day(it.unit),
     t.Timestamp: _timestamps,
     t.Duration: lambda _: st.integers(-(1 << 62), 1 << 62),
     t.Interval: _intervals,
