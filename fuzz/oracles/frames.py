@@ -115,7 +115,7 @@ def _progress(channel: Channel, options: int, events: list[tuple[Any, ...]]) -> 
 def _describe(channel: Channel, options: int, event: Event) -> tuple[Any, ...]:
     """Process an event as a session does; return what can be compared."""
     if isinstance(event, MessageReceived):
-        channel.grant(1, len(event.data))
+        channel.grant_credit(1, len(event.data))
         return "received", event.tag, bytes(event.data)
     if isinstance(event, MessageOffered):
         if options & DISCARD:

@@ -18,7 +18,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.sharing.recording import SCHEMA, read_recording
 from bowstring.sharing.trace import trace
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, uri_for
-from bowstring.transports.observation import EntryKind
+from bowstring.transports.observation import ObservedEventKind
 from fuzz.expectations import expect
 
 
@@ -50,7 +50,11 @@ def encoded_recording() -> bytes:
         ("received", "message", None, encode_prefix(MessageType.END_OF_STREAM, 3), ""),
         ("sent", "message", FREE_DATA, encode_free_data(body.addresses), ""),
         ("received", "message", ERROR_DATA, b"not-found\ntext", ""),
-        *(("received", kind, None, None, "text") for kind in EntryKind if kind not in ("connection", "message")),
+        *(
+            ("received", kind, None, None, "text")
+            for kind in ObservedEventKind
+            if kind not in ("connection", "message")
+        ),
     ]
     numbers = [[index, 0, len(row[3] or b"")] for index, row in enumerate(rows)]
     columns = [

@@ -23,7 +23,7 @@ from bowstring.sharing.trace import trace
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
-from bowstring.transports.observation import Entry
+from bowstring.transports.observation import ObservedEvent
 from bowstring.transports.region_addresses import split_region_address
 from tests.polling import wait_until
 
@@ -64,15 +64,15 @@ with Recorder(sys.argv[1]) as recorder:
 """
 
 
-def describe_entries(entries: list[Entry], kinds: str = "message") -> list[tuple[str, str, int | None, int]]:
+def describe_entries(entries: list[ObservedEvent], kinds: str = "message") -> list[tuple[str, str, int | None, int]]:
     return [(e.direction, e.kind, e.tag, e.length_bytes) for e in entries if e.kind in kinds.split()]
 
 
-def message_bytes(entries: list[Entry], direction: str) -> list[tuple[int | None, bytes]]:
+def message_bytes(entries: list[ObservedEvent], direction: str) -> list[tuple[int | None, bytes]]:
     return [(e.tag, e.read()) for e in entries if (e.direction, e.kind) == (direction, "message")]
 
 
-def record_both_ends(tmp_path: Path, scheme: str, **options: Any) -> tuple[list[Entry], list[Entry]]:
+def record_both_ends(tmp_path: Path, scheme: str, **options: Any) -> tuple[list[ObservedEvent], list[ObservedEvent]]:
     """The recordings of a client that reads `TABLE`, and of its server."""
     client_path, server_path = tmp_path / "client", tmp_path / "server"
     server_options = ServerOptions(record=server_path)

@@ -16,7 +16,7 @@ from bowstring.sharing import Recorder, ServerOptions, read_recording
 from bowstring.sharing.replay import ReplayServer, replay_client
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.testing.recorded_sessions import TABLE as NUMBERS, recorded_sessions
-from bowstring.transports.observation import Entry
+from bowstring.transports.observation import ObservedEvent
 from tests.polling import wait_until
 
 TABLE = bs.Table.from_batches(
@@ -27,7 +27,7 @@ OTHER_TABLE = bs.Table.from_batches(
 )
 
 
-def record_session(path: Path, side: str, scheme: str = "unix", reads: int = 1, **options: Any) -> list[Entry]:
+def record_session(path: Path, side: str, scheme: str = "unix", reads: int = 1, **options: Any) -> list[ObservedEvent]:
     """Record one side of a client that reads `TABLE`."""
     server_options = ServerOptions(record=path if side == "server" else None)
     with bs.serve({"t": TABLE}, options=server_options, scheme=scheme) as server:

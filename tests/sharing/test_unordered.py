@@ -7,7 +7,14 @@ import pytest
 import bowstring as bs
 from bowstring.sharing import ServerOptions
 from bowstring.transports import registry
-from bowstring.transports.base import BOTH, DEFAULT_OPTIONS, ChannelTraits, Event, MessageReceived, TransportOptions
+from bowstring.transports.base import (
+    BOTH_DIRECTIONS,
+    DEFAULT_OPTIONS,
+    ChannelTraits,
+    Event,
+    MessageReceived,
+    TransportOptions,
+)
 from bowstring.transports.loopback import LoopbackChannel, LoopbackTransport
 
 
@@ -16,7 +23,7 @@ class ReversingChannel(LoopbackChannel):
 
     num_reversed = 0
 
-    def progress(self, directions: int = BOTH) -> list[Event]:
+    def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
         events = super().progress(directions)
         received = [event for event in events if isinstance(event, MessageReceived)]
         ReversingChannel.num_reversed += len(received) > 1

@@ -26,7 +26,7 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
-from bowstring.transports.observation import Entry, EntryKind, ObservedTransport
+from bowstring.transports.observation import ObservedEvent, ObservedEventKind, ObservedTransport
 from bowstring.transports.region_addresses import region_address
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.unix import UNIX
@@ -56,16 +56,16 @@ class TestObservedUnix(TransportConformance):
     transport = ObservedTransport(UNIX, lambda _entry: None)
 
 
-def describe_entries(entries: list[Entry]) -> list[tuple[str, str, int | None, int | None, int]]:
+def describe_entries(entries: list[ObservedEvent]) -> list[tuple[str, str, int | None, int | None, int]]:
     return [(entry.direction, entry.kind, entry.tag, entry.address, entry.length_bytes) for entry in entries]
 
 
 @pytest.mark.parametrize("transport", [UNIX, LOOPBACK])
 def test_both_ends_report_connections_messages_regions_and_the_end(transport: Transport) -> None:
-    entries: list[Entry] = []
+    entries: list[ObservedEvent] = []
     contents: list[bytes] = []
 
-    def observe(entry: Entry) -> None:
+    def observe(entry: ObservedEvent) -> None:
         entries.append(entry)
         contents.append(entry.read())
 
@@ -81,7 +81,7 @@ def test_both_ends_report_connections_messages_regions_and_the_end(transport: Tr
         with pytest.raises(ConnectionLostError):
             other.receive()
     assert received == [b"plain message", bytes(40_000), b"last"]
-    others = [entry for entry in entries if entry.kind != EntryKind.DEPARTURE]
+    others = [entry for entry in entries if entry.kind != ObservedEventKind.DEPARTURE]
     by_connection = [[entry for entry in others if entry.connection == index] for index in (0, 1)]
     passed = [
         ("message", None, None, 13),
@@ -106,9 +106,9 @@ def test_both_ends_report_connections_messages_regions_and_the_end(transport: Tr
         assert len(content) == (entry.length_bytes if entry.kind in ("message", "region") else 0)
     assert contents.count(b"region") == contents.count(b"plain message") == contents.count(b"last") == 2
     assert [entry.index for entry in entries if (entry.direction, entry.kind) == ("sent", "message")] == [0, 1, 2]
-    assert [entry.length_bytes for entry in entries if entry.kind == EntryKind.DEPARTURE] == [13, 40_000, 4]
-    assert [entry.text for entry in entries if entry.kind == EntryKind.REGION] == ["sealed memory"] * 2
-    assert "ConnectionLostError" in next(entry.text for entry in entries if entry.kind == EntryKind.LOSS)
+    assert [entry.length_bytes for entry in entries if entry.kind == ObservedEventKind.DEPARTURE] == [13, 40_000, 4]
+    assert [entry.text for entry in entries if entry.kind == ObservedEventKind.REGION] == ["sealed memory"] * 2
+    assert "ConnectionLostError" in next(entry.text for entry in entries if entry.kind == ObservedEventKind.LOSS)
     times = [entry.time_ns for entry in entries]
     assert times == sorted(times)
 
@@ -126,7 +126,7 @@ def test_observed_classes_override_every_default_of_their_interface(interface: t
 
 
 def test_withdrawn_messages_and_discarded_offers_are_reported() -> None:
-    entries: list[Entry] = []
+    entries: list[ObservedEvent] = []
     one, other = BlockingChannel.pair(ObservedTransport(LOOPBACK, entries.append), OPTIONS)
     with one, other:
         token = one.channel.submit([b"withdrawn"], 3)
@@ -135,7 +135,7 @@ def test_withdrawn_messages_and_discarded_offers_are_reported() -> None:
         one.send([bytes(50_000)], tag=4)
         (offer,) = (event for event in other.channel.progress(RECEIVE) if isinstance(event, MessageOffered))
         assert other.channel.cancel(offer.token)
-    cancelled = [entry for entry in entries if entry.kind == EntryKind.CANCELLATION]
+    cancelled = [entry for entry in entries if entry.kind == ObservedEventKind.CANCELLATION]
     assert describe_entries(cancelled) == [
         ("sent", "cancellation", 3, None, 9),
         ("received", "cancellation", None, None, 0),
@@ -147,8 +147,8 @@ def test_a_range_of_a_file_is_reported_with_its_bytes(tmp_path: Path) -> None:
     path.write_bytes(b"some bytes of a file")
     contents: list[bytes] = []
 
-    def observe(entry: Entry) -> None:
-        if entry.kind == EntryKind.MESSAGE:
+    def observe(entry: ObservedEvent) -> None:
+        if entry.kind == ObservedEventKind.MESSAGE:
             contents.append(entry.read())
 
     one, other = BlockingChannel.pair(ObservedTransport(TRANSPORTS["tcp"], observe), OPTIONS)
@@ -161,8 +161,8 @@ def test_a_range_of_a_file_is_reported_with_its_bytes(tmp_path: Path) -> None:
 
 
 def test_an_error_of_the_observer_is_raised_by_the_channel() -> None:
-    def refuse(entry: Entry) -> None:
-        if entry.kind == EntryKind.MESSAGE:
+    def refuse(entry: ObservedEvent) -> None:
+        if entry.kind == ObservedEventKind.MESSAGE:
             raise ConnectionLostError(f"refused {entry.direction} message {entry.index}")
 
     one, other = BlockingChannel.pair(ObservedTransport(LOOPBACK, refuse), OPTIONS)

@@ -23,7 +23,7 @@ from bowstring.sharing.locations import (
 )
 from bowstring.sharing.recording import Record, Recorder, open_recorder
 from bowstring.sharing.uris import Ticket, parse_dataset_uri, requests_packed, servers_of, without_ticket
-from bowstring.transports.base import without_traceback
+from bowstring.transports.base import strip_traceback
 from bowstring.transports.registry import find_transport
 from bowstring.transports.tls import TlsOptions
 
@@ -149,7 +149,7 @@ def _connect_to_first(candidates: Mapping[str, Callable[[], Dataset]]) -> Datase
             dataset = open_dataset()
         except BowstringError as error:
             _LOGGER.debug("%s: not used: %s", hide_secrets(uri), error)
-            errors[uri] = without_traceback(error)
+            errors[uri] = strip_traceback(error)
             continue
         _LOGGER.debug("%s: the nearest location that works", hide_secrets(uri))
         dataset.unusable_locations = {uri: str(error) for uri, error in errors.items()}

@@ -34,7 +34,7 @@ from bowstring.sharing.flight import (
 )
 from bowstring.sharing.locations import MAX_LOCATIONS, no_location_error
 from bowstring.sharing.signed_tickets import hide_signatures
-from bowstring.transports.base import without_traceback
+from bowstring.transports.base import strip_traceback
 from bowstring.transports.tls import TlsOptions
 
 _MAX_INFO_BYTES = 16 << 20
@@ -204,7 +204,7 @@ class FlightDataset(Dataset):
                 self._streams.add(stream)
                 return stream
             except BowstringError as error:
-                errors[location] = without_traceback(error)
+                errors[location] = strip_traceback(error)
         raise no_location_error(errors)
 
 
@@ -280,7 +280,7 @@ class _DoGetCall:
             except StopIteration:
                 self.messages.put(None)
             except Exception as error:  # noqa: BLE001 - raised by the reader of the queue
-                self.messages.put(without_traceback(from_flight_error(error, self._location)))
+                self.messages.put(strip_traceback(from_flight_error(error, self._location)))
 
     def cancel(self) -> None:
         """End the call and the thread."""

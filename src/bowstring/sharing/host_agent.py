@@ -208,12 +208,12 @@ class HostAgent(Closable):
         try:
             for event in channel.progress():
                 if isinstance(event, MessageReceived):
-                    channel.grant(1, len(event.data))
+                    channel.grant_credit(1, len(event.data))
                     self._send_reply(connection, event)
                 elif isinstance(event, MessageOffered):
                     channel.accept_message_into(event.token)
                 elif isinstance(event, RemoteMemoryUpdated):
-                    connection.regions.update(event.update)
+                    connection.regions.apply_update(event.update)
                 elif isinstance(event, DirectionLost):
                     raise event.error
             channel.progress(SEND)

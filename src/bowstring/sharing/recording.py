@@ -1,8 +1,8 @@
 """Record the messages of servers and clients in a file, and read it.
 
-A recording is an Arrow stream with one batch of one row per entry (`bowstring.transports.observation.Entry`), written
-before the message leaves the process or is processed. So a recording of a process that was killed is complete except
-for its end marker, and every Arrow implementation can read it:
+A recording is an Arrow stream with one batch of one row per entry (`bowstring.transports.observation.ObservedEvent`),
+written before the message leaves the process or is processed. So a recording of a process that was killed is complete
+except for its end marker, and every Arrow implementation can read it:
 
 | column | type | content |
 |---|---|---|
@@ -49,7 +49,7 @@ from bowstring.memory.buffer import Buffer
 from bowstring.memory.closable import Closable
 from bowstring.sharing.uris import server_uri
 from bowstring.transports.base import Transport
-from bowstring.transports.observation import Direction, Entry, EntryKind, ObservedTransport
+from bowstring.transports.observation import Direction, ObservedEvent, ObservedEventKind, ObservedTransport
 
 VERSION_KEY, VERSION = b"bowstring.recording", b"1"
 
@@ -86,7 +86,7 @@ class Recorder(Closable):
         self._descriptor = -1
         self._lock = threading.RLock()
         self._is_writing = self._has_failed = False
-        self._pending: deque[Entry] = deque()
+        self._pending: deque[ObservedEvent] = deque()
         self._connection_indices = count()
         self._process_id = os.getpid()
         self._started_ns = monotonic_ns()
@@ -114,7 +114,7 @@ class Recorder(Closable):
 
         return ObservedTransport(transport, self.record, uri_of=uri_of, connection_indices=self._connection_indices)
 
-    def record(self, entry: Entry) -> None:
+    def record(self, entry: ObservedEvent) -> None:
         """Write an entry, unless the recorder is closed."""
         if self._is_forked:
             return
@@ -153,17 +153,17 @@ class Recorder(Closable):
         if not self.is_shared:
             self.close()
 
-    def _write(self, entry: Entry) -> None:
-        if self._descriptor < 0 or self._has_failed or entry.kind is EntryKind.DEPARTURE:
+    def _write(self, entry: ObservedEvent) -> None:
+        if self._descriptor < 0 or self._has_failed or entry.kind is ObservedEventKind.DEPARTURE:
             return
         try:
             self._writer.write_batch(self._batch(entry))
         except BowstringError:
             self._has_failed = True
-            if entry.kind is not EntryKind.CLOSE:
+            if entry.kind is not ObservedEventKind.CLOSE:
                 raise
 
-    def _batch(self, entry: Entry) -> RecordBatch:
+    def _batch(self, entry: ObservedEvent) -> RecordBatch:
         values = (
             entry.time_ns - self._started_ns,
             entry.connection,
@@ -176,9 +176,11 @@ class Recorder(Closable):
         columns = [array([value], field.type) for value, field in zip(values, SCHEMA.fields, strict=False)]
         return RecordBatch(SCHEMA, 1, (*columns, self._body(entry), array([entry.text], "string")))
 
-    def _body(self, entry: Entry) -> Array:
+    def _body(self, entry: ObservedEvent) -> Array:
         """Return the column with the bytes; a single part is not copied."""
-        is_recorded = entry.kind is EntryKind.MESSAGE or (entry.kind is EntryKind.REGION and self.has_region_contents)
+        is_recorded = entry.kind is ObservedEventKind.MESSAGE or (
+            entry.kind is ObservedEventKind.REGION and self.has_region_contents
+        )
         if not is_recorded:
             return array([None], "large_binary")
         view = entry.view()
@@ -205,7 +207,7 @@ def open_recorder(record: Record | None) -> Recorder | None:
     return recorder
 
 
-def read_entries(source: Any) -> Iterator[Entry]:
+def read_entries(source: Any) -> Iterator[ObservedEvent]:
     """Yield the entries of a recording, a source as for `open_stream`; the bytes of a mapped file are not copied.
 
     Raises `InvalidDataError` if it is not a recording, and `TruncatedError` after the last complete entry of one that
@@ -223,13 +225,13 @@ def read_entries(source: Any) -> Iterator[Entry]:
                 indices[connection, direction, kind] += 1
                 parts = () if body is None else (body,)
                 try:
-                    step = Direction(direction), EntryKind(kind)
+                    step = Direction(direction), ObservedEventKind(kind)
                 except ValueError as error:
                     raise InvalidDataError(f"recording, entry {indices.total() - 1}: {error}") from None
-                yield Entry(time_ns, connection, *step, index, tag, address, length_bytes, parts, text)
+                yield ObservedEvent(time_ns, connection, *step, index, tag, address, length_bytes, parts, text)
 
 
-def read_recording(source: Any) -> list[Entry]:
+def read_recording(source: Any) -> list[ObservedEvent]:
     """Return the entries of a recording, up to the last complete one if it is cut off. Raises `InvalidDataError`."""
     entries = []
     try:

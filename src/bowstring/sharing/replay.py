@@ -42,7 +42,7 @@ from bowstring.memory.region import Region
 from bowstring.sharing.trace import ConnectionInfo, Step, describe, trace
 from bowstring.transports.base import ExportedRegion, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener, ReceivedMessage
-from bowstring.transports.observation import Entry, EntryKind
+from bowstring.transports.observation import ObservedEvent, ObservedEventKind
 from bowstring.transports.regions import RemoteRegionTable
 from bowstring.transports.registry import find_transport
 
@@ -88,7 +88,9 @@ class _ServerMessage:
 class _ConnectionPlayer:
     """Plays the client's or the server's side of one connection."""
 
-    def __init__(self, entry: Entry, side: str, channel: BlockingChannel, differences: list[Difference]) -> None:
+    def __init__(
+        self, entry: ObservedEvent, side: str, channel: BlockingChannel, differences: list[Difference]
+    ) -> None:
         self.channel = channel
         self._index = entry.connection
         self._recording = ConnectionInfo.of(entry)
@@ -96,7 +98,7 @@ class _ConnectionPlayer:
         self._peer = "client" if side == "server" else "server"
         self._differences = differences
         self._regions: list[_RecordedRegion] = []
-        self._recorded_messages: dict[Key, list[Entry]] = {}
+        self._recorded_messages: dict[Key, list[ObservedEvent]] = {}
         self._actual_messages: dict[Key, list[_ServerMessage]] = {}
         self._recorded_frees: Counter[int] = Counter()
         self._actual_frees: Counter[int] = Counter()
@@ -107,12 +109,12 @@ class _ConnectionPlayer:
         self._peer_closes = False
         self._is_ended = False
 
-    def play(self, entry: Entry, step: Step) -> None:
+    def play(self, entry: ObservedEvent, step: Step) -> None:
         """Send a message of this side, or receive one of the peer. Raises `UsageError` if it can't be sent."""
         if self._is_ended:
             return
         try:
-            if entry.kind in (EntryKind.CLOSE, EntryKind.LOSS):
+            if entry.kind in (ObservedEventKind.CLOSE, ObservedEventKind.LOSS):
                 self._close(entry, step)
             elif step.sender == self._side:
                 self._send(entry, step)
@@ -135,8 +137,8 @@ class _ConnectionPlayer:
         self._compare_frees()
         self._compare_messages()
 
-    def _close(self, entry: Entry, step: Step) -> None:
-        if (step.sender == self._side) != (entry.kind is EntryKind.LOSS):
+    def _close(self, entry: ObservedEvent, step: Step) -> None:
+        if (step.sender == self._side) != (entry.kind is ObservedEventKind.LOSS):
             self._is_ended = True
             if self._side == "server":
                 self._receive_frees()
@@ -144,25 +146,25 @@ class _ConnectionPlayer:
         else:
             self._peer_closes = True
 
-    def _send(self, entry: Entry, step: Step) -> None:
-        if entry.kind is EntryKind.REGION:
+    def _send(self, entry: ObservedEvent, step: Step) -> None:
+        if entry.kind is ObservedEventKind.REGION:
             region = self._add_region(entry)
             if region.content is None:
                 raise UsageError("the recording has no contents of regions, and can't be played by a server")
             with Region.copy_of([region.content]) as memory:
                 region.exported = self.channel.export(memory)
-        elif entry.kind is EntryKind.RETIREMENT:
+        elif entry.kind is ObservedEventKind.RETIREMENT:
             old_region = self._region_of(entry.address or 0)
             if old_region is not None and old_region.exported is not None:
                 self.channel.retire(old_region.exported)
-        elif entry.kind is EntryKind.MESSAGE:
+        elif entry.kind is ObservedEventKind.MESSAGE:
             self._num_streams += step.kind == "want_data"
             self.channel.send([self._translate(entry, step)], tag=entry.tag)
 
-    def _receive(self, entry: Entry, step: Step) -> None:
-        if entry.kind is EntryKind.REGION:
+    def _receive(self, entry: ObservedEvent, step: Step) -> None:
+        if entry.kind is ObservedEventKind.REGION:
             self._add_region(entry)
-        elif entry.kind is not EntryKind.MESSAGE:
+        elif entry.kind is not ObservedEventKind.MESSAGE:
             return
         elif self._side == "client":
             self._recorded_messages.setdefault(self._message_key(entry.tag, entry.view()), []).append(entry)
@@ -174,7 +176,7 @@ class _ConnectionPlayer:
         else:
             self._receive_request(entry, step)
 
-    def _receive_request(self, entry: Entry, step: Step) -> None:
+    def _receive_request(self, entry: ObservedEvent, step: Step) -> None:
         message = self.channel.receive()
         while self._count_frees(message):
             message = self.channel.receive()
@@ -216,7 +218,7 @@ class _ConnectionPlayer:
 
     # Addresses
 
-    def _add_region(self, entry: Entry) -> _RecordedRegion:
+    def _add_region(self, entry: ObservedEvent) -> _RecordedRegion:
         region = _RecordedRegion(entry.address or 0, entry.length_bytes, entry.view() if entry.parts else None)
         self._regions.append(region)
         return region
@@ -227,7 +229,7 @@ class _ConnectionPlayer:
         before = [each for each in self._regions if each.start + each.size_bytes == address]
         return next(reversed(inside or before), None)
 
-    def _translate(self, entry: Entry, step: Step) -> bytes | memoryview:
+    def _translate(self, entry: ObservedEvent, step: Step) -> bytes | memoryview:
         """Return the bytes of a message with the addresses of this connection."""
         if step.kind == "free_data":
             return encode_free_data(self._actual_addresses(decode_free_data(entry.view())))
@@ -284,7 +286,7 @@ class _ConnectionPlayer:
                     recorded_message = describe(self._recording, "server", entry.tag, entry.view())
                     self._report(recorded_message, "other bytes")
 
-    def _is_equal(self, key: Key, entry: Entry, message: _ServerMessage) -> bool:
+    def _is_equal(self, key: Key, entry: ObservedEvent, message: _ServerMessage) -> bool:
         """Whether a message means the same as the recorded one."""
         recorded_data = entry.view()
         if recorded_data == message.data:
@@ -298,7 +300,7 @@ class _ConnectionPlayer:
         recorded_buffers = [_buffers(each.view(), recorded_data) for each in entries]
         return bool(entries) and recorded_buffers == [_buffers(each.data, message.data) for each in headers]
 
-    def _compare_buffers(self, entry: Entry, buffers: list[memoryview]) -> None:
+    def _compare_buffers(self, entry: ObservedEvent, buffers: list[memoryview]) -> None:
         body, name = decode_addresses(entry.view()), f"body {(entry.tag or 0) & SEQUENCE_MASK}"
         recorded_lengths, lengths = body.lengths.tolist(), [len(buffer) for buffer in buffers]
         if recorded_lengths != lengths:
@@ -329,7 +331,9 @@ class _ConnectionPlayer:
 class _Player:
     """Plays one side of a recording. `open_channel` opens the next connection."""
 
-    def __init__(self, entries: Iterable[Entry], side: str, open_channel: Callable[[], BlockingChannel]) -> None:
+    def __init__(
+        self, entries: Iterable[ObservedEvent], side: str, open_channel: Callable[[], BlockingChannel]
+    ) -> None:
         self.entries = list(entries)
         self.differences: list[Difference] = []
         self._steps = list(trace(self.entries))
@@ -341,7 +345,7 @@ class _Player:
         players: dict[int, _ConnectionPlayer] = {}
         try:
             for entry, step in zip(self.entries, self._steps, strict=True):
-                if entry.kind is EntryKind.CONNECTION:
+                if entry.kind is ObservedEventKind.CONNECTION:
                     channel = self._open_channel()
                     players[entry.connection] = _ConnectionPlayer(entry, self._side, channel, self.differences)
                 elif entry.connection in players:
@@ -363,7 +367,12 @@ class ReplayServer(Closable):
     """
 
     def __init__(
-        self, entries: Iterable[Entry], *, scheme: str = "unix", address: str | None = None, timeout_s: float = 30.0
+        self,
+        entries: Iterable[ObservedEvent],
+        *,
+        scheme: str = "unix",
+        address: str | None = None,
+        timeout_s: float = 30.0,
     ) -> None:
         self._scheme = scheme
         self._timeout_s = timeout_s
@@ -375,7 +384,9 @@ class ReplayServer(Closable):
 
     def uri(self, ticket: str, connection: int = 0) -> str:
         """Return the URI of a data set, with the tags that were recorded for a connection."""
-        texts = {entry.connection: entry.text for entry in self._player.entries if entry.kind is EntryKind.CONNECTION}
+        texts = {
+            entry.connection: entry.text for entry in self._player.entries if entry.kind is ObservedEventKind.CONNECTION
+        }
         uri = _with_address(texts[connection], self._scheme, self._listener.address)
         return str(replace(uri, parameters=(*uri.parameters, ("ticket", ticket))))
 
@@ -397,7 +408,7 @@ class ReplayServer(Closable):
             self._error = error
 
 
-def replay_client(entries: Iterable[Entry], uri: str, *, timeout_s: float = 30.0) -> list[Difference]:
+def replay_client(entries: Iterable[ObservedEvent], uri: str, *, timeout_s: float = 30.0) -> list[Difference]:
     """Play the client's side of a recording to the server at a URI; return what the server did otherwise.
 
     All connections are made to this server; the tags and tickets are those of the recording. Raises

@@ -29,7 +29,7 @@ from bowstring.sharing.server_stats import Counters, Traffic
 from bowstring.sharing.stored_dataset import StoredDataset, StoredMessage
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, ROLES, Ticket, encode_error
 from bowstring.transports.base import (
-    BOTH,
+    BOTH_DIRECTIONS,
     RECEIVE,
     SEND,
     Channel,
@@ -260,7 +260,7 @@ class ClientHandler:
 
     def interests(self) -> list[Interest]:
         """As `Handler.interests`."""
-        return self._session.interests(BOTH if self._refused_at is None else SEND)
+        return self._session.interests(BOTH_DIRECTIONS if self._refused_at is None else SEND)
 
     def descriptors(self) -> list[int]:
         """As `Handler.descriptors`."""
@@ -279,7 +279,7 @@ class ClientHandler:
     def handle(self, _events: int) -> None:
         """As `Handler.handle`."""
         for turn in range(_STEPS_PER_TURN):
-            directions = SEND if turn or self._refused_at is not None else BOTH
+            directions = SEND if turn or self._refused_at is not None else BOTH_DIRECTIONS
             for event in self._session.step(time.monotonic(), directions):
                 if isinstance(event, DataRequested):
                     self._clients.counters.num_requests += 1

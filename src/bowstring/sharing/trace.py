@@ -20,7 +20,7 @@ from bowstring.errors import BowstringError, format_count
 from bowstring.flatbuf.tables import read_root
 from bowstring.ipc.metadata.header import read_header_kind
 from bowstring.sharing.uris import ROLES, Ticket, decode_error, error_tag
-from bowstring.transports.observation import Direction, Entry, EntryKind
+from bowstring.transports.observation import Direction, ObservedEvent, ObservedEventKind
 
 _HEADER_NAMES = {"Schema": "schema", "DictionaryBatch": "dictionary batch", "RecordBatch": "record batch"}
 
@@ -69,7 +69,7 @@ class ConnectionInfo:
     uri: StreamURI | None
 
     @classmethod
-    def of(cls, entry: Entry) -> ConnectionInfo:
+    def of(cls, entry: ObservedEvent) -> ConnectionInfo:
         """Return the connection whose first entry this is."""
         try:
             uri = parse_uri(entry.text)
@@ -77,9 +77,9 @@ class ConnectionInfo:
             uri = None
         return cls(entry.direction is Direction.SENT, uri)
 
-    def sender(self, entry: Entry) -> str:
+    def sender(self, entry: ObservedEvent) -> str:
         """Return who acts: `client` or `server`."""
-        is_own = entry.direction is Direction.SENT or entry.kind in (EntryKind.CLOSE, EntryKind.LOSS)
+        is_own = entry.direction is Direction.SENT or entry.kind in (ObservedEventKind.CLOSE, ObservedEventKind.LOSS)
         return "client" if is_own == self.is_client else "server"
 
     def is_free_data(self, tag: int | None) -> bool:
@@ -96,11 +96,11 @@ class ConnectionInfo:
         return self.uri is not None and (tag == self.uri.want_data or (not self.is_client and tag in ROLES))
 
 
-def trace(entries: Iterable[Entry]) -> Iterator[Step]:
+def trace(entries: Iterable[ObservedEvent]) -> Iterator[Step]:
     """Yield the decoded entries of a recording, in order. A message that can't be decoded is `invalid`."""
     connections: dict[int, ConnectionInfo] = {}
     for entry in entries:
-        if entry.kind is EntryKind.CONNECTION:
+        if entry.kind is ObservedEventKind.CONNECTION:
             connections[entry.connection] = ConnectionInfo.of(entry)
         connection = connections.get(entry.connection, ConnectionInfo(True, None))
         sender = connection.sender(entry)
@@ -123,31 +123,32 @@ def describe(connection: ConnectionInfo, sender: str, tag: int | None, data: Byt
     """Return the description of a message of the `client` or the `server`."""
     is_sent = (sender == "client") == connection.is_client
     direction = Direction.SENT if is_sent else Direction.RECEIVED
-    entry = Entry(0, 0, direction, EntryKind.MESSAGE, 0, tag, None, len(data), (data,))
+    entry = ObservedEvent(0, 0, direction, ObservedEventKind.MESSAGE, 0, tag, None, len(data), (data,))
     return _decode(entry, sender, connection).text
 
 
-def _decode(entry: Entry, sender: str, connection: ConnectionInfo) -> _Content:
+def _decode(entry: ObservedEvent, sender: str, connection: ConnectionInfo) -> _Content:
     kind, size = entry.kind, format_count(entry.length_bytes, "byte")
-    if kind is EntryKind.MESSAGE:
+    if kind is ObservedEventKind.MESSAGE:
         try:
             return _decode_message(entry, sender, connection, size)
         except BowstringError as error:
             return _Content("invalid", f"invalid message, {_tag_text(entry)}, {size}: {error}")
+    action = "receiving" if entry.direction is Direction.RECEIVED else "sending"
     texts = {
-        EntryKind.CONNECTION: f"connects to {entry.text}",
-        EntryKind.DEPARTURE: f"message sent, {_tag_text(entry)}, {size}",
-        EntryKind.OFFER: f"offers a message, {_tag_text(entry)}, {size}",
-        EntryKind.CANCELLATION: f"message cancelled, {_tag_text(entry)}, {size}",
-        EntryKind.REGION: f"region at 0x{entry.address or 0:016x}, {size}, {entry.text}",
-        EntryKind.RETIREMENT: f"region at 0x{entry.address or 0:016x} retired",
-        EntryKind.LOSS: f"{'receiving' if entry.direction is Direction.RECEIVED else 'sending'} ends: {entry.text}",
-        EntryKind.CLOSE: "closes the connection",
+        ObservedEventKind.CONNECTION: f"connects to {entry.text}",
+        ObservedEventKind.DEPARTURE: f"message sent, {_tag_text(entry)}, {size}",
+        ObservedEventKind.OFFER: f"offers a message, {_tag_text(entry)}, {size}",
+        ObservedEventKind.CANCELLATION: f"message cancelled, {_tag_text(entry)}, {size}",
+        ObservedEventKind.REGION: f"region at 0x{entry.address or 0:016x}, {size}, {entry.text}",
+        ObservedEventKind.RETIREMENT: f"region at 0x{entry.address or 0:016x} retired",
+        ObservedEventKind.LOSS: f"{action} ends: {entry.text}",
+        ObservedEventKind.CLOSE: "closes the connection",
     }
     return _Content(kind.value, texts[kind])
 
 
-def _decode_message(entry: Entry, sender: str, connection: ConnectionInfo, size: str) -> _Content:
+def _decode_message(entry: ObservedEvent, sender: str, connection: ConnectionInfo, size: str) -> _Content:
     data = entry.view()
     if sender == "client":
         if connection.is_request(entry.tag):
@@ -181,5 +182,5 @@ def _decode_metadata(data: bytes, size: str) -> _Content:
     return _Content("metadata", f"metadata {sequence}, {name}, {size}", sequence)
 
 
-def _tag_text(entry: Entry) -> str:
+def _tag_text(entry: ObservedEvent) -> str:
     return "plain" if entry.tag is None else f"tag 0x{entry.tag:016x}"

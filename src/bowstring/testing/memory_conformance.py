@@ -69,9 +69,9 @@ class MemoryPair:
             self.server.progress()
             for event in self.client.progress():
                 if isinstance(event, RemoteMemoryUpdated):
-                    self.memory.update(event.update)
+                    self.memory.apply_update(event.update)
                 elif isinstance(event, MessageReceived):
-                    self.client.grant(1, len(event.data))
+                    self.client.grant_credit(1, len(event.data))
                     return
             wait(self.client.interests(RECEIVE), min(0.01, self.client.wait_s))
         raise AssertionError("the message did not arrive")

@@ -51,7 +51,7 @@ from bowstring.ipc.metadata.header import DICTIONARY_BATCH, BatchHeader
 from bowstring.ipc.stream import Decoder, EncodedMessage, Encoder
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_BODIES, WANT_DATA, WANT_METADATA
-from bowstring.transports.observation import Direction, Entry, EntryKind
+from bowstring.transports.observation import Direction, ObservedEvent, ObservedEventKind
 
 TICKET = b"numbers"
 SCHEMA = schema({"n": "int32"})
@@ -136,24 +136,26 @@ class RecordedSession:
             "entries": [entry.to_json() for entry in self.entries],
         }
 
-    def recorded_entries(self) -> list[Entry]:
+    def recorded_entries(self) -> list[ObservedEvent]:
         """Return the session as a recording of its client, for `bowstring.sharing.replay`."""
-        entries: list[Entry] = []
+        entries: list[ObservedEvent] = []
         for connection in range(self.num_connections):
             tag = self.want_data[min(connection, len(self.want_data) - 1)]
             uri = StreamURI("session", "", tag, self.free_data, None, (("error_data", str(ERROR_DATA)),))
-            entries.append(Entry(0, connection, Direction.SENT, EntryKind.CONNECTION, 0, text=str(uri)))
+            entries.append(ObservedEvent(0, connection, Direction.SENT, ObservedEventKind.CONNECTION, 0, text=str(uri)))
         if len(self.want_data) == 1:  # a later connection begins after the end of an earlier one
             entries = entries[:1]
         for entry in self.entries:
             if all(entry.connection != other.connection for other in entries):
                 entries.append(replace(entries[0], connection=entry.connection))
             direction = Direction.SENT if entry.sender == "client" else Direction.RECEIVED
-            kind, length_bytes = EntryKind(entry.kind), len(entry.body)
+            kind, length_bytes = ObservedEventKind(entry.kind), len(entry.body)
             if entry.kind == "close" and entry.sender == "server":
-                kind = EntryKind.LOSS
+                kind = ObservedEventKind.LOSS
             parts, address = (entry.body,), entry.address
-            entries.append(Entry(0, entry.connection, direction, kind, 0, entry.tag, address, length_bytes, parts))
+            entries.append(
+                ObservedEvent(0, entry.connection, direction, kind, 0, entry.tag, address, length_bytes, parts)
+            )
         return entries
 
 

@@ -382,9 +382,9 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
                 one.submit([bytes(100)], number)
             assert [event.tag for event in pump(one, other, MessageReceived, rounds=3)] == [0, 1]
             assert not other.interests(RECEIVE)
-            other.grant(1, 100)
+            other.grant_credit(1, 100)
             assert [event.tag for event in pump(one, other, MessageReceived, rounds=3)] == [2]
-            other.grant(10, 0)
+            other.grant_credit(10, 0)
             assert [event.tag for event in pump(one, other, MessageReceived, rounds=3)] == [3, 4, 5]
             for number in range(20):
                 one.submit([bytes(100)], number)

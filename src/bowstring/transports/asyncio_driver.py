@@ -9,7 +9,7 @@ from collections import deque
 from typing import Self
 
 from bowstring.errors import ClosedError
-from bowstring.transports.base import BOTH, RECEIVE, SEND
+from bowstring.transports.base import BOTH_DIRECTIONS, RECEIVE, SEND
 from bowstring.transports.session import ProtocolCore, RequestMessages, Session, SessionEvent, SessionFailed
 
 
@@ -89,7 +89,7 @@ class AsyncSession:
 
     @property
     def _directions(self) -> int:
-        return SEND if self._events else BOTH
+        return SEND if self._events else BOTH_DIRECTIONS
 
     def _step(self) -> None:
         if not self._is_closed:

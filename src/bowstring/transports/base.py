@@ -41,7 +41,7 @@ from bowstring.memory.region import Region
 from bowstring.transports.tls import TlsOptions
 
 RECEIVE, SEND = selectors.EVENT_READ, selectors.EVENT_WRITE
-BOTH = RECEIVE | SEND
+BOTH_DIRECTIONS = RECEIVE | SEND
 """The directions of a channel; also what to wait for."""
 
 Uint64Array: TypeAlias = npt.NDArray[np.uint64]
@@ -51,7 +51,7 @@ _MAX_WAIT_S = 1e6
 
 
 class Interest(NamedTuple):
-    """A descriptor to wait for, and for what: `RECEIVE` (readable), `SEND` (writable) or `BOTH`."""
+    """A descriptor to wait for, and for what: `RECEIVE` (readable), `SEND` (writable) or `BOTH_DIRECTIONS`."""
 
     descriptor: int
     events: int
@@ -83,7 +83,7 @@ class MessageSent(NamedTuple):
 
 
 class RemoteMemoryUpdated(NamedTuple):
-    """The peer exported or retired memory; the argument of `RemoteMemory.update`, in order with the messages."""
+    """The peer exported or retired memory; the argument of `RemoteMemory.apply_update`, in order with the messages."""
 
     update: Any
     is_retirement: bool = False
@@ -147,9 +147,9 @@ class TransportOptions:
     eager_bytes: int = 1 << 15
     """The maximum length of a message that is received without being offered first."""
     credit_messages: int = 1 << 10
-    """The number of messages that may be received before the first `Channel.grant`."""
+    """The number of messages that may be received before the first `Channel.grant_credit`."""
     credit_bytes: int = 1 << 20
-    """The total length of the messages that may be received before the first `Channel.grant`."""
+    """The total length of the messages that may be received before the first `Channel.grant_credit`."""
     max_regions: int = 16384
     """The number of regions that a peer may send without retiring them; Linux allows about 65,000 mappings."""
     accept_files: bool = True
@@ -234,7 +234,7 @@ class Channel(Closable, ABC):
         """
 
     @abstractmethod
-    def grant(self, num_messages: int, nbytes: int) -> None:
+    def grant_credit(self, num_messages: int, nbytes: int) -> None:
         """Allow this many more messages and bytes to be received; the rest waits in the transport or at the peer.
 
         An offer takes a message; its bytes are granted by `accept_message_into`. A message that exceeds the remaining
@@ -242,11 +242,11 @@ class Channel(Closable, ABC):
         """
 
     @abstractmethod
-    def progress(self, directions: int = BOTH) -> list[Event]:
+    def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
         """Send and receive without waiting, a limited amount. Return what happened, in order."""
 
     @abstractmethod
-    def interests(self, directions: int = BOTH) -> list[Interest]:
+    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
         """Return the descriptors to wait for before the next `progress`, for these directions.
 
         A descriptor is constant while the channel is open. There are none for a direction that has nothing to do: no
@@ -264,7 +264,7 @@ class Channel(Closable, ABC):
         """Whether a submitted message, or an export of memory, has not been sent."""
 
     @property
-    def acknowledged_at(self) -> float:
+    def unacknowledged_since(self) -> float:
         """The time, by `time.monotonic`, of the last sign of the peer's host, if it has not received all bytes that
         have left this process; else `math.inf`, also if the transport does not report it.
         """
@@ -392,7 +392,7 @@ class RemoteMemory(Closable, ABC):
         """Return an extent's memory without a copy, None if it has to be fetched. Raises as `Region.check_file`."""
 
     @abstractmethod
-    def fetch(self, located: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
+    def fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
         """Start to copy buffers, one after the other, to `destination`; return a token. `progress` reports the end."""
 
     def progress(self) -> list[FetchCompleted]:
@@ -403,7 +403,7 @@ class RemoteMemory(Closable, ABC):
         """Return the descriptors to wait for before the next `progress`; none if those of the channel are enough."""
         return []
 
-    def update(self, update: Any) -> None:
+    def apply_update(self, update: Any) -> None:
         """Process an `RemoteMemoryUpdated` event. Raises `ProtocolError`, `LimitError`."""
         raise ProtocolError(f"this transport has no announcements of memory, found {update!r}")
 
@@ -476,7 +476,7 @@ class MemoryExporter(ABC):
         """
 
     @abstractmethod
-    def retire(self, exported: ExportedRegion) -> None:
+    def retire(self, exported_region: ExportedRegion) -> None:
         """Tell the peer that no later message refers to the memory. Raises `UsageError` if it was not exported."""
 
     @abstractmethod
@@ -530,7 +530,7 @@ class Transport(ABC):
                 raise UsageError(f"{self.scheme}: the option {name} is not supported")
 
 
-def without_traceback(error: BowstringError) -> BowstringError:
+def strip_traceback(error: BowstringError) -> BowstringError:
     """Return an error to be put into an event: a traceback would keep the frames of all callers alive."""
     cause: BaseException | None = error
     while cause is not None:

@@ -26,7 +26,7 @@ from bowstring.errors import (
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
-    BOTH,
+    BOTH_DIRECTIONS,
     DEFAULT_OPTIONS,
     RECEIVE,
     SEND,
@@ -168,7 +168,7 @@ class BlockingSession(Closable):
             if is_locked:
                 self.lock.release()
 
-    def _step(self, directions: int = BOTH) -> None:
+    def _step(self, directions: int = BOTH_DIRECTIONS) -> None:
         events = self.session.step(time.monotonic(), directions)
         self._events.extend(events)
         if self.session.is_failed and events and isinstance(events[-1], SessionFailed):
@@ -264,17 +264,17 @@ class BlockingChannel(Closable):
         with _ExclusiveUse(self, self._send_lock, deadline, "export"):
             if self.exporter is None:
                 raise UsageError("this transport can't export memory")
-            exported = self.exporter.export(region)
+            exported_region = self.exporter.export(region)
             self._drain(deadline, 0)
-            return exported
+            return exported_region
 
-    def retire(self, exported: ExportedRegion, *, timeout_s: float | None = None) -> None:
+    def retire(self, exported_region: ExportedRegion, *, timeout_s: float | None = None) -> None:
         """Tell the peer that no later message refers to exported memory. Raises as `export`."""
         deadline = self.channel.options.deadline(timeout_s)
         with _ExclusiveUse(self, self._send_lock, deadline, "retire"):
             if self.exporter is None:
                 raise UsageError("this transport can't export memory")
-            self.exporter.retire(exported)
+            self.exporter.retire(exported_region)
             self._drain(deadline, 0)
 
     def receive(self, *, timeout_s: float | None = None, allocate: MessageAllocator | None = None) -> ReceivedMessage:
@@ -314,7 +314,7 @@ class BlockingChannel(Closable):
     def _handle_event(self, event: Event, allocate: MessageAllocator | None) -> ReceivedMessage | None:
         """Process an event of receiving; return the message if there is one."""
         if isinstance(event, MessageReceived):
-            self.channel.grant(1, len(event.data))
+            self.channel.grant_credit(1, len(event.data))
             destination, self._destination = self._destination, None
             if destination is None and allocate is not None:
                 destination = allocate(event.tag, len(event.data))
@@ -326,7 +326,7 @@ class BlockingChannel(Closable):
             self.channel.accept_message_into(event.token, destination)
             self._destination = destination
         elif isinstance(event, RemoteMemoryUpdated):
-            self.memory.update(event.update)
+            self.memory.apply_update(event.update)
         else:
             self._check_not_lost([event])
         return None

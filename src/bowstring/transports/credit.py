@@ -7,7 +7,7 @@ from bowstring.transports.base import TransportOptions
 
 
 class Credit:
-    """The messages and bytes that may still be received (`Channel.grant`), and the limits of each message."""
+    """The messages and bytes that may still be received (`Channel.grant_credit`), and the limits of each message."""
 
     __slots__ = ("_messages", "_name", "_nbytes", "_options")
 
@@ -22,8 +22,8 @@ class Credit:
         """Whether another message may be received."""
         return self._messages > 0 and self._nbytes > 0
 
-    def grant(self, num_messages: int, nbytes: int) -> None:
-        """As `Channel.grant`."""
+    def grant_credit(self, num_messages: int, nbytes: int) -> None:
+        """As `Channel.grant_credit`."""
         self._messages += num_messages
         self._nbytes += nbytes
 

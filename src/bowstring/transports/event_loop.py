@@ -21,7 +21,7 @@ _JOIN_TIMEOUT_S = 5.0
 _RESOLUTION_S = 0.05
 
 
-class Handler(Protocol):
+class EventHandler(Protocol):
     """A handler of descriptors. Its methods are called in the loop's thread and must not block."""
 
     def interests(self) -> list[Interest]:
@@ -51,7 +51,7 @@ class EventLoop(Closable):
     """
 
     def __init__(self, name: str) -> None:
-        self._handlers: dict[Handler, dict[int, int]] = {}
+        self._handlers: dict[EventHandler, dict[int, int]] = {}
         self._calls: deque[Callable[[], None]] = deque()
         self._next_expiry = math.inf
         self._is_closed = False
@@ -82,16 +82,16 @@ class EventLoop(Closable):
         self._calls.append(action)
         self._wake()
 
-    def add(self, handler: Handler) -> None:
+    def add(self, handler: EventHandler) -> None:
         """Add a handler."""
         self._handlers[handler] = {}
         self._update_registration(handler)
 
-    def dispatch(self, handler: Handler, events: int) -> None:
+    def dispatch(self, handler: EventHandler, events: int) -> None:
         """Call a handler as if its descriptor were ready."""
         self._call_handler(handler, partial(handler.handle, events))
 
-    def remove(self, handler: Handler) -> None:
+    def remove(self, handler: EventHandler) -> None:
         """Remove a handler without closing it."""
         for descriptor in self._handlers.pop(handler, {}):
             self._selector.unregister(descriptor)
@@ -123,7 +123,7 @@ class EventLoop(Closable):
             if time.monotonic() >= self._next_expiry:
                 self._run_expired()
 
-    def _call_handler(self, handler: Handler, action: Callable[[], None]) -> None:
+    def _call_handler(self, handler: EventHandler, action: Callable[[], None]) -> None:
         """Call a handler's method. After an unexpected error the handler is closed and the others continue."""
         try:
             action()
@@ -134,7 +134,7 @@ class EventLoop(Closable):
         if handler in self._handlers:
             self._update_registration(handler)
 
-    def _resume_handler(self, handler: Handler) -> None:
+    def _resume_handler(self, handler: EventHandler) -> None:
         """Let a handler do the rest of its work."""
         if handler in self._handlers:
             self._call_handler(handler, handler.expire)
@@ -148,7 +148,7 @@ class EventLoop(Closable):
         earliest = min((handler.deadline or math.inf for handler in self._handlers), default=math.inf)
         self._next_expiry = max(earliest, now + _RESOLUTION_S)
 
-    def _update_registration(self, handler: Handler) -> None:
+    def _update_registration(self, handler: EventHandler) -> None:
         interests, previous = dict(handler.interests()), self._handlers[handler]
         if interests != previous:
             for descriptor in previous.keys() - interests.keys():

@@ -167,10 +167,10 @@ class ArenaExporter(MemoryExporter):
         self._regions.append(region)
         return ExportedRegion(address, len(self._regions) - 1)
 
-    def retire(self, exported: ExportedRegion) -> None:
+    def retire(self, exported_region: ExportedRegion) -> None:
         """As `MemoryExporter.retire`. The copy stays until the channel is closed: the peer may still read it."""
-        if not 0 <= exported.index < len(self._regions):
-            raise UsageError(f"region {exported.index}: this end has exported {len(self._regions)} regions")
+        if not 0 <= exported_region.index < len(self._regions):
+            raise UsageError(f"region {exported_region.index}: this end has exported {len(self._regions)} regions")
 
     def check_capacity(self, num_regions: int) -> None:
         """As `MemoryExporter.check_capacity`: any number."""
@@ -232,10 +232,10 @@ class RemoteArena(RemoteMemory):
         """As `RemoteMemory.size_bytes`."""
         return self._extent.size_bytes
 
-    def fetch(self, located: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
+    def fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
         """As `RemoteMemory.fetch`: one RMA operation for each buffer that is not empty."""
         fetches, end = [], 0
-        addresses = (located.offsets + np.uint64(located.extent.start)).tolist()
+        addresses = (locations.offsets + np.uint64(locations.extent.start)).tolist()
         whole = memoryview(destination).cast("B")
         for address, length in zip(addresses, lengths.tolist(), strict=True):
             if length:

@@ -285,7 +285,7 @@ class FrameReader:
         if frame is None or frame.token != token or frame.body is not None:
             raise UsageError(f"{self.name}: message {token} is not offered")
         if destination is None:
-            frame.body = _allocate(frame.length_bytes, self.name)
+            frame.body = _allocate_message(frame.length_bytes, self.name)
         else:
             frame.body = as_writable_bytes(destination, frame.length_bytes)
 
@@ -373,7 +373,7 @@ class FrameReader:
             )
 
 
-def _allocate(length_bytes: int, name: str) -> memoryview:
+def _allocate_message(length_bytes: int, name: str) -> memoryview:
     """Allocate the memory of a message."""
     if length_bytes < _MIN_MAPPED_BYTES:
         return memoryview(bytearray(length_bytes))

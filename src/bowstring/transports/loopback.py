@@ -22,7 +22,7 @@ from bowstring.errors import (
 from bowstring.memory.closable import close_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
-    BOTH,
+    BOTH_DIRECTIONS,
     DEFAULT_OPTIONS,
     RECEIVE,
     SEND,
@@ -42,7 +42,7 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
     as_writable_bytes,
-    without_traceback,
+    strip_traceback,
 )
 from bowstring.transports.credit import Credit
 from bowstring.transports.regions import RegionExporter, RegionUpdate, RemoteRegionTable
@@ -227,11 +227,11 @@ class LoopbackChannel(Channel):
         message.close()
         return True
 
-    def grant(self, num_messages: int, nbytes: int) -> None:
-        """As `Channel.grant`."""
-        self._credit.grant(num_messages, nbytes)
+    def grant_credit(self, num_messages: int, nbytes: int) -> None:
+        """As `Channel.grant_credit`."""
+        self._credit.grant_credit(num_messages, nbytes)
 
-    def progress(self, directions: int = BOTH) -> list[Event]:
+    def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
         """As `Channel.progress`."""
         events: list[Event] = []
         directions &= ~self._lost_directions
@@ -242,10 +242,10 @@ class LoopbackChannel(Channel):
                 self._receive(events)
             except BowstringError as error:
                 self._lost_directions |= RECEIVE
-                events.append(DirectionLost(without_traceback(error), RECEIVE))
+                events.append(DirectionLost(strip_traceback(error), RECEIVE))
         return events
 
-    def interests(self, directions: int = BOTH) -> list[Interest]:
+    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
         """As `Channel.interests`: a descriptor for each direction."""
         interests = []
         directions &= ~self._lost_directions
@@ -273,7 +273,7 @@ class LoopbackChannel(Channel):
     def close(self) -> None:
         """As `Channel.close`; also closes the received regions."""
         self.is_closed = True
-        self._lost_directions = BOTH
+        self._lost_directions = BOTH_DIRECTIONS
         self.shut_down()
         self._outbound.close_writable_descriptor()
         self._inbound.close_readable_descriptor()

@@ -22,7 +22,7 @@ from bowstring.dissociated.wire import BytesLike
 from bowstring.errors import BowstringError, ConnectionLostError, UsageError
 from bowstring.memory.buffer import allocate
 from bowstring.transports.base import (
-    BOTH,
+    BOTH_DIRECTIONS,
     RECEIVE,
     SEND,
     Channel,
@@ -34,7 +34,7 @@ from bowstring.transports.base import (
     MessageSent,
     TransportOptions,
     as_writable_bytes,
-    without_traceback,
+    strip_traceback,
 )
 from bowstring.transports.credit import Credit
 from bowstring.transports.export_arena import ArenaExporter
@@ -300,15 +300,15 @@ class MessageChannel(Channel):
             self._timers[RECEIVE].set()  # later messages may have waited
             return self._receiver.cancel(token)
 
-    def grant(self, num_messages: int, nbytes: int) -> None:
-        """As `Channel.grant`."""
+    def grant_credit(self, num_messages: int, nbytes: int) -> None:
+        """As `Channel.grant_credit`."""
         with self._lock:
             had_credit = self._receiver.credit.is_available
-            self._receiver.credit.grant(num_messages, nbytes)
+            self._receiver.credit.grant_credit(num_messages, nbytes)
             if not had_credit:
                 self._timers[RECEIVE].set()  # messages that have arrived already
 
-    def progress(self, directions: int = BOTH) -> list[Event]:
+    def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
         """As `Channel.progress`."""
         events: list[Event] = []
         with self._lock:
@@ -321,10 +321,10 @@ class MessageChannel(Channel):
             try:
                 self._progress_until_armed(directions, events)
             except BowstringError as error:
-                self._report_loss(BOTH, error, events)
+                self._report_loss(BOTH_DIRECTIONS, error, events)
         return events
 
-    def interests(self, directions: int = BOTH) -> list[Interest]:
+    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
         """As `Channel.interests`: a descriptor for each direction, and those of the connection."""
         directions &= ~self._lost_directions
         if not self._sender.is_sending and self.is_connected:
@@ -351,7 +351,7 @@ class MessageChannel(Channel):
 
     def wake(self) -> None:
         """As `Channel.wake`."""
-        self._set_timers(BOTH, 0.0)
+        self._set_timers(BOTH_DIRECTIONS, 0.0)
 
     def shut_down(self) -> None:
         """As `Channel.shut_down`."""
@@ -368,7 +368,7 @@ class MessageChannel(Channel):
             if self.is_closed:
                 return
             self.is_closed = True
-            self._lost_directions = BOTH
+            self._lost_directions = BOTH_DIRECTIONS
             self._sender.queue.clear()
             has_peer_left = self._receiver.has_ended or self._connection_error is not None
             if not self._is_inherited:
@@ -448,10 +448,10 @@ class MessageChannel(Channel):
         delay_s = math.inf if is_armed else 0.0 if has_changed else RETRY_S
         delay_s = min(delay_s, self._recheck_s)
         if delay_s < math.inf:
-            self._set_timers(BOTH, delay_s)
+            self._set_timers(BOTH_DIRECTIONS, delay_s)
         if has_changed:
             # What happened may be what a thread waits for that drives the other direction.
-            self._set_timers(BOTH & ~directions, 0.0)
+            self._set_timers(BOTH_DIRECTIONS & ~directions, 0.0)
 
     def _collect_events(self, directions: int, events: list[Event]) -> None:
         """Collect the events of these directions."""
@@ -503,7 +503,7 @@ class MessageChannel(Channel):
         directions &= ~self._lost_directions
         if directions:
             self._lost_directions |= directions
-            events.append(DirectionLost(without_traceback(error), directions))
+            events.append(DirectionLost(strip_traceback(error), directions))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {'closed' if self.is_closed else 'open'}: {self._name}>"

@@ -1,13 +1,13 @@
 """Observe the messages of a transport: an `ObservedTransport` wraps another one, and reports what passes its channels.
 
-Each `Entry` is passed to a function when it happens: a message before any byte of it leaves this process, or when it is
-complete and before it is processed. `bowstring.sharing.recording` writes the entries to a file. A test can stop a
+Each `ObservedEvent` is passed to a function: a message before any byte of it leaves this process, or when it is
+complete and before it is processed. `bowstring.sharing.recording` writes the events to a file. A test can stop a
 process, or kill it, at a certain step of the protocol:
 
 >>> import os, signal
 >>> from bowstring.transports.loopback import LOOPBACK
->>> def kill_before_the_second_message_is_sent(entry: Entry) -> None:
-...     if (entry.direction, entry.kind, entry.index) == (Direction.SENT, EntryKind.MESSAGE, 1):
+>>> def kill_before_the_second_message_is_sent(event: ObservedEvent) -> None:
+...     if (event.direction, event.kind, event.index) == (Direction.SENT, ObservedEventKind.MESSAGE, 1):
 ...         os.kill(os.getpid(), signal.SIGKILL)
 >>> transport = ObservedTransport(LOOPBACK, kill_before_the_second_message_is_sent)
 
@@ -30,7 +30,7 @@ from bowstring.dissociated.wire import BytesLike
 from bowstring.memory.closable import close_on_error
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
-    BOTH,
+    BOTH_DIRECTIONS,
     DEFAULT_OPTIONS,
     RECEIVE,
     SEND,
@@ -54,14 +54,14 @@ from bowstring.transports.regions import RegionUpdate
 
 
 class Direction(StrEnum):
-    """The direction of an entry, for the process that is observed."""
+    """The direction of an event, for the process that is observed."""
 
     SENT = "sent"
     RECEIVED = "received"
 
 
-class EntryKind(StrEnum):
-    """The kinds of entries."""
+class ObservedEventKind(StrEnum):
+    """The kinds of observed events."""
 
     CONNECTION = "connection"
     """A connection was dialed (sent) or accepted (received); `text` is the URI of the server."""
@@ -84,7 +84,7 @@ class EntryKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class ObservedEvent:
     """What happened on a channel."""
 
     time_ns: int
@@ -92,9 +92,9 @@ class Entry:
     connection: int
     """The index of the connection, in the order in which they were made."""
     direction: Direction
-    kind: EntryKind
+    kind: ObservedEventKind
     index: int
-    """The number of earlier entries of this connection, direction and kind."""
+    """The number of earlier events of this connection, direction and kind."""
     tag: int | None = None
     """The tag of a message; None for a plain one."""
     address: int | None = None
@@ -115,7 +115,7 @@ class Entry:
         return bytes(self.view())
 
 
-Observer: TypeAlias = Callable[[Entry], None]
+Observer: TypeAlias = Callable[[ObservedEvent], None]
 """Called in the thread that sends or receives, which may be two at a time for one connection. An error that it raises
 is raised by the method of the channel.
 """
@@ -124,7 +124,7 @@ is raised by the method of the channel.
 class ObservedTransport(Transport):
     """A transport that reports what passes the channels of another one.
 
-    `uri_of` returns the text of a connection's entry for an address, by default the scheme and address. Several
+    `uri_of` returns the text of a connection's event for an address, by default the scheme and address. Several
     transports with one observer can share `connection_indices`. With `is_stepwise`, earlier messages are sent before a
     message is reported, as far as the transport takes them at once: a process that is killed then has sent exactly
     those.
@@ -192,7 +192,7 @@ class ObservedTransport(Transport):
         wrapper = _ObservedChannel(channel, self._observer, next(self._connection_indices), self.is_stepwise)
         uri = f"{self.scheme}:{address}" if self._uri_of is None else self._uri_of(address)
         with close_on_error(channel):
-            wrapper.report(direction, EntryKind.CONNECTION, text=uri)
+            wrapper.report(direction, ObservedEventKind.CONNECTION, text=uri)
         return wrapper
 
 
@@ -235,7 +235,7 @@ class _ObservedChannel(Channel):
         self._early_events: list[Event] = []
         self._observer = observer
         self._connection = connection
-        self._num_entries: Counter[tuple[Direction, EntryKind]] = Counter()
+        self._num_events: Counter[tuple[Direction, ObservedEventKind]] = Counter()
         self._unsent_messages: dict[int, tuple[int | None, int]] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -262,8 +262,8 @@ class _ObservedChannel(Channel):
         return self.channel.is_receiving
 
     @property
-    def acknowledged_at(self) -> float:
-        return self.channel.acknowledged_at
+    def unacknowledged_since(self) -> float:
+        return self.channel.unacknowledged_since
 
     @property
     def wait_description(self) -> str:
@@ -272,30 +272,30 @@ class _ObservedChannel(Channel):
     def report(
         self,
         direction: Direction,
-        kind: EntryKind,
+        kind: ObservedEventKind,
         *,
         tag: int | None = None,
         length_bytes: int = 0,
         parts: tuple[Any, ...] = (),
         text: str = "",
     ) -> None:
-        """Pass an entry to the observer."""
-        self._pass_entry(direction, kind, tag, None, length_bytes, parts, text)
+        """Pass an event to the observer."""
+        self._notify_observer(direction, kind, tag, None, length_bytes, parts, text)
 
     def report_region(self, direction: Direction, address: int, region: Region | None) -> None:
-        """Pass the entry of an exported region, or of its retirement, to the observer."""
+        """Pass the event of an exported region, or of its retirement, to the observer."""
         if region is None:
-            self._pass_entry(direction, EntryKind.RETIREMENT, None, address)
+            self._notify_observer(direction, ObservedEventKind.RETIREMENT, None, address)
             return
         parts = () if region.is_on_device else (FileRange(region, 0, region.size_bytes),)
         text = "memory of a device" if region.is_on_device else "sealed memory" if region.is_sealed else "file"
-        self._pass_entry(direction, EntryKind.REGION, None, address, region.size_bytes, parts, text)
+        self._notify_observer(direction, ObservedEventKind.REGION, None, address, region.size_bytes, parts, text)
 
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
         if self._is_stepwise:
             self._early_events += self._progress(SEND)
         length_bytes = sum(_length_bytes(part) for part in parts)
-        self.report(Direction.SENT, EntryKind.MESSAGE, tag=tag, length_bytes=length_bytes, parts=tuple(parts))
+        self.report(Direction.SENT, ObservedEventKind.MESSAGE, tag=tag, length_bytes=length_bytes, parts=tuple(parts))
         token = self.channel.submit(parts, tag)
         self._unsent_messages[token] = tag, length_bytes
         return token
@@ -308,19 +308,19 @@ class _ObservedChannel(Channel):
             return False
         direction = Direction.SENT if token in self._unsent_messages else Direction.RECEIVED
         tag, length_bytes = self._unsent_messages.pop(token, (None, 0))
-        self.report(direction, EntryKind.CANCELLATION, tag=tag, length_bytes=length_bytes)
+        self.report(direction, ObservedEventKind.CANCELLATION, tag=tag, length_bytes=length_bytes)
         return True
 
-    def grant(self, num_messages: int, nbytes: int) -> None:
-        self.channel.grant(num_messages, nbytes)
+    def grant_credit(self, num_messages: int, nbytes: int) -> None:
+        self.channel.grant_credit(num_messages, nbytes)
 
-    def progress(self, directions: int = BOTH) -> list[Event]:
+    def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
         events: list[Event] = []
         if directions & SEND:
             events, self._early_events = self._early_events, events
         return events + self._progress(directions)
 
-    def interests(self, directions: int = BOTH) -> list[Interest]:
+    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
         return self.channel.interests(directions)
 
     def half_close(self) -> None:
@@ -338,7 +338,7 @@ class _ObservedChannel(Channel):
     def close(self) -> None:
         try:
             if not self.is_closed:
-                self.report(Direction.SENT, EntryKind.CLOSE)
+                self.report(Direction.SENT, ObservedEventKind.CLOSE)
         finally:
             self.channel.close()
 
@@ -352,13 +352,15 @@ class _ObservedChannel(Channel):
         direction = Direction.RECEIVED
         if isinstance(event, MessageReceived):
             length_bytes = _length_bytes(event.data)
-            self.report(direction, EntryKind.MESSAGE, tag=event.tag, length_bytes=length_bytes, parts=(event.data,))
+            self.report(
+                direction, ObservedEventKind.MESSAGE, tag=event.tag, length_bytes=length_bytes, parts=(event.data,)
+            )
         elif isinstance(event, MessageOffered):
-            self.report(direction, EntryKind.OFFER, tag=event.tag, length_bytes=event.length_bytes)
+            self.report(direction, ObservedEventKind.OFFER, tag=event.tag, length_bytes=event.length_bytes)
         elif isinstance(event, MessageSent):
             message = self._unsent_messages.pop(event.token, None)
             if message is not None:
-                self.report(Direction.SENT, EntryKind.DEPARTURE, tag=message[0], length_bytes=message[1])
+                self.report(Direction.SENT, ObservedEventKind.DEPARTURE, tag=message[0], length_bytes=message[1])
         elif isinstance(event, RemoteMemoryUpdated):
             if isinstance(event.update, RegionUpdate):
                 self.report_region(direction, region_address(event.update.index, 0), event.update.region)
@@ -366,12 +368,12 @@ class _ObservedChannel(Channel):
             text = f"{type(event.error).__name__}: {event.error}"
             for end, flag in ((Direction.RECEIVED, RECEIVE), (Direction.SENT, SEND)):
                 if event.directions & flag:
-                    self.report(end, EntryKind.LOSS, text=text)
+                    self.report(end, ObservedEventKind.LOSS, text=text)
 
-    def _pass_entry(self, direction: Direction, kind: EntryKind, *values: Any) -> None:
-        index = self._num_entries[direction, kind]
-        self._num_entries[direction, kind] = index + 1
-        self._observer(Entry(time.monotonic_ns(), self._connection, direction, kind, index, *values))
+    def _notify_observer(self, direction: Direction, kind: ObservedEventKind, *values: Any) -> None:
+        index = self._num_events[direction, kind]
+        self._num_events[direction, kind] = index + 1
+        self._observer(ObservedEvent(time.monotonic_ns(), self._connection, direction, kind, index, *values))
 
     def __repr__(self) -> str:
         return f"<observed {self.channel!r}>"
@@ -390,13 +392,13 @@ class _ObservedExporter(MemoryExporter):
         return self._exporter.can_export(region)
 
     def export(self, region: Region) -> ExportedRegion:
-        exported = self._exporter.export(region)
-        self._channel.report_region(Direction.SENT, exported.address, region)
-        return exported
+        exported_region = self._exporter.export(region)
+        self._channel.report_region(Direction.SENT, exported_region.address, region)
+        return exported_region
 
-    def retire(self, exported: ExportedRegion) -> None:
-        self._exporter.retire(exported)
-        self._channel.report_region(Direction.SENT, exported.address, None)
+    def retire(self, exported_region: ExportedRegion) -> None:
+        self._exporter.retire(exported_region)
+        self._channel.report_region(Direction.SENT, exported_region.address, None)
 
     def check_capacity(self, num_regions: int) -> None:
         self._exporter.check_capacity(num_regions)

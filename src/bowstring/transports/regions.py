@@ -62,7 +62,7 @@ class RemoteRegionTable(RemoteMemory):
         del self._extents[index]
         return region
 
-    def update(self, update: RegionUpdate) -> None:
+    def apply_update(self, update: RegionUpdate) -> None:
         """Add or remove a region; a region that can't be added is closed."""
         if update.region is None:
             self.remove(update.index)
@@ -107,10 +107,10 @@ class RemoteRegionTable(RemoteMemory):
         memory: memoryview = extent.memory.memory
         return memory
 
-    def fetch(self, located: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
+    def fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
         """As `RemoteMemory.fetch`: copies at once."""
-        memory, whole, end = self.view(located.extent), memoryview(destination), 0
-        for offset, length in zip(located.offsets.tolist(), lengths.tolist(), strict=True):
+        memory, whole, end = self.view(locations.extent), memoryview(destination), 0
+        for offset, length in zip(locations.offsets.tolist(), lengths.tolist(), strict=True):
             copy_bytes(memory[offset : offset + length], whole[end : end + length])
             end += length
         self._next_token += 1
@@ -130,9 +130,9 @@ class RemoteRegionTable(RemoteMemory):
     def resolve_all(self, addresses: Uint64Array, lengths: Uint64Array) -> list[memoryview]:
         """Return the bytes of each buffer of any region, read-only, without copies. Raises `ProtocolError`."""
         views: list[memoryview] = [memoryview(b"")] * addresses.size
-        for indices, located in self.locate_by_extent(addresses, lengths):
-            memory = self.view(located.extent)
-            spans = zip(indices.tolist(), located.offsets.tolist(), lengths[indices].tolist(), strict=True)
+        for indices, locations in self.locate_by_extent(addresses, lengths):
+            memory = self.view(locations.extent)
+            spans = zip(indices.tolist(), locations.offsets.tolist(), lengths[indices].tolist(), strict=True)
             for index, start, length in spans:
                 views[index] = memory[start : start + length]
         return views
@@ -170,12 +170,12 @@ class RegionExporter(MemoryExporter):
         self._channel.num_regions_sent += 1
         return ExportedRegion(region_address(index, 0), index)
 
-    def retire(self, exported: ExportedRegion) -> None:
+    def retire(self, exported_region: ExportedRegion) -> None:
         """As `MemoryExporter.retire`."""
         count = self._channel.num_regions_sent
-        if not 0 <= exported.index < count:
-            raise UsageError(f"region {exported.index}: this end has sent {count} regions")
-        self._channel.submit_retirement(exported.index)
+        if not 0 <= exported_region.index < count:
+            raise UsageError(f"region {exported_region.index}: this end has sent {count} regions")
+        self._channel.submit_retirement(exported_region.index)
 
     def check_capacity(self, num_regions: int) -> None:
         """As `MemoryExporter.check_capacity`."""

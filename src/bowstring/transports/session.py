@@ -30,7 +30,7 @@ from bowstring.memory.buffer import allocate
 from bowstring.memory.closable import Closable
 from bowstring.memory.memory_pool import MEMORY_POOL, POOLED_BYTES
 from bowstring.transports.base import (
-    BOTH,
+    BOTH_DIRECTIONS,
     RECEIVE,
     SEND,
     BufferLocations,
@@ -42,7 +42,7 @@ from bowstring.transports.base import (
     RemoteMemory,
     RemoteMemoryUpdated,
     Uint64Array,
-    without_traceback,
+    strip_traceback,
 )
 from bowstring.transports.total_limits import OutstandingAmounts, TotalLimits
 
@@ -237,7 +237,7 @@ class Session(Closable):
         """Return the channel for the messages of a role."""
         return self.channels[role if role in self.channels else _METADATA_AND_BODIES]
 
-    def interests(self, directions: int = BOTH) -> list[Interest]:
+    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
         """Return the descriptors to wait for before the next `step`."""
         interests = [interest for channel in self.channels.values() for interest in channel.interests(directions)]
         if directions & RECEIVE and self.memory is not None and self._fetches:
@@ -252,7 +252,7 @@ class Session(Closable):
         for channel in self.channels.values():
             if channel.is_receiving:
                 deadline = min(deadline, self._received_at + options.stall_s)
-            progress_at = self._sent_at if channel.is_sending else max(self._sent_at, channel.acknowledged_at)
+            progress_at = self._sent_at if channel.is_sending else max(self._sent_at, channel.unacknowledged_since)
             deadline = min(deadline, progress_at + options.stall_s)
         return deadline
 
@@ -260,7 +260,7 @@ class Session(Closable):
         """Count deadlines from now on, because the driver did not receive for some time."""
         self._received_at = self._sent_at = now
 
-    def step(self, now: float, directions: int = BOTH) -> list[SessionEvent]:
+    def step(self, now: float, directions: int = BOTH_DIRECTIONS) -> list[SessionEvent]:
         """Receive and send without waiting. Return what happened, in order; `SessionFailed` is the last event."""
         events: list[SessionEvent] = []
         if self._is_failed:
@@ -277,7 +277,7 @@ class Session(Closable):
                 self._submit_and_send()
         except BowstringError as error:
             self._is_failed = True
-            events.append(SessionFailed(without_traceback(error)))
+            events.append(SessionFailed(strip_traceback(error)))
         if self.options.total_limits is not None:
             self.options.total_limits.update_and_wake_next(
                 self, self._outstanding_amounts(), has_more=self._stream is not None
@@ -321,7 +321,7 @@ class Session(Closable):
         for event in received:
             core = self.core
             if isinstance(event, MessageReceived):
-                channel.grant(1, len(event.data))
+                channel.grant_credit(1, len(event.data))
                 if core is None:
                     raise ConnectionLostError(f"the server sent a message of {len(event.data)} bytes without a request")
                 for ready in core.receive(event.tag, event.data):
@@ -342,7 +342,7 @@ class Session(Closable):
                 if event.is_retirement and core is not None and core.has_unpaired_messages:
                     self._retirements.append(event.update)  # a body whose metadata is late may refer to this memory
                 else:
-                    self.memory.update(event.update)
+                    self.memory.apply_update(event.update)
             elif isinstance(event, DirectionLost):
                 self._record_loss(role, event)
 
@@ -350,7 +350,7 @@ class Session(Closable):
         """Retire memory that waiting bodies referred to."""
         while self._retirements:
             assert self.memory is not None
-            self.memory.update(self._retirements.popleft())
+            self.memory.apply_update(self._retirements.popleft())
 
     def _record_loss(self, role: ConnectionRole, event: DirectionLost) -> None:
         """Send no more, because a direction ended. A peer may have sent all before it ended: that arrives first."""

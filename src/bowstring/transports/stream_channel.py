@@ -23,7 +23,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
-    BOTH,
+    BOTH_DIRECTIONS,
     RECEIVE,
     SEND,
     Channel,
@@ -33,7 +33,7 @@ from bowstring.transports.base import (
     Interest,
     Listener,
     TransportOptions,
-    without_traceback,
+    strip_traceback,
 )
 from bowstring.transports.frames import (
     HELLO_BODY,
@@ -126,20 +126,20 @@ class StreamChannel(Channel):
         is_discarded = self._reader.discard(token)
         return self._queue.cancel(token) if is_discarded is None else is_discarded
 
-    def grant(self, num_messages: int, nbytes: int) -> None:
-        """As `Channel.grant`."""
+    def grant_credit(self, num_messages: int, nbytes: int) -> None:
+        """As `Channel.grant_credit`."""
         self._reader.credit_messages += num_messages
         self._reader.credit_bytes += nbytes
 
-    def progress(self, directions: int = BOTH) -> list[Event]:
+    def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
         """As `Channel.progress`."""
         events: list[Event] = []
         if not self.is_connected:
             try:
                 self.is_connected = not self._lost_directions and self._continue_connect()
             except BowstringError as error:
-                self._lost_directions = BOTH
-                events.append(DirectionLost(without_traceback(error), BOTH))
+                self._lost_directions = BOTH_DIRECTIONS
+                events.append(DirectionLost(strip_traceback(error), BOTH_DIRECTIONS))
             if not self.is_connected:
                 return events
         directions &= ~self._lost_directions
@@ -156,10 +156,10 @@ class StreamChannel(Channel):
                 if not self._reader.has_common_version and not self._lost_directions & SEND:
                     self._answer_hello()
                     self._send(events)
-                events.append(DirectionLost(without_traceback(error), RECEIVE))
+                events.append(DirectionLost(strip_traceback(error), RECEIVE))
         return events
 
-    def interests(self, directions: int = BOTH) -> list[Interest]:
+    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
         """As `Channel.interests`."""
         directions &= ~self._lost_directions
         needed = SEND if directions & SEND and self._queue.queued_bytes else 0
@@ -180,7 +180,7 @@ class StreamChannel(Channel):
     def close(self) -> None:
         """As `Channel.close`."""
         self.is_closed = True
-        self._lost_directions = BOTH
+        self._lost_directions = BOTH_DIRECTIONS
         self._socket.close()
         self._queue.clear()
         self._reader.close()
@@ -233,7 +233,7 @@ class StreamChannel(Channel):
                 if isinstance(error, BowstringError):  # a file became shorter: the peer must not wait for its bytes
                     self._shut_down(socket.SHUT_RDWR)
                 lost = error if isinstance(error, BowstringError) else self._translate_socket_error(error)
-                events.append(DirectionLost(without_traceback(lost), SEND))
+                events.append(DirectionLost(strip_traceback(lost), SEND))
                 return
             self.bytes_sent += count
             self._queue.advance(count, events)

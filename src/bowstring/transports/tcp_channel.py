@@ -18,7 +18,7 @@ from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError
 from bowstring.memory.closable import close_on_error
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
-    BOTH,
+    BOTH_DIRECTIONS,
     DEFAULT_OPTIONS,
     RECEIVE,
     SEND,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _KEEP_ALIVE_OPTIONS = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
 """A peer that is unreachable for 30 s is lost, if nothing is being sent to it.
 
-While bytes are being sent, the deadlines of the drivers end the connection; see `TcpChannel.acknowledged_at`.
+While bytes are being sent, the deadlines of the drivers end the connection; see `TcpChannel.unacknowledged_since`.
 TCP_USER_TIMEOUT would replace both, but it also ends the connection of a peer that is alive and does not receive for a
 while.
 """
@@ -76,15 +76,15 @@ class TcpChannel(StreamChannel):
             if hasattr(socket, name):
                 self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
-    def interests(self, directions: int = BOTH) -> list[Interest]:
+    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
         """As `Channel.interests`."""
         if self.is_connected or self._lost_directions or self.is_closed:
             return super().interests(directions)
         return [Interest(self._socket.fileno(), self._connect_direction)]
 
     @property
-    def acknowledged_at(self) -> float:
-        """As `Channel.acknowledged_at`: Linux reports it. The kernel itself retransmits for about 15 minutes."""
+    def unacknowledged_since(self) -> float:
+        """As `Channel.unacknowledged_since`: Linux reports it. The kernel itself retransmits for about 15 minutes."""
         if not _HAS_ACKNOWLEDGEMENT_TIMES or not self.is_connected or self.is_closed or not self.bytes_sent:
             return math.inf
         try:
@@ -99,7 +99,7 @@ class TcpChannel(StreamChannel):
     @property
     def wait_description(self) -> str:
         """As `Channel.wait_description`."""
-        if not self.queued_bytes and self.acknowledged_at < math.inf:
+        if not self.queued_bytes and self.unacknowledged_since < math.inf:
             return f"{self._name}: sending, the peer's host does not acknowledge the end"
         return super().wait_description
 
@@ -177,7 +177,7 @@ class TlsChannel(TcpChannel):
         """As `Channel.cancel`."""
         return super().cancel(token) if not self._is_writing else bool(self._reader.discard(token))
 
-    def interests(self, directions: int = BOTH) -> list[Interest]:
+    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
         """As `Channel.interests`."""
         interests = super().interests(directions)
         if self._needs_write_to_read and interests:

@@ -34,7 +34,7 @@ from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.host_agent import HostAgent
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import store
-from bowstring.transports.observation import Entry, ObservedTransport
+from bowstring.transports.observation import ObservedEvent, ObservedTransport
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.tls import TlsOptions
 from bowstring.transports.ucx.channel import UcxChannel
@@ -113,7 +113,7 @@ class KillingObserver:
         self._victim = os.getpid() if victim is None else victim
         self.steps: list[Step] = []
 
-    def __call__(self, entry: Entry) -> None:
+    def __call__(self, entry: ObservedEvent) -> None:
         if len(self.steps) == self._kill_at:
             os.kill(self._victim, signal.SIGKILL)
         self.steps.append((str(entry.direction), str(entry.kind)))

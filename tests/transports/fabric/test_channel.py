@@ -76,7 +76,7 @@ def test_credit_makes_a_descriptor_ready_for_messages_that_have_arrived(ends: tu
     assert [event.tag for event in pump(one, other, MessageReceived)] == [0]
     assert pump(one, other, MessageReceived, rounds=3) == []
     assert not other.interests(RECEIVE)
-    other.grant(1, 1)
+    other.grant_credit(1, 1)
     assert wait(other.interests(RECEIVE), 20)
     assert [event.tag for event in other.progress(RECEIVE) if isinstance(event, MessageReceived)] == [1]
 

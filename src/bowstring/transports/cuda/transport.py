@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from bowstring.errors import ConnectionLostError, UsageError
 from bowstring.transports.base import (
-    BOTH,
+    BOTH_DIRECTIONS,
     DEFAULT_OPTIONS,
     RECEIVE,
     Channel,
@@ -50,7 +50,7 @@ class CudaChannel(UnixChannel):
         self.exporter: CudaExporter | None = None
         self._has_peer_left = False
 
-    def progress(self, directions: int = BOTH) -> list[Event]:
+    def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
         """As `Channel.progress`."""
         events = super().progress(directions)
         for event in events:

@@ -142,7 +142,7 @@ class _IncomingMessage:
     def is_complete(self) -> bool:
         return self._offset == self.destination.nbytes
 
-    def copy(self, content: memoryview) -> None:
+    def copy_from(self, content: memoryview) -> None:
         """Copy the content of a short message."""
         self.destination[:] = content
         self._offset = content.nbytes
@@ -222,7 +222,7 @@ class _Receiver(MessageReceiver[Frame]):
         if message.content is None:
             self.link.send_control_frame(FrameKind.READY, message.number)
         else:
-            self._arrival.copy(message.content)
+            self._arrival.copy_from(message.content)
             self.bytes_received += message.length_bytes
         self.link.recycle_frame(message)
 
@@ -300,7 +300,7 @@ class FabricChannel(MessageChannel):
         return 0 if self._link is None else self._link.endpoint.num_operations_ended
 
     def _progress_library(self) -> None:
-        self._connect()
+        self._exchange_addresses()
         link = self._link
         if link is None:
             return
@@ -312,7 +312,7 @@ class FabricChannel(MessageChannel):
         while self._fetches and link.is_connected and self._fetches[0].start(link):
             self._fetches.popleft()
 
-    def _connect(self) -> None:
+    def _exchange_addresses(self) -> None:
         """Exchange the addresses. Raises `ConnectionLostError`, `ProtocolError`, and the errors of `Domain`."""
         control = self._control
         control.progress()

@@ -58,7 +58,7 @@ class ControlSocket(Closable):
         else:
             self._socket = connection
             self._socket.setblocking(False)
-            self._configure()
+            self._enable_keep_alive()
 
     @property
     def host(self) -> str:
@@ -94,7 +94,7 @@ class ControlSocket(Closable):
 
     def progress(self) -> None:
         """Connect, send and receive. Raises `ConnectionLostError`, `ProtocolError`."""
-        if self.has_ended or (not self.is_connected and not self._connect()):
+        if self.has_ended or (not self.is_connected and not self._continue_connect()):
             return
         try:
             if self._output:
@@ -140,7 +140,7 @@ class ControlSocket(Closable):
         if len(address) == address_bytes:
             self.peer_hello = Hello(num_frames, frame_bytes, address)
 
-    def _connect(self) -> bool:
+    def _continue_connect(self) -> bool:
         """Continue to connect; return whether it is done."""
         assert self._connector is not None
         try:
@@ -150,8 +150,8 @@ class ControlSocket(Closable):
             raise
         self._socket = self._connector.socket
         if self.is_connected:
-            self._configure()
+            self._enable_keep_alive()
         return self.is_connected
 
-    def _configure(self) -> None:
+    def _enable_keep_alive(self) -> None:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -110,9 +110,9 @@ class FrameLink:
         self._num_sent += is_started
         return is_started
 
-    def send_part(self, parts: Sequence[Memory], number: int, index: int) -> Operation | None:
+    def send_part(self, buffers: Sequence[Memory], number: int, index: int) -> Operation | None:
         """Send a part of the content of a long message. None: try again after `progress`."""
-        return self.endpoint.send_tagged(parts, self._peer, number << _PART_INDEX_BITS | index)
+        return self.endpoint.send_tagged(buffers, self._peer, number << _PART_INDEX_BITS | index)
 
     def receive_part(self, memory: Memory, number: int, index: int) -> Operation | None:
         """Receive a part of the content of a long message. None: try again after `progress`."""

@@ -56,7 +56,7 @@ class _Sender(MessageSender):
         """As `MessageSender.progress`."""
         while True:
             while self.queue and len(self.started_messages) < _MAX_STARTED:
-                self._start(self.queue.popleft())
+                self._start_message(self.queue.popleft())
             requests, self._requests = self._requests, []
             for message, request in requests:
                 if not request.is_complete:
@@ -73,7 +73,7 @@ class _Sender(MessageSender):
         """As `MessageSender.send_end`."""
         self._endpoint.send_active_message([_END.pack(*self._counts)], END_ID, flags=0)
 
-    def _start(self, message: SubmittedMessage) -> None:
+    def _start_message(self, message: SubmittedMessage) -> None:
         self._counts[message.tag is not None] += 1
         if message.tag is None:
             request = self._endpoint.send_active_message(message.parts, PLAIN_ID, flags=0)

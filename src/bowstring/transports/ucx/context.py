@@ -100,11 +100,11 @@ class Context(Closable):
 
     def _create(self, options: Mapping[str, str]) -> int:
         config, handle = libucp.Handle(), libucp.Handle()
-        self.call("configuration", self.library.ucp_config_read, None, None, ctypes.byref(config))
+        self.call_checked("configuration", self.library.ucp_config_read, None, None, ctypes.byref(config))
         try:
             for name, value in options.items():
                 encoded = encode_option(name), encode_option(value)
-                self.call(f"option {name}={value}", self.library.ucp_config_modify, config, *encoded)
+                self.call_checked(f"option {name}={value}", self.library.ucp_config_modify, config, *encoded)
             params = libucp.Params(
                 field_mask=libucp.PARAM_FEATURES | libucp.PARAM_MT_WORKERS_SHARED,
                 features=self.features,
@@ -112,7 +112,7 @@ class Context(Closable):
             )
             major, minor, _ = libucp.version(self.library)
             init = self.library.ucp_init_version
-            self.call("context", init, major, minor, ctypes.byref(params), config, ctypes.byref(handle))
+            self.call_checked("context", init, major, minor, ctypes.byref(params), config, ctypes.byref(handle))
         finally:
             self.library.ucp_config_release(config)
         return handle_address(handle)
@@ -182,7 +182,7 @@ class Context(Closable):
         if self._is_closed:
             raise ClosedError("UCX: the context is closed")
 
-    def call(self, purpose: str, function: Any, *arguments: Any) -> None:
+    def call_checked(self, purpose: str, function: Any, *arguments: Any) -> None:
         """Call a function that returns a status. Raises its error."""
         status = function(*arguments)
         if status < 0:
@@ -234,13 +234,15 @@ class RegisteredMemory(Closable):
             context.check_open()
             function = context.library.ucp_mem_map
             what = f"memory of {size_bytes} bytes"
-            context.call(what, function, context.handle, ctypes.byref(params), ctypes.byref(handle))
+            context.call_checked(what, function, context.handle, ctypes.byref(params), ctypes.byref(handle))
             context._mappings.add(handle_address(handle))
         return handle_address(handle)
 
     def _allocated_address(self) -> int:
         attributes = libucp.MemAttr(field_mask=libucp.MEM_ATTR_ADDRESS | libucp.MEM_ATTR_LENGTH)
-        self._context.call("memory", self._context.library.ucp_mem_query, self._handle, ctypes.byref(attributes))
+        self._context.call_checked(
+            "memory", self._context.library.ucp_mem_query, self._handle, ctypes.byref(attributes)
+        )
         return int(attributes.address)
 
     @property
@@ -259,7 +261,7 @@ class RegisteredMemory(Closable):
                 raise ClosedError("UCX: the memory is closed")
             buffer, size = libucp.Handle(), ctypes.c_size_t()
             arguments = context.handle, self._handle, ctypes.byref(buffer), ctypes.byref(size)
-            context.call("key", context.library.ucp_rkey_pack, *arguments)
+            context.call_checked("key", context.library.ucp_rkey_pack, *arguments)
             try:
                 return ctypes.string_at(handle_address(buffer), size.value)
             finally:

@@ -305,14 +305,14 @@ class Worker(Closable):
         with context.lock:
             context.check_open()
             create = context.library.ucp_worker_create
-            context.call("worker", create, context.handle, ctypes.byref(params), ctypes.byref(handle))
+            context.call_checked("worker", create, context.handle, ctypes.byref(params), ctypes.byref(handle))
             context.workers.add(self)
         return handle_address(handle)
 
     def _query_event_descriptor(self) -> int:
         descriptor = ctypes.c_int(-1)
         function = self.context.library.ucp_worker_get_efd
-        self.context.call("event descriptor", function, self._handle, ctypes.byref(descriptor))
+        self.context.call_checked("event descriptor", function, self._handle, ctypes.byref(descriptor))
         os.set_inheritable(descriptor.value, False)
         return descriptor.value
 
@@ -329,7 +329,7 @@ class Worker(Closable):
             arg=key,
         )
         function = self.context.library.ucp_worker_set_am_recv_handler
-        self.context.call(f"active message {message_id}", function, self._handle, ctypes.byref(params))
+        self.context.call_checked(f"active message {message_id}", function, self._handle, ctypes.byref(params))
 
     @property
     def is_inherited(self) -> bool:
@@ -553,7 +553,9 @@ class ConnectionRequest:
         worker = self._listener.worker
         with worker._locked_library() as library:
             self._check_pending()
-            worker.context.call("client", library.ucp_conn_request_query, self._handle, ctypes.byref(attributes))
+            worker.context.call_checked(
+                "client", library.ucp_conn_request_query, self._handle, ctypes.byref(attributes)
+            )
         return attributes
 
     def reject(self) -> None:
@@ -597,10 +599,10 @@ class Listener(Closable):
             with worker._locked_library() as library:
                 context, what = worker.context, f"listen at {address[0]}:{address[1]}"
                 create = library.ucp_listener_create
-                context.call(what, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
+                context.call_checked(what, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
                 self._handle = handle_address(handle)
                 worker._listeners.add(self)
-                context.call(what, library.ucp_listener_query, self._handle, ctypes.byref(attributes))
+                context.call_checked(what, library.ucp_listener_query, self._handle, ctypes.byref(attributes))
         except BaseException:
             self.close()
             raise
@@ -642,7 +644,7 @@ class Endpoint:
         try:
             with worker._locked_library() as library:
                 create = library.ucp_ep_create
-                worker.context.call(name, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
+                worker.context.call_checked(name, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
                 self.handle = handle_address(handle)
                 worker.endpoints.add(self)
         except BaseException:
@@ -740,7 +742,7 @@ class RemoteKey(Closable):
         with endpoint._locked_library() as library:
             endpoint.worker._check_feature(Feature.RMA)
             function, padded = library.ucp_ep_rkey_unpack, bytes(packed_key) + _KEY_PADDING
-            endpoint.worker.context.call("remote key", function, endpoint.handle, padded, ctypes.byref(handle))
+            endpoint.worker.context.call_checked("remote key", function, endpoint.handle, padded, ctypes.byref(handle))
             self._handle = handle_address(handle)
             endpoint._remote_keys.add(self)
 
