@@ -246,7 +246,7 @@ def test_functions_import_only_third_party_packages() -> None:
     [
         ("def function():\n    from bowstring.interop import c_data", "arrays/record_batch.py", True),
         ("def function():\n    import bowstring.cli.program", "cli/main.py", False),
-        ("def function():\n    import pandas", "interop/pandas/library.py", False),
+        ("def function():\n    import pandas", "interop/pandas/pandas_api.py", False),
         ("from bowstring.interop import c_data", "arrays/record_batch.py", False),
     ],
 )

@@ -218,7 +218,7 @@ def _import_structures(structures: CStructures) -> bool:
         expect(bool(str(error)), "the error has no message")
         structures.released += has_release  # not imported, so not released
         return False
-    return _check_array(lambda: c_array.move_array(structures.array, layout_of(field.type)), field)
+    return _check_array(lambda: c_array.import_array_struct(structures.array, layout_of(field.type)), field)
 
 
 def _import_stream(structures: CStructures) -> bool:

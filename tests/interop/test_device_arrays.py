@@ -18,8 +18,8 @@ from bowstring.arrays.array import Array
 from bowstring.errors import DataTypeError, NotShareableError, UnsupportedError, UsageError
 from bowstring.interop import c_data
 from bowstring.interop.c_device import CPU
-from bowstring.interop.device_arrays import device_of, import_device_column, to_host
-from bowstring.interop.dlpack_capsule import Tensor, consume_capsule, new_capsule
+from bowstring.interop.device_arrays import device_of, import_device_array, to_host
+from bowstring.interop.dlpack_capsule import DLTensor, consume_dlpack_capsule, new_dlpack_capsule
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi
@@ -38,7 +38,7 @@ class Owner:
 class DlpackProducer:
     """An object with `__dlpack__`, whose capsule has Bowstring's structures."""
 
-    def __init__(self, tensor: Tensor, device: Device, is_versioned: bool) -> None:
+    def __init__(self, tensor: DLTensor, device: Device, is_versioned: bool) -> None:
         self.tensor = tensor
         self.device = device
         self.is_versioned = is_versioned
@@ -47,7 +47,7 @@ class DlpackProducer:
         return self.device.type, self.device.id
 
     def __dlpack__(self, **_: object) -> Any:
-        return new_capsule(self.tensor, self.is_versioned)
+        return new_dlpack_capsule(self.tensor, self.is_versioned)
 
 
 def device_memory(size_bytes: int, pointer: int = POINTER, owner: object = None) -> DeviceMemory:
@@ -75,7 +75,7 @@ def test_numpy_reads_our_capsules(dtype: str, is_versioned: bool) -> None:
     values = np.arange(12, dtype=dtype).reshape(3, 4)
     owner = Owner()
     reference = weakref.ref(owner)
-    tensor = Tensor(Device(CPU, 0), values.ctypes.data, values.dtype, values.shape, owner)
+    tensor = DLTensor(Device(CPU, 0), values.ctypes.data, values.dtype, values.shape, owner)
     source = DlpackProducer(tensor, Device(CPU, 0), is_versioned)
     array = np.from_dlpack(source)
     assert (array.dtype, array.tolist()) == (values.dtype, values.tolist())
@@ -95,11 +95,11 @@ def test_capsules_of_numpy_are_consumed(dtype: str, max_version: tuple[int, int]
     values = np.arange(20, dtype=dtype).reshape(4, 5)[1:]
     base = weakref.ref(values.base)
     capsule = values.__dlpack__(max_version=max_version)
-    tensor = consume_capsule(capsule)
+    tensor = consume_dlpack_capsule(capsule)
     assert (tensor.device, tensor.pointer, tensor.shape) == (Device(CPU, 0), values.ctypes.data, (3, 5))
     assert tensor.dtype == values.dtype
     with pytest.raises(NotShareableError, match="expected a capsule that was not consumed before"):
-        consume_capsule(capsule)
+        consume_dlpack_capsule(capsule)
     del values, capsule
     gc.collect()
     assert base() is not None
@@ -112,7 +112,7 @@ def test_a_capsule_that_is_not_consumed_ends_its_structure() -> None:
     for is_versioned in (False, True):
         owner = Owner()
         reference = weakref.ref(owner)
-        capsule = new_capsule(Tensor(DEVICE, POINTER, np.dtype("<i4"), (4,), owner), is_versioned)
+        capsule = new_dlpack_capsule(DLTensor(DEVICE, POINTER, np.dtype("<i4"), (4,), owner), is_versioned)
         del owner
         assert reference() is not None
         del capsule
@@ -121,10 +121,10 @@ def test_a_capsule_that_is_not_consumed_ends_its_structure() -> None:
 
 def test_the_offset_of_a_capsule_is_added_to_its_address() -> None:
     for is_versioned, name in ((False, b"dltensor"), (True, b"dltensor_versioned")):
-        capsule = new_capsule(Tensor(DEVICE, POINTER, np.dtype("<i4"), (4,), None), is_versioned)
+        capsule = new_dlpack_capsule(DLTensor(DEVICE, POINTER, np.dtype("<i4"), (4,), None), is_versioned)
         fields = ctypes.c_int64 * 10
         fields.from_address(c_abi._capsule_pointer(capsule, name))[9 if is_versioned else 5] = 24
-        assert consume_capsule(capsule).pointer == POINTER + 24
+        assert consume_dlpack_capsule(capsule).pointer == POINTER + 24
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_the_offset_of_a_capsule_is_added_to_its_address() -> None:
 def test_elements_that_arrow_does_not_have_are_rejected(values: Any, problem: str) -> None:
     capsule = values.__dlpack__()
     with pytest.raises(NotShareableError, match=problem):
-        consume_capsule(capsule)
+        consume_dlpack_capsule(capsule)
     assert np.from_dlpack(CapsuleHolder(capsule)).tolist() == values.tolist()  # the capsule was left alone
 
 
@@ -163,7 +163,7 @@ def test_a_column_on_a_device_is_exported_by_dlpack() -> None:
     array = Array.from_array_data(data).slice(2, 5)
     assert array.__dlpack_device__() == (CUDA, 3)
     for options in ({}, {"max_version": (1, 0), "stream": 7, "dl_device": (CUDA, 3), "copy": False}):
-        tensor = consume_capsule(array.__dlpack__(**options))
+        tensor = consume_dlpack_capsule(array.__dlpack__(**options))
         assert (tensor.device, tensor.pointer, tensor.shape) == (DEVICE, POINTER + 28, (5,))
         assert tensor.dtype == np.dtype("<i4")
     del owner, data, array
@@ -272,22 +272,22 @@ def test_views_on_a_device_are_not_exported() -> None:
 )
 def test_only_arrays_on_a_gpu_are_imported(source: object, error: type[Exception], problem: str) -> None:
     with pytest.raises(error, match=problem):
-        import_device_column(source)
+        import_device_array(source)
 
 
 def test_columns_are_imported_by_dlpack_without_a_copy() -> None:
     owner = Owner()
-    tensor = Tensor(DEVICE, POINTER, np.dtype("<f4"), (6,), owner)
-    column = import_device_column(DlpackProducer(tensor, DEVICE, is_versioned=True))
+    tensor = DLTensor(DEVICE, POINTER, np.dtype("<f4"), (6,), owner)
+    column = import_device_array(DlpackProducer(tensor, DEVICE, is_versioned=True))
     assert (column.type, column.length, column.null_count) == (bs.float32(), 6, 0)
     assert device_of([column]) == DEVICE
     assert _buffer_pointers(column) == [0, POINTER]
-    matrix = Tensor(DEVICE, POINTER, np.dtype("<f4"), (2, 3), owner)
+    matrix = DLTensor(DEVICE, POINTER, np.dtype("<f4"), (2, 3), owner)
     with pytest.raises(NotShareableError, match=r"expected one dimension, found shape \(2, 3\)"):
-        import_device_column(DlpackProducer(matrix, DEVICE, is_versioned=False))
-    elsewhere = Tensor(Device(CPU, 0), POINTER, np.dtype("<f4"), (6,), owner)
+        import_device_array(DlpackProducer(matrix, DEVICE, is_versioned=False))
+    elsewhere = DLTensor(Device(CPU, 0), POINTER, np.dtype("<f4"), (6,), owner)
     with pytest.raises(UnsupportedError, match="expected memory of CUDA, found CPU"):
-        import_device_column(DlpackProducer(elsewhere, DEVICE, is_versioned=False))
+        import_device_array(DlpackProducer(elsewhere, DEVICE, is_versioned=False))
 
 
 def test_a_producer_s_error_is_reported() -> None:
@@ -295,9 +295,9 @@ def test_a_producer_s_error_is_reported() -> None:
         def __dlpack__(self, **options: object) -> Any:
             raise BufferError(f"not on stream {options['stream']}")
 
-    tensor = Tensor(DEVICE, POINTER, np.dtype("<f4"), (6,), None)
+    tensor = DLTensor(DEVICE, POINTER, np.dtype("<f4"), (6,), None)
     with pytest.raises(NotShareableError, match="DLPack can't export this Producer: not on stream 1"):
-        import_device_column(Producer(tensor, DEVICE, is_versioned=True))
+        import_device_array(Producer(tensor, DEVICE, is_versioned=True))
 
 
 class CudaArrayInterface:
@@ -321,11 +321,11 @@ class CudaArrayInterface:
 )
 def test_unsupported_cuda_array_interfaces_are_rejected(interface: dict[str, object], problem: str) -> None:
     with pytest.raises(NotShareableError, match=problem.replace("|", r"\|")):
-        import_device_column(CudaArrayInterface(**interface))
+        import_device_array(CudaArrayInterface(**interface))
 
 
 def test_an_empty_column_has_no_address() -> None:
-    column = import_device_column(CudaArrayInterface(strides=(4,)))
+    column = import_device_array(CudaArrayInterface(strides=(4,)))
     assert (column.length, column.type) == (0, bs.int32())
     empty = ArrayData(layout_of(bs.string()), 0, (None, EMPTY, EMPTY), (), None, 0)
     assert device_of([empty]) is None

@@ -24,7 +24,7 @@ from bowstring.arrays.array import import_array
 from bowstring.arrays.record_batch import import_stream
 from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.interop import c_data
-from bowstring.interop.c_array import move_array
+from bowstring.interop.c_array import import_array_struct
 from bowstring.interop.c_stream import ArrayStream
 from bowstring.memory import c_abi
 from tests.interop.c_producer import Producer
@@ -182,7 +182,7 @@ def test_a_child_moved_out_of_a_device_array_outlives_it() -> None:
     parent = c_abi.DeviceArrayStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.DEVICE_ARRAY_CAPSULE))
     first_child = c_abi.read_pointers(parent[c_abi.CHILDREN], 2, "children")[0]
     layout = bs.array([0]).layout
-    child = move_array(first_child, layout)
+    child = import_array_struct(first_child, layout)
     del capsule
     gc.collect()
     assert other_alive() is None

@@ -100,7 +100,7 @@ def test_a_child_may_be_moved_out_before_its_parent_is_released() -> None:
     del exported, other
     parent = c_abi.ArrayStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.ARRAY_CAPSULE))
     first_child = c_abi.read_pointers(parent[c_abi.CHILDREN], 2, "children")[0]
-    child = c_array.move_array(first_child, layout_of(types.int64()))
+    child = c_array.import_array_struct(first_child, layout_of(types.int64()))
     del capsule
     gc.collect()
     assert other_alive() is None

@@ -13,9 +13,9 @@ from bowstring.compute.sort import NullPlacement, Order
 from bowstring.compute.unify_dictionaries import concat_and_unify
 from bowstring.datatypes.conversion import as_type
 from bowstring.errors import DataTypeError, NotFoundError, UsageError
-from bowstring.interop import c_data, dlpack
+from bowstring.interop import buffer_protocol, c_data, dlpack
 from bowstring.interop.device_arrays import to_host
-from bowstring.interop.pandas.from_pandas import column_from_series
+from bowstring.interop.pandas.from_pandas import series_to_column
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values
@@ -269,7 +269,7 @@ class Array(ArrayData):
         Shares the memory of numbers, dates and times. Raises `DataTypeError` if the values do not fit one type or the
         requested one, and for periods, intervals and sparse values.
         """
-        return cls.from_array_data(column_from_series(values, type).combine_chunks())
+        return cls.from_array_data(series_to_column(values, type).combine_chunks())
 
     # Protocols: DLPack, the buffer protocol, the Arrow C data interface, pickle
 
@@ -278,8 +278,8 @@ class Array(ArrayData):
         return Array.from_array_data(to_host(self))
 
     def __buffer__(self, flags: int) -> memoryview:
-        """Support `memoryview(array)` from Python 3.12 on (`bowstring.interop.dlpack`)."""
-        return dlpack.array_buffer(self)
+        """Support `memoryview(array)` from Python 3.12 on (`bowstring.interop.buffer_protocol`)."""
+        return buffer_protocol.array_memoryview(self)
 
     def __dlpack__(self, **options: Any) -> Any:
         """Return the values as a DLPack capsule: a copy, or with `copy=False` the read-only memory itself.
@@ -287,11 +287,11 @@ class Array(ArrayData):
         `options` are those of the array API standard (`bowstring.interop.dlpack`). Raises `NotShareableError` (a
         `BufferError`) for nulls and for layouts without primitive elements.
         """
-        return dlpack.array_capsule(self, options)
+        return dlpack.array_dlpack_capsule(self, options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The DLPack device of the values: the CPU, or a GPU whose memory a server shares."""
-        return dlpack.array_device(self)
+        return dlpack.array_dlpack_device(self)
 
     def __arrow_c_schema__(self) -> object:
         return self.type.__arrow_c_schema__()

@@ -20,7 +20,7 @@ from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.types import DataType, bool_
 from bowstring.errors import DataTypeError
 from bowstring.interop import c_data
-from bowstring.interop.pandas.from_pandas import column_from_series
+from bowstring.interop.pandas.from_pandas import series_to_column
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Values
@@ -83,7 +83,7 @@ class ChunkedArray(ColumnChunks):
     @classmethod
     def from_pandas(cls, values: Any, type: TypeLike | None = None) -> ChunkedArray:
         """Convert a pandas series, as `Array.from_pandas`, with the chunks that pandas has."""
-        column = column_from_series(values, type)
+        column = series_to_column(values, type)
         return cls(column.chunks, column.type)
 
     def combine_chunks(self) -> Array:

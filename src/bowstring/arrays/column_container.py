@@ -20,7 +20,7 @@ from bowstring.datatypes.field import Field, check_field_name
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import NotFoundError, UsageError, WouldCopyError
 from bowstring.interop import c_data
-from bowstring.interop.c_array import Batch
+from bowstring.interop.c_array import BatchLike
 from bowstring.interop.dataframe_protocol import InterchangeFrame
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
 from bowstring.layouts.base import Indices, Values, object_array
@@ -154,7 +154,7 @@ class ColumnContainer(ABC):
         return self._take_rows(sort_rows(keys, null_placement))
 
     @abstractmethod
-    def _record_batches(self) -> Sequence[Batch]:
+    def _record_batches(self) -> Sequence[BatchLike]:
         """Return the record batches."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from bowstring.arrays.chunked_array import ChunkedArray
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.errors import DataTypeError, UsageError, WouldCopyError
 from bowstring.interop import c_data, dlpack
-from bowstring.interop.pandas.library import is_pandas
+from bowstring.interop.pandas.pandas_api import is_pandas_object
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, short_repr
 from bowstring.layouts.construction import array_from_numpy, array_from_python, invert_mask
@@ -35,7 +35,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
         return Array.from_array_data(array_from_numpy(values, data_type))
     if isinstance(values, ChunkedArray):
         values = values.combine_chunks()
-    elif is_pandas(values):
+    elif is_pandas_object(values):
         values = Array.from_pandas(values, data_type)
     elif not isinstance(values, ArrayData) and (c_data.has_c_array(values) or c_data.has_c_stream(values)):
         values = import_array(values)

@@ -16,7 +16,7 @@ from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import DataTypeError, InvalidDataError, UsageError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
-from bowstring.interop.pandas.library import is_pandas
+from bowstring.interop.pandas.pandas_api import is_pandas_object
 from bowstring.layouts.base import Indices, prefix_errors
 from bowstring.layouts.indexing import clip_slice
 from bowstring.layouts.struct_ import columns_to_rows
@@ -232,7 +232,7 @@ def record_batch(
     if isinstance(data, RecordBatch):
         return data
     if data.__class__ not in (dict, list, tuple):
-        if is_pandas(data):
+        if is_pandas_object(data):
             return RecordBatch.from_pandas(data, schema)
         if c_data.has_c_array(data):
             return import_batch(data)

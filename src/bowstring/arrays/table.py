@@ -29,7 +29,7 @@ from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
-from bowstring.interop.pandas.library import is_pandas
+from bowstring.interop.pandas.pandas_api import is_pandas_object
 from bowstring.layouts.base import Indices, prefix_errors
 from bowstring.layouts.indexing import chunk_starts, clip_slice, resolve_chunks, split_slice_by_chunk
 from bowstring.layouts.registry import layout_of
@@ -302,7 +302,7 @@ def table(
         return data
     if isinstance(data, RecordBatch):
         return Table(data.schema, [data])
-    if is_pandas(data):
+    if is_pandas_object(data):
         return Table.from_pandas(data, schema)
     if c_data.has_c_array(data) or c_data.has_c_stream(data):
         return import_table(data)
@@ -329,7 +329,7 @@ def as_table(source: object) -> Table:
 
     Raises `DataTypeError` for any other object; `table` creates tables of Python objects.
     """
-    if isinstance(source, Table | RecordBatch) or is_pandas(source):
+    if isinstance(source, Table | RecordBatch) or is_pandas_object(source):
         return table(source)
     if c_data.has_c_array(source) or c_data.has_c_stream(source):
         return import_table(source)

@@ -29,13 +29,13 @@ _MAX_LENGTH = (1 << 63) - 1
 _MAX_BUFFER_BYTES = 1 << 56
 """More than the address space of a process on current processors. Layouts without buffers can have more slots."""
 
-_zeros = make_immortal(np.zeros(8, np.int64))
-_ZEROS_ADDRESS: int = _zeros.__array_interface__["data"][0]
+_zero_offsets = make_immortal(np.zeros(8, np.int64))
+_ZERO_OFFSETS_ADDRESS: int = _zero_offsets.__array_interface__["data"][0]
 """Where the offsets of an empty array without buffers point: some consumers read the first offset anyway."""
 
 
-class Batch(Protocol):
-    """Columns of equal length: a record batch or `ImportedBatch`."""
+class BatchLike(Protocol):
+    """Columns of equal length: a record batch or `ColumnarBatch`."""
 
     @property
     def num_rows(self) -> int:
@@ -46,7 +46,7 @@ class Batch(Protocol):
         """The columns."""
 
 
-class ImportedBatch(NamedTuple):
+class ColumnarBatch(NamedTuple):
     """The number of rows and the columns of a record batch."""
 
     num_rows: int
@@ -64,7 +64,7 @@ def build_array_block(array: ArrayData, device: Device | None = None) -> c_abi.E
     Raises `UsageError` for memory of another device than `device` (None: of the CPU), and for views on a device.
     """
     with c_abi.ExportedStructBlock() as block:
-        _write(block, array, device)
+        _write_array(block, array, device)
     return block
 
 
@@ -82,25 +82,27 @@ def build_batch_block(
     return block
 
 
-def _write(block: c_abi.ExportedStructBlock, array: ArrayData, device: Device | None) -> int:
-    if _needs_compacting(array):
+def _write_array(block: c_abi.ExportedStructBlock, array: ArrayData, device: Device | None) -> int:
+    if _is_unsupported_by_consumers(array):
         array = array.compact()
     layout, buffers, children, dictionary = array.layout, array.buffers, array.children, array.dictionary
     if len(children) != len(layout.children) or (dictionary is None) != (layout.dictionary is None):
         raise InvalidDataError(f"the array of {layout.type} has no dictionary or too few children")
     if array.offset + array.length and device is None:
         layout.check(array)
-    shape = (array.length, _null_count(array), array.offset, len(buffers), len(children))
+    shape = (array.length, _exported_null_count(array), array.offset, len(buffers), len(children))
     node = block.append([*shape, 0, 0, 0, c_abi.RELEASE_ARRAY_ADDRESS, block.retain(buffers)])
     if buffers:
-        slots, specs = array.offset + array.length, layout.buffers
-        addresses = [_address(buffer, spec, slots, device) for buffer, spec in zip(buffers, specs, strict=False)]
+        num_slots, specs = array.offset + array.length, layout.buffers
+        addresses = [
+            _buffer_address(buffer, spec, num_slots, device) for buffer, spec in zip(buffers, specs, strict=False)
+        ]
         if layout.VARIADIC:
             if device is not None:
                 raise UsageError(f"can't export {layout.type} on {device}: its lengths of buffers are on the CPU")
             variadic = [EMPTY if buffer is None else buffer for buffer in buffers[len(specs) :]]
             lengths = block.append([buffer.size for buffer in variadic] or [0])
-            pointers = block.append([*addresses, *(_address(buffer) for buffer in variadic), 0])
+            pointers = block.append([*addresses, *(_buffer_address(buffer) for buffer in variadic), 0])
             block.set_pointer(pointers + len(buffers), lengths)
             block.fields[node + c_abi.N_BUFFERS] += 1
         else:
@@ -108,11 +110,11 @@ def _write(block: c_abi.ExportedStructBlock, array: ArrayData, device: Device | 
         block.set_pointer(node + c_abi.BUFFERS, pointers)
     _write_children(block, node, children, device)
     if dictionary is not None:
-        block.set_pointer(node + c_abi.DICTIONARY, _write(block, dictionary, device))
+        block.set_pointer(node + c_abi.DICTIONARY, _write_array(block, dictionary, device))
     return node
 
 
-def _needs_compacting(array: ArrayData) -> bool:
+def _is_unsupported_by_consumers(array: ArrayData) -> bool:
     """Whether some consumer rejects the array in its current layout, or reads it wrong."""
     layout = array.layout.storage
     if isinstance(layout, FixedSizeListLayout):
@@ -127,33 +129,35 @@ def _write_children(block: c_abi.ExportedStructBlock, node: int, children: Any, 
         pointers = block.append([0] * len(children))
         block.set_pointer(node + c_abi.CHILDREN, pointers)
         for i, child in enumerate(children):
-            block.set_pointer(pointers + i, _write(block, child, device))
+            block.set_pointer(pointers + i, _write_array(block, child, device))
 
 
-def _null_count(array: ArrayData) -> int:
+def _exported_null_count(array: ArrayData) -> int:
     """Return the null count if it is cached or implied by the layout, else -1 (not computed)."""
     if array.layout.has_validity:
         return 0 if array.buffers[0] is None else array._null_count
     return 0 if array.layout.buffers or array.layout.children else array.null_count
 
 
-def _address(
-    buffer: Buffer | None, spec: BufferSpec | None = None, slots: int = 0, device: Device | None = None
+def _buffer_address(
+    buffer: Buffer | None, spec: BufferSpec | None = None, num_slots: int = 0, device: Device | None = None
 ) -> int:
     size_bytes = 0 if buffer is None else buffer.size
-    if spec is not None and slots and (buffer is not None or spec.role is not BufferRole.VALIDITY):
-        required_bytes = spec.size_bytes(slots)
+    if spec is not None and num_slots and (buffer is not None or spec.role is not BufferRole.VALIDITY):
+        required_bytes = spec.size_bytes(num_slots)
         if size_bytes < required_bytes:
             role = spec.role.value
-            raise InvalidDataError(f"the {role} buffer has {size_bytes} bytes, but {slots} slots need {required_bytes}")
+            raise InvalidDataError(
+                f"the {role} buffer has {size_bytes} bytes, but {num_slots} slots need {required_bytes}"
+            )
     if not size_bytes or buffer is None:
-        return 0 if spec is None or spec.role is BufferRole.VALIDITY or device is not None else _ZEROS_ADDRESS
+        return 0 if spec is None or spec.role is BufferRole.VALIDITY or device is not None else _ZERO_OFFSETS_ADDRESS
     if device is not None:
         if buffer.device != str(device):
             raise UsageError(f"can't export a buffer on {buffer.device} with others on {device}")
         return pointer_of(buffer)
-    if spec is not None and spec.extra and not slots:
-        return _ZEROS_ADDRESS  # the offset of an empty array is undefined, but some consumers use it
+    if spec is not None and spec.extra and not num_slots:
+        return _ZERO_OFFSETS_ADDRESS  # the offset of an empty array is undefined, but some consumers use it
     if buffer.device != "cpu":
         raise UsageError(
             f"can't export a buffer on {buffer.device} by the C data interface: use __arrow_c_device_array__ of an "
@@ -172,11 +176,11 @@ class ArrayImporter:
     buffers are never accessed. This makes creating a buffer as cheap as creating an object.
     """
 
-    __slots__ = ("_buffers", "_nested")
+    __slots__ = ("_buffers", "_nested_arrays")
 
     def __init__(self) -> None:
         self._buffers: list[Buffer] = []
-        self._nested: list[ArrayData] = []
+        self._nested_arrays: list[ArrayData] = []
 
     def bind_memory(self, struct: ImportedStruct) -> None:
         """Bind all buffers to one memory that keeps the structure alive, then check the lengths of the children."""
@@ -190,13 +194,13 @@ class ArrayImporter:
             for buffer in buffers:
                 buffer.memory = memory
                 buffer.offset -= start
-        self._check_nested()
+        self._check_nested_arrays()
 
     def _create_memory(self, struct: ImportedStruct, start: int, size_bytes: int) -> Memory:
         return struct.memory(start, size_bytes)
 
-    def _check_nested(self) -> None:
-        for array in self._nested:
+    def _check_nested_arrays(self) -> None:
+        for array in self._nested_arrays:
             if array.length or array.offset:
                 array.layout.check(array)
 
@@ -204,21 +208,24 @@ class ArrayImporter:
         """Return the array of an ArrowArray structure. Its buffers can be read only after `bind_memory`."""
         fields = c_abi.ArrayStruct.from_address(address)[:]
         length, null_count, offset, n_buffers, n_children, buffer_pointers, _, dictionary, release, _ = fields
-        plan = _import_plan(layout)
+        structure = _expected_structure(layout)
         if not release:
             raise InvalidDataError("the structure is released already")
         if length < 0 or offset < 0 or length + offset > _MAX_LENGTH or not -1 <= null_count <= length:
             raise InvalidDataError(f"length {length}, offset {offset} and null count {null_count} are inconsistent")
-        if n_buffers == 1 and not plan.buffers:
+        if n_buffers == 1 and not structure.num_buffers:
             n_buffers = 0  # Arrow before 1.0, and polars: a null array with an absent validity bitmap
-        if n_children != plan.children or (
-            n_buffers != plan.buffers and (not plan.variadic or n_buffers < plan.buffers)
+        if n_children != structure.num_children or (
+            n_buffers != structure.num_buffers
+            and (not structure.has_variadic_buffers or n_buffers < structure.num_buffers)
         ):
-            minimum = f"at least {plan.buffers}" if plan.variadic else str(plan.buffers)
-            expected = f"{layout.type} has {minimum} buffers and {plan.children} children"
+            minimum = (
+                f"at least {structure.num_buffers}" if structure.has_variadic_buffers else str(structure.num_buffers)
+            )
+            expected = f"{layout.type} has {minimum} buffers and {structure.num_children} children"
             raise InvalidDataError(f"{expected}, found {n_buffers} and {n_children}")
-        buffers = self._read_buffers(buffer_pointers, n_buffers, offset + length, plan) if n_buffers else ()
-        if not plan.validity:
+        buffers = self._read_buffers(buffer_pointers, n_buffers, offset + length, structure) if n_buffers else ()
+        if not structure.has_validity:
             null_count = -1
         elif buffers[0] is None:
             if null_count > 0:
@@ -249,45 +256,49 @@ class ArrayImporter:
         array = ArrayData(
             layout, fields[c_abi.LENGTH], buffers, tuple(children), values, null_count, fields[c_abi.OFFSET]
         )
-        self._nested.append(array)
+        self._nested_arrays.append(array)
         return array
 
-    def _read_buffers(self, address: int, count: int, slots: int, plan: _ImportPlan) -> tuple[Buffer | None, ...]:
+    def _read_buffers(
+        self, address: int, count: int, num_slots: int, structure: _ExpectedStructure
+    ) -> tuple[Buffer | None, ...]:
         addresses = c_abi.read_nullable_pointers(address, count, "buffers")
         unbound = self._buffers
         buffers: list[Buffer | None] = []
         data_bytes = index = 0
-        for width, extra, per_slot, may_be_absent in plan.buffer_steps:
+        for width, extra, per_slot, may_be_absent in structure.declared_buffers:
             address = addresses[index]
-            size_bytes = data_bytes if not per_slot else (slots + 7) >> 3 if width < 0 else (slots + extra) * width
+            size_bytes = (
+                data_bytes if not per_slot else (num_slots + 7) >> 3 if width < 0 else (num_slots + extra) * width
+            )
             if address and size_bytes:
                 if size_bytes > _MAX_BUFFER_BYTES:
                     raise InvalidDataError(
-                        f"buffer {index}: {slots} slots need {size_bytes} bytes, more than the address space"
+                        f"buffer {index}: {num_slots} slots need {size_bytes} bytes, more than the address space"
                     )
                 if extra:
-                    data_bytes = self._last_offset(address, width, slots) if slots else 0
+                    data_bytes = self._last_offset(address, width, num_slots) if num_slots else 0
                 buffer = Buffer(_ADDRESS_SPACE, address, size_bytes)
                 unbound.append(buffer)
                 buffers.append(buffer)
             elif may_be_absent:
                 buffers.append(None)
-            elif size_bytes and slots:
-                raise InvalidDataError(f"buffer {index} is null, but {slots} slots need {size_bytes} bytes")
+            elif size_bytes and num_slots:
+                raise InvalidDataError(f"buffer {index} is null, but {num_slots} slots need {size_bytes} bytes")
             else:
                 buffers.append(EMPTY)
             index += 1
-        if plan.variadic:
+        if structure.has_variadic_buffers:
             buffers += self._read_variadic_buffers(addresses, index)
         return tuple(buffers)
 
-    def _last_offset(self, address: int, width: int, slots: int) -> int:
-        last_address = address + slots * width
+    def _last_offset(self, address: int, width: int, num_slots: int) -> int:
+        last_address = address + num_slots * width
         if not c_abi.FIRST_ADDRESS <= last_address < c_abi.LAST_ADDRESS:
             raise InvalidDataError(f"offsets at {address:#x}, which is not a valid address")
         last = self._read_offset(last_address, width)
         if last < 0:
-            raise InvalidDataError(f"offsets[{slots}] = {last} is negative")
+            raise InvalidDataError(f"offsets[{num_slots}] = {last} is negative")
         return last
 
     def _read_offset(self, address: int, width: int) -> int:
@@ -312,26 +323,26 @@ _ADDRESS_SPACE.address, _ADDRESS_SPACE.size = 0, 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
-class _ImportPlan:
-    """The expected structure of arrays of a layout. A buffer step is the element width in bytes (-1: bits), the number
-    of extra elements, whether there is an element per slot, and whether the buffer may be absent.
+class _ExpectedStructure:
+    """The expected structure of arrays of a layout. A declared buffer is the element width in bytes (-1: bits), the
+    number of extra elements, whether there is an element per slot, and whether the buffer may be absent.
     """
 
-    buffers: int
-    children: int
-    variadic: bool
-    validity: bool
-    buffer_steps: tuple[tuple[int, int, bool, bool], ...]
+    num_buffers: int
+    num_children: int
+    has_variadic_buffers: bool
+    has_validity: bool
+    declared_buffers: tuple[tuple[int, int, bool, bool], ...]
 
 
 @lru_cache(maxsize=4096)
-def _import_plan(layout: Layout) -> _ImportPlan:
-    buffer_steps = tuple(
+def _expected_structure(layout: Layout) -> _ExpectedStructure:
+    declared_buffers = tuple(
         (-1 if s.dtype is None else s.dtype.itemsize, s.extra, s.per_slot, s.role is BufferRole.VALIDITY)
         for s in layout.buffers
     )
-    buffers = len(buffer_steps) + (1 if layout.VARIADIC else 0)
-    return _ImportPlan(buffers, len(layout.children), layout.VARIADIC, layout.has_validity, buffer_steps)
+    num_buffers = len(declared_buffers) + (1 if layout.VARIADIC else 0)
+    return _ExpectedStructure(num_buffers, len(layout.children), layout.VARIADIC, layout.has_validity, declared_buffers)
 
 
 _Int32, _Int64 = ctypes.c_int32, ctypes.c_int64
@@ -366,16 +377,16 @@ class ImportedStruct:
             self._release(_addressof(fields))
 
 
-def move_array(address: int, layout: Layout, on_device: bool = False) -> ArrayData:
+def import_array_struct(address: int, layout: Layout, is_device_array: bool = False) -> ArrayData:
     """Move a structure and return its array, over the same memory. The structure is released with the last view.
 
-    With `on_device` it is an ArrowDeviceArray, which begins with an ArrowArray. Raises `InvalidDataError` or a subclass
-    if the structure does not match the layout, `UnsupportedError` if the CPU can't read its memory; the structure is
-    released in either case.
+    With `is_device_array` it is an ArrowDeviceArray, which begins with an ArrowArray. Raises `InvalidDataError` or a
+    subclass if the structure does not match the layout, `UnsupportedError` if the CPU can't read its memory; the
+    structure is released in either case.
     """
     struct = ImportedStruct(address)
-    if on_device:
-        c_device.check_array_device(address)
+    if is_device_array:
+        c_device.check_cpu_readable_array(address)
     importer = ArrayImporter()
     array = importer.read(struct.address, layout)
     importer.bind_memory(struct)

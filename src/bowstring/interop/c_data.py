@@ -26,7 +26,13 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, field_from_schema, schema_from_field
 from bowstring.errors import DataTypeError, InvalidDataError
 from bowstring.interop import c_device, requested_schema
-from bowstring.interop.c_array import Batch, ImportedBatch, build_array_block, build_batch_block, move_array
+from bowstring.interop.c_array import (
+    BatchLike,
+    ColumnarBatch,
+    build_array_block,
+    build_batch_block,
+    import_array_struct,
+)
 from bowstring.interop.c_stream import ArrayStream, build_stream_block
 from bowstring.interop.device_arrays import device_of
 from bowstring.layouts.array_data import ArrayData
@@ -49,7 +55,7 @@ def export_array(
     Raises `DataTypeError` if a struct with other fields is requested, and `NotImplementedError` for any device option
     that is not None: the protocol defines none yet.
     """
-    _check_options(device_options)
+    _check_device_options(device_options)
     array = requested_schema.convert_array(array, requested)
     if device_options is None:
         return array.type.__arrow_c_schema__(), c_abi.new_capsule(c_abi.ARRAY_CAPSULE, build_array_block(array))
@@ -58,21 +64,23 @@ def export_array(
 
 
 def export_batch(
-    schema: Schema, batch: Batch, requested: object = None, device_options: DeviceOptions = None
+    schema: Schema, batch: BatchLike, requested: object = None, device_options: DeviceOptions = None
 ) -> tuple[object, object]:
     """Return the capsules of a record batch as a struct array, as `export_array`."""
-    _check_options(device_options)
+    _check_device_options(device_options)
     schema, batches = requested_schema.convert_batches(schema, [batch], requested)
     exported = next(iter(batches))
     if device_options is None:
-        block = _build_batch_block(exported, schema)
+        block = _build_checked_batch_block(exported, schema)
         return schema.__arrow_c_schema__(), c_abi.new_capsule(c_abi.ARRAY_CAPSULE, block)
     device = device_of(exported.columns)
-    return schema.__arrow_c_schema__(), _new_device_capsule(_build_batch_block(exported, schema, device), device)
+    return schema.__arrow_c_schema__(), _new_device_capsule(
+        _build_checked_batch_block(exported, schema, device), device
+    )
 
 
 def export_stream(
-    schema: Schema, batches: Iterable[Batch], requested: object = None, device_options: DeviceOptions = None
+    schema: Schema, batches: Iterable[BatchLike], requested: object = None, device_options: DeviceOptions = None
 ) -> object:
     """Return an "arrow_array_stream" capsule of record batches, pulled one at a time, or with `device_options` an
     "arrow_device_array_stream" capsule. Nothing is copied.
@@ -80,15 +88,15 @@ def export_stream(
     An exception raised by `batches`, or a batch with another schema, becomes the stream's last error. If a schema is
     requested, all batches are read at once, to find out whether they can be converted. Raises as `export_array`.
     """
-    _check_options(device_options)
+    _check_device_options(device_options)
     schema, batches = requested_schema.convert_batches(schema, batches, requested)
-    blocks = (_build_batch_block(batch, schema) for batch in batches)
+    blocks = (_build_checked_batch_block(batch, schema) for batch in batches)
     return _new_stream_capsule(field_from_schema(schema), blocks, device_options)
 
 
 def export_chunked(chunked: ColumnChunks, requested: object = None, device_options: DeviceOptions = None) -> object:
     """Return the capsule of a stream of the chunks of a chunked array, as `export_stream`."""
-    _check_options(device_options)
+    _check_device_options(device_options)
     chunks, type_ = requested_schema.convert_chunks(chunked.chunks, chunked.type, requested)
     return _new_stream_capsule(Field("", type_), map(build_array_block, chunks), device_options)
 
@@ -114,17 +122,19 @@ def _new_stream_capsule(
 ) -> object:
     if device_options is None:
         return c_abi.new_capsule(c_abi.STREAM_CAPSULE, build_stream_block(field, blocks))
-    return c_abi.new_capsule(c_abi.DEVICE_STREAM_CAPSULE, build_stream_block(field, blocks, on_device=True))
+    return c_abi.new_capsule(c_abi.DEVICE_STREAM_CAPSULE, build_stream_block(field, blocks, is_device_stream=True))
 
 
-def _check_options(options: DeviceOptions) -> None:
+def _check_device_options(options: DeviceOptions) -> None:
     """«Device Support»: options of later versions are accepted if they are None."""
     unsupported = sorted(name for name, value in (options or {}).items() if value is not None)
     if unsupported:
         raise NotImplementedError(f"options of the device interface that are not supported: {unsupported}")
 
 
-def _build_batch_block(batch: Batch, schema: Schema, device: Device | None = None) -> c_abi.ExportedStructBlock:
+def _build_checked_batch_block(
+    batch: BatchLike, schema: Schema, device: Device | None = None
+) -> c_abi.ExportedStructBlock:
     """Return the block of a batch after checking it against the schema of its stream, which consumers rely on."""
     columns = batch.columns
     if len(columns) != len(schema):
@@ -148,21 +158,21 @@ def import_array(source: object) -> ArrayData:
     structure, `UnsupportedError` for data on a device whose memory the CPU can't read.
     """
     if has_c_array(source) or isinstance(source, tuple):
-        return _import_array(source)[1]
+        return _import_field_and_array(source)[1]
     return import_chunked_array(source).combine_chunks()
 
 
-def import_batch(source: object) -> tuple[Schema, ImportedBatch]:
+def import_batch(source: object) -> tuple[Schema, ColumnarBatch]:
     """Import a schema and a record batch from a struct array, without copying.
 
     Accepts the sources of `import_array` except streams. Raises `InvalidDataError` if the array is not a struct or has
     null rows; otherwise as `import_array`.
     """
-    field, array = _import_array(source)
-    return schema_from_field(field), _to_batch(array)
+    field, array = _import_field_and_array(source)
+    return schema_from_field(field), _batch_from_struct(array)
 
 
-def import_stream(source: object) -> tuple[Schema, Iterator[ImportedBatch]]:
+def import_stream(source: object) -> tuple[Schema, Iterator[ColumnarBatch]]:
     """Import the schema and record batches of an object with `__arrow_c_stream__` or `__arrow_c_device_stream__`, or of
     their capsule, without copying.
 
@@ -175,7 +185,7 @@ def import_stream(source: object) -> tuple[Schema, Iterator[ImportedBatch]]:
     except InvalidDataError:
         stream.close()
         raise
-    return schema, map(_to_batch, stream)
+    return schema, map(_batch_from_struct, stream)
 
 
 def import_chunked_array(source: object) -> ColumnChunks:
@@ -194,7 +204,7 @@ def has_c_stream(source: object) -> bool:
     return hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_device_stream__")
 
 
-def _import_array(source: Any) -> tuple[Field, ArrayData]:
+def _import_field_and_array(source: Any) -> tuple[Field, ArrayData]:
     pair = source
     if hasattr(source, "__arrow_c_array__"):
         pair = source.__arrow_c_array__()
@@ -208,7 +218,7 @@ def _import_array(source: Any) -> tuple[Field, ArrayData]:
         array_capsule, c_abi.DEVICE_ARRAY_CAPSULE if is_device_array else c_abi.ARRAY_CAPSULE
     )
     field = read_field(c_abi.capsule_pointer(schema_capsule, c_abi.SCHEMA_CAPSULE))
-    return field, move_array(address, layout_of(field.type), is_device_array)
+    return field, import_array_struct(address, layout_of(field.type), is_device_array)
 
 
 def _open_stream(source: Any) -> ArrayStream:
@@ -218,11 +228,11 @@ def _open_stream(source: Any) -> ArrayStream:
     elif hasattr(source, "__arrow_c_device_stream__"):
         capsule = source.__arrow_c_device_stream__()
     if c_abi.is_capsule(capsule, c_abi.DEVICE_STREAM_CAPSULE):
-        return ArrayStream(c_abi.capsule_pointer(capsule, c_abi.DEVICE_STREAM_CAPSULE), on_device=True)
+        return ArrayStream(c_abi.capsule_pointer(capsule, c_abi.DEVICE_STREAM_CAPSULE), is_device_stream=True)
     return ArrayStream(c_abi.capsule_pointer(capsule, c_abi.STREAM_CAPSULE))
 
 
-def _to_batch(array: ArrayData) -> ImportedBatch:
+def _batch_from_struct(array: ArrayData) -> ColumnarBatch:
     if array.null_count:
         raise InvalidDataError(
             f"{array.null_count} of {array.length} rows of a record batch are null: record batches have no validity"
@@ -230,4 +240,4 @@ def _to_batch(array: ArrayData) -> ImportedBatch:
     columns = array.children
     if any(column.length != array.length for column in columns):
         columns = tuple(column.slice(array.offset, array.length) for column in columns)
-    return ImportedBatch(array.length, columns)
+    return ColumnarBatch(array.length, columns)

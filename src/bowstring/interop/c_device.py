@@ -15,7 +15,7 @@ from bowstring.memory.device import Device
 
 CPU = 1
 """ARROW_DEVICE_CPU, the same value as kDLCPU of DLPack."""
-DEVICE_NAMES = {
+DEVICE_TYPE_NAMES = {
     CPU: "CPU",
     2: "CUDA",
     3: "CUDA_HOST",
@@ -34,7 +34,7 @@ DEVICE_NAMES = {
     18: "TRAINIUM",
 }
 """The names of device types («ArrowDeviceType»; the last two are only in DLPack)."""
-CPU_READABLE = frozenset((CPU, 3, 11))
+CPU_READABLE_TYPES = frozenset((CPU, 3, 11))
 """The device types whose memory the CPU can read."""
 
 (CPU_FIELD,) = struct.unpack("=q", struct.pack("=i4x", CPU))
@@ -53,27 +53,27 @@ def to_device_array(block: c_abi.ExportedStructBlock, device: Device | None = No
     return moved
 
 
-def check_array_device(address: int) -> None:
+def check_cpu_readable_array(address: int) -> None:
     """Raise `UnsupportedError` if the CPU can't read an ArrowDeviceArray, or would have to wait for an event."""
     device_type = ctypes.c_int32.from_address(address + 8 * c_abi.DEVICE_TYPE).value
     device_id = ctypes.c_int64.from_address(address + 8 * c_abi.DEVICE_ID).value
-    check_device(device_type, device_id)
+    check_cpu_readable(device_type, device_id)
     if ctypes.c_int64.from_address(address + 8 * c_abi.SYNC_EVENT).value:
         raise UnsupportedError(
             f"an array on {format_device(device_type, device_id)} has a synchronization event, which is not supported"
         )
 
 
-def check_device(device_type: int, device_id: int = -1) -> None:
+def check_cpu_readable(device_type: int, device_id: int = -1) -> None:
     """Raise `UnsupportedError`, naming the device, unless the CPU can read its memory."""
-    if device_type not in CPU_READABLE:
+    if device_type not in CPU_READABLE_TYPES:
         raise UnsupportedError(
             f"the data is on device {format_device(device_type, device_id)}, which the CPU can't read: copy it to "
-            f"{', '.join(DEVICE_NAMES[readable] for readable in sorted(CPU_READABLE))}"
+            f"{', '.join(DEVICE_TYPE_NAMES[device] for device in sorted(CPU_READABLE_TYPES))}"
         )
 
 
 def format_device(device_type: int, device_id: int = -1) -> str:
     """Return the name of a device type, and the device ID if it is not negative."""
-    name = DEVICE_NAMES.get(device_type, f"of unknown type {device_type}")
+    name = DEVICE_TYPE_NAMES.get(device_type, f"of unknown type {device_type}")
     return name if device_id < 0 else f"{name}:{device_id}"

@@ -132,7 +132,7 @@ class InterchangeColumn:
 
     def get_chunks(self, n_chunks: int | None = None) -> Iterator[InterchangeColumn]:
         """The column split into `n_chunks` chunks, or as one."""
-        spans = _split(self._array.length, n_chunks)
+        spans = _chunk_spans(self._array.length, n_chunks)
         return (InterchangeColumn(self._array.slice(*span), self._allow_copy) for span in spans)
 
     def get_buffers(self) -> dict[str, tuple[InterchangeBuffer, Dtype] | None]:
@@ -143,7 +143,7 @@ class InterchangeColumn:
         dtype, offsets = self.dtype, None
         if dtype[0] is DtypeKind.STRING:
             bits = layout.buffers[1].size_bytes(1) * 4  # a slot has two offsets
-            offsets = _with_dtype(data, (DtypeKind.INT, bits, "i" if bits == 32 else "l", "="))
+            offsets = _buffer_with_dtype(data, (DtypeKind.INT, bits, "i" if bits == 32 else "l", "="))
             data, dtype = array.buffers[2], (DtypeKind.UINT, 8, "C", "=")
         elif isinstance(layout, BooleanLayout):
             if not self._allow_copy:
@@ -154,13 +154,13 @@ class InterchangeColumn:
         elif isinstance(array.type, t.Dictionary):
             dtype = _protocol_dtype(array.type.index_type)
         return {
-            "data": _with_dtype(data, dtype),
-            "validity": None if validity is None else _with_dtype(validity, _BITMASK_DTYPE),
+            "data": _buffer_with_dtype(data, dtype),
+            "validity": None if validity is None else _buffer_with_dtype(validity, _BITMASK_DTYPE),
             "offsets": offsets,
         }
 
 
-def _with_dtype(buffer: Buffer | None, dtype: Dtype) -> tuple[InterchangeBuffer, Dtype]:
+def _buffer_with_dtype(buffer: Buffer | None, dtype: Dtype) -> tuple[InterchangeBuffer, Dtype]:
     return InterchangeBuffer(EMPTY if buffer is None else buffer), dtype
 
 
@@ -188,11 +188,11 @@ _DTYPE_KINDS: dict[type[t.DataType], DtypeKind] = {
 }
 
 
-def _split(length: int, num_parts: int | None) -> list[tuple[int, int]]:
-    """Return the start and the length of each of `num_parts` parts (by default one) of a sequence."""
-    if num_parts is not None and num_parts < 1:
-        raise UsageError(f"n_chunks must be at least 1, found {num_parts}")
-    size = max(-(-length // (num_parts or 1)), 1)
+def _chunk_spans(length: int, num_chunks: int | None) -> list[tuple[int, int]]:
+    """Return the start and the length of each of `num_chunks` parts (by default one) of a sequence."""
+    if num_chunks is not None and num_chunks < 1:
+        raise UsageError(f"n_chunks must be at least 1, found {num_chunks}")
+    size = max(-(-length // (num_chunks or 1)), 1)
     return [(start, min(size, length - start)) for start in range(0, max(length, 1), size)]
 
 
@@ -283,6 +283,6 @@ class InterchangeFrame:
     def _iter_chunks(self, chunks_per_batch: int | None) -> Iterator[InterchangeFrame]:
         first_row = 0
         for batch_length in self._batch_lengths:
-            for start, length in _split(batch_length, chunks_per_batch):
+            for start, length in _chunk_spans(batch_length, chunks_per_batch):
                 yield InterchangeFrame(self._frame.slice(first_row + start, length), [length], self._allow_copy)
             first_row += batch_length

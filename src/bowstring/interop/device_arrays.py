@@ -14,7 +14,7 @@ from bowstring.datatypes.primitive import FloatingPoint, Int
 from bowstring.errors import DataTypeError, NotShareableError, UnsupportedError
 from bowstring.interop.c_array import ArrayImporter, ImportedStruct
 from bowstring.interop.c_device import format_device
-from bowstring.interop.dlpack_capsule import Tensor, check_contiguous, consume_capsule, new_capsule
+from bowstring.interop.dlpack_capsule import DLTensor, check_contiguous, consume_dlpack_capsule, new_dlpack_capsule
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
@@ -55,7 +55,7 @@ def _buffer_to_host(buffer: Buffer | None) -> Buffer | None:
 # DLPack
 
 
-def device_capsule(array: ArrayData, device: Device, options: dict[str, Any]) -> object:
+def device_dlpack_capsule(array: ArrayData, device: Device, options: dict[str, Any]) -> object:
     """Return a DLPack capsule of numbers without nulls on a device; never copies.
 
     `options` are those of the array API standard. The elements are complete, so any `stream` may read them. Consumers
@@ -73,14 +73,14 @@ def device_capsule(array: ArrayData, device: Device, options: dict[str, Any]) ->
     assert dtype is not None
     assert values is not None
     pointer = pointer_of(values) + array.offset * dtype.itemsize
-    tensor = Tensor(device, pointer, dtype, (array.length,), values)
-    return new_capsule(tensor, is_versioned=max_version is not None and max_version[0] >= 1)
+    tensor = DLTensor(device, pointer, dtype, (array.length,), values)
+    return new_dlpack_capsule(tensor, is_versioned=max_version is not None and max_version[0] >= 1)
 
 
 # Import
 
 
-def import_device_column(source: Any) -> ArrayData:
+def import_device_array(source: Any) -> ArrayData:
     """Import an array in CUDA memory of another library, without copying: from an object with
     `__arrow_c_device_array__` (cuDF), or one dimension of numbers with `__dlpack__` or `__cuda_array_interface__`
     (CuPy, PyTorch, JAX, Numba).
@@ -89,15 +89,15 @@ def import_device_column(source: Any) -> ArrayData:
     elements that are not contiguous or have no Arrow type.
     """
     if hasattr(source, "__arrow_c_device_array__"):
-        return import_device_array(source)[1]
+        return import_arrow_device_array(source)[1]
     if hasattr(source, "__dlpack__"):
-        return _from_tensor(_dlpack_tensor(source))
+        return _array_from_tensor(_dlpack_tensor(source))
     if hasattr(source, "__cuda_array_interface__"):
-        return _from_tensor(_interface_tensor(source))
+        return _array_from_tensor(_cuda_interface_tensor(source))
     raise DataTypeError(f"expected an array in memory of a GPU, found {type(source).__name__}")
 
 
-def _dlpack_tensor(source: Any) -> Tensor:
+def _dlpack_tensor(source: Any) -> DLTensor:
     device_type, device_id = map(int, source.__dlpack_device__())
     _check_cuda(device_type, device_id)
     try:
@@ -107,12 +107,12 @@ def _dlpack_tensor(source: Any) -> Tensor:
             capsule = source.__dlpack__(stream=_LEGACY_DEFAULT_STREAM)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise NotShareableError(f"DLPack can't export this {type(source).__name__}: {error}") from error
-    tensor = consume_capsule(capsule)
+    tensor = consume_dlpack_capsule(capsule)
     _check_cuda(tensor.device.type, tensor.device.id)
     return tensor
 
 
-def _interface_tensor(source: Any) -> Tensor:
+def _cuda_interface_tensor(source: Any) -> DLTensor:
     """Read the CUDA array interface (of Numba), version 2 or 3."""
     interface = source.__cuda_array_interface__
     pointer, dtype, shape = int(interface["data"][0]), np.dtype(interface["typestr"]), tuple(interface["shape"])
@@ -125,10 +125,10 @@ def _interface_tensor(source: Any) -> Tensor:
     if strides is not None:
         check_contiguous(shape, tuple(stride / dtype.itemsize for stride in strides), what)
     device = cuda.gpu_at(pointer).device if pointer else Device(CUDA, 0)
-    return Tensor(device, pointer, dtype, shape, source)
+    return DLTensor(device, pointer, dtype, shape, source)
 
 
-def _from_tensor(tensor: Tensor) -> ArrayData:
+def _array_from_tensor(tensor: DLTensor) -> ArrayData:
     if len(tensor.shape) != 1:
         raise NotShareableError(f"expected one dimension, found shape {tensor.shape}")
     (length,), dtype = tensor.shape, tensor.dtype
@@ -137,10 +137,10 @@ def _from_tensor(tensor: Tensor) -> ArrayData:
     return ArrayData(layout, length, (None, Buffer(memory, 0, memory.size)), (), None, 0)
 
 
-def import_device_array(source: Any) -> tuple[Field, ArrayData]:
+def import_arrow_device_array(source: Any) -> tuple[Field, ArrayData]:
     """Import an array by `__arrow_c_device_array__`, and its field. Waits for the device.
 
-    Raises as `import_device_column`, and `InvalidDataError` for a malformed structure.
+    Raises as `import_device_array`, and `InvalidDataError` for a malformed structure.
     """
     schema_capsule, array_capsule = source.__arrow_c_device_array__()
     address = c_abi.capsule_pointer(array_capsule, c_abi.DEVICE_ARRAY_CAPSULE)
@@ -183,7 +183,7 @@ class _DeviceArrayImporter(ArrayImporter):
     def _create_memory(self, struct: ImportedStruct, start: int, size_bytes: int) -> Memory:
         return DeviceMemory(self._device, start, size_bytes, struct)
 
-    def _check_nested(self) -> None:
+    def _check_nested_arrays(self) -> None:
         """Check nothing: that would read the offsets."""
 
 

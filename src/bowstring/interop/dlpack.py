@@ -1,7 +1,6 @@
-"""DLPack and Python's buffer protocol.
+"""DLPack: contiguous fixed-width elements without nulls.
 
-Both support contiguous fixed-width elements without nulls only. The buffer protocol shares the memory, read-only.
-DLPack copies it unless the consumer passes `copy=False`: consumers such as PyTorch ignore the read-only flag, and
+The memory is copied unless the consumer passes `copy=False`: consumers such as PyTorch ignore the read-only flag, and
 writing to shared memory changes the data of other readers, or crashes the process if the memory is mapped. NumPy
 creates and reads the DLPack capsules.
 """
@@ -13,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.errors import NotShareableError, WouldCopyError
-from bowstring.interop.c_device import CPU, check_device
-from bowstring.interop.device_arrays import device_capsule, device_of
+from bowstring.errors import NotShareableError
+from bowstring.interop.buffer_protocol import check_no_nulls, to_numpy_without_copy
+from bowstring.interop.c_device import CPU, check_cpu_readable
+from bowstring.interop.device_arrays import device_dlpack_capsule, device_of
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values
 from bowstring.layouts.boolean import BooleanLayout
@@ -27,7 +27,7 @@ CPU_DEVICE = (CPU, 0)
 # DLPack export
 
 
-def dlpack_capsule(values: Values, options: dict[str, Any]) -> Any:
+def numpy_dlpack_capsule(values: Values, options: dict[str, Any]) -> Any:
     """Return a DLPack capsule of a copy of a NumPy array, or with `copy=False` of the array itself.
 
     `options` are those of the array API standard: `stream` (must be None, the CPU has no streams), `max_version`,
@@ -51,43 +51,27 @@ def dlpack_capsule(values: Values, options: dict[str, Any]) -> Any:
         ) from None
 
 
-def array_capsule(array: ArrayData, options: dict[str, Any]) -> Any:
+def array_dlpack_capsule(array: ArrayData, options: dict[str, Any]) -> Any:
     """Return a DLPack capsule of an array: one dimension, or more for fixed-size lists and tensors of numbers. Memory
     of a device is shared, and only in one dimension (`bowstring.interop.device_arrays`).
 
-    Raises as `dlpack_capsule`, and `NotShareableError` for nulls and for layouts without fixed-width elements.
+    Raises as `numpy_dlpack_capsule`, and `NotShareableError` for nulls and for layouts without fixed-width elements.
     """
     device = device_of([array])
     if device is not None:
-        return device_capsule(array, device, options)
+        return device_dlpack_capsule(array, device, options)
     if isinstance(array.layout, BooleanLayout):
-        _check_no_nulls(array, "DLPack")
+        check_no_nulls(array, "DLPack")
         if options.get("copy") is False:
             raise NotShareableError("DLPack: booleans can't be shared with copy=False: Arrow stores bits, DLPack bytes")
-        return dlpack_capsule(array.layout.bits(array), options)
-    return dlpack_capsule(_to_numpy_without_copy(array, "DLPack"), options)
+        return numpy_dlpack_capsule(array.layout.bits(array), options)
+    return numpy_dlpack_capsule(to_numpy_without_copy(array, "DLPack"), options)
 
 
-def array_device(array: ArrayData) -> tuple[int, int]:
+def array_dlpack_device(array: ArrayData) -> tuple[int, int]:
     """Return the DLPack device of an array: its type and number."""
     device = device_of([array])
     return CPU_DEVICE if device is None else (device.type, device.id)
-
-
-def _check_no_nulls(array: ArrayData, protocol: str) -> None:
-    if array.null_count:
-        raise NotShareableError(
-            f"{protocol} does not support nulls, but {array.null_count} of {array.length} values are null: call "
-            "fill_null or drop_null first"
-        )
-
-
-def _to_numpy_without_copy(array: ArrayData, protocol: str) -> Values:
-    _check_no_nulls(array, protocol)
-    try:
-        return array.to_numpy()
-    except WouldCopyError as error:
-        raise NotShareableError(f"{protocol} does not support {array.type}: {error}") from None
 
 
 # DLPack import
@@ -101,7 +85,7 @@ def numpy_from_dlpack(source: Any, copy: bool | None = None) -> Values:
         raise NotShareableError(f"expected an object with __dlpack__, found {type(source).__name__}")
     if hasattr(source, "__dlpack_device__"):
         device_type, device_id = source.__dlpack_device__()
-        check_device(int(device_type), int(device_id))
+        check_cpu_readable(int(device_type), int(device_id))
     try:
         if copy is False:
             with suppress(TypeError):  # producers before DLPack 1.0 have no `copy` parameter, and share
@@ -109,20 +93,3 @@ def numpy_from_dlpack(source: Any, copy: bool | None = None) -> Values:
         return np.from_dlpack(source)
     except (BufferError, RuntimeError, TypeError, ValueError, AttributeError) as error:
         raise NotShareableError(f"DLPack can't export this {type(source).__name__}: {error}") from error
-
-
-# The buffer protocol
-
-
-def array_buffer(array: ArrayData) -> memoryview:
-    """Return the values of an array as a read-only `memoryview`, without copying.
-
-    Raises `NotShareableError` for nulls, for layouts that `to_numpy` can't share, and for temporal types and
-    fixed-size binary, for which the buffer protocol has no format.
-    """
-    values = _to_numpy_without_copy(array, "the buffer protocol")
-    if values.dtype.kind not in "iuf" and values.dtype.names is None:
-        raise NotShareableError(
-            f"the buffer protocol has no format for {array.type}: use `array.buffer_values(1)` or `array.to_numpy()`"
-        )
-    return values.data.toreadonly()

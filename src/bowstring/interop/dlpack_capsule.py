@@ -22,12 +22,12 @@ _SHAPE, _STRIDES, _BYTE_OFFSET, _NUM_TENSOR_FIELDS = 3, 4, 5, 6
 _READ_ONLY = 1
 _VERSION = 1
 _MAX_DIMENSIONS = 64
-_CODES = {"i": 0, "u": 1, "f": 2}
-_KINDS = {code: kind for kind, code in _CODES.items()}
+_TYPE_CODES = {"i": 0, "u": 1, "f": 2}
+_KINDS_BY_CODE = {code: kind for kind, code in _TYPE_CODES.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class _Structure:
+class _ManagedTensorFields:
     """One of the two structures: the names of its capsules, and the indices of its fields."""
 
     name: bytes
@@ -37,8 +37,10 @@ class _Structure:
     deleter: int
 
 
-_MANAGED = _Structure(make_immortal(b"dltensor"), make_immortal(b"used_dltensor"), 0, 6, 7)
-_VERSIONED = _Structure(make_immortal(b"dltensor_versioned"), make_immortal(b"used_dltensor_versioned"), 4, 1, 2)
+_UNVERSIONED = _ManagedTensorFields(make_immortal(b"dltensor"), make_immortal(b"used_dltensor"), 0, 6, 7)
+_VERSIONED = _ManagedTensorFields(
+    make_immortal(b"dltensor_versioned"), make_immortal(b"used_dltensor_versioned"), 4, 1, 2
+)
 
 _capsule_set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_SetName", ctypes.pythonapi)
@@ -46,7 +48,7 @@ _capsule_set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_c
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class DLTensor:
     """Contiguous numbers on a device, and what keeps the memory alive."""
 
     device: Device
@@ -56,7 +58,7 @@ class Tensor:
     owner: Any
 
 
-def _deleter(structure: _Structure) -> Any:
+def _create_deleter(structure: _ManagedTensorFields) -> Any:
     # At interpreter exit, only defaults are left.
     def delete(
         address: int, _at: int = 8 * structure.context, _int64: Any = ctypes.c_int64, _owners: Any = c_abi.private_data
@@ -66,10 +68,10 @@ def _deleter(structure: _Structure) -> Any:
     return make_callback(c_abi.ReleaseFunction, delete)
 
 
-_DELETERS = {structure.name: _deleter(structure) for structure in (_MANAGED, _VERSIONED)}
+_DELETERS = {structure.name: _create_deleter(structure) for structure in (_UNVERSIONED, _VERSIONED)}
 
 
-def _destroy(
+def _destroy_capsule(
     capsule: int,
     _name_of: Any = c_abi._destroyed_capsule_name,
     _pointer_of: Any = c_abi._destroyed_capsule_pointer,
@@ -83,14 +85,14 @@ def _destroy(
         delete(_pointer_of(capsule, name))
 
 
-_DESTRUCTOR = c_abi.function_address(make_callback(c_abi.ReleaseFunction, _destroy))
+_DESTRUCTOR = c_abi.function_address(make_callback(c_abi.ReleaseFunction, _destroy_capsule))
 
 
-def new_capsule(tensor: Tensor, is_versioned: bool) -> object:
+def new_dlpack_capsule(tensor: DLTensor, is_versioned: bool) -> object:
     """Return a capsule over the same memory, marked as read-only if it is versioned."""
-    structure = _VERSIONED if is_versioned else _MANAGED
+    structure = _VERSIONED if is_versioned else _UNVERSIONED
     dtype, shape = tensor.dtype, tensor.shape
-    element_type = _CODES[dtype.kind] | dtype.itemsize * 8 << 8 | 1 << 16
+    element_type = _TYPE_CODES[dtype.kind] | dtype.itemsize * 8 << 8 | 1 << 16
     device = tensor.device.type | tensor.device.id << 32
     strides = [int(np.prod(shape[index + 1 :], dtype=np.int64)) for index in range(len(shape))]
     with c_abi.ExportedStructBlock() as block:
@@ -107,13 +109,13 @@ def new_capsule(tensor: Tensor, is_versioned: bool) -> object:
     return capsule
 
 
-def consume_capsule(capsule: object) -> Tensor:
+def consume_dlpack_capsule(capsule: object) -> DLTensor:
     """Take over the structure in a capsule; its deleter is called when the tensor's owner is garbage-collected.
 
     Raises `NotShareableError` for another object, and for elements that are not contiguous or no numbers that Arrow
     has.
     """
-    structure = next((each for each in (_VERSIONED, _MANAGED) if c_abi.is_capsule(capsule, each.name)), None)
+    structure = next((each for each in (_VERSIONED, _UNVERSIONED) if c_abi.is_capsule(capsule, each.name)), None)
     if structure is None:
         raise NotShareableError(f"DLPack: expected a capsule that was not consumed before, found {capsule!r}")
     address = c_abi._capsule_pointer(capsule, structure.name)
@@ -124,12 +126,12 @@ def consume_capsule(capsule: object) -> Tensor:
     count, dtype = element & 0xFFFFFFFF, _dtype_of(element >> 32 & 0xFFFFFFFF)
     if count > _MAX_DIMENSIONS:
         raise NotShareableError(f"DLPack: {count} dimensions")
-    shape = _read_numbers(shape_at, count)
+    shape = _read_int64s(shape_at, count)
     if strides_at:
-        check_contiguous(shape, _read_numbers(strides_at, count), "DLPack")
-    owner = _Consumed(address, ctypes.c_int64.from_address(address + 8 * structure.deleter).value)
+        check_contiguous(shape, _read_int64s(strides_at, count), "DLPack")
+    owner = _ConsumedTensor(address, ctypes.c_int64.from_address(address + 8 * structure.deleter).value)
     _capsule_set_name(capsule, structure.consumed_name)
-    return Tensor(Device(device & 0xFFFFFFFF, device >> 32), pointer + byte_offset, dtype, shape, owner)
+    return DLTensor(Device(device & 0xFFFFFFFF, device >> 32), pointer + byte_offset, dtype, shape, owner)
 
 
 def check_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], what: str) -> None:
@@ -143,17 +145,17 @@ def check_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], what: str
 
 def _dtype_of(element: int) -> np.dtype[Any]:
     code, bits, lanes = element & 0xFF, element >> 8 & 0xFF, element >> 16
-    kind = _KINDS.get(code)
+    kind = _KINDS_BY_CODE.get(code)
     if kind is None or bits not in (8, 16, 32, 64) or lanes != 1 or (kind == "f" and bits == 8):
         raise NotShareableError(f"DLPack: type {code} with {bits} bits and {lanes} lanes has no Arrow type")
     return np.dtype(f"<{kind}{bits // 8}")
 
 
-def _read_numbers(address: int, count: int) -> tuple[int, ...]:
+def _read_int64s(address: int, count: int) -> tuple[int, ...]:
     return tuple((ctypes.c_int64 * count).from_address(address)) if count else ()
 
 
-class _Consumed:
+class _ConsumedTensor:
     """A structure that was taken over."""
 
     __slots__ = ("_address", "_deleter")

@@ -17,7 +17,7 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, schema_from_field
 from bowstring.errors import DataTypeError, InvalidDataError
-from bowstring.interop.c_array import Batch, ImportedBatch
+from bowstring.interop.c_array import BatchLike, ColumnarBatch
 from bowstring.layouts.array_data import ArrayData
 from bowstring.memory import c_abi
 
@@ -29,7 +29,7 @@ def convert_array(array: ArrayData, requested: object) -> ArrayData:
     """
     if requested is None:
         return array
-    chunks, _ = _convert_column([array], array.type, _read_requested(requested).type)
+    chunks, _ = _convert_column([array], array.type, _read_requested_field(requested).type)
     return chunks[0]
 
 
@@ -39,10 +39,12 @@ def convert_chunks(
     """Convert all chunks of one column, or none, as `convert_array`. Return the chunks and their type."""
     if requested is None:
         return chunks, type_
-    return _convert_column(chunks, type_, _read_requested(requested).type)
+    return _convert_column(chunks, type_, _read_requested_field(requested).type)
 
 
-def convert_batches(schema: Schema, batches: Iterable[Batch], requested: object) -> tuple[Schema, Iterable[Batch]]:
+def convert_batches(
+    schema: Schema, batches: Iterable[BatchLike], requested: object
+) -> tuple[Schema, Iterable[BatchLike]]:
     """Convert the columns of the batches one by one, as `convert_chunks`. Return the converted schema and batches.
 
     Without a request, batches are passed through lazily. With a request, all batches are read first: a column is
@@ -50,7 +52,7 @@ def convert_batches(schema: Schema, batches: Iterable[Batch], requested: object)
     """
     if requested is None:
         return schema, batches
-    requested_schema = schema_from_field(_read_requested(requested))
+    requested_schema = schema_from_field(_read_requested_field(requested))
     if requested_schema.names != schema.names:
         raise DataTypeError(f"columns {schema.names} can't be exported as the requested {requested_schema.names}")
     if requested_schema.types == schema.types:
@@ -63,11 +65,11 @@ def convert_batches(schema: Schema, batches: Iterable[Batch], requested: object)
         fields.append(field.with_type(type_))
     converted_schema = Schema(tuple(fields), schema.pairs)
     return converted_schema, [
-        ImportedBatch(batch.num_rows, [chunks[i] for chunks in columns]) for i, batch in enumerate(batches)
+        ColumnarBatch(batch.num_rows, [chunks[i] for chunks in columns]) for i, batch in enumerate(batches)
     ]
 
 
-def _read_requested(requested: object) -> Field:
+def _read_requested_field(requested: object) -> Field:
     return read_field(c_abi.capsule_pointer(requested, c_abi.SCHEMA_CAPSULE))
 
 
@@ -85,7 +87,7 @@ def _convert_column(
 
 # Types with the same values in different representations
 
-_FAMILIES: tuple[tuple[type[t.DataType], ...], ...] = (
+_TYPE_FAMILIES: tuple[tuple[type[t.DataType], ...], ...] = (
     (t.Utf8, t.LargeUtf8, t.Utf8View),
     (t.Binary, t.LargeBinary, t.BinaryView, t.FixedSizeBinary),
     (t.Int,),
@@ -93,7 +95,7 @@ _FAMILIES: tuple[tuple[type[t.DataType], ...], ...] = (
     (t.Duration,),
     (t.Time,),
 )
-_CONDITIONS: dict[type[t.DataType], Callable[[Any, Any], bool]] = {
+_CONVERSION_CONDITIONS: dict[type[t.DataType], Callable[[Any, Any], bool]] = {
     t.FloatingPoint: lambda type_, requested_type: bool(requested_type.bit_width >= type_.bit_width),
     t.Decimal: lambda type_, requested_type: bool(requested_type.scale >= type_.scale),
     t.Timestamp: lambda type_, requested_type: bool(requested_type.timezone == type_.timezone),
@@ -114,10 +116,10 @@ def _is_convertible(type_: t.DataType, requested_type: t.DataType) -> bool:
     if type_.num_fields or requested_type.num_fields:
         are_lists = isinstance(type_, t.ListLike) and isinstance(requested_type, t.ListLike)
         return (are_lists or type(type_) is type(requested_type)) and _has_convertible_children(type_, requested_type)
-    condition = _CONDITIONS.get(type(type_))
+    condition = _CONVERSION_CONDITIONS.get(type(type_))
     if condition is not None:
         return type(type_) is type(requested_type) and condition(type_, requested_type)
-    return any(isinstance(type_, family) and isinstance(requested_type, family) for family in _FAMILIES)
+    return any(isinstance(type_, family) and isinstance(requested_type, family) for family in _TYPE_FAMILIES)
 
 
 def _value_type(type_: t.DataType) -> t.DataType:

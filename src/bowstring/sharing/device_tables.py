@@ -12,7 +12,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import Struct
 from bowstring.dissociated.wire import AddressBody
 from bowstring.errors import UnsupportedTypeError, UsageError
-from bowstring.interop.device_arrays import device_of, import_device_array, import_device_column
+from bowstring.interop.device_arrays import device_of, import_arrow_device_array, import_device_array
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, DataHeader
 from bowstring.ipc.stream import Encoder
 from bowstring.layouts.array_data import ArrayData
@@ -60,13 +60,13 @@ def device_table(source: object) -> DeviceTable:
     `__dlpack__` or `__cuda_array_interface__`; or a table with `__arrow_c_device_array__`, such as a cuDF data frame.
     A server copies the columns on the device when a client first reads them: do not change them until then.
 
-    Raises `UsageError` for columns of different lengths or on several devices, and as `import_device_column`.
+    Raises `UsageError` for columns of different lengths or on several devices, and as `import_device_array`.
     """
     if isinstance(source, Mapping):
-        columns = [import_device_column(column) for column in source.values()]
+        columns = [import_device_array(column) for column in source.values()]
         schema = Schema(tuple(Field(name, column.type) for name, column in zip(source, columns, strict=True)))
     else:
-        field, array = import_device_array(source)
+        field, array = import_arrow_device_array(source)
         if not isinstance(field.type, Struct) or array.null_count or array.offset:
             raise UsageError(f"device_table: expected a struct without nulls and offset, found {field.type}")
         columns, schema = list(array.children), Schema(field.type.fields)

@@ -13,7 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import ProtocolError, ResourceError, UsageError
-from bowstring.interop.device_arrays import import_device_column, to_host
+from bowstring.interop.device_arrays import import_device_array, to_host
 from bowstring.memory import cuda
 from bowstring.memory.device import CUDA as CUDA_TYPE, DeviceMemory
 from bowstring.memory.region import Region
@@ -36,7 +36,7 @@ CLIENT = """
 import gc, sys
 import bowstring as bs
 from bowstring.errors import UsageError
-from bowstring.interop.device_arrays import import_device_column, to_host
+from bowstring.interop.device_arrays import import_device_array, to_host
 from bowstring.transports.cuda.transport import CUDA, CudaOptions
 CUDA.configure(CudaOptions(shares_memory=True))
 with bs.connect(sys.argv[1]) as dataset:
@@ -52,7 +52,7 @@ for column in (number, batch["text"], again["number"]):
         continue
     raise AssertionError("memory of the GPU was read by the CPU")
 # The bytes, by DLPack and cuMemcpyDtoH.
-assert to_host(import_device_column(number)).to_numpy().tolist() == list(range(len(number)))
+assert to_host(import_device_array(number)).to_numpy().tolist() == list(range(len(number)))
 host = table.to_host()
 assert host["number"].to_pylist() == list(range(len(number)))
 assert host["text"].to_pylist() == [None if i % 7 == 0 else f"row {i}" for i in range(len(number))]
@@ -142,7 +142,7 @@ def test_a_record_batch_of_the_c_device_interface_is_served(server: Server) -> N
 
 def test_the_cuda_array_interface_is_imported_without_a_copy() -> None:
     source = CudaArray(np.arange(10, dtype=np.uint16))
-    column = import_device_column(source)
+    column = import_device_array(source)
     buffer = column.buffers[1]
     assert buffer is not None
     assert f"{buffer.address:#x}" == hex(source.allocation.pointer)

@@ -11,36 +11,36 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bowstring.compute.column_chunks import ColumnChunks
-from bowstring.interop.pandas.library import pandas
+from bowstring.interop.pandas.pandas_api import import_pandas
 from bowstring.layouts.base import Values
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.memory.thread_pool import map_in_threads
 
-Source: TypeAlias = Any
+ColumnSource: TypeAlias = Any
 """The source of a column: chunks of numbers, timestamps or durations, a NumPy array, or a pandas array."""
 
-_UNITS = ("s", "ms", "us", "ns")
+_PANDAS_TIME_UNITS = ("s", "ms", "us", "ns")
 
 
-def create_frame(columns: Sequence[tuple[Source, np.dtype[Any] | None]], num_rows: int) -> Any:
+def create_frame(columns: Sequence[tuple[ColumnSource, np.dtype[Any] | None]], num_rows: int) -> Any:
     """Create a frame. The dtype of a column is the NumPy dtype of its chunks, or None for arrays, which have one.
 
     The index and the labels are ranges. NumPy arrays are copied, pandas arrays are not.
     """
-    pd = pandas()
+    pd = import_pandas()
     blocks: list[tuple[Any, Values]] = []
-    columns_by_dtype: dict[np.dtype[Any], list[tuple[int, Source]]] = {}
+    columns_by_dtype: dict[np.dtype[Any], list[tuple[int, ColumnSource]]] = {}
     for index, (source, dtype) in enumerate(columns):
-        if dtype is None and not _is_native(source):
+        if dtype is None and not _is_native_to_pandas(source):
             blocks.append((source, np.array([index])))
         else:
             columns_by_dtype.setdefault(source.dtype if dtype is None else dtype, []).append((index, source))
-    jobs: list[tuple[Source, Values]] = []
+    writes: list[tuple[ColumnSource, Values]] = []
     for dtype, rows in columns_by_dtype.items():
         block = np.empty((len(rows), num_rows), dtype)
-        jobs += [(source, row) for (_, source), row in zip(rows, block, strict=True)]
+        writes += [(source, row) for (_, source), row in zip(rows, block, strict=True)]
         blocks.append((block, np.array([index for index, _ in rows])))
-    map_in_threads(lambda job: write_values(*job), jobs, [row.nbytes for _, row in jobs])
+    map_in_threads(lambda job: write_block_row(*job), writes, [row.nbytes for _, row in writes])
     axes = {"index": pd.RangeIndex(num_rows), "columns": pd.RangeIndex(len(columns))}
     if hasattr(pd.api, "internals"):
         return pd.api.internals.create_dataframe_from_blocks(blocks, **axes)
@@ -51,15 +51,15 @@ def create_frame(columns: Sequence[tuple[Source, np.dtype[Any] | None]], num_row
     return pd.DataFrame({index: arrays[index] for index in range(len(columns))}, **axes, copy=True)
 
 
-def _is_native(values: Any) -> bool:
+def _is_native_to_pandas(values: Any) -> bool:
     """Whether pandas stores a NumPy array without converting it."""
     if not isinstance(values, np.ndarray):
         return False
     dtype = values.dtype
-    return dtype.kind in "biufcO" or (dtype.kind in "mM" and np.datetime_data(dtype)[0] in _UNITS)
+    return dtype.kind in "biufcO" or (dtype.kind in "mM" and np.datetime_data(dtype)[0] in _PANDAS_TIME_UNITS)
 
 
-def write_values(source: Source, row: Values) -> None:
+def write_block_row(source: ColumnSource, row: Values) -> None:
     """Write a column's values to `row`, an array of its dtype. Nulls become NaN or NaT."""
     if not isinstance(source, ColumnChunks):
         row[...] = source

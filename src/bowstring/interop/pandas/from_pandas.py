@@ -20,7 +20,7 @@ from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import DataTypeError, UsageError
 from bowstring.interop import c_data
 from bowstring.interop.pandas import metadata
-from bowstring.interop.pandas.library import as_series, pandas
+from bowstring.interop.pandas.pandas_api import as_series, import_pandas
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, pack_validity, prefix_errors
 from bowstring.layouts.construction import array_from_numpy, array_from_python
@@ -32,7 +32,7 @@ from bowstring.layouts.value_codecs.base import not_none_mask
 from bowstring.layouts.value_codecs.intervals import MonthDayNano
 
 
-def column_from_series(values: Any, type_: TypeLike | None = None) -> ColumnChunks:
+def series_to_column(values: Any, type_: TypeLike | None = None) -> ColumnChunks:
     """Convert a series, an index or a pandas array to a column of one chunk, or of several if pandas has several.
 
     Raises `DataTypeError` if the values don't have one type or don't fit the requested type, and for periods, intervals
@@ -52,14 +52,14 @@ def frame_to_columns(
     The `pandas` entry of the schema's metadata describes the index, labels and dtypes.
     The index is appended as columns; a range index is only described, unless `preserve_index` is True. With False the
     index is dropped. A `schema` selects and orders the columns and sets their types. Raises `UsageError` if it names
-    columns that the frame doesn't have, and as `column_from_series`, naming the column.
+    columns that the frame doesn't have, and as `series_to_column`, naming the column.
     """
-    pd = pandas()
+    pd = import_pandas()
     if not isinstance(frame, pd.DataFrame):
         raise UsageError(f"expected a DataFrame, found {type(frame).__name__}")
     names = [metadata.label_to_string(label) for label in frame.columns]
     series = [frame.iloc[:, i] for i in range(len(names))]
-    labels: list[Any] = [metadata.label_name(label) for label in frame.columns]
+    labels: list[Any] = [metadata.label_to_optional_string(label) for label in frame.columns]
     levels = _index_levels(frame.index, names, preserve_index)
     index_entries: list[Any] = []
     for name, level in levels:
@@ -69,32 +69,34 @@ def frame_to_columns(
         index_entries.append(name)
         names.append(name)
         series.append(level)
-        labels.append(metadata.label_name(level.name))
+        labels.append(metadata.label_to_optional_string(level.name))
     schema = None if schema is None else as_schema(schema, "from_pandas")
     if schema is not None:
-        indices = _find_columns(names, schema)
+        indices = _find_column_indices(names, schema)
         names, series, labels = ([entries[i] for i in indices] for entries in (names, series, labels))
         index_entries = [entry for entry in index_entries if isinstance(entry, dict) or entry in names]
     columns, fields, entries = [], [], []
     for i, (name, values) in enumerate(zip(names, series, strict=True)):
         field = None if schema is None else schema.fields[i]
         with prefix_errors(f"column {name!r}"):
-            column = column_from_series(values, None if field is None else field.type)
+            column = series_to_column(values, None if field is None else field.type)
             if field is not None and not field.nullable and column.null_count:
                 raise DataTypeError(f"{column.null_count} nulls, but the field is not nullable")
         columns.append(column)
         fields.append(field or Field(name, column.type))
         entries.append(metadata.describe_column(labels[i], name, values, column.type))
-    pairs: Metadata = () if schema is None else tuple(p for p in schema.pairs if p[0] != metadata.KEY)
+    pairs: Metadata = () if schema is None else tuple(p for p in schema.pairs if p[0] != metadata.PANDAS_KEY)
     if preserve_index is False:
         index_entries = []
-    table_schema = Schema(tuple(fields), (*pairs, (metadata.KEY, metadata.encode(frame, entries, index_entries))))
+    table_schema = Schema(
+        tuple(fields), (*pairs, (metadata.PANDAS_KEY, metadata.encode_frame_metadata(frame, entries, index_entries)))
+    )
     return table_schema, columns
 
 
 def _index_levels(index: Any, names: Sequence[str], preserve_index: bool | None) -> list[tuple[str | None, Any]]:
     """Return the column name and values of each index level. The name is None for a range that needs no column."""
-    pd = pandas()
+    pd = import_pandas()
     if preserve_index is False:
         return []
     used_names = list(names)
@@ -104,7 +106,7 @@ def _index_levels(index: Any, names: Sequence[str], preserve_index: bool | None)
         if preserve_index is None and isinstance(level, pd.RangeIndex):
             levels.append((None, level))
             continue
-        name = metadata.label_name(level.name)
+        name = metadata.label_to_optional_string(level.name)
         if name is None or name in used_names:
             suffix = i
             while f"__index_level_{suffix}__" in used_names:
@@ -115,7 +117,7 @@ def _index_levels(index: Any, names: Sequence[str], preserve_index: bool | None)
     return levels
 
 
-def _find_columns(names: list[str], schema: Schema) -> list[int]:
+def _find_column_indices(names: list[str], schema: Schema) -> list[int]:
     """Return the index of the column of each field of the schema."""
     indices = []
     for name in schema.names:
@@ -129,7 +131,7 @@ def _find_columns(names: list[str], schema: Schema) -> list[int]:
 
 
 def _convert_column(series: Any, type_: t.DataType | None) -> ColumnChunks:
-    pd = pandas()
+    pd = import_pandas()
     dtype = series.dtype
     if hasattr(dtype, "pyarrow_dtype") or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
         series = series if isinstance(series, pd.Series) else pd.Series(series)
@@ -143,7 +145,7 @@ def _convert_column(series: Any, type_: t.DataType | None) -> ColumnChunks:
 
 
 def _convert_array(series: Any, type_: t.DataType | None) -> ArrayData:
-    pd = pandas()
+    pd = import_pandas()
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return _convert_categories(series)
@@ -160,7 +162,7 @@ def _convert_array(series: Any, type_: t.DataType | None) -> ArrayData:
             if lists is not None:
                 return lists
             return array_from_python(_to_pylist(series), None if isinstance(type_, t.Dictionary) else type_)
-        return _from_numpy(values)
+        return _array_with_nan_as_null(values)
     numpy_dtype = getattr(dtype, "numpy_dtype", None)
     if isinstance(numpy_dtype, np.dtype) and numpy_dtype.kind in "biuf" and hasattr(series.array, "_mask"):
         missing = np.asarray(series.isna())
@@ -169,7 +171,7 @@ def _convert_array(series: Any, type_: t.DataType | None) -> ArrayData:
     raise DataTypeError(f"the pandas dtype {dtype} has no Arrow type: convert the column first")
 
 
-def _from_numpy(values: Values) -> ArrayData:
+def _array_with_nan_as_null(values: Values) -> ArrayData:
     """Create an array of NumPy values, with null for NaN."""
     return array_from_numpy(values, valid=~np.isnan(values) if values.dtype.kind == "f" else None)
 
@@ -177,7 +179,7 @@ def _from_numpy(values: Values) -> ArrayData:
 def _convert_categories(series: Any) -> ArrayData:
     values = series.array if hasattr(series, "cat") or not hasattr(series, "codes") else series
     codes = np.asarray(values.codes)
-    dictionary = column_from_series(values.categories).combine_chunks()
+    dictionary = series_to_column(values.categories).combine_chunks()
     layout = layout_of(t.Dictionary(t.Int(codes.dtype.itemsize * 8), dictionary.type, bool(values.ordered)))
     assert isinstance(layout, DictionaryLayout)
     return layout.create_array(layout.index_layout.create_array(codes, codes >= 0), dictionary)
@@ -194,7 +196,7 @@ def _convert_lists(items: list[Any]) -> ArrayData | None:
     if not all(type(row) is np.ndarray and row.ndim == 1 and row.dtype == dtype for row in rows):
         return None
     values = np.concatenate(rows)
-    elements = _from_numpy(values)
+    elements = _array_with_nan_as_null(values)
     lengths = np.fromiter((0 if row is None else len(row) for row in items), np.int64, len(items))
     layout = layout_of((t.list_ if len(values) < 1 << 31 else t.large_list)(elements.type))
     assert isinstance(layout, ListLayout)
@@ -203,7 +205,7 @@ def _convert_lists(items: list[Any]) -> ArrayData | None:
 
 def _to_pylist(series: Any) -> list[Any]:
     """Return the values as Python objects, with None for missing values, also within lists and dictionaries."""
-    pd = pandas()
+    pd = import_pandas()
     missing_values, offset, containers = (pd.NaT, pd.NA), pd.DateOffset, (list, tuple, dict, np.ndarray)
 
     def convert(value: Any) -> Any:
@@ -213,7 +215,7 @@ def _to_pylist(series: Any) -> list[Any]:
             return None
         if isinstance(value, containers):
             return convert_container(value)
-        return _convert_offset(value) if isinstance(value, offset) else value
+        return _convert_date_offset(value) if isinstance(value, offset) else value
 
     def convert_container(value: Any) -> Any:
         if isinstance(value, dict):
@@ -230,7 +232,7 @@ def _to_pylist(series: Any) -> list[Any]:
     return [convert(value) for value in series.tolist()]
 
 
-_NANOSECONDS = {
+_UNIT_NANOSECONDS = {
     "hours": 3_600_000_000_000,
     "minutes": 60_000_000_000,
     "seconds": 1_000_000_000,
@@ -240,12 +242,12 @@ _NANOSECONDS = {
 }
 
 
-def _convert_offset(offset: Any) -> MonthDayNano:
+def _convert_date_offset(offset: Any) -> MonthDayNano:
     """Convert a pandas `DateOffset` to a calendar interval. Raises `DataTypeError` if it is not relative."""
     parts = dict(offset.kwds)
     months = 12 * parts.pop("years", 0) + parts.pop("months", 0)
     days = 7 * parts.pop("weeks", 0) + parts.pop("days", 0)
-    nanoseconds = sum(parts.pop(name, 0) * unit for name, unit in _NANOSECONDS.items())
+    nanoseconds = sum(parts.pop(name, 0) * unit for name, unit in _UNIT_NANOSECONDS.items())
     if parts:
         raise DataTypeError(f"{offset!r} can't be expressed in months, days and nanoseconds")
     return MonthDayNano(months * offset.n, days * offset.n, nanoseconds * offset.n)

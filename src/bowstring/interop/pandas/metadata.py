@@ -16,10 +16,10 @@ from typing import Any
 from bowstring.datatypes import types as t
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
-from bowstring.interop.pandas.library import pandas
+from bowstring.interop.pandas.pandas_api import import_pandas
 from bowstring.layouts.type_inference import timezone_name
 
-KEY = b"pandas"
+PANDAS_KEY = b"pandas"
 _MAX_LABEL_LENGTH = 10_000
 """Maximum length of a multi-level label that is parsed."""
 
@@ -27,7 +27,7 @@ _MAX_LABEL_LENGTH = 10_000
 # Writing
 
 
-def encode(frame: Any, columns: Sequence[dict[str, Any]], index: Sequence[Any]) -> bytes:
+def encode_frame_metadata(frame: Any, columns: Sequence[dict[str, Any]], index: Sequence[Any]) -> bytes:
     """Encode the metadata of a frame. `columns` are entries of `describe_column`, `index` has column names or range
     entries.
     """
@@ -44,13 +44,13 @@ def encode(frame: Any, columns: Sequence[dict[str, Any]], index: Sequence[Any]) 
         "column_indexes": [_describe_level(level) for level in levels],
         "columns": list(columns),
         "attributes": attributes,
-        "creator": {"library": "bowstring", "version": _version()},
-        "pandas_version": pandas().__version__,
+        "creator": {"library": "bowstring", "version": _bowstring_version()},
+        "pandas_version": import_pandas().__version__,
     }
     return json.dumps(document).encode()
 
 
-def _version() -> str:
+def _bowstring_version() -> str:
     from importlib import metadata  # takes longer to import than all of this package
 
     try:
@@ -63,7 +63,7 @@ def describe_range(index: Any) -> dict[str, Any]:
     """Describe a range index, which is not stored as a column."""
     return {
         "kind": "range",
-        "name": to_json_name(index.name),
+        "name": to_json_label(index.name),
         "start": index.start,
         "stop": index.stop,
         "step": index.step,
@@ -86,23 +86,23 @@ def describe_column(name: Any, field_name: str, values: Any, type_: t.DataType) 
 
 def _describe_level(level: Any) -> dict[str, Any]:
     dtype_name, extra = _describe_dtype(level)
-    kind = pandas().api.types.infer_dtype(level, skipna=False)
+    kind = import_pandas().api.types.infer_dtype(level, skipna=False)
     if kind == "integer" or kind == "floating" or kind == "boolean":
         kind = dtype_name if dtype_name != "object" else kind
     elif kind == "string" or (kind == "empty" and dtype_name == "str"):
         kind, extra = "unicode", {"encoding": "UTF-8"}
     elif kind.startswith("datetime64"):
         kind = "datetimetz" if getattr(level.dtype, "tz", None) is not None else dtype_name
-    name = to_json_name(level.name)
+    name = to_json_label(level.name)
     return {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": dtype_name, "metadata": extra}
 
 
-def to_json_name(name: Any) -> Any:
+def to_json_label(name: Any) -> Any:
     """Convert a name to a JSON value."""
     return name if name is None or isinstance(name, (str, int, float)) else str(name)
 
 
-def label_name(label: Any) -> str | None:
+def label_to_optional_string(label: Any) -> str | None:
     """Return the string of a label, or None for a missing value (None, NaN, NaT)."""
     return None if label is None or label != label else label_to_string(label)
 
@@ -116,7 +116,7 @@ def label_to_string(name: Any) -> str:
 
 def _describe_dtype(values: Any) -> tuple[str, dict[str, Any] | None]:
     dtype = values.dtype
-    if isinstance(dtype, pandas().CategoricalDtype):
+    if isinstance(dtype, import_pandas().CategoricalDtype):
         codes = getattr(getattr(values, "cat", values), "codes", None)
         return str(getattr(codes, "dtype", "int8")), {
             "num_categories": len(dtype.categories),
@@ -163,12 +163,12 @@ class FrameMetadata:
     attributes: dict[Any, Any]
 
 
-def read(schema: Schema) -> FrameMetadata | None:
+def read_frame_metadata(schema: Schema) -> FrameMetadata | None:
     """Read the pandas metadata of a schema, if any.
 
     Raises `InvalidDataError` if it is malformed.
     """
-    text = schema.metadata.get(KEY) if schema.metadata else None
+    text = schema.metadata.get(PANDAS_KEY) if schema.metadata else None
     if text is None:
         return None
     try:
@@ -211,7 +211,7 @@ def _parse(document: Any) -> FrameMetadata:
 
 def restore_labels(names: Sequence[str], description: FrameMetadata | None) -> Any:
     """Restore the column labels of a frame from the field names and the metadata, if any."""
-    pd = pandas()
+    pd = import_pandas()
     if description is None:
         return pd.Index(names)
     labels = [description.columns[name]["name"] if name in description.columns else name for name in names]
@@ -240,7 +240,7 @@ def _parse_tuple_label(text: str, num_levels: int) -> tuple[Any, ...]:
 
 def _restore_level(names: Sequence[Any], level: dict[str, Any]) -> Any:
     """Convert labels to the dtype in the metadata, or leave them unchanged if that fails."""
-    pd = pandas()
+    pd = import_pandas()
     labels = pd.Index(names)
     kind, dtype = level.get("pandas_type"), level.get("numpy_type")
     try:

@@ -23,7 +23,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import UsageError, WouldCopyError
 from bowstring.interop.c_data import StreamExporter
 from bowstring.interop.pandas import blocks, metadata
-from bowstring.interop.pandas.library import default_string_dtype, pandas, to_arrow_extension_array
+from bowstring.interop.pandas.pandas_api import default_string_dtype, import_pandas, to_arrow_extension_array
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, object_array, set_none
 from bowstring.layouts.binary_view import BinaryViewLayout
@@ -34,7 +34,7 @@ from bowstring.layouts.registry import layout_of
 from bowstring.layouts.value_codecs.intervals import MonthDayNano
 from bowstring.layouts.value_codecs.temporal import find_timezone
 
-Mapper: TypeAlias = Callable[[t.DataType], Any]
+TypesMapper: TypeAlias = Callable[[t.DataType], Any]
 
 _MAX_EXACT_FLOAT = 1 << 53
 """The largest integer up to which all integers are exact in float64."""
@@ -43,7 +43,7 @@ _MAX_EXACT_FLOAT = 1 << 53
 class ToPandasOptions(TypedDict, total=False):
     """The options of every `to_pandas`; each has a default."""
 
-    types_mapper: Mapper | None
+    types_mapper: TypesMapper | None
     """A function from a data type to a pandas dtype, or to None for the default dtype."""
     dtype_backend: Literal["numpy", "numpy_nullable", "pyarrow"]
     """NumPy dtypes ("numpy", the default), masked dtypes of pandas, or `ArrowDtype`, which requires pyarrow."""
@@ -64,10 +64,10 @@ class ToPandasOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ParsedOptions:
     """The options of `ToPandasOptions` with their defaults."""
 
-    types_mapper: Mapper | None = None
+    types_mapper: TypesMapper | None = None
     dtype_backend: str = "numpy"
     ignore_metadata: bool = False
     integer_object_nulls: bool = False
@@ -76,12 +76,14 @@ class Options:
     zero_copy_only: bool = False
 
 
-def parse_options(keywords: ToPandasOptions) -> Options:
+def parse_options(keywords: ToPandasOptions) -> ParsedOptions:
     """Check the options and add the defaults. Raises `UsageError` for an unknown option or value."""
-    unknown = sorted(set(keywords) - set(Options.__slots__))
+    unknown = sorted(set(keywords) - set(ParsedOptions.__slots__))
     if unknown:
-        raise UsageError(f"to_pandas has no option {unknown[0]!r}; its options are {', '.join(Options.__slots__)}")
-    options = Options(**keywords)
+        raise UsageError(
+            f"to_pandas has no option {unknown[0]!r}; its options are {', '.join(ParsedOptions.__slots__)}"
+        )
+    options = ParsedOptions(**keywords)
     if options.dtype_backend not in ("numpy", "numpy_nullable", "pyarrow"):
         raise UsageError(
             f"dtype_backend must be 'numpy', 'numpy_nullable' or 'pyarrow', found {options.dtype_backend!r}"
@@ -96,7 +98,7 @@ def parse_options(keywords: ToPandasOptions) -> Options:
 def to_series(column: ArrayData | ColumnChunks, keywords: ToPandasOptions) -> Any:
     """Convert a column to a series without a name."""
     options = parse_options(keywords)
-    return _to_series(_convert_column(_as_chunked(column), options))
+    return _series_without_copy(_convert_column(_as_chunked(column), options))
 
 
 def to_frame(
@@ -104,8 +106,8 @@ def to_frame(
 ) -> Any:
     """Convert a table to a frame, with the index and labels from the schema's `pandas` metadata, if any."""
     options = parse_options(keywords)
-    pd = pandas()
-    frame_metadata = None if options.ignore_metadata else metadata.read(schema)
+    pd = import_pandas()
+    frame_metadata = None if options.ignore_metadata else metadata.read_frame_metadata(schema)
     names = schema.names
     dtypes = {} if frame_metadata is None else _stored_dtypes(frame_metadata)
 
@@ -125,7 +127,9 @@ def to_frame(
             sources.append((convert(i) if dtype is None else column, dtype))
         frame = blocks.create_frame(sources, num_rows)
     else:
-        frame = pd.DataFrame({label: _to_series(convert(i)) for label, i in enumerate(data_columns)}, copy=False)
+        frame = pd.DataFrame(
+            {label: _series_without_copy(convert(i)) for label, i in enumerate(data_columns)}, copy=False
+        )
     frame.index = index
     frame.columns = metadata.restore_labels([names[i] for i in data_columns], frame_metadata)
     if frame_metadata is not None:
@@ -133,9 +137,9 @@ def to_frame(
     return frame
 
 
-def _to_series(values: Any) -> Any:
+def _series_without_copy(values: Any) -> Any:
     """Return a series of the values without a copy. The explicit dtype prevents pandas from inferring another one."""
-    return pandas().Series(values, dtype=values.dtype, copy=False)
+    return import_pandas().Series(values, dtype=values.dtype, copy=False)
 
 
 def _as_chunked(column: ArrayData | ColumnChunks) -> ColumnChunks:
@@ -149,7 +153,7 @@ def _restore_index(
     frame_metadata: metadata.FrameMetadata | None, names: list[str], convert: Callable[[int], Any], num_rows: int
 ) -> tuple[Any, set[int]]:
     """Return the index and the indices of its columns."""
-    pd = pandas()
+    pd = import_pandas()
     levels, labels, used = [], [], set()
     for entry in () if frame_metadata is None else frame_metadata.index:
         if isinstance(entry, dict):
@@ -161,7 +165,7 @@ def _restore_index(
             index = names.index(entry)
             used.add(index)
             name = frame_metadata.columns.get(entry, {}).get("name") if frame_metadata else None
-            levels.append(pd.Index(_to_series(convert(index)), name=name))
+            levels.append(pd.Index(_series_without_copy(convert(index)), name=name))
             labels.append(name)
     if not levels:
         return pd.RangeIndex(num_rows), used
@@ -170,7 +174,7 @@ def _restore_index(
 
 def _stored_dtypes(frame_metadata: metadata.FrameMetadata) -> dict[str, Any]:
     """Return the pandas dtypes from the metadata that are not the default of any type, by field name."""
-    pd = pandas()
+    pd = import_pandas()
     dtypes = {}
     for name, entry in frame_metadata.columns.items():
         text = entry["numpy_type"]
@@ -193,41 +197,41 @@ _MASKED_DTYPES = {
 # Columns
 
 
-def _convert_column(column: ColumnChunks, options: Options, stored: Any = None) -> Any:
-    """Convert a column to a NumPy array or a pandas array. `stored` is the dtype from the metadata, if any."""
+def _convert_column(column: ColumnChunks, options: ParsedOptions, stored_dtype: Any = None) -> Any:
+    """Convert a column to a NumPy array or a pandas array. `stored_dtype` is the dtype from the metadata, if any."""
     type_ = column.type
     for chunk in column.chunks:
         check_expanded_array(chunk)
     if options.zero_copy_only:
-        _check_zero_copy(column, options, stored)
-    elif options.copy and (numpy_dtype := _numpy_dtype(column, options, stored)) is not None:
+        _check_zero_copy(column, options, stored_dtype)
+    elif options.copy and (numpy_dtype := _numpy_dtype(column, options, stored_dtype)) is not None:
         values = np.empty(len(column), numpy_dtype)
-        blocks.write_values(column, values)
+        blocks.write_block_row(column, values)
         return values
     dtype = options.types_mapper(type_) if options.types_mapper is not None else None
     if dtype is None and options.dtype_backend == "pyarrow":
         return to_arrow_extension_array(StreamExporter(column))
     if dtype is None and options.dtype_backend == "numpy_nullable":
-        dtype = _masked_dtype(type_)
+        dtype = _nullable_dtype(type_)
     if dtype is None and not isinstance(type_, t.Dictionary):
-        dtype = stored
+        dtype = stored_dtype
     if dtype is not None:
         return _convert_to_dtype(column, dtype, options)
     if isinstance(type_, _STRING_TYPES) and default_string_dtype() is not None:
         return _convert_strings(column, default_string_dtype())
-    return _convert_default(combine_with_wider_indices(column), options)
+    return _convert_to_default_dtype(combine_with_wider_indices(column), options)
 
 
 _STRING_TYPES = (t.Utf8, t.LargeUtf8, t.Utf8View)
 _NUMPY_TYPES = (t.Int, t.FloatingPoint, t.Timestamp, t.Duration)
 
 
-def _numpy_dtype(column: ColumnChunks, options: Options, stored: Any) -> np.dtype[Any] | None:
+def _numpy_dtype(column: ColumnChunks, options: ParsedOptions, stored_dtype: Any) -> np.dtype[Any] | None:
     """Return the NumPy dtype of a column that converts to NumPy chunk by chunk: numbers, timestamps and durations; None
     for any other column. Warns about integers that the conversion to float64 rounds.
     """
     type_ = column.type
-    is_numpy = options.dtype_backend == "numpy" and stored is None
+    is_numpy = options.dtype_backend == "numpy" and stored_dtype is None
     if not (is_numpy and isinstance(type_, _NUMPY_TYPES)) or getattr(type_, "timezone", None) is not None:
         return None
     if options.types_mapper is not None and options.types_mapper(type_) is not None:
@@ -240,14 +244,14 @@ def _numpy_dtype(column: ColumnChunks, options: Options, stored: Any) -> np.dtyp
     return layout_of(type_).from_pylist([]).to_numpy().dtype
 
 
-def _check_zero_copy(column: ColumnChunks, options: Options, stored: Any) -> None:
-    is_default = options.types_mapper is None and options.dtype_backend == "numpy" and stored is None
+def _check_zero_copy(column: ColumnChunks, options: ParsedOptions, stored_dtype: Any) -> None:
+    is_default = options.types_mapper is None and options.dtype_backend == "numpy" and stored_dtype is None
     if not (is_default and isinstance(column.type, _NUMPY_TYPES)):
         raise WouldCopyError(f"{column.type} can't be converted to pandas without a copy")
     column.to_numpy(zero_copy_only=True)
 
 
-def _convert_default(array: ArrayData, options: Options) -> Any:
+def _convert_to_default_dtype(array: ArrayData, options: ParsedOptions) -> Any:
     """Convert an array to the default pandas dtype of its type."""
     for type_class, convert in _CONVERTERS.items():
         if isinstance(array.type, type_class):
@@ -256,7 +260,7 @@ def _convert_default(array: ArrayData, options: Options) -> Any:
 
 
 def _convert_strings(column: ColumnChunks, dtype: Any) -> Any:
-    pd = pandas()
+    pd = import_pandas()
     if len(column) and getattr(dtype, "storage", "python") == "pyarrow" and hasattr(pd.Series, "from_arrow"):
         non_empty = ColumnChunks([chunk for chunk in column.chunks if chunk.length], column.type)
         non_empty.validate(full=True)  # pandas does not check offsets
@@ -268,7 +272,7 @@ def _convert_strings(column: ColumnChunks, dtype: Any) -> Any:
     return pd.array(object_array(column.to_pylist()), dtype=dtype)
 
 
-def _convert_numbers(array: ArrayData, options: Options) -> Any:
+def _convert_numbers(array: ArrayData, options: ParsedOptions) -> Any:
     if array.null_count and isinstance(array.type, t.Int):
         if options.integer_object_nulls:
             return object_array(array.to_pylist())
@@ -276,11 +280,11 @@ def _convert_numbers(array: ArrayData, options: Options) -> Any:
     return _to_numpy(array, options)
 
 
-def _to_numpy(array: ArrayData, options: Options) -> Values:
+def _to_numpy(array: ArrayData, options: ParsedOptions) -> Values:
     return _copy_if_shared(array.to_numpy(zero_copy_only=False), options)
 
 
-def _copy_if_shared(values: Values, options: Options) -> Values:
+def _copy_if_shared(values: Values, options: ParsedOptions) -> Values:
     """Copy the values if they share the table's memory and the options don't allow it."""
     return values.copy() if options.copy and not values.flags.writeable else values
 
@@ -309,24 +313,24 @@ def _inexact_integers(array: ArrayData) -> list[int]:
     return [value for value in values[is_large].tolist() if int(float(value)) != value]
 
 
-def _convert_temporal(array: ArrayData, options: Options) -> Any:
+def _convert_temporal(array: ArrayData, options: ParsedOptions) -> Any:
     values = _to_numpy(array, options)
     timezone = getattr(array.type, "timezone", None)
     if timezone is None:
         return values
-    pd = pandas()
+    pd = import_pandas()
     dtype = pd.DatetimeTZDtype(np.datetime_data(values.dtype)[0], find_timezone(timezone))
     return pd.array(values.view(np.int64), dtype=dtype, copy=False)
 
 
-def _convert_dates(array: ArrayData, options: Options) -> Any:
+def _convert_dates(array: ArrayData, options: ParsedOptions) -> Any:
     if options.date_as_object:
         return object_array(array.to_pylist())
     return array.to_numpy(zero_copy_only=False).astype("M8[ms]")
 
 
-def _convert_intervals(array: ArrayData, _: Options) -> Any:
-    offset = pandas().DateOffset
+def _convert_intervals(array: ArrayData, _: ParsedOptions) -> Any:
+    offset = import_pandas().DateOffset
     return object_array(
         [
             offset(months=v.months, days=v.days, nanoseconds=v.nanoseconds) if isinstance(v, MonthDayNano) else v
@@ -335,17 +339,17 @@ def _convert_intervals(array: ArrayData, _: Options) -> Any:
     )
 
 
-def _convert_dictionary(array: ArrayData, options: Options) -> Any:
+def _convert_dictionary(array: ArrayData, options: ParsedOptions) -> Any:
     categories = _to_categories(array)
     if categories is None:  # with duplicates or nulls; encoding the values again removes duplicates
         decoded = decode_dictionary(array)
         array = dictionary_encode(decoded)
         categories = _to_categories(array)
         if categories is None:
-            return _convert_default(decoded, options)
+            return _convert_to_default_dtype(decoded, options)
     indices, mask = array.layout.indices(array), array.validity_mask()  # type: ignore[attr-defined]
     codes = indices if mask is None else np.where(mask, indices, -1)
-    return pandas().Categorical.from_codes(codes, categories=categories, ordered=array.type.ordered)  # type: ignore[attr-defined]
+    return import_pandas().Categorical.from_codes(codes, categories=categories, ordered=array.type.ordered)  # type: ignore[attr-defined]
 
 
 def _to_categories(array: ArrayData) -> Any:
@@ -355,7 +359,7 @@ def _to_categories(array: ArrayData) -> Any:
     assert dictionary is not None
     if dictionary.type == t.FloatingPoint(16):  # pandas has no index of float16
         return None
-    labels = pandas().Index(_convert_column(_as_chunked(dictionary), Options()))
+    labels = import_pandas().Index(_convert_column(_as_chunked(dictionary), ParsedOptions()))
     try:
         if labels.dtype == object:
             hash(tuple(labels))
@@ -365,9 +369,9 @@ def _to_categories(array: ArrayData) -> Any:
         return None
 
 
-def _convert_lists(array: ArrayData, options: Options) -> Any:
+def _convert_lists(array: ArrayData, options: ParsedOptions) -> Any:
     compacted = array.compact()
-    values = _convert_default(compacted.children[0], options)
+    values = _convert_to_default_dtype(compacted.children[0], options)
     flat = values if isinstance(values, np.ndarray) else np.asarray(values)
     starts, sizes = compacted.layout.list_ranges(compacted)  # type: ignore[attr-defined]
     size = int(sizes[0]) if sizes.size else 0
@@ -378,20 +382,20 @@ def _convert_lists(array: ArrayData, options: Options) -> Any:
     return object_array(set_none(rows, compacted.validity_mask()))
 
 
-def _convert_extension(array: ArrayData, options: Options) -> Any:
+def _convert_extension(array: ArrayData, options: ParsedOptions) -> Any:
     """Convert extension values: the storage values if the type doesn't decode them, NumPy values if they are numeric,
     boolean or temporal, else Python objects.
     """
     type_class: Any = type(array.type)
     if type_class.decode is ExtensionType.decode and type_class.from_storage_numpy is ExtensionType.from_storage_numpy:
-        return _convert_default(array.storage, options)
+        return _convert_to_default_dtype(array.storage, options)
     values = object_array([]) if array.null_count else _to_numpy(array, options)
     if values.ndim == 1 and values.dtype.kind in "biufmM":
         return values
     return object_array(array.to_pylist())
 
 
-_CONVERTERS: dict[type[t.DataType], Callable[[ArrayData, Options], Any]] = {
+_CONVERTERS: dict[type[t.DataType], Callable[[ArrayData, ParsedOptions], Any]] = {
     t.Bool: lambda array, _: array.to_numpy(zero_copy_only=False),
     t.Int: _convert_numbers,
     t.FloatingPoint: _convert_numbers,
@@ -415,16 +419,16 @@ _CONVERTERS: dict[type[t.DataType], Callable[[ArrayData, Options], Any]] = {
 # Other dtypes
 
 
-def _masked_dtype(type_: t.DataType) -> Any:
+def _nullable_dtype(type_: t.DataType) -> Any:
     """Return the nullable pandas dtype of a type, or None."""
     for name, masked_type in _MASKED_DTYPES.items():
         if type_ == masked_type:
-            return pandas().api.types.pandas_dtype(name)
-    return pandas().StringDtype() if isinstance(type_, _STRING_TYPES) else None
+            return import_pandas().api.types.pandas_dtype(name)
+    return import_pandas().StringDtype() if isinstance(type_, _STRING_TYPES) else None
 
 
-def _convert_to_dtype(column: ColumnChunks, dtype: Any, options: Options) -> Any:
-    pd = pandas()
+def _convert_to_dtype(column: ColumnChunks, dtype: Any, options: ParsedOptions) -> Any:
+    pd = import_pandas()
     if isinstance(dtype, pd.StringDtype) and isinstance(column.type, _STRING_TYPES):
         return _convert_strings(column, dtype)
     if hasattr(dtype, "pyarrow_dtype"):
@@ -437,9 +441,9 @@ def _convert_to_dtype(column: ColumnChunks, dtype: Any, options: Options) -> Any
     return pd.array(object_array(column.to_pylist()), dtype=dtype)
 
 
-def _to_masked_array(array: ArrayData, options: Options) -> Any:
+def _to_masked_array(array: ArrayData, options: ParsedOptions) -> Any:
     """Convert to a masked pandas array, which shares the values' memory if the options allow it."""
-    pd = pandas()
+    pd = import_pandas()
     mask = array.validity_mask()
     missing = np.zeros(array.length, np.bool_) if mask is None else ~mask
     if isinstance(array.layout, BooleanLayout):

@@ -7,7 +7,7 @@ from typing import Any
 from bowstring.errors import MissingExtraError, UsageError
 
 
-def pandas() -> Any:
+def import_pandas() -> Any:
     """Import pandas. Raises `MissingExtraError` if it is not installed."""
     try:
         import pandas as pd
@@ -25,18 +25,18 @@ def to_arrow_extension_array(column: object) -> Any:
         import pyarrow as pa
     except ImportError:
         raise MissingExtraError("dtype_backend='pyarrow' needs pyarrow: pip install pyarrow") from None
-    return pandas().arrays.ArrowExtensionArray(pa.chunked_array(column))
+    return import_pandas().arrays.ArrowExtensionArray(pa.chunked_array(column))
 
 
 def default_string_dtype() -> Any:
     """Return the default string dtype of pandas, or None before pandas 3, where strings are Python objects."""
-    pd = pandas()
+    pd = import_pandas()
     return pd.StringDtype(na_value=float("nan")) if int(pd.__version__.partition(".")[0]) >= 3 else None
 
 
 def as_series(values: Any) -> Any:
     """Convert an index, an array or a list to a series. Raises `UsageError` for two dimensions."""
-    pd = pandas()
+    pd = import_pandas()
     if isinstance(values, pd.Series):
         return values
     if isinstance(values, pd.DataFrame) or getattr(values, "ndim", 1) != 1:
@@ -44,7 +44,7 @@ def as_series(values: Any) -> Any:
     return pd.Series(values, copy=False)
 
 
-def is_pandas(source: object) -> bool:
+def is_pandas_object(source: object) -> bool:
     """Whether an object is a frame, series or index of pandas. These export Arrow data only if pyarrow is installed."""
     return type(source).__module__.partition(".")[0] == "pandas" and (
         hasattr(source, "dtype") or hasattr(source, "dtypes")
