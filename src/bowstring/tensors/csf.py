@@ -20,14 +20,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bowstring.errors import InvalidDataError, UsageError
-from bowstring.tensors.common import (
+from bowstring.tensors.elements import (
     Values,
     as_index_array,
-    as_shape,
     as_unmasked_array,
-    equal_prefixes,
 )
-from bowstring.tensors.sparse import SparseTensor, as_indices, check_pointers, read_only
+from bowstring.tensors.shape import (
+    as_shape,
+)
+from bowstring.tensors.sparse import SparseTensor, check_indices, check_pointers, equal_prefixes, read_only_view
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -37,7 +38,7 @@ class SparseCSFTensor(SparseTensor):
     `axis_order` has the dimension of each level of the tree.
     """
 
-    KIND: ClassVar[str] = "SparseTensorIndexCSF"
+    INDEX_TYPE: ClassVar[str] = "SparseTensorIndexCSF"
 
     indptr: tuple[Values, ...]
     indices: tuple[Values, ...]
@@ -108,7 +109,7 @@ class SparseCSFTensor(SparseTensor):
             coordinates[:, self.axis_order[level]] = np.repeat(self.indices[level].astype(np.int64), np.diff(leaves))
         return coordinates
 
-    def _check(self) -> None:
+    def _check_structure(self) -> None:
         if not self.ndim:
             raise InvalidDataError("CSF needs at least one dimension")
         if sorted(self.axis_order) != list(range(self.ndim)):
@@ -127,7 +128,7 @@ class SparseCSFTensor(SparseTensor):
         for level, pointers in enumerate(self.indptr):
             check_pointers(f"indptr[{level}]", pointers, len(self.indices[level + 1]))
         for level, nodes in enumerate(self.indices):
-            as_indices(f"indices[{level}]", nodes, self.shape[self.axis_order[level]])
+            check_indices(f"indices[{level}]", nodes, self.shape[self.axis_order[level]])
 
     def _comparison_key(self) -> tuple[object, ...]:
         return self.type, self.shape, self.dim_names, self.axis_order
@@ -140,4 +141,4 @@ def _as_levels(what: str, arrays: Sequence[Any]) -> tuple[Values, ...]:
     dtype = np.result_type(*levels) if levels else np.dtype(np.int64)
     if dtype.kind not in "iu":
         raise UsageError(f"{what}: the levels have no common type: {sorted({str(level.dtype) for level in levels})}")
-    return tuple(read_only(level.astype(dtype, copy=False)) for level in levels)
+    return tuple(read_only_view(level.astype(dtype, copy=False)) for level in levels)

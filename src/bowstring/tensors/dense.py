@@ -22,24 +22,26 @@ from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError
 from bowstring.interop import dlpack
 from bowstring.memory.buffer import Buffer
-from bowstring.tensors.common import (
-    ShapeMixin,
+from bowstring.tensors.elements import (
     Values,
+    as_unmasked_array,
+    element_dtype,
+    element_type,
+    to_native_byte_order,
+)
+from bowstring.tensors.shape import (
+    ShapeMixin,
     as_buffer,
     as_dim_names,
     as_integers,
     as_shape,
-    as_unmasked_array,
-    check_shape,
+    check_dense_shape,
     check_strides,
     column_major_strides,
-    element_dtype,
-    element_type,
     has_overlap,
-    is_packed,
+    is_contiguous_in_any_order,
     row_major_strides,
     strided_view,
-    to_native_byte_order,
 )
 
 
@@ -69,7 +71,9 @@ class Tensor(ShapeMixin):
             values = dlpack.numpy_from_dlpack(values)
         array = to_native_byte_order(as_unmasked_array(values))
         type_ = element_type(array.dtype)
-        if min(array.strides, default=0) < 0 or not is_packed(array.shape, array.strides, array.itemsize):
+        if min(array.strides, default=0) < 0 or not is_contiguous_in_any_order(
+            array.shape, array.strides, array.itemsize
+        ):
             array = np.array(array, order="C")
         names = as_dim_names(dim_names, array.ndim)
         strides = array.strides if array.size else row_major_strides(array.shape, array.itemsize)
@@ -135,7 +139,7 @@ class Tensor(ShapeMixin):
         `InvalidDataError`.
         """
         itemsize = self._itemsize
-        check_shape(self.shape, itemsize)
+        check_dense_shape(self.shape, itemsize)
         check_strides(self.shape, self.strides, itemsize, self.data.size)
         if full and 0 not in self.shape and has_overlap(self.shape, self.strides, itemsize):
             raise InvalidDataError(f"elements overlap: shape {self.shape}, strides {self.strides} bytes")

@@ -19,28 +19,29 @@ from bowstring.ipc.message import MessageLocation, format_location
 from bowstring.ipc.metadata.schema import V5
 from bowstring.ipc.metadata.types import create_int_record, create_type_record, read_int_type, read_type
 from bowstring.memory.buffer import Buffer
-from bowstring.tensors.common import (
-    Values,
-    as_buffer,
-    check_shape,
-    check_sizes,
-    check_strides,
-    element_dtype,
-    index_dtype,
-    is_packed,
-    row_major_strides,
-    slice_body,
-    strided_view,
-)
 from bowstring.tensors.csf import SparseCSFTensor
 from bowstring.tensors.dense import Tensor
+from bowstring.tensors.elements import (
+    Values,
+    element_dtype,
+    index_dtype,
+)
+from bowstring.tensors.shape import (
+    as_buffer,
+    check_dense_shape,
+    check_dimension_sizes,
+    check_strides,
+    is_contiguous_in_any_order,
+    row_major_strides,
+    strided_view,
+)
 from bowstring.tensors.sparse import SparseCOOTensor, SparseCSCMatrix, SparseCSRMatrix, SparseMatrix, SparseTensor
 
 AnyTensor: TypeAlias = Tensor | SparseTensor
 TENSOR, SPARSE_TENSOR = "Tensor", "SparseTensor"
-_Index: TypeAlias = tuple[Any, tuple[Any, ...]]
+_IndexFields: TypeAlias = tuple[Any, tuple[Any, ...]]
 """The class of a sparse tensor, and its fields that are the index."""
-_MATRICES: tuple[type[SparseMatrix], ...] = (SparseCSRMatrix, SparseCSCMatrix)
+_MATRIX_CLASSES: tuple[type[SparseMatrix], ...] = (SparseCSRMatrix, SparseCSCMatrix)
 """By compressed axis: Row, Column."""
 
 
@@ -56,7 +57,7 @@ class TensorHeader:
     body_bytes: int
 
 
-def read_header(raw: bytes, offset: int, where: MessageLocation, limits: ReadLimits) -> TensorHeader:
+def read_tensor_header(raw: bytes, offset: int, where: MessageLocation, limits: ReadLimits) -> TensorHeader:
     """Read the header of a message, whose flatbuffer begins at byte `offset` of `raw`.
 
     Raises `InvalidDataError` if it is malformed or of another kind.
@@ -79,7 +80,7 @@ def read_header(raw: bytes, offset: int, where: MessageLocation, limits: ReadLim
     return TensorHeader(kind, table, body_bytes)
 
 
-def read_body(header: TensorHeader, body: Buffer, context: str) -> AnyTensor:
+def decode_tensor(header: TensorHeader, body: Buffer, where: str) -> AnyTensor:
     """Create the tensor of a message over its body, without copying.
 
     The structure is checked; raises `InvalidDataError` or `UnsupportedError` if it is not valid.
@@ -89,11 +90,11 @@ def read_body(header: TensorHeader, body: Buffer, context: str) -> AnyTensor:
         return read(header.table, body)
     except (UsageError, OverflowError) as error:  # raised by the constructors of types
         kind = UnsupportedError if isinstance(error, UnsupportedTypeError) else InvalidDataError
-        raise kind(f"{context}: {error}") from None
+        raise kind(f"{where}: {error}") from None
     except InvalidDataError as error:
-        if str(error).startswith(context):  # from the flatbuffer
+        if str(error).startswith(where):  # from the flatbuffer
             raise
-        raise type(error)(f"{context}: {error}") from None
+        raise type(error)(f"{where}: {error}") from None
 
 
 def _read_shape(table: Table) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -102,11 +103,18 @@ def _read_shape(table: Table) -> tuple[tuple[int, ...], tuple[str, ...]]:
     return tuple(size for size, _ in dimensions), names if any(names) else ()
 
 
+def _slice_body(body: Buffer, offset: int, length: int, what: str) -> Buffer:
+    """Return a slice of a message body. Raises `InvalidDataError` if it is out of bounds."""
+    if offset < 0 or length < 0 or offset + length > body.size:
+        raise InvalidDataError(f"{what}: {length} bytes at offset {offset} exceed the body of {body.size} bytes")
+    return Buffer(body.memory, body.offset + offset, length)
+
+
 def _slice_location(body: Buffer, location: Any, what: str) -> Buffer:
-    return slice_body(body, int(location["offset"]), int(location["length"]), what)
+    return _slice_body(body, int(location["offset"]), int(location["length"]), what)
 
 
-def _read_vector(body: Buffer, location: Any, dtype: np.dtype[Any], what: str, count: int) -> Values:
+def _read_elements(body: Buffer, location: Any, dtype: np.dtype[Any], what: str, count: int) -> Values:
     """Return the first `count` elements of a buffer in a message body."""
     buffer = _slice_location(body, location, what)
     if count * dtype.itemsize > buffer.size:
@@ -118,7 +126,7 @@ def _read_dense(table: Table, body: Buffer) -> Tensor:
     type_ = read_type(table, ())
     itemsize = element_dtype(type_).itemsize
     shape, names = _read_shape(table)
-    check_shape(shape, itemsize)
+    check_dense_shape(shape, itemsize)
     strides = tuple(table["strides"].tolist()) or row_major_strides(shape, itemsize)
     data = _slice_location(body, table["data"], "data")
     check_strides(shape, strides, itemsize, data.size)
@@ -129,11 +137,11 @@ def _read_sparse(table: Table, body: Buffer) -> SparseTensor:
     type_ = read_type(table, ())
     dtype = element_dtype(type_)
     shape, names = _read_shape(table)
-    check_sizes(shape)
+    check_dimension_sizes(shape)
     count = table["non_zero_length"]
     if count < 0:
         raise InvalidDataError(f"expected 0 or more values that are not zero, found {count}")
-    values = _read_vector(body, table["data"], dtype, "data", count)
+    values = _read_elements(body, table["data"], dtype, "data", count)
     index = table["sparseIndex"]
     if index is None:
         raise InvalidDataError("a SparseTensor has no sparse index")
@@ -143,7 +151,7 @@ def _read_sparse(table: Table, body: Buffer) -> SparseTensor:
     return tensor
 
 
-def _read_coordinates(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _Index:
+def _read_coo_index(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _IndexFields:
     dtype = index_dtype(read_int_type(index["indicesType"]))
     coords_shape = (count, len(shape))
     strides = tuple(index["indicesStrides"].tolist()) or row_major_strides(coords_shape, dtype.itemsize)
@@ -152,20 +160,20 @@ def _read_coordinates(index: Table, body: Buffer, shape: tuple[int, ...], count:
     return SparseCOOTensor, (strided_view(buffer, dtype, coords_shape, strides), index["isCanonical"])
 
 
-def _read_compressed(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _Index:
+def _read_csx_index(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _IndexFields:
     axis: int = index["compressedAxis"]
-    if not 0 <= axis < len(_MATRICES):
+    if not 0 <= axis < len(_MATRIX_CLASSES):
         raise InvalidDataError(f"compressed axis {axis} is neither Row (0) nor Column (1)")
     if len(shape) != 2:
         raise InvalidDataError(f"a compressed matrix has two dimensions, not {len(shape)}")
     pointers, indices = (index_dtype(read_int_type(index[name])) for name in ("indptrType", "indicesType"))
-    return _MATRICES[axis], (
-        _read_vector(body, index["indptrBuffer"], pointers, "indptr", shape[axis] + 1),
-        _read_vector(body, index["indicesBuffer"], indices, "indices", count),
+    return _MATRIX_CLASSES[axis], (
+        _read_elements(body, index["indptrBuffer"], pointers, "indptr", shape[axis] + 1),
+        _read_elements(body, index["indicesBuffer"], indices, "indices", count),
     )
 
 
-def _read_fibers(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _Index:
+def _read_csf_index(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _IndexFields:
     """Read a CSF index. Lengths are in elements, as in Arrow C++, or in bytes, as specified for `Buffer`; the number of
     leaves and nodes determines which.
     """
@@ -177,13 +185,13 @@ def _read_fibers(index: Table, body: Buffer, shape: tuple[int, ...], count: int)
         )
     unit = _length_unit(int(nodes["length"][-1]), count, node_type, "the last indices")
     levels = [
-        _read_elements(body, location, int(location["length"]) // unit, node_type, "indices") for location in nodes
+        _read_csf_elements(body, location, node_type, "indices", int(location["length"]) // unit) for location in nodes
     ]
-    steps = []
+    pointer_levels = []
     for location, level in zip(pointers, levels, strict=False):
         _length_unit(int(location["length"]), len(level) + 1, pointer_type, "indptr")
-        steps.append(_read_elements(body, location, len(level) + 1, pointer_type, "indptr"))
-    return SparseCSFTensor, (tuple(steps), tuple(levels), tuple(index["axisOrder"].tolist()))
+        pointer_levels.append(_read_csf_elements(body, location, pointer_type, "indptr", len(level) + 1))
+    return SparseCSFTensor, (tuple(pointer_levels), tuple(levels), tuple(index["axisOrder"].tolist()))
 
 
 def _length_unit(length: int, count: int, dtype: np.dtype[Any], what: str) -> int:
@@ -195,14 +203,15 @@ def _length_unit(length: int, count: int, dtype: np.dtype[Any], what: str) -> in
     raise InvalidDataError(f"{what}: expected {count} elements of {dtype.itemsize} bytes, found a length of {length}")
 
 
-def _read_elements(body: Buffer, location: Any, count: int, dtype: np.dtype[Any], what: str) -> Values:
-    return slice_body(body, int(location["offset"]), count * dtype.itemsize, what).view(dtype)
+def _read_csf_elements(body: Buffer, location: Any, dtype: np.dtype[Any], what: str, count: int) -> Values:
+    """Return `count` elements of a buffer, whatever the unit of its length."""
+    return _slice_body(body, int(location["offset"]), count * dtype.itemsize, what).view(dtype)
 
 
-_INDEX_READERS: dict[str, Callable[[Table, Buffer, tuple[int, ...], int], _Index]] = {
-    SparseCOOTensor.KIND: _read_coordinates,
-    SparseMatrix.KIND: _read_compressed,
-    SparseCSFTensor.KIND: _read_fibers,
+_INDEX_READERS: dict[str, Callable[[Table, Buffer, tuple[int, ...], int], _IndexFields]] = {
+    SparseCOOTensor.INDEX_TYPE: _read_coo_index,
+    SparseMatrix.INDEX_TYPE: _read_csx_index,
+    SparseCSFTensor.INDEX_TYPE: _read_csf_index,
 }
 
 
@@ -218,7 +227,7 @@ class EncodedTensor:
     body_bytes: int
 
 
-def encode(tensor: AnyTensor, alignment: int) -> EncodedTensor:
+def encode_tensor(tensor: AnyTensor, alignment: int) -> EncodedTensor:
     """Encode a tensor as a message, with buffers at multiples of `alignment` bytes in the body.
 
     Copies only a dense tensor with gaps between its elements, to C order.
@@ -274,19 +283,19 @@ def _write_common_fields(tensor: AnyTensor) -> dict[str, Any]:
 
 def _write_dense(tensor: Tensor, body: _BodyBuilder) -> Record:
     itemsize = element_dtype(tensor.type).itemsize
-    if not is_packed(tensor.shape, tensor.strides, itemsize):
+    if not is_contiguous_in_any_order(tensor.shape, tensor.strides, itemsize):
         tensor = Tensor.from_numpy(np.ascontiguousarray(tensor.to_numpy()), tensor.dim_names)
     data = tensor.data.slice(0, prod(tensor.shape) * itemsize)
     return {**_write_common_fields(tensor), "strides": list(tensor.strides), "data": body.add(data)}
 
 
 def _write_sparse(tensor: SparseTensor, body: _BodyBuilder) -> Record:
-    index = _INDEX_WRITERS[tensor.KIND](tensor, body)
+    index = _INDEX_WRITERS[tensor.INDEX_TYPE](tensor, body)
     return {
         **_write_common_fields(tensor),
         "non_zero_length": tensor.non_zero_length,
-        "sparseIndex_type": SPARSE_INDEXES.index(tensor.KIND),
-        "sparseIndex": UnionValue(tensor.KIND, index),
+        "sparseIndex_type": SPARSE_INDEXES.index(tensor.INDEX_TYPE),
+        "sparseIndex": UnionValue(tensor.INDEX_TYPE, index),
         "data": body.add_array(tensor.values),
     }
 
@@ -296,7 +305,7 @@ def _write_index_type(arrays: Sequence[Values]) -> Record:
     return create_int_record(Int(dtype.itemsize * 8, dtype.kind == "i"))
 
 
-def _write_coordinates(tensor: Any, body: _BodyBuilder) -> Record:
+def _write_coo_index(tensor: Any, body: _BodyBuilder) -> Record:
     coords = np.ascontiguousarray(tensor.coords)  # Arrow C++ reads any other order wrong
     return {
         "indicesType": _write_index_type([coords]),
@@ -306,7 +315,7 @@ def _write_coordinates(tensor: Any, body: _BodyBuilder) -> Record:
     }
 
 
-def _write_compressed(matrix: Any, body: _BodyBuilder) -> Record:
+def _write_csx_index(matrix: Any, body: _BodyBuilder) -> Record:
     return {
         "compressedAxis": matrix.AXIS,
         "indptrType": _write_index_type([matrix.indptr]),
@@ -316,7 +325,7 @@ def _write_compressed(matrix: Any, body: _BodyBuilder) -> Record:
     }
 
 
-def _write_fibers(tensor: Any, body: _BodyBuilder) -> Record:
+def _write_csf_index(tensor: Any, body: _BodyBuilder) -> Record:
     """Lengths are in elements, as in Arrow C++."""
     return {
         "indptrType": _write_index_type(tensor.indptr),
@@ -328,7 +337,7 @@ def _write_fibers(tensor: Any, body: _BodyBuilder) -> Record:
 
 
 _INDEX_WRITERS: dict[str, Callable[[Any, _BodyBuilder], Record]] = {
-    SparseCOOTensor.KIND: _write_coordinates,
-    SparseMatrix.KIND: _write_compressed,
-    SparseCSFTensor.KIND: _write_fibers,
+    SparseCOOTensor.INDEX_TYPE: _write_coo_index,
+    SparseMatrix.INDEX_TYPE: _write_csx_index,
+    SparseCSFTensor.INDEX_TYPE: _write_csf_index,
 }

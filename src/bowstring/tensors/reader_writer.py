@@ -18,7 +18,7 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import END_OF_STREAM, LEGACY_PREFIX_BYTES, EndOfStream, frame_message
 from bowstring.ipc.sequential_reader import SequentialReader
 from bowstring.memory.closable import Transactional, abandon_on_error, warn_unclosed
-from bowstring.tensors.messages import AnyTensor, TensorHeader, encode, read_body, read_header
+from bowstring.tensors.messages import AnyTensor, TensorHeader, decode_tensor, encode_tensor, read_tensor_header
 
 TENSOR_ALIGNMENT = 64
 """«When writing a standalone encapsulated tensor message»: the alignment of messages and bodies."""
@@ -33,7 +33,10 @@ class TensorReader(SequentialReader[TensorHeader, AnyTensor]):
 
     def __init__(self, source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> None:
         super().__init__(
-            open_sequential(source), limits, partial(read_header, limits=limits), expected_format="a tensor message"
+            open_sequential(source),
+            limits,
+            partial(read_tensor_header, limits=limits),
+            expected_format="a tensor message",
         )
         self._count = 0
 
@@ -47,7 +50,7 @@ class TensorReader(SequentialReader[TensorHeader, AnyTensor]):
             if not is_padding:
                 return None
         where = f"{self._source.name}: tensor {self._count} at byte {message.offset}"
-        tensor = read_body(message.header, self._read_body(message), where)
+        tensor = decode_tensor(message.header, self._read_body(message), where)
         self._count += 1
         return tensor
 
@@ -72,7 +75,7 @@ class TensorWriter(Transactional):
 
         Raises `UnsupportedTypeError` for an element type that tensor messages don't support.
         """
-        message = encode(tensor, self._alignment)
+        message = encode_tensor(tensor, self._alignment)
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the writer is closed")
@@ -161,5 +164,5 @@ def write_tensor(tensor: AnyTensor, sink: Any, alignment: int = TENSOR_ALIGNMENT
 
 def get_tensor_size(tensor: AnyTensor, alignment: int = TENSOR_ALIGNMENT) -> int:
     """Return the number of bytes that `write_tensor` would write."""
-    message = encode(tensor, alignment)
+    message = encode_tensor(tensor, alignment)
     return len(frame_message(message.metadata, 0, alignment)) + message.body_bytes

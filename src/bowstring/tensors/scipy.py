@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from bowstring.tensors.sparse import SparseTensor
 
 
-def _sparse() -> Any:
+def _import_scipy_sparse() -> Any:
     try:
         from scipy import sparse
     except ImportError:
@@ -20,7 +20,7 @@ def _sparse() -> Any:
 
 def check_format(values: Any, format: str) -> None:
     """Raise `DataTypeError` if `values` is not SciPy's array or matrix of this format."""
-    if not _sparse().issparse(values) or values.format != format:
+    if not _import_scipy_sparse().issparse(values) or values.format != format:
         raise DataTypeError(f"expected SciPy's {format}_array, found {type(values).__name__}: call .to{format}()")
 
 
@@ -28,7 +28,7 @@ def create_array(format: str, components: tuple[Any, ...], tensor: SparseTensor)
     """Return SciPy's array of this format over values and indices. Raises `UnsupportedTypeError` if SciPy does not
     support the tensor's type or shape.
     """
-    array_class = getattr(_sparse(), f"{format}_array")
+    array_class = getattr(_import_scipy_sparse(), f"{format}_array")
     try:
         return array_class(components, shape=tensor.shape)
     except (TypeError, ValueError, OverflowError) as error:

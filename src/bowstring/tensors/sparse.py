@@ -23,22 +23,25 @@ from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError, LimitError, UsageError
 from bowstring.layouts.base import first_true
 from bowstring.tensors import scipy
-from bowstring.tensors.common import (
-    MAX_DENSE_BYTES,
-    ShapeMixin,
+from bowstring.tensors.dense import Tensor
+from bowstring.tensors.elements import (
     Values,
-    as_dim_names,
     as_index_array,
-    as_shape,
     as_unmasked_array,
-    check_sizes,
     element_dtype,
     element_type,
-    equal_prefixes,
-    is_addressable,
     to_native_byte_order,
 )
-from bowstring.tensors.dense import Tensor
+from bowstring.tensors.shape import (
+    ShapeMixin,
+    as_dim_names,
+    as_shape,
+    check_dimension_sizes,
+    is_addressable,
+)
+
+MAX_DENSE_BYTES = 16 << 30
+"""Default limit on the size of a dense tensor made from a sparse one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -49,7 +52,7 @@ class SparseTensor(ShapeMixin, ABC):
     structure; `from_numpy` and `validate(full=True)` also check every index.
     """
 
-    KIND: ClassVar[str] = ""
+    INDEX_TYPE: ClassVar[str] = ""
 
     type: DataType
     shape: tuple[int, ...]
@@ -95,17 +98,17 @@ class SparseTensor(ShapeMixin, ABC):
         """The coordinates of each value, shape (non_zero_length, ndim). The indices must be valid."""
 
     @abstractmethod
-    def _check(self) -> None:
+    def _check_structure(self) -> None:
         """Check the structure: everything except the index values."""
 
     @abstractmethod
     def _check_indices(self) -> None:
-        """Check every index value, after `_check`."""
+        """Check every index value, after `_check_structure`."""
 
     def validate(self, full: bool = False) -> None:
         """Check shape, lengths and types; with `full` also every index and pointer. Raises `InvalidDataError`."""
-        check_sizes(self.shape)
-        self._check()
+        check_dimension_sizes(self.shape)
+        self._check_structure()
         if full:
             self._check_indices()
 
@@ -159,6 +162,13 @@ class SparseTensor(ShapeMixin, ABC):
         )
 
 
+def equal_prefixes(rows: Values) -> Values:
+    """For sorted coordinates of shape (n, k), return an array of shape (n - 1, k): whether the first j + 1 coordinates
+    of row i + 1 equal those of row i.
+    """
+    return np.logical_and.accumulate(rows[1:] == rows[:-1], axis=1)
+
+
 def _check_unique(coordinates: Values) -> None:
     if len(coordinates) < 2:
         return
@@ -175,10 +185,10 @@ def as_value_array(data: Any, name: str) -> Values:
         values = values.reshape(-1)
     if values.ndim != 1:
         raise UsageError(f"{name}: expected values of shape (non_zero_length,), found {values.shape}")
-    return read_only(values)
+    return read_only_view(values)
 
 
-def read_only(values: Values) -> Values:
+def read_only_view(values: Values) -> Values:
     """Return a read-only view of an array."""
     view = values.view()
     view.flags.writeable = False
@@ -193,7 +203,7 @@ class SparseCOOTensor(SparseTensor):
     lexicographic order without duplicates.
     """
 
-    KIND: ClassVar[str] = "SparseTensorIndexCOO"
+    INDEX_TYPE: ClassVar[str] = "SparseTensorIndexCOO"
 
     coords: Values
     has_canonical_format: bool
@@ -216,7 +226,7 @@ class SparseCOOTensor(SparseTensor):
         if coordinates.ndim != 2:
             raise UsageError(f"expected coordinates of shape (non_zero_length, ndim), found {coordinates.shape}")
         canonical = _is_canonical(coordinates) if is_canonical is None else is_canonical
-        return cls._create(data, shape, dim_names, read_only(coordinates), canonical)
+        return cls._create(data, shape, dim_names, read_only_view(coordinates), canonical)
 
     @classmethod
     def from_dense_numpy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
@@ -252,7 +262,7 @@ class SparseCOOTensor(SparseTensor):
         """The coordinates, not copied."""
         return self.coords
 
-    def _check(self) -> None:
+    def _check_structure(self) -> None:
         if self.coords.shape != (len(self.values), self.ndim):
             raise InvalidDataError(
                 f"{len(self.values)} values in {self.ndim} dimensions with coordinates of shape {self.coords.shape}"
@@ -260,7 +270,7 @@ class SparseCOOTensor(SparseTensor):
 
     def _check_indices(self) -> None:
         for axis, size in enumerate(self.shape):
-            as_indices(f"coordinates of dimension {axis}", self.coords[:, axis], size)
+            check_indices(f"coordinates of dimension {axis}", self.coords[:, axis], size)
         if not self.ndim and len(self.values) > 1:
             raise InvalidDataError(f"{len(self.values)} values of a tensor without dimensions, which has one element")
         if self.has_canonical_format and not _is_canonical(self.coords):
@@ -270,7 +280,7 @@ class SparseCOOTensor(SparseTensor):
         return self.type, self.shape, self.dim_names, self.has_canonical_format
 
 
-def as_indices(what: str, indices: Values, size: int) -> None:
+def check_indices(what: str, indices: Values, size: int) -> None:
     """Raise `InvalidDataError` for the first index that is not from 0 to `size` - 1."""
     out_of_range = (indices < 0) | (indices >= size)
     if out_of_range.any():
@@ -306,7 +316,7 @@ class SparseMatrix(SparseTensor):
     Row (or column) i has the values `indptr[i]` to `indptr[i + 1]`; `indices` has the column (or row) of each value.
     """
 
-    KIND: ClassVar[str] = "SparseMatrixIndexCSX"
+    INDEX_TYPE: ClassVar[str] = "SparseMatrixIndexCSX"
     AXIS: ClassVar[int] = 0
 
     indptr: Values
@@ -326,7 +336,7 @@ class SparseMatrix(SparseTensor):
         Raises `InvalidDataError` if they do not match the shape.
         """
         pointers, inner = as_index_array("pointers", indptr), as_index_array("indices", indices)
-        return cls._create(data, shape, dim_names, read_only(pointers), read_only(inner))
+        return cls._create(data, shape, dim_names, read_only_view(pointers), read_only_view(inner))
 
     @classmethod
     def from_dense_numpy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
@@ -367,7 +377,7 @@ class SparseMatrix(SparseTensor):
         pair = (self.indices, outer) if self.AXIS else (outer, self.indices)
         return np.stack([part.astype(np.int64) for part in pair], axis=1)
 
-    def _check(self) -> None:
+    def _check_structure(self) -> None:
         if self.ndim != 2:
             raise InvalidDataError(f"a compressed matrix must have two dimensions, found {self.ndim}")
         if self.indptr.shape != (self.shape[self.AXIS] + 1,):
@@ -379,7 +389,7 @@ class SparseMatrix(SparseTensor):
 
     def _check_indices(self) -> None:
         check_pointers("indptr", self.indptr, len(self.values))
-        as_indices("indices", self.indices, self.shape[1 - self.AXIS])
+        check_indices("indices", self.indices, self.shape[1 - self.AXIS])
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -1,29 +1,22 @@
-"""Shared by dense and sparse tensors: element types, shapes, dimension names, slices of a message body."""
+"""Shapes, dimension names and strides of tensors."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bowstring.datatypes.base import check_text
-from bowstring.datatypes.types import DataType, Int
-from bowstring.errors import DataTypeError, InvalidDataError, LimitError, UnsupportedTypeError, UsageError
-from bowstring.layouts.primitive import PrimitiveLayout
-from bowstring.layouts.registry import layout_of
-from bowstring.layouts.type_inference import type_of_numpy
+from bowstring.datatypes.types import DataType
+from bowstring.errors import InvalidDataError, LimitError, UsageError
 from bowstring.memory.buffer import Buffer
-
-Values: TypeAlias = npt.NDArray[Any]
+from bowstring.tensors.elements import Values
 
 MAX_DIMENSIONS = 64
 """NumPy's maximum."""
-MAX_DENSE_BYTES = 16 << 30
-"""Default limit on the size of a dense tensor made from a sparse one."""
 _MAX_SIZE = 1 << 63
 
 
@@ -56,62 +49,7 @@ class ShapeMixin:
         return self.type, self.shape, self.dim_names
 
 
-def element_dtype(type_: DataType) -> np.dtype[Any]:
-    """Return the NumPy dtype of an element. Raises `UnsupportedTypeError` for types that are not numbers, timestamps or
-    durations.
-    """
-    layout = layout_of(type_)
-    if isinstance(layout, PrimitiveLayout):
-        values = layout.codec.view_as_numpy(np.empty(0, layout.dtype))
-        dtype = layout.dtype if values is None else values.dtype
-        if dtype.kind in "iufmM":
-            return dtype
-    raise UnsupportedTypeError(f"tensor elements must be numbers, timestamps or durations, found {type_}")
-
-
-def element_type(dtype: np.dtype[Any]) -> DataType:
-    """Return the data type of a NumPy dtype. Raises as `element_dtype`."""
-    try:
-        type_ = type_of_numpy(np.empty(0, dtype)) if dtype.kind != "O" else None
-    except DataTypeError:
-        type_ = None
-    if type_ is None:
-        raise UnsupportedTypeError(
-            f"tensor elements must be numbers, timestamps or durations, found NumPy dtype {dtype}"
-        )
-    if element_dtype(type_) != dtype.newbyteorder("="):
-        raise UnsupportedTypeError(f"NumPy dtype {dtype} is not supported in tensors: {type_} has another width")
-    return type_
-
-
-def as_unmasked_array(values: Any) -> Values:
-    """Convert values to a NumPy array. Raises `UsageError` if elements are masked: tensors have no nulls."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
-        raise UsageError("tensors can't have nulls, but the array has masked elements: fill them first")
-    return np.asarray(values)
-
-
-def to_native_byte_order(values: Values) -> Values:
-    """Convert the array to the machine's byte order. Copies only if it has another one."""
-    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
-
-
-def index_dtype(type_: Int) -> np.dtype[Any]:
-    """Return the NumPy dtype of an index type."""
-    return np.dtype(str(type_))
-
-
-def as_index_array(what: str, values: Any) -> Values:
-    """Convert indices to a NumPy array of integers. Raises `DataTypeError` for other values."""
-    indices = np.asarray(values)
-    if indices.size == 0 and indices.dtype.kind == "f":
-        indices = indices.astype(np.int64)  # the default dtype of an empty list
-    if indices.dtype.kind not in "iu":
-        raise DataTypeError(f"{what} must be integers, found {indices.dtype}")
-    return to_native_byte_order(indices)
-
-
-def check_sizes(shape: Sequence[int]) -> None:
+def check_dimension_sizes(shape: Sequence[int]) -> None:
     """Raise `InvalidDataError` for a negative size or one beyond 63 bits, `LimitError` for too many dimensions."""
     if len(shape) > MAX_DIMENSIONS:
         raise LimitError(f"{len(shape)} dimensions exceed the maximum of {MAX_DIMENSIONS}")
@@ -125,9 +63,9 @@ def is_addressable(shape: Sequence[int], itemsize: int) -> bool:
     return prod(size for size in shape if size) * max(itemsize, 1) < _MAX_SIZE
 
 
-def check_shape(shape: Sequence[int], itemsize: int) -> None:
-    """Raise as `check_sizes`, and `InvalidDataError` if the size in bytes overflows 63 bits."""
-    check_sizes(shape)
+def check_dense_shape(shape: Sequence[int], itemsize: int) -> None:
+    """Raise as `check_dimension_sizes`, and `InvalidDataError` if the size in bytes overflows 63 bits."""
+    check_dimension_sizes(shape)
     if not is_addressable(shape, itemsize):
         raise InvalidDataError(f"a shape of {tuple(shape)} overflows 63 bits in elements of {itemsize} bytes")
 
@@ -204,7 +142,7 @@ def has_overlap(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> 
     return False
 
 
-def is_packed(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+def is_contiguous_in_any_order(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
     """Whether the elements are contiguous in memory, in any order of the dimensions."""
     if 0 in shape:
         return True
@@ -226,22 +164,8 @@ def strided_view(buffer: Buffer, dtype: np.dtype[Any], shape: tuple[int, ...], s
 
 
 def as_buffer(values: Values) -> Buffer:
-    """Return a buffer over the memory of a contiguous array (see `is_packed`), in memory order."""
+    """Return a buffer over the memory of a contiguous array (see `is_contiguous_in_any_order`), in memory order."""
     if values.size == 0:
         return Buffer.of(b"")
     order = sorted(range(values.ndim), key=lambda axis: (-values.strides[axis], values.shape[axis] == 1))
     return Buffer.of(values.transpose(order).reshape(-1).view(np.uint8) if values.ndim else values.reshape(1))
-
-
-def slice_body(body: Buffer, offset: int, length: int, what: str) -> Buffer:
-    """Return a slice of a message body. Raises `InvalidDataError` if it is out of bounds."""
-    if offset < 0 or length < 0 or offset + length > body.size:
-        raise InvalidDataError(f"{what}: {length} bytes at offset {offset} exceed the body of {body.size} bytes")
-    return Buffer(body.memory, body.offset + offset, length)
-
-
-def equal_prefixes(rows: Values) -> Values:
-    """For sorted coordinates of shape (n, k), return an array of shape (n - 1, k): whether the first j + 1 coordinates
-    of row i + 1 equal those of row i.
-    """
-    return np.logical_and.accumulate(rows[1:] == rows[:-1], axis=1)
