@@ -13,7 +13,7 @@ import numpy as np
 
 from bowstring.datatypes import types as t
 from bowstring.errors import InvalidDataError
-from bowstring.integration_json.document import convert_values, expect, member
+from bowstring.integration_json.document import convert_values, expect_json_type, read_member
 from bowstring.layouts.base import Values
 from bowstring.layouts.binary_view import VIEW
 from bowstring.layouts.expansion_limits import check_expanded_bytes
@@ -37,7 +37,7 @@ def _parse_integer(value: Any) -> int:
     raise ValueError("expected an integer, as a number or a string")
 
 
-def _ranged_integer(low: int, high: int) -> Callable[[Any], int]:
+def _ranged_integer_converter(low: int, high: int) -> Callable[[Any], int]:
     def convert(value: Any) -> int:
         number = _parse_integer(value)
         if not low <= number <= high:
@@ -49,7 +49,7 @@ def _ranged_integer(low: int, high: int) -> Callable[[Any], int]:
 
 def _integer_converter(dtype: np.dtype[Any]) -> Callable[[Any], int]:
     bounds = np.iinfo(dtype)
-    return _ranged_integer(int(bounds.min), int(bounds.max))
+    return _ranged_integer_converter(int(bounds.min), int(bounds.max))
 
 
 def _float_converter(dtype: np.dtype[Any]) -> Callable[[Any], float]:
@@ -133,7 +133,7 @@ def _read_fixed_size_binary(values: list[Any], dtype: np.dtype[Any], valid: Vali
     return np.frombuffer(b"".join(raw), dtype) if width else np.empty(len(raw), dtype)
 
 
-def _read_structured(values: list[Any], dtype: np.dtype[Any], valid: Validity) -> Values:
+def _read_structured_slots(values: list[Any], dtype: np.dtype[Any], valid: Validity) -> Values:
     names = dtype.names or ()
     converters = [(name, _integer_converter(dtype[name])) for name in names]
 
@@ -158,7 +158,7 @@ def read_slots(type_: t.DataType, dtype: np.dtype[Any], values: list[Any], valid
     if reader is not None:
         return reader(values, dtype, valid)
     if dtype.names:
-        return _read_structured(values, dtype, valid)
+        return _read_structured_slots(values, dtype, valid)
     if dtype.kind == "f":
         return np.array(convert_values(values, valid, _float_converter(dtype), 0.0, "DATA"), dtype)
     return read_integers(values, dtype, "DATA", valid)
@@ -169,19 +169,21 @@ def read_views(values: list[Any], is_text: bool, valid: Validity) -> Values:
     max_int32 = (1 << 31) - 1
 
     def convert(value: Any) -> bytes:
-        view = expect(value, dict, "a view")
-        size = _ranged_integer(0, max_int32)(member(view, "SIZE", int))
+        view = expect_json_type(value, dict, "a view")
+        size = _ranged_integer_converter(0, max_int32)(read_member(view, "SIZE", int))
         head = size.to_bytes(4, "little")
         if size <= INLINE_BYTES:
-            inlined = member(view, "INLINED", str)
+            inlined = read_member(view, "INLINED", str)
             data = _encode_text(inlined) if is_text else from_hex(inlined)
             if len(data) != size:
                 raise ValueError(f"expected INLINED to have {size} bytes, as in SIZE, found {len(data)}")
             return head + data.ljust(INLINE_BYTES, b"\0")
-        prefix = from_hex(member(view, "PREFIX_HEX", str))
+        prefix = from_hex(read_member(view, "PREFIX_HEX", str))
         if len(prefix) != 4:
             raise ValueError(f"expected PREFIX_HEX to have 4 bytes, found {len(prefix)}")
-        numbers = (_ranged_integer(0, max_int32)(member(view, key, int)) for key in ("BUFFER_INDEX", "OFFSET"))
+        numbers = (
+            _ranged_integer_converter(0, max_int32)(read_member(view, key, int)) for key in ("BUFFER_INDEX", "OFFSET")
+        )
         return head + prefix + b"".join(number.to_bytes(4, "little") for number in numbers)
 
     return np.frombuffer(b"".join(convert_values(values, valid, convert, bytes(VIEW.itemsize), "VIEWS")), VIEW)

@@ -25,7 +25,7 @@ from bowstring.integration_json.buffer_values import (
     write_slots,
     write_views,
 )
-from bowstring.integration_json.document import Json, convert_values, expect, member, read_count
+from bowstring.integration_json.document import Json, convert_values, expect_json_type, read_count, read_member
 from bowstring.integration_json.schema import JsonField
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferRole, BufferSpec, Layout, pack_validity, prefix_errors
@@ -58,24 +58,26 @@ def read_column(node: JsonField, column: Any, dictionaries: DictionaryLookup, ch
     Raises `InvalidDataError` naming the column, the child and the element.
     """
     with prefix_errors(f"column {node.field.name!r}"):
-        array = _read(node, layout_of(node.field.type), column, dictionaries, check_name)
+        array = _read_array(node, layout_of(node.field.type), column, dictionaries, check_name)
         array.validate()
         return array
 
 
-def read_values(node: JsonField, type_layout: Layout, column: Any, dictionaries: DictionaryLookup) -> ArrayData:
+def read_dictionary_values(
+    node: JsonField, type_layout: Layout, column: Any, dictionaries: DictionaryLookup
+) -> ArrayData:
     """Read the array of the «FieldData» in a «DictionaryBatch», ignoring its name. Raises as `read_column`."""
     values = JsonField(Field(node.field.name, type_layout.type), None, node.children)
-    array = _read(values, type_layout, column, dictionaries, False)
+    array = _read_array(values, type_layout, column, dictionaries, False)
     array.validate()
     return array
 
 
-def _read(
+def _read_array(
     node: JsonField, layout: Layout, value: Any, dictionaries: DictionaryLookup, check_name: bool = True
 ) -> ArrayData:
-    column = expect(value, dict, "a column")
-    name = member(column, "name", str, "")
+    column = expect_json_type(value, dict, "a column")
+    name = read_member(column, "name", str, "")
     if check_name and name != node.field.name:
         raise InvalidDataError(f"expected the column of field {node.field.name!r}, found {name[:60]!r}")
     length = read_count(column)
@@ -88,7 +90,7 @@ def _read(
         for spec in storage.buffers:
             buffers.append(_read_buffer(storage, spec, column, length, valid))
     if storage.VARIADIC:
-        variadic = member(column, "VARIADIC_DATA_BUFFERS", list, [])
+        variadic = read_member(column, "VARIADIC_DATA_BUFFERS", list, [])
         buffers += [Buffer.of(data) for data in convert_values(variadic, None, from_hex, b"", "VARIADIC_DATA_BUFFERS")]
     if storage.dictionary is not None:
         assert node.id is not None
@@ -101,29 +103,30 @@ def _read(
 def _read_children(
     node: JsonField, storage: Layout, column: Json, dictionaries: DictionaryLookup
 ) -> tuple[ArrayData, ...]:
-    child_columns = member(column, "children", list, [])
+    child_columns = read_member(column, "children", list, [])
     if len(child_columns) != len(node.children):
         raise InvalidDataError(f"{storage.type} has {len(node.children)} children, found {len(child_columns)}")
     children = []
     for child_node, layout, child in zip(node.children, storage.children, child_columns, strict=True):
         with prefix_errors(f"child {child_node.field.name!r}"):
-            children.append(_read(child_node, layout, child, dictionaries))
+            children.append(_read_array(child_node, layout, child, dictionaries))
     return tuple(children)
 
 
-def _read_items(column: Json, key: str, length: int) -> list[Any]:
-    items = member(column, key, list) if length else member(column, key, list, [])  # some writers omit empty members
-    if len(items) != length:
-        raise InvalidDataError(f"expected {length} elements of {key!r}, found {len(items)}")
-    return items
+def _read_elements(column: Json, key: str, length: int) -> list[Any]:
+    default: tuple[list[Any], ...] = () if length else ([],)  # some writers omit empty members
+    elements = read_member(column, key, list, *default)
+    if len(elements) != length:
+        raise InvalidDataError(f"expected {length} elements of {key!r}, found {len(elements)}")
+    return elements
 
 
 def _read_validity(storage: Layout, column: Json, length: int) -> Validity:
     if storage.has_validity:
-        booleans = read_booleans(_read_items(column, "VALIDITY", length), "VALIDITY")
+        booleans = read_booleans(_read_elements(column, "VALIDITY", length), "VALIDITY")
         return None if booleans.all() else booleans.tolist()
     has_legacy_validity = storage.buffers and "VALIDITY" in column  # unions before metadata version 5
-    if has_legacy_validity and not read_booleans(_read_items(column, "VALIDITY", length), "VALIDITY").all():
+    if has_legacy_validity and not read_booleans(_read_elements(column, "VALIDITY", length), "VALIDITY").all():
         raise UnsupportedError("a union of metadata version 4 with top-level nulls is not supported")
     return None
 
@@ -132,22 +135,22 @@ def _read_buffer(storage: Layout, spec: BufferSpec, column: Json, length: int, v
     key = MEMBER_NAMES[spec.role]
     if spec.role is BufferRole.VALIDITY:
         return None if valid is None else bitmap.pack(np.array(valid, np.bool_))
-    if spec.extra and length == 0 and not member(column, key, list, []):
-        items: list[Any] = [0] * spec.extra  # some writers omit the single offset of an empty array
+    if spec.extra and length == 0 and not read_member(column, key, list, []):
+        elements: list[Any] = [0] * spec.extra  # some writers omit the single offset of an empty array
     else:
-        items = _read_items(column, key, length + spec.extra)
+        elements = _read_elements(column, key, length + spec.extra)
     if spec.dtype is None:
-        return bitmap.pack(read_booleans(items, key, valid))
+        return bitmap.pack(read_booleans(elements, key, valid))
     if isinstance(storage, BinaryViewLayout):
-        return Buffer.of(read_views(items, storage.is_text, valid))
+        return Buffer.of(read_views(elements, storage.is_text, valid))
     if spec.role is BufferRole.DATA:
-        return Buffer.of(read_slots(storage.type, spec.dtype, items, valid))
-    return Buffer.of(read_integers(items, spec.dtype, key))
+        return Buffer.of(read_slots(storage.type, spec.dtype, elements, valid))
+    return Buffer.of(read_integers(elements, spec.dtype, key))
 
 
 def _read_binary(storage: BinaryLayout, column: Json, length: int, valid: Validity) -> list[Buffer | None]:
     """Build offsets and data from the strings. OFFSET must match the lengths of the valid strings."""
-    strings = read_strings(_read_items(column, "DATA", length), storage.is_text, "DATA", valid)
+    strings = read_strings(_read_elements(column, "DATA", length), storage.is_text, "DATA", valid)
     lengths = np.fromiter(map(len, strings), np.int64, length)
     stored_offsets = _read_buffer(storage, storage.buffers[1], column, length, valid)
     assert stored_offsets is not None
@@ -170,10 +173,10 @@ def _read_binary(storage: BinaryLayout, column: Json, length: int, valid: Validi
 def write_column(field: Field, array: ArrayData) -> Json:
     """Build the «FieldData» object of an array. Raises `InvalidDataError` for values that are invalid for its type."""
     with prefix_errors(f"column {field.name!r}"):
-        return _write(field.name, array.storage.compact())
+        return _write_array(field.name, array.storage.compact())
 
 
-def _write(name: str, array: ArrayData) -> Json:
+def _write_array(name: str, array: ArrayData) -> Json:
     """Build the «FieldData» object of a compact array."""
     storage = array.layout
     column: Json = {"name": name, "count": array.length}
@@ -190,7 +193,7 @@ def _write(name: str, array: ArrayData) -> Json:
         children = []
         for field, child in zip(storage.type.fields, array.children, strict=True):
             with prefix_errors(f"child {field.name!r}"):
-                children.append(_write(field.name, child.storage.compact()))
+                children.append(_write_array(field.name, child.storage.compact()))
         column["children"] = children
     return column
 

@@ -30,19 +30,19 @@ def find_differences(
     are compared only if the types are equal. Raises `InvalidDataError` for arrays with values that are invalid for
     their type.
     """
-    comparable = True
+    is_comparable = True
     if len(expected_schema) != len(schema):
         yield f"schema: expected {len(expected_schema)} fields, found {len(schema)}"
-        comparable = False
+        is_comparable = False
     if sorted(expected_schema.pairs) != sorted(schema.pairs):
         yield f"schema: expected custom metadata {expected_schema.pairs}, found {schema.pairs}"
     for index, (expected_field, field) in enumerate(zip(expected_schema, schema, strict=False)):
-        difference = _compare_fields(expected_field, field)
+        difference = _describe_field_difference(expected_field, field)
         if difference is not None:
             yield f"field {index} ({expected_field.name!r}): {difference}"
             if _with_canonical_map_names(expected_field.type) != _with_canonical_map_names(field.type):
-                comparable = False
-    if not comparable:
+                is_comparable = False
+    if not is_comparable:
         return
     for index, (expected_batch, batch) in enumerate(zip_longest(expected, batches)):
         if expected_batch is None or batch is None:
@@ -55,20 +55,20 @@ def _describe_batch(batch: RecordBatch | None) -> str:
     return "none" if batch is None else f"{batch.num_rows} rows"
 
 
-def _with_canonical_map_names(part: Any) -> Any:
+def _with_canonical_map_names(type_or_field: Any) -> Any:
     """Replace the field names inside maps of a type, field or tuple of these by the recommended names."""
-    if isinstance(part, tuple):
-        return tuple(map(_with_canonical_map_names, part))
-    if not isinstance(part, (DataType, Field)):
-        return part
-    attributes = {slot.name: getattr(part, slot.name) for slot in dataclasses.fields(part)}
+    if isinstance(type_or_field, tuple):
+        return tuple(map(_with_canonical_map_names, type_or_field))
+    if not isinstance(type_or_field, (DataType, Field)):
+        return type_or_field
+    attributes = {slot.name: getattr(type_or_field, slot.name) for slot in dataclasses.fields(type_or_field)}
     changed = {name: _with_canonical_map_names(value) for name, value in attributes.items()}
-    if isinstance(part, Map):
+    if isinstance(type_or_field, Map):
         entries = changed["entries_field"]
         key, item = entries.type.fields
         pair = Struct((key.with_name("key"), item.with_name("value")))
         changed["entries_field"] = entries.with_name("entries").with_type(pair)
-    return part if attributes == changed else dataclasses.replace(part, **changed)
+    return type_or_field if attributes == changed else dataclasses.replace(type_or_field, **changed)
 
 
 def _with_layout(array: ArrayData, layout: Layout) -> ArrayData:
@@ -82,7 +82,7 @@ def _with_layout(array: ArrayData, layout: Layout) -> ArrayData:
     return ArrayData(layout, array.length, array.buffers, children, dictionary, array._null_count, array.offset)
 
 
-def _compare_fields(expected: Field, actual: Field) -> str | None:
+def _describe_field_difference(expected: Field, actual: Field) -> str | None:
     expected, actual = _with_canonical_map_names(expected), _with_canonical_map_names(actual)
     if expected.name != actual.name:
         return f"expected the name {expected.name!r}, found {actual.name!r}"
@@ -97,20 +97,20 @@ def _compare_fields(expected: Field, actual: Field) -> str | None:
     return None
 
 
-def _compare_batches(number: int, expected: RecordBatch, actual: RecordBatch) -> Iterator[str]:
+def _compare_batches(batch_index: int, expected: RecordBatch, actual: RecordBatch) -> Iterator[str]:
     if expected.num_rows != actual.num_rows:
-        yield f"record batch {number}: expected {expected.num_rows} rows, found {actual.num_rows}"
+        yield f"record batch {batch_index}: expected {expected.num_rows} rows, found {actual.num_rows}"
         return
     for index, field in enumerate(expected.schema):
         layout = layout_of(_with_canonical_map_names(field.type))
         expected_column = _with_layout(expected.column(index), layout)
         actual_column = _with_layout(actual.column(index), layout)
         if not arrays_equal(expected_column, actual_column, nans_equal=True):
-            row = _first_difference(expected_column, actual_column)
-            yield f"record batch {number}: column {index} ({field.name!r}) differs from row {row} on"
+            row = _find_first_different_row(expected_column, actual_column)
+            yield f"record batch {batch_index}: column {index} ({field.name!r}) differs from row {row} on"
 
 
-def _first_difference(expected: ArrayData, actual: ArrayData) -> int:
+def _find_first_different_row(expected: ArrayData, actual: ArrayData) -> int:
     """Return the index of the first row that differs, by binary search."""
     low, high = 0, expected.length
     while high - low > 1:

@@ -50,7 +50,7 @@ class DataFile:
     batches: tuple[RecordBatch, ...]
 
 
-def expect(value: Any, kind: type[_T], name: str) -> _T:
+def expect_json_type(value: Any, kind: type[_T], name: str) -> _T:
     """Return the value if it has the JSON type `kind`, else raise `InvalidDataError`."""
     if type(value) is not kind:
         raise InvalidDataError(f"expected {name} to be {_JSON_TYPE_NAMES[kind]}, found {_summarize(value)}")
@@ -64,7 +64,7 @@ def _summarize(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def member(json_object: Json, key: str, kind: type[_T], default: _T = _MISSING) -> _T:
+def read_member(json_object: Json, key: str, kind: type[_T], default: _T = _MISSING) -> _T:
     """Return a member of a JSON object, or the default if it is absent or null. Raises `InvalidDataError` if it has
     another JSON type than `kind`, or is absent and there is no default.
     """
@@ -73,12 +73,12 @@ def member(json_object: Json, key: str, kind: type[_T], default: _T = _MISSING) 
         if default is _MISSING:
             raise InvalidDataError(f"expected a member {key!r}, found {join_reprs(json_object) or 'none'}")
         return default
-    return expect(value, kind, repr(key))
+    return expect_json_type(value, kind, repr(key))
 
 
 def read_count(json_object: Json) -> int:
     """Return the «count» member of a batch or column. Raises `InvalidDataError`."""
-    count = member(json_object, "count", int)
+    count = read_member(json_object, "count", int)
     if not 0 <= count <= _MAX_COUNT:
         raise InvalidDataError(f"expected a count of 0 or more, found {count}")
     return count

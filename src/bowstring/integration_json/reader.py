@@ -17,15 +17,15 @@ from bowstring.errors import (
     InvalidDataError,
     LimitError,
 )
-from bowstring.integration_json.columns import read_column, read_values
+from bowstring.integration_json.columns import read_column, read_dictionary_values
 from bowstring.integration_json.document import (
     DEFAULT_LIMITS,
     DataFile,
     DocumentLimits,
     Json,
-    expect,
-    member,
+    expect_json_type,
     read_count,
+    read_member,
 )
 from bowstring.integration_json.schema import JsonField, read_schema
 from bowstring.io.sources import open_sequential
@@ -47,11 +47,11 @@ def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> DataFile:
     """
     name, content = _read_document(source, limits)
     with prefix_errors(name):
-        document = expect(_parse(content), dict, "the document")
-        schema, nodes, dictionary_nodes = read_schema(member(document, "schema", dict), limits)
-        dictionaries = _DictionaryReader(dictionary_nodes, member(document, "dictionaries", list, []))
+        document = expect_json_type(_parse_json(content), dict, "the document")
+        schema, nodes, dictionary_nodes = read_schema(read_member(document, "schema", dict), limits)
+        dictionaries = _DictionaryReader(dictionary_nodes, read_member(document, "dictionaries", list, []))
         batches = []
-        for index, batch in enumerate(member(document, "batches", list)):
+        for index, batch in enumerate(read_member(document, "batches", list)):
             with prefix_errors(f"batch {index}"):
                 batches.append(_read_batch(schema, nodes, batch, dictionaries))
         return DataFile(schema, tuple(batches))
@@ -72,7 +72,7 @@ def _read_document(source: Any, limits: DocumentLimits) -> tuple[str, bytes]:
     return name, content
 
 
-def _parse(content: bytes) -> Any:
+def _parse_json(content: bytes) -> Any:
     try:
         return json.loads(content)
     except RecursionError:
@@ -89,8 +89,8 @@ class _DictionaryReader:
         self._entries: dict[int, Json] = {}
         self._arrays: dict[int, ArrayData] = {}
         for value in entries:
-            entry = expect(value, dict, "a dictionary")
-            dictionary_id = member(entry, "id", int)
+            entry = expect_json_type(value, dict, "a dictionary")
+            dictionary_id = read_member(entry, "id", int)
             if dictionary_id in self._entries:
                 raise InvalidDataError(f"duplicate dictionary ID {dictionary_id}")
             self._entries[dictionary_id] = entry
@@ -111,10 +111,10 @@ class _DictionaryReader:
         assert layout is not None
         arrays = []
         for batch in data if isinstance(data, list) else [data]:
-            columns = member(expect(batch, dict, "'data'"), "columns", list)
+            columns = read_member(expect_json_type(batch, dict, "'data'"), "columns", list)
             if len(columns) != 1:
                 raise InvalidDataError(f"expected one column, found {len(columns)}")
-            arrays.append(read_values(node, layout, columns[0], self))
+            arrays.append(read_dictionary_values(node, layout, columns[0], self))
         if not arrays:
             raise InvalidDataError("expected a record batch, found none")
         return arrays[0] if len(arrays) == 1 else layout.concat(arrays)
@@ -123,9 +123,9 @@ class _DictionaryReader:
 def _read_batch(
     schema: Schema, nodes: tuple[JsonField, ...], value: Any, dictionaries: _DictionaryReader
 ) -> RecordBatch:
-    batch = expect(value, dict, "a batch")
+    batch = expect_json_type(value, dict, "a batch")
     count = read_count(batch)
-    columns = member(batch, "columns", list)
+    columns = read_member(batch, "columns", list)
     if len(columns) != len(nodes):
         raise InvalidDataError(f"the schema has {len(nodes)} fields, found {len(columns)} columns")
     arrays = [read_column(node, column, dictionaries) for node, column in zip(nodes, columns, strict=True)]

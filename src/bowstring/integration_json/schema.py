@@ -15,7 +15,7 @@ from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.type_specs import REQUIRED, TYPE_SPECS, TYPE_SPECS_BY_CLASS, Enumeration, TypeParameter
 from bowstring.errors import InvalidDataError, LimitError, UnsupportedTypeError, UsageError
-from bowstring.integration_json.document import DocumentLimits, Json, expect, member
+from bowstring.integration_json.document import DocumentLimits, Json, expect_json_type, read_member
 from bowstring.layouts.base import prefix_errors
 
 _TYPE_SPECS_BY_JSON_NAME = {type_spec.json_name: type_spec for type_spec in TYPE_SPECS}
@@ -39,7 +39,7 @@ class JsonField:
 
 
 def _read_type(json_object: Json, children: tuple[Field, ...]) -> t.DataType:
-    name = member(json_object, "name", str)
+    name = read_member(json_object, "name", str)
     type_spec = _TYPE_SPECS_BY_JSON_NAME.get("decimal" if name in _DECIMAL_BITS else name)
     if type_spec is None:
         raise InvalidDataError(f"unknown type {name[:40]!r}")
@@ -53,21 +53,21 @@ def _read_type(json_object: Json, children: tuple[Field, ...]) -> t.DataType:
 def _read_parameter(json_object: Json, parameter: TypeParameter) -> Any:
     key, kind = parameter.json_name or parameter.name, parameter.kind
     if isinstance(kind, Enumeration):
-        name = member(json_object, key, str)
+        name = read_member(json_object, key, str)
         if name not in kind.values:
             raise InvalidDataError(f"expected {key!r} to be one of {', '.join(kind.values)}, found {name[:40]!r}")
         return kind.values[name]
     arguments = () if parameter.default is REQUIRED else (parameter.default,)
-    value = member(json_object, key, kind, *arguments)
-    return [expect(number, int, "a type id") for number in value] if isinstance(value, list) else value
+    value = read_member(json_object, key, kind, *arguments)
+    return [expect_json_type(number, int, "a type id") for number in value] if isinstance(value, list) else value
 
 
 def _read_pairs(json_object: Json) -> Metadata:
     pairs = []
-    for pair in member(json_object, "metadata", list, []):
-        entry = expect(pair, dict, "an entry of 'metadata'")
+    for pair in read_member(json_object, "metadata", list, []):
+        entry = expect_json_type(pair, dict, "an entry of 'metadata'")
         try:
-            pairs.append((member(entry, "key", str).encode(), member(entry, "value", str, "").encode()))
+            pairs.append((read_member(entry, "key", str).encode(), read_member(entry, "value", str, "").encode()))
         except UnicodeEncodeError as error:
             raise InvalidDataError(f"text in 'metadata' can't be encoded as UTF-8: {error}") from None
     return tuple(pairs)
@@ -81,7 +81,7 @@ def read_schema(
     Registered extension types are resolved. Raises `InvalidDataError` naming the field, `LimitError` for types nested
     too deeply.
     """
-    nodes = tuple(_read_node(field, limits.max_nesting, limits) for field in member(json_object, "fields", list))
+    nodes = tuple(_read_node(field, limits.max_nesting, limits) for field in read_member(json_object, "fields", list))
     dictionary_nodes: dict[int, JsonField] = {}
     for node in _iter_nodes(nodes):
         if node.id is None:
@@ -110,27 +110,29 @@ def _value_type(node: JsonField) -> t.DataType:
 
 
 def _read_node(value: Any, depth: int, limits: DocumentLimits) -> JsonField:
-    json_object = expect(value, dict, "a field")
-    name = member(json_object, "name", str, "")
+    json_object = expect_json_type(value, dict, "a field")
+    name = read_member(json_object, "name", str, "")
     with prefix_errors(f"field {name!r}"):
         if depth == 0:
             raise LimitError(f"types are nested deeper than the limit of {limits.max_nesting} (max_nesting)")
-        children = tuple(_read_node(child, depth - 1, limits) for child in member(json_object, "children", list, []))
+        children = tuple(
+            _read_node(child, depth - 1, limits) for child in read_member(json_object, "children", list, [])
+        )
         try:
             name.encode()
-            type_ = _read_type(member(json_object, "type", dict), tuple(node.field for node in children))
+            type_ = _read_type(read_member(json_object, "type", dict), tuple(node.field for node in children))
             dictionary_id = None
             if json_object.get("dictionary") is not None:
-                encoding = member(json_object, "dictionary", dict)
-                dictionary_id = member(encoding, "id", int)
-                index = member(encoding, "indexType", dict, {"name": "int", "bitWidth": 32, "isSigned": True})
+                encoding = read_member(json_object, "dictionary", dict)
+                dictionary_id = read_member(encoding, "id", int)
+                index = read_member(encoding, "indexType", dict, {"name": "int", "bitWidth": 32, "isSigned": True})
                 index_type = _read_type(index, ())
                 if not isinstance(index_type, t.Int):
                     raise InvalidDataError(f"dictionary indices must be integers, found {index_type}")
-                type_ = t.Dictionary(index_type, type_, member(encoding, "isOrdered", bool, False))
+                type_ = t.Dictionary(index_type, type_, read_member(encoding, "isOrdered", bool, False))
         except (UsageError, UnicodeEncodeError) as error:  # raised by the constructors of types
             raise InvalidDataError(str(error)) from None
-        field = Field(name, type_, member(json_object, "nullable", bool, True), _read_pairs(json_object))
+        field = Field(name, type_, read_member(json_object, "nullable", bool, True), _read_pairs(json_object))
         return JsonField(_resolve_extension(field), dictionary_id, children)
 
 
