@@ -132,9 +132,8 @@ class BlockingSession(Closable):
 
     def poll_events(self) -> list[SessionEvent]:
         """Return what happened so far, without waiting."""
-        if self._wait(0.0):
-            with self.lock:
-                self._step()
+        with self.lock:
+            self._step()
         events, self._events = list(self._events), deque()
         return events
 
@@ -174,16 +173,12 @@ class BlockingSession(Closable):
         if self.session.is_failed and events and isinstance(events[-1], SessionFailed):
             self._failure = events[-1]
 
-    def _wait(self, max_timeout_s: float = _MAX_WAIT_S) -> bool:
-        """Wait until the session can continue, at most until a deadline; return False if `max_timeout_s` passes first.
-
-        A session without interests has lost its channels, which the next step reports.
-        """
+    def _wait(self) -> None:
+        """Wait until the session can continue. Without interests its channels are lost: the next step reports it."""
         session = self.session
-        timeout_s = min(max(session.next_deadline() - time.monotonic(), 0.0), session.wait_s)
-        if timeout_s == 0 or not (interests := session.interests()):
-            return True
-        return wait(interests, min(timeout_s, max_timeout_s)) or timeout_s <= max_timeout_s
+        timeout_s = min(max(session.next_deadline() - time.monotonic(), 0.0), session.wait_s, _MAX_WAIT_S)
+        if timeout_s > 0 and (interests := session.interests()):
+            wait(interests, timeout_s)
 
 
 class BlockingChannel(Closable):
