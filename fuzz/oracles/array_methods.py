@@ -6,7 +6,7 @@ from typing import Any
 from zlib import crc32
 
 import bowstring as bs
-from bowstring.errors import DataTypeError, UsageError
+from bowstring.errors import TypeMismatchError, UsageError
 from fuzz.expectations import expect
 
 _TARGETS = (bs.string(), bs.large_binary(), bs.int64(), bs.uint8(), bs.float32(), bs.decimal128(20, 3), bs.date32(),
@@ -40,7 +40,7 @@ def _fill(column: bs.Array, values: list[Any], _checksum: int) -> None:
         return
     try:
         filled = column.fill_null(filler)
-    except DataTypeError:
+    except TypeMismatchError:
         return  # to_pylist may return values that array does not accept
     filled.validate(full=True)
     expect(len(filled) == len(values), "fill_null returns a different length")
@@ -50,7 +50,7 @@ def _sort(column: bs.Array, values: list[Any], _checksum: int) -> None:
     for order in ("ascending", "descending"):
         try:
             indices = column.sort_indices(order).to_pylist()
-        except DataTypeError:
+        except TypeMismatchError:
             return  # the type has no order
         expect(sorted(indices) == list(range(len(values))), "sort_indices is not a permutation")
         sorted_values = [values[index] for index in indices if values[index] is not None]
@@ -77,7 +77,7 @@ def _cast(column: bs.Array, values: list[Any], checksum: int) -> None:
     target = (column.type, *_TARGETS)[checksum // 8 % (1 + len(_TARGETS))]
     try:
         converted = column.cast(target, bool(checksum & 4))
-    except DataTypeError:
+    except TypeMismatchError:
         return
     converted.validate(full=True)
     expect(

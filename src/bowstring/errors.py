@@ -4,7 +4,7 @@ Invalid calls, missing packages, malformed data, lost connections and insufficie
 
     BowstringError
     ├── UsageError                   an invalid argument or call                           (also ValueError)
-    │   ├── DataTypeError            a value does not fit the data type                    (also TypeError)
+    │   ├── TypeMismatchError        a value does not fit the data type                    (also TypeError)
     │   ├── NotFoundError            no such column, batch, dataset, file or partition     (also KeyError)
     │   │   ├── MissingFileError     no file or directory with this path or URL            (also FileNotFoundError)
     │   │   └── NotDirectoryError    a file where a directory is expected                  (also NotADirectoryError)
@@ -87,7 +87,7 @@ class UsageError(BowstringError, ValueError):
     """An argument or a call is invalid."""
 
 
-class DataTypeError(UsageError, TypeError):
+class TypeMismatchError(UsageError, TypeError):
     """A value does not fit the requested data type."""
 
 

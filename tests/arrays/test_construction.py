@@ -73,7 +73,7 @@ MOMENT = datetime(2020, 7, 1, 12)
 )
 def test_the_narrowest_type_is_inferred(values: Any, type_: bs.DataType | None) -> None:
     if type_ is None:
-        with pytest.raises(bs.errors.DataTypeError, match="int and str"):
+        with pytest.raises(bs.errors.TypeMismatchError, match="int and str"):
             bs.array(values)
         return
     array = bs.array(values)
@@ -105,7 +105,7 @@ def test_timestamps_in_any_zone_keep_their_instant() -> None:
     ids=parameter_id,
 )
 def test_values_without_a_type_are_named(values: Any, message: str) -> None:
-    with pytest.raises(bs.errors.DataTypeError, match=message):
+    with pytest.raises(bs.errors.TypeMismatchError, match=message):
         bs.array(values)
 
 
@@ -113,7 +113,7 @@ def test_arrays_of_other_libraries_are_imported_unchanged() -> None:
     array = bs.array([1, None])
     assert bs.array(array) is array
     assert bs.array(array, bs.int64()) is array
-    with pytest.raises(bs.errors.DataTypeError, match="the array is int64, not int8"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="the array is int64, not int8"):
         bs.array(array, bs.int8())
     assert bs.array(bs.table({"a": array}).column(0)).equals(array)
     assert bs.array(pa.chunked_array([[1], [None]])).equals(array), "nulls stay nulls and do not become NaN"
@@ -148,7 +148,7 @@ def test_tables_are_built_from_columns_or_rows() -> None:
     assert bs.table(table) is table
     assert bs.table([{"a": 1}], metadata={"k": "v"}).schema.metadata == {b"k": b"v"}
     assert bs.table({}).shape == (0, 0)
-    with pytest.raises(bs.errors.DataTypeError, match="field 'a'"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="field 'a'"):
         bs.table([{"a": "x"}], schema=bs.schema({"a": bs.int8()}))
     with pytest.raises(bs.errors.UsageError, match="column 'a' has type int64, expected int8"):
         bs.table({"a": bs.ChunkedArray([], bs.int64())}, schema=bs.schema({"a": bs.int8()}))

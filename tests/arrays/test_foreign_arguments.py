@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.errors import DataTypeError, UsageError
+from bowstring.errors import TypeMismatchError, UsageError
 
 ARRAY = bs.array([1, 2, 3], bs.int32())
 COLUMN = bs.ChunkedArray([ARRAY], bs.int32())
@@ -196,7 +196,7 @@ def test_batches_arrays_and_columns_of_other_libraries_are_accepted() -> None:
     assert bs.RecordBatch.from_arrays([pa.array([1, 2, 3], pa.int32())], ["a"]) == BATCH
     added = TABLE.append_column(pa.field("b", pa.int8()), [1, 2, 3])
     assert added.schema.field("b").type == bs.int8()
-    with pytest.raises(DataTypeError, match="expected a record batch"):
+    with pytest.raises(TypeMismatchError, match="expected a record batch"):
         BATCH.equals(3)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from tests.parameter_ids import parameter_id
 
 BLOCK = 1 << 13
@@ -49,7 +49,7 @@ def test_a_value_of_another_type_is_rejected_at_every_position(kind: str, index:
         stray = object() if kind != "structs" else {"b": 1}
     values = [value] * (2 * BLOCK + 1)
     values[index] = stray
-    with pytest.raises(DataTypeError, match=rf"\b{index}\b"):
+    with pytest.raises(TypeMismatchError, match=rf"\b{index}\b"):
         bs.array(values, type_)
 
 
@@ -72,7 +72,7 @@ def test_integers_among_nulls_keep_every_digit(number: int) -> None:
 @pytest.mark.parametrize("number", [128, -129, 1 << 70])
 def test_an_integer_out_of_range_is_rejected_among_nulls(number: int) -> None:
     for values in ([number], [number, None], [None] * BLOCK + [number]):
-        with pytest.raises(DataTypeError, match=f"value {len(values) - 1 - (values[-1] is None)}"):
+        with pytest.raises(TypeMismatchError, match=f"value {len(values) - 1 - (values[-1] is None)}"):
             bs.array(values, bs.int8())
 
 
@@ -80,7 +80,7 @@ def test_strings_with_every_kind_of_character_keep_their_lengths() -> None:
     words = ["\0", "é\0", "", "👍🏽", "a" * 20, "\0\0é"] * BLOCK
     assert bs.array(words).to_pylist() == words
     assert bs.array([*words, None], bs.string_view()).to_pylist() == [*words, None]
-    with pytest.raises(DataTypeError, match="surrogates"):
+    with pytest.raises(TypeMismatchError, match="surrogates"):
         bs.array([*words, "\ud800"], bs.string())
 
 
@@ -123,7 +123,7 @@ def test_a_row_with_other_fields_is_handled_at_every_position(index: int) -> Non
         assert rows_read[index] == expected
         assert rows_read[-1] == {"a": None, "b": None, "c": 0}
     rows[index] = 7
-    with pytest.raises(DataTypeError, match="int"):
+    with pytest.raises(TypeMismatchError, match="int"):
         bs.array(rows)
 
 
@@ -145,5 +145,5 @@ def test_fields_may_be_absent_but_not_unknown() -> None:
         None,
         {"a": 2, "b": "y"},
     ]
-    with pytest.raises(DataTypeError, match="value 1 has 'c'"):
+    with pytest.raises(TypeMismatchError, match="value 1 has 'c'"):
         bs.array([{"a": 1, "b": "x"}, {"a": 1, "c": "x"}], type_)

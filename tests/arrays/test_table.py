@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import bowstring as bs
-from bowstring.errors import DataTypeError, UsageError
+from bowstring.errors import TypeMismatchError, UsageError
 
 VALUES = [1, None, 3, 4, None, 6]
 
@@ -112,7 +112,7 @@ def test_the_chunks_of_a_column_are_created_on_first_use() -> None:
     assert [a.to_pylist(), a.num_chunks, a[2]] == [[1, 2, 3], 2, 3]
     assert [source.indices for source in sources] == [[0], [0]]
     for _ in range(2):
-        with pytest.raises(DataTypeError, match="a chunk of int64 does not belong to a column of string"):
+        with pytest.raises(TypeMismatchError, match="a chunk of int64 does not belong to a column of string"):
             b.to_pylist()
 
 
@@ -149,7 +149,7 @@ def test_columns_differ_by_type_length_and_values() -> None:
     assert chunked_array(2, 3) != CHUNKED
     assert CHUNKED != VALUES
     assert bs.ChunkedArray([], bs.int8()) != bs.ChunkedArray([], bs.int16())
-    with pytest.raises(bs.errors.DataTypeError, match="a chunk of int8"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="a chunk of int8"):
         bs.ChunkedArray([bs.array([1], bs.int8())], bs.int64())
 
 
@@ -328,7 +328,7 @@ def test_chunks_are_read_even_if_their_unified_dictionary_is_too_large(index_typ
     column = bs.ChunkedArray(chunks, type_)
     table = bs.Table.from_arrays([column, bs.array(range(306))], ["word", "n"])
     values = column.to_pylist()
-    with pytest.raises(bs.errors.DataTypeError, match="too large for the indices"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="too large for the indices"):
         column.combine_chunks()
 
     assert column.to_numpy().tolist() == values

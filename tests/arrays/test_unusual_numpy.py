@@ -61,5 +61,5 @@ def test_recursive_values_are_rejected() -> None:
     for _ in range(5000):
         deep = [deep]
     for values in (endless, deep, [{"a": deep}]):
-        with pytest.raises(errors.DataTypeError, match="deep"):
+        with pytest.raises(errors.TypeMismatchError, match="deep"):
             bs.array(values)

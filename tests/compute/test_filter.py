@@ -110,7 +110,7 @@ def test_an_invalid_mask_raises_an_error(mask: Any, pattern: str) -> None:
 
 
 def test_a_fill_value_of_another_type_raises_an_error() -> None:
-    with pytest.raises(bs.errors.DataTypeError, match="fill_null: value 0: 'a' cannot be converted to int64"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="fill_null: value 0: 'a' cannot be converted to int64"):
         bs.array([1, None]).fill_null("a")
 
 

@@ -182,7 +182,7 @@ def test_a_dictionary_of_all_chunks_that_is_too_large_is_rejected() -> None:
     half = bs.array([f"a{n}" for n in range(100)]), bs.array([f"b{n}" for n in range(100)])
     column = bs.ChunkedArray(half, bs.string())
     assert column.dictionary_encode(bs.uint8()).to_pylist() == column.to_pylist()
-    with pytest.raises(bs.errors.DataTypeError):
+    with pytest.raises(bs.errors.TypeMismatchError):
         column.dictionary_encode(bs.int8())
 
 

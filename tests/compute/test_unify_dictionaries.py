@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 import bowstring as bs
 from bowstring.compute.unify_dictionaries import concat_and_unify
-from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.errors import InvalidDataError, TypeMismatchError
 
 DICTIONARY_TYPE = bs.dictionary(bs.int8(), bs.string())
 WORDS = st.lists(st.none() | st.sampled_from(["a", "b", "", "ä", "longer"]), max_size=6)
@@ -67,5 +67,5 @@ def test_a_missing_dictionary_raises_an_error(count: int) -> None:
 
 def test_too_many_values_for_the_index_type_raise_an_error() -> None:
     arrays = [bs.array([f"{part}-{number}" for number in range(100)], DICTIONARY_TYPE) for part in range(2)]
-    with pytest.raises(DataTypeError, match="a dictionary of 200 values is too large for the indices of"):
+    with pytest.raises(TypeMismatchError, match="a dictionary of 200 values is too large for the indices of"):
         concat_and_unify(arrays)

@@ -16,7 +16,7 @@ from bowstring.arrays.array import import_array
 from bowstring.arrays.chunked_array import import_chunked_array
 from bowstring.arrays.record_batch import import_stream
 from bowstring.arrays.table import import_table
-from bowstring.errors import DataTypeError, InvalidDataError, UnsupportedError
+from bowstring.errors import InvalidDataError, TypeMismatchError, UnsupportedError
 from bowstring.interop import c_data, c_device
 from bowstring.memory import c_abi
 from tests.interop.c_producer import Producer
@@ -203,7 +203,7 @@ def test_unused_device_capsules_and_streams_are_released() -> None:
 def test_capsules_of_another_kind_are_rejected() -> None:
     schema, array = bs.array([1]).__arrow_c_device_array__()
     for wrong in ((array, schema), (schema, schema), (schema, bs.table({"a": [1]}).__arrow_c_device_stream__())):
-        with pytest.raises(DataTypeError, match="capsule"):
+        with pytest.raises(TypeMismatchError, match="capsule"):
             import_array(wrong)
-    with pytest.raises(DataTypeError, match="arrow_array_stream"):
+    with pytest.raises(TypeMismatchError, match="arrow_array_stream"):
         import_table(array)

@@ -14,7 +14,7 @@ import pyarrow.interchange
 import pytest
 
 import bowstring as bs
-from bowstring.errors import DataTypeError, UsageError, WouldCopyError
+from bowstring.errors import TypeMismatchError, UsageError, WouldCopyError
 from bowstring.interop.dataframe_protocol import DtypeKind, InterchangeFrame
 from tests.interop.layouts import LAYOUTS
 
@@ -73,7 +73,7 @@ def test_columns_have_the_attributes_of_the_protocol() -> None:
     assert (numbers.describe_null, text.describe_null) == ((3, 0), (0, None))
     assert (numbers.null_count, numbers.offset, numbers.num_chunks()) == (1, 0, 1)
     assert frame.select_columns([2]).select_columns_by_name(["b"]).column_names() == ["b"]
-    with pytest.raises(DataTypeError, match="no categories"):
+    with pytest.raises(TypeMismatchError, match="no categories"):
         _ = numbers.describe_categorical
 
 
@@ -94,7 +94,7 @@ def test_memory_is_shared_if_the_protocol_supports_the_layout() -> None:
 def test_a_type_that_the_protocol_does_not_support_is_an_error_on_access(name: str) -> None:
     frame = bs.table({"a": LAYOUTS[name], "n": range(len(LAYOUTS[name]))}).__dataframe__()
     assert frame.get_column(1).size() == len(LAYOUTS[name])
-    with pytest.raises(DataTypeError, match="interchange protocol does not support"):
+    with pytest.raises(TypeMismatchError, match="interchange protocol does not support"):
         frame.get_column(0)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.arrays.array import Array
-from bowstring.errors import DataTypeError, NotShareableError, UnsupportedError, UsageError
+from bowstring.errors import NotShareableError, TypeMismatchError, UnsupportedError, UsageError
 from bowstring.interop import c_data
 from bowstring.interop.c_device import CPU
 from bowstring.interop.device_arrays import device_of, import_device_array, to_host
@@ -267,7 +267,7 @@ def test_views_on_a_device_are_not_exported() -> None:
     [
         (bs.array([1]), UnsupportedError, "expected memory of CUDA, found CPU"),
         (np.arange(3), UnsupportedError, "expected memory of CUDA, found CPU"),
-        ([1, 2], DataTypeError, "expected an array in memory of a GPU, found list"),
+        ([1, 2], TypeMismatchError, "expected an array in memory of a GPU, found list"),
     ],
 )
 def test_only_arrays_on_a_gpu_are_imported(source: object, error: type[Exception], problem: str) -> None:

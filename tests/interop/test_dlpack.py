@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.errors import DataTypeError, NotShareableError, UnsupportedError, WouldCopyError
+from bowstring.errors import NotShareableError, TypeMismatchError, UnsupportedError, WouldCopyError
 from tests.addresses import address, data_address
 from tests.interop.test_lifetime import tracked_array
 
@@ -266,7 +266,7 @@ def test_unsupported_tensors_are_an_error(source: Any) -> None:
 
 @pytest.mark.parametrize("values", [np.array([1j]), np.array(1)])
 def test_elements_without_a_data_type_are_an_error(values: Any) -> None:
-    with pytest.raises(DataTypeError):
+    with pytest.raises(TypeMismatchError):
         bs.from_dlpack(values)
 
 
@@ -357,7 +357,7 @@ def test_nulls_become_the_null_value_of_the_dtype(array: bs.Array, dtype: Any, e
 )
 def test_a_null_never_becomes_a_value(array: bs.Array, dtype: Any) -> None:
     for source in (array, bs.ChunkedArray([array], array.type), bs.table({"a": array})):
-        with pytest.raises(DataTypeError, match="null"):
+        with pytest.raises(TypeMismatchError, match="null"):
             np.asarray(source, dtype)
 
 

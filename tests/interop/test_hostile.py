@@ -18,10 +18,10 @@ from bowstring.datatypes import c_schema, types
 from bowstring.datatypes.conversion import field
 from bowstring.datatypes.schema import import_schema
 from bowstring.errors import (
-    DataTypeError,
     InvalidDataError,
     LimitError,
     ResourceError,
+    TypeMismatchError,
     UnsupportedError,
     UnsupportedTypeError,
     UsageError,
@@ -372,15 +372,15 @@ def test_objects_without_capsules_are_an_error(source: object) -> None:
         import_schema,
         import_chunked_array,
     ):
-        with pytest.raises(DataTypeError):
+        with pytest.raises(TypeMismatchError):
             take(source)
 
 
 def test_a_capsule_of_another_name_is_rejected() -> None:
     schema, array = pa.array([1]).__arrow_c_array__()
-    with pytest.raises(DataTypeError, match="arrow_schema"):
+    with pytest.raises(TypeMismatchError, match="arrow_schema"):
         import_schema(array)
-    with pytest.raises(DataTypeError, match="arrow_array"):
+    with pytest.raises(TypeMismatchError, match="arrow_array"):
         import_array((schema, schema))
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.errors import DataTypeError, InvalidDataError, UsageError, WouldCopyError
+from bowstring.errors import InvalidDataError, TypeMismatchError, UsageError, WouldCopyError
 from tests.addresses import address, data_address
 from tests.interop.samples import ARRAYS, LONG
 
@@ -409,7 +409,7 @@ def test_from_pandas_accepts_a_type() -> None:
     assert bs.Array.from_pandas(pd.Series(["a"]), bs.string_view()).type == bs.string_view()
     pairs = pd.Series([[("a", 1)], None])
     assert bs.Array.from_pandas(pairs, bs.map_(bs.string(), bs.int8())).to_pylist() == [[("a", 1)], None]
-    with pytest.raises(DataTypeError):
+    with pytest.raises(TypeMismatchError):
         bs.Array.from_pandas(pd.Series([1.5]), bs.int8())
 
 
@@ -427,9 +427,9 @@ def test_from_pandas_accepts_a_type() -> None:
     ids=lambda s: str(s.dtype),
 )
 def test_objects_without_an_arrow_type_are_rejected_with_their_column(series: pd.Series[Any]) -> None:
-    with pytest.raises(DataTypeError):
+    with pytest.raises(TypeMismatchError):
         bs.Array.from_pandas(series)
-    with pytest.raises(DataTypeError, match="bad"):
+    with pytest.raises(TypeMismatchError, match="bad"):
         bs.Table.from_pandas(pd.DataFrame({"good": [1] * len(series), "bad": series}))
 
 
@@ -552,9 +552,9 @@ def test_a_schema_selects_columns_and_types() -> None:
     assert bs.table(frame, schema) == table
     with pytest.raises(UsageError, match="'z'"):
         bs.Table.from_pandas(frame, bs.schema([("z", bs.int8())]))
-    with pytest.raises(DataTypeError, match=r"column 'c'.*1 nulls"):
+    with pytest.raises(TypeMismatchError, match=r"column 'c'.*1 nulls"):
         bs.Table.from_pandas(frame, bs.schema([bs.field("c", bs.string(), nullable=False)]))
-    with pytest.raises(DataTypeError, match="column 'a'"):
+    with pytest.raises(TypeMismatchError, match="column 'a'"):
         bs.Table.from_pandas(frame, bs.schema([("a", bs.list_(bs.int8()))]))
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from bowstring.memory import c_abi
 from tests.interop.layouts import LAYOUTS
 from tests.interop.samples import LONG, nested, plain
@@ -140,17 +140,17 @@ def test_an_empty_table_is_exported_with_the_requested_types() -> None:
 def test_a_request_for_other_columns_is_an_error(requested: list[Any]) -> None:
     request = pa.schema(requested)
     batch = bs.record_batch({"a": [1]})
-    with pytest.raises(DataTypeError, match="columns"):
+    with pytest.raises(TypeMismatchError, match="columns"):
         batch.__arrow_c_array__(request.__arrow_c_schema__())
-    with pytest.raises(DataTypeError, match="columns"):
+    with pytest.raises(TypeMismatchError, match="columns"):
         bs.table(batch).__arrow_c_stream__(request.__arrow_c_schema__())
-    with pytest.raises(DataTypeError, match="struct of fields"):
+    with pytest.raises(TypeMismatchError, match="struct of fields"):
         bs.array([{"a": 1}]).__arrow_c_array__(pa.struct(requested).__arrow_c_schema__())
 
 
 @pytest.mark.parametrize("wrong", [1, "schema", bs.table({"a": [1]}).__arrow_c_stream__()])
 def test_a_request_that_is_not_a_schema_is_an_error(wrong: object) -> None:
-    with pytest.raises(DataTypeError, match="arrow_schema"):
+    with pytest.raises(TypeMismatchError, match="arrow_schema"):
         bs.array([1]).__arrow_c_array__(wrong)
 
 
@@ -161,7 +161,7 @@ def test_whatever_is_requested_the_values_stay_the_same(name: str) -> None:
         for other in LAYOUTS.values():
             try:
                 capsules = array.__arrow_c_array__(other.type.__arrow_c_schema__())
-            except DataTypeError:
+            except TypeMismatchError:
                 assert "struct" in str(array.type)
                 continue
             back = bs.array(ArrayCapsules(capsules))

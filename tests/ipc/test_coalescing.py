@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
-from bowstring.errors import ClosedError, DataTypeError, UsageError
+from bowstring.errors import ClosedError, TypeMismatchError, UsageError
 from bowstring.ipc import coalescing
 
 SCHEMA = bs.schema(
@@ -207,7 +207,7 @@ def test_invalid_columns_are_rejected_and_nothing_is_added(columns: Any, problem
     sink = io.BytesIO()
     with bs.ipc.CoalescingWriter(bs.new_stream(sink, bs.schema({"a": bs.int8(), "b": bs.string()}))) as writer:
         writer.write_pydict({"a": [1], "b": ["x"]})
-        with pytest.raises((UsageError, DataTypeError), match=problem):
+        with pytest.raises((UsageError, TypeMismatchError), match=problem):
             writer.write_pydict(columns)
         writer.write_pydict({"b": ["y"], "a": [2]})
     assert bs.open_stream(sink.getvalue()).read_all().to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
@@ -218,7 +218,7 @@ def test_invalid_columns_are_rejected_and_nothing_is_added(columns: Any, problem
 def test_a_value_of_the_wrong_type_is_named_when_its_array_is_built(tmp_path: Path) -> None:
     path = tmp_path / "none.arrow"
     with (
-        pytest.raises(DataTypeError, match="column 'n': value 0: 'three' cannot be converted to int64"),
+        pytest.raises(TypeMismatchError, match="column 'n': value 0: 'three' cannot be converted to int64"),
         bs.ipc.CoalescingWriter(bs.new_file(path, numbers(1).schema)) as writer,
     ):
         writer.write_pydict({"n": [1, 2]})
@@ -230,7 +230,7 @@ def test_a_value_of_the_wrong_type_is_named_when_its_array_is_built(tmp_path: Pa
         writer.write_pydict({"n": [3, 1 << 70]})
         writer.write_pydict({"n": ["late"]})
         writer.write_pydict({"n": [4]})
-        with pytest.raises(DataTypeError, match="column 'n': value 1"):
+        with pytest.raises(TypeMismatchError, match="column 'n': value 1"):
             writer.flush()
         writer.write_pydict({"n": [5]})
     assert bs.open_stream(sink.getvalue()).read_all().to_pydict() == {"n": [1, 2, 4, 5]}

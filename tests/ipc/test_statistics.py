@@ -179,7 +179,7 @@ def test_batches_of_a_remote_file_are_skipped_without_reading_bodies() -> None:
 
 def test_bounds_of_another_type_and_nan_are_rejected() -> None:
     reader = bs.open_file(file_with_statistics(bs.record_batch({"f": [1.0], "s": ["a"]})))
-    with pytest.raises(errors.DataTypeError):
+    with pytest.raises(errors.TypeMismatchError):
         reader.find_batches("s", 5)
     with pytest.raises(errors.UsageError, match="nan"):
         reader.find_batches("f", float("nan"))

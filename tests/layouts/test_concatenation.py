@@ -61,7 +61,7 @@ def test_a_concatenated_dictionary_must_fit_the_index_type() -> None:
         dictionary_array([99], distinct_strings(100)), dictionary_array([27], distinct_strings(28, first=100))
     )
     assert array.to_pylist() == ["99", "127"]
-    with pytest.raises(bs.errors.DataTypeError, match="200 values is too large"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="200 values is too large"):
         bs.concat_arrays(
             [dictionary_array([0], distinct_strings(100)), dictionary_array([99], distinct_strings(100, first=100))]
         )

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from bowstring.layouts.base import replace_none
 
 LENGTHS = [0, 1, 2, 3, 63, 64, 65, 1000, 70_000]
@@ -176,7 +176,7 @@ def test_a_value_among_many_of_another_type_is_converted_like_a_single_value(kin
     type_ = KINDS[kind][0]
     try:
         alone = bs.array([stray], type_).to_pylist()
-    except DataTypeError:
+    except TypeMismatchError:
         alone = []
     assert type(stray) not in SINGLE_VALUES[kind] or is_identical(alone[0], SINGLE_VALUES[kind][type(stray)])
     assert alone or type(stray) not in SINGLE_VALUES[kind]
@@ -189,7 +189,7 @@ def test_a_value_among_many_of_another_type_is_converted_like_a_single_value(kin
                 values_read = bs.array(values, type_).to_pylist()
                 assert all(map(is_identical, values_read, [*values[:at], *alone, *values[at + 1 :]]))
             else:
-                with pytest.raises(DataTypeError, match=rf"\b{at}\b"):
+                with pytest.raises(TypeMismatchError, match=rf"\b{at}\b"):
                     bs.array(values, type_)
 
 
@@ -201,7 +201,7 @@ def test_integers_are_accepted_up_to_their_limits(bits: int, is_signed: bool, ha
     values: list[Any] = [low, high, None if has_nulls else 1] * 50
     assert bs.array(values, type_).to_pylist() == values
     for beyond in (low - 1, high + 1, 1 << 200, -(1 << 200)):
-        with pytest.raises(DataTypeError, match="value 149"):
+        with pytest.raises(TypeMismatchError, match="value 149"):
             bs.array([*values[:-1], beyond], type_)
 
 
@@ -228,7 +228,7 @@ def test_integers_among_floats_are_accepted_if_exact(make: Any, digits: int) -> 
     expected = [value if value is None else float(value) for value in values]
     assert all(map(is_identical, bs.array(values, make()).to_pylist(), expected))
     for rounded in (every + 1, -every - 1, 2 * every + 2, (1 << 200) + 1):
-        with pytest.raises(DataTypeError, match="value 100"):
+        with pytest.raises(TypeMismatchError, match="value 100"):
             bs.array([*values, rounded], make())
 
 
@@ -244,7 +244,7 @@ def test_recursive_lists_are_rejected_at_once(type_: bs.DataType) -> None:
         deep = [deep]
     for bomb in (doubled, endless, deep, (doubled,) * 4):
         for first in KINDS["floats"][1]:
-            with pytest.raises(DataTypeError, match=r"\b100\b"):
+            with pytest.raises(TypeMismatchError, match=r"\b100\b"):
                 bs.array([first if type_ == bs.float64() else None] * 100 + [bomb] * 3, type_)
 
 
@@ -252,7 +252,7 @@ def test_a_large_value_among_floats_is_formatted_once() -> None:
     large: Any = b"x" * 1_000_000
     tracemalloc.start()
     try:
-        with pytest.raises(DataTypeError, match=r"\b100\b"):
+        with pytest.raises(TypeMismatchError, match=r"\b100\b"):
             bs.array([1.5] * 100 + [large] * 1000, bs.float64())
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
@@ -311,13 +311,13 @@ def test_an_invalid_list_or_element_is_named_by_its_index(at: int) -> None:
     values[at] = (1, None)
     assert bs.array(values, bs.list_(bs.int64())).to_pylist() == [*values[:at], [1, None], *values[at + 1 :]]
     values[at] = 7
-    with pytest.raises(DataTypeError, match=rf"value {at}: 7"):
+    with pytest.raises(TypeMismatchError, match=rf"value {at}: 7"):
         bs.array(values, bs.list_(bs.int64()))
     values[at] = [1, True, 3]
-    with pytest.raises(DataTypeError, match=rf"value {3 * at + 1}: True"):
+    with pytest.raises(TypeMismatchError, match=rf"value {3 * at + 1}: True"):
         bs.array(values, bs.list_(bs.int64()))
     values[at] = {"a": 1}
-    with pytest.raises(DataTypeError, match=rf"value {at}\b"):
+    with pytest.raises(TypeMismatchError, match=rf"value {at}\b"):
         bs.array(values, bs.list_(bs.int64()))
 
 
@@ -345,18 +345,18 @@ def test_an_invalid_map_or_pair_is_named_by_its_index(at: int) -> None:
         assert bs.array(values, type_).to_pylist() == [pairs] * 9000
     for stray in (("a",), ("a", 1, 2), "ab", b"ab", {"a", "b"}, None, 7, {"a": 1, "b": 2}, (None, 1)):
         values[at] = [pairs[0], stray]
-        with pytest.raises(DataTypeError, match=rf"entry {2 * at + 1}\b"):
+        with pytest.raises(TypeMismatchError, match=rf"entry {2 * at + 1}\b"):
             bs.array(values, type_)
     values[at] = {"a": 1, None: 2}
-    with pytest.raises(DataTypeError, match=rf"entry {2 * at + 1}\b"):
+    with pytest.raises(TypeMismatchError, match=rf"entry {2 * at + 1}\b"):
         bs.array(values, type_)
     for stray in (7, "ab"):
         values[at] = stray
-        with pytest.raises(DataTypeError, match=rf"value {at}\b|entry {2 * at}\b"):
+        with pytest.raises(TypeMismatchError, match=rf"value {at}\b|entry {2 * at}\b"):
             bs.array(values, type_)
     for key, item in ((7, 1), ("a", "1"), ("a", True)):
         values[at] = [pairs[0], (key, item)]
-        with pytest.raises(DataTypeError, match=rf"value {2 * at + 1}\b"):
+        with pytest.raises(TypeMismatchError, match=rf"value {2 * at + 1}\b"):
             bs.array(values, type_)
 
 
@@ -369,7 +369,7 @@ def test_an_invalid_map_or_pair_is_named_by_its_index(at: int) -> None:
 def test_a_type_is_inferred_only_from_real_numbers(first: Any, stray: Any) -> None:
     for length in (2, 65, 40_000):
         for nulls in ([], [None]):
-            with pytest.raises(DataTypeError):
+            with pytest.raises(TypeMismatchError):
                 bs.array([first, *nulls] * length + [stray])
 
 
@@ -381,7 +381,7 @@ def test_the_type_of_integers_and_floats_does_not_depend_on_their_order() -> Non
             assert array.to_pylist() == values * count
     for count in (1, 100):
         assert bs.array([(1 << 64) - 1, None] * count).type == bs.uint64()
-        with pytest.raises(DataTypeError):
+        with pytest.raises(TypeMismatchError):
             bs.array([1.5, (1 << 53) + 1] * count)
 
 
@@ -505,7 +505,7 @@ def test_many_values_are_converted_like_single_ones(kind: str, nulls: str) -> No
 )
 def test_an_invalid_value_among_many_is_named_by_its_index(type_: bs.DataType, value: Any, stray: Any) -> None:
     for nulls in ([], [None]):
-        with pytest.raises(DataTypeError, match="value 200"):
+        with pytest.raises(TypeMismatchError, match="value 200"):
             bs.array([*nulls, *[value] * (200 - len(nulls)), stray, value], type_)
 
 
@@ -566,7 +566,7 @@ def test_strings_with_nulls_are_stored_contiguously() -> None:
                 len(value.encode()) for value in with_null if value is not None
             )
     surrogate: list[Any] = ["plain"] * 10_000 + ["\ud800", None]
-    with pytest.raises(DataTypeError, match="surrogates"):
+    with pytest.raises(TypeMismatchError, match="surrogates"):
         bs.array(surrogate, bs.string())
 
 
@@ -615,9 +615,9 @@ def test_few_values_are_converted_like_many(kind: str, with_nulls: bool, count: 
     ],
 )
 def test_the_value_that_does_not_fit_is_named(type_: bs.DataType, values: list[Any]) -> None:
-    with pytest.raises(DataTypeError):
+    with pytest.raises(TypeMismatchError):
         bs.array(values, type_)
-    with pytest.raises(DataTypeError):
+    with pytest.raises(TypeMismatchError):
         bs.array([None, *values], type_)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from bowstring.layouts import expansion_limits
 from bowstring.layouts.binary_view import VIEW
 from bowstring.layouts.registry import layout_of
@@ -255,5 +255,5 @@ def test_an_empty_array_of_enormous_byte_strings_takes_no_memory() -> None:
     empty.validate(full=True)
     assert bs.concat_arrays([empty, empty]).to_pylist() == []
     assert bs.array([[], None], bs.list_(enormous)).to_pylist() == [[], None]
-    with pytest.raises(DataTypeError, match=r"value 0: b'x' .* not a byte string of 134217728 bytes"):
+    with pytest.raises(TypeMismatchError, match=r"value 0: b'x' .* not a byte string of 134217728 bytes"):
         bs.array([b"x"] * 1000, bs.binary(1 << 27))

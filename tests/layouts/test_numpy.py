@@ -167,7 +167,7 @@ def test_a_mask_marks_nulls() -> None:
     ids=str,
 )
 def test_numpy_values_that_would_be_changed_are_rejected(values: Any, type_: bs.DataType | None) -> None:
-    with pytest.raises(bs.errors.DataTypeError):
+    with pytest.raises(bs.errors.TypeMismatchError):
         bs.array(values, type_)
 
 

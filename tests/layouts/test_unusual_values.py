@@ -17,7 +17,7 @@ from bowstring import errors
 @pytest.mark.parametrize("make", [bs.decimal32, bs.decimal256])
 def test_a_decimal_with_an_enormous_exponent_is_rejected_at_once(value: Any, make: Any) -> None:
     start = time.monotonic()
-    with pytest.raises(errors.DataTypeError, match="digits"):
+    with pytest.raises(errors.TypeMismatchError, match="digits"):
         bs.array([value], make(9, 2))
     assert time.monotonic() - start < 2
 
@@ -38,7 +38,7 @@ def test_the_largest_decimals_are_preserved() -> None:
 
 def test_nat_is_named_in_errors() -> None:
     pandas = pytest.importorskip("pandas")
-    with pytest.raises(errors.DataTypeError, match="NaT is not a value"):
+    with pytest.raises(errors.TypeMismatchError, match="NaT is not a value"):
         bs.array([pandas.NaT], bs.timestamp("ns"))
 
 
@@ -56,15 +56,15 @@ def test_a_slice_accepts_numpy_integers() -> None:
 @pytest.mark.parametrize("other", [None, [1, 2, 3], np.arange(3)], ids=lambda other: type(other).__name__)
 def test_arrays_are_compared_and_concatenated_only_with_arrays(other: Any) -> None:
     array = bs.array([1, 2, 3])
-    with pytest.raises(errors.DataTypeError, match="expected an array"):
+    with pytest.raises(errors.TypeMismatchError, match="expected an array"):
         array.equals(other)
-    with pytest.raises(errors.DataTypeError, match="expected an array"):
+    with pytest.raises(errors.TypeMismatchError, match="expected an array"):
         bs.concat_arrays([array, other])
 
 
 def test_a_huge_value_is_abbreviated_in_errors() -> None:
     for values, type_ in (([b"x" * 10**6], bs.int8()), (["x" * 10**6], bs.bool_()), (b"x" * 10**6, None)):
-        with pytest.raises(errors.DataTypeError) as caught:
+        with pytest.raises(errors.TypeMismatchError) as caught:
             bs.array(values, type_)
         assert len(str(caught.value)) < 300
 

@@ -224,24 +224,24 @@ def test_a_value_of_another_type_is_named_in_the_error(case: Case) -> None:
             return "<stranger>"
 
     good = [value for value in case.values if value is not None][:1]
-    with pytest.raises(bs.errors.DataTypeError, match="<stranger>"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="<stranger>"):
         bs.array([*good, Unknown()], case.type)
 
 
 def test_the_error_names_the_first_invalid_value_and_its_index() -> None:
-    with pytest.raises(bs.errors.DataTypeError, match=r"value 2: 'x' cannot be converted to int8"):
+    with pytest.raises(bs.errors.TypeMismatchError, match=r"value 2: 'x' cannot be converted to int8"):
         bs.array([1, None, "x", "y"], bs.int8())
-    with pytest.raises(bs.errors.DataTypeError, match=r"value 1: 128 cannot be converted to int8"):
+    with pytest.raises(bs.errors.TypeMismatchError, match=r"value 1: 128 cannot be converted to int8"):
         bs.array([127, 128], bs.int8())
-    with pytest.raises(bs.errors.DataTypeError, match=r"field 'b': value 1: 3 cannot be converted to string"):
+    with pytest.raises(bs.errors.TypeMismatchError, match=r"field 'b': value 1: 3 cannot be converted to string"):
         bs.array([{"b": "x"}, {"b": 3}], bs.struct({"a": bs.int8(), "b": bs.string()}))
-    with pytest.raises(bs.errors.DataTypeError, match="'c'"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="'c'"):
         bs.array([{"c": 1}], bs.struct({"a": bs.int8()}))
-    with pytest.raises(bs.errors.DataTypeError, match="value 0 has 3 elements"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="value 0 has 3 elements"):
         bs.array([[1, 2, 3]], bs.list_(bs.int8(), 2))
-    with pytest.raises(bs.errors.DataTypeError, match="too many for the indices"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="too many for the indices"):
         bs.array(list(range(129)), bs.dictionary(bs.int8(), bs.int32()))
-    with pytest.raises(bs.errors.DataTypeError, match="surrogates"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="surrogates"):
         bs.array(["ok", "\ud800"])
 
 
@@ -282,7 +282,7 @@ def test_the_error_names_the_first_invalid_value_and_its_index() -> None:
     ids=parameter_id,
 )
 def test_values_that_would_lose_precision_are_rejected(type_: bs.DataType, value: Any) -> None:
-    with pytest.raises(bs.errors.DataTypeError):
+    with pytest.raises(bs.errors.TypeMismatchError):
         bs.array([None, value], type_)
 
 
@@ -307,7 +307,7 @@ def test_a_union_stores_a_value_in_the_member_of_its_type() -> None:
     array = bs.array([1, 1.0, "x", None, 2], union)
     assert array.buffer_values(0).tolist() == [1, 0, 2, 0, 1]
     assert [type(value) for value in array.to_pylist()] == [int, float, str, type(None), int]
-    with pytest.raises(bs.errors.DataTypeError, match="none of the types"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="none of the types"):
         bs.array([b"x"], union)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import bowstring as bs
-from bowstring.errors import DataTypeError, InvalidDataError, LimitError, UnsupportedTypeError, UsageError
+from bowstring.errors import InvalidDataError, LimitError, TypeMismatchError, UnsupportedTypeError, UsageError
 from bowstring.flatbuf.tables import read_root
 from tests.tensors.arrow_cpp_samples import CUBE, MATRIX, MESSAGES
 
@@ -235,7 +235,7 @@ def test_invalid_arguments_are_usage_errors() -> None:
             make(masked)
     with pytest.raises(UsageError, match="two dimensions"):
         bs.tensors.SparseCSRMatrix.from_dense_numpy(CUBE)
-    with pytest.raises(DataTypeError, match="coordinates must be integers"):
+    with pytest.raises(TypeMismatchError, match="coordinates must be integers"):
         bs.tensors.SparseCOOTensor.from_numpy([1], [[0.5]], (2,))
     assert not bs.tensors.SparseCOOTensor.from_dense_numpy(MATRIX).equals(bs.tensors.Tensor.from_numpy(MATRIX))
     assert bs.tensors.SparseCSRMatrix.from_dense_numpy(MATRIX) != bs.tensors.SparseCSCMatrix.from_dense_numpy(MATRIX)
@@ -257,7 +257,7 @@ def test_sparse_tensors_are_exchanged_with_scipy(kind: str) -> None:
     assert np.shares_memory(back.data, pyarrow_tensor.data)
     assert KINDS[kind].from_scipy(getattr(sparse, f"{kind}_matrix")(MATRIX)).equals(bowstring_tensor)
     other = "csr" if kind == "csc" else "csc"
-    with pytest.raises(DataTypeError, match=f"expected SciPy's {other}_array"):
+    with pytest.raises(TypeMismatchError, match=f"expected SciPy's {other}_array"):
         KINDS[other].from_scipy(pyarrow_tensor)
 
 

@@ -12,7 +12,7 @@ from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.sort import NullPlacement, Order
 from bowstring.compute.unify_dictionaries import concat_and_unify
 from bowstring.datatypes.conversion import as_type
-from bowstring.errors import DataTypeError, NotFoundError, UsageError
+from bowstring.errors import NotFoundError, TypeMismatchError, UsageError
 from bowstring.interop import buffer_protocol, c_data, dlpack
 from bowstring.interop.device_arrays import to_host
 from bowstring.interop.pandas.from_pandas import series_to_column
@@ -176,14 +176,14 @@ class Array(ArrayData):
     def fill_null(self, fill_value: Any) -> Array:
         """Replace nulls by `fill_value`, a Python value of the array's type; copies if there are nulls.
 
-        Raises `DataTypeError` if the value does not fit the type.
+        Raises `TypeMismatchError` if the value does not fit the type.
         """
         return Array.from_array_data(nulls.fill_null(self, fill_value))
 
     def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
         """Return the uint64 indices that sort the array; the sort is stable (`bowstring.compute.sort`).
 
-        Nulls, and NaN next to them, come last or first. Raises `DataTypeError` if the type has no order.
+        Nulls, and NaN next to them, come last or first. Raises `TypeMismatchError` if the type has no order.
         """
         return Array.from_array_data(sort.sort_indices(self, order, null_placement))
 
@@ -196,8 +196,9 @@ class Array(ArrayData):
 
         The type is a Bowstring type, a type of another library, or a name such as "int64".
 
-        Raises `DataTypeError` if there is no such cast or, naming the value, if a value overflows or loses information.
-        With `safe=False` such a value wraps around or is truncated. Strings that cannot be parsed always raise.
+        Raises `TypeMismatchError` if there is no such cast or, naming the value, if a value overflows or loses
+        information. With `safe=False` such a value wraps around or is truncated. Strings that cannot be parsed always
+        raise.
         """
         return Array.from_array_data(cast.cast(self, target_type, safe))
 
@@ -211,7 +212,7 @@ class Array(ArrayData):
     def dictionary_encode(self, index_type: TypeLike | None = None) -> Array:
         """Dictionary-encode the array, with int32 indices by default; returns a dictionary-encoded array as it is.
 
-        Raises `DataTypeError` if there are too many distinct values for the index type.
+        Raises `TypeMismatchError` if there are too many distinct values for the index type.
         """
         return Array.from_array_data(encode.dictionary_encode(self, index_type))
 
@@ -248,8 +249,8 @@ class Array(ArrayData):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
         """Return the values as `to_numpy` does, copied only if necessary.
 
-        `copy=False` raises `WouldCopyError` instead of copying. Raises `DataTypeError` if there are nulls and `dtype`
-        cannot represent them.
+        `copy=False` raises `WouldCopyError` instead of copying. Raises `TypeMismatchError` if there are nulls and
+        `dtype` cannot represent them.
         """
         return convert_dtype(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
 
@@ -266,8 +267,8 @@ class Array(ArrayData):
     def from_pandas(cls, values: Any, type: TypeLike | None = None) -> Array:
         """Create an array from a pandas series, index or array. Missing values become null.
 
-        Shares the memory of numbers, dates and times. Raises `DataTypeError` if the values do not fit one type or the
-        requested one, and for periods, intervals and sparse values.
+        Shares the memory of numbers, dates and times. Raises `TypeMismatchError` if the values do not fit one type or
+        the requested one, and for periods, intervals and sparse values.
         """
         return cls.from_array_data(series_to_column(values, type).combine_chunks())
 
@@ -319,13 +320,13 @@ def _unpickle_array(*args: Any) -> Array:
 def as_array(values: object) -> Array:
     """Return an Array as it is and import an array of another library that has `__arrow_c_array__`.
 
-    Raises `DataTypeError` for any other object.
+    Raises `TypeMismatchError` for any other object.
     """
     if isinstance(values, ArrayData):
         return Array.from_array_data(values)
     if hasattr(values, "__arrow_c_array__"):
         return import_array(values)
-    raise DataTypeError(f"expected an array, found {type(values).__name__}; create one with bowstring.array")
+    raise TypeMismatchError(f"expected an array, found {type(values).__name__}; create one with bowstring.array")
 
 
 def as_arrays(data: Iterable[object]) -> list[Array]:
@@ -342,7 +343,7 @@ def import_array(source: object) -> Array:
 def concat_arrays(arrays: Iterable[Array]) -> Array:
     """Concatenate arrays of one data type; copies.
 
-    Dictionaries are unified. Raises `DataTypeError` if the union is too large for the indices.
+    Dictionaries are unified. Raises `TypeMismatchError` if the union is too large for the indices.
     """
     arrays = [as_array(array) for array in arrays]
     if not arrays:

@@ -18,7 +18,7 @@ from bowstring.compute.sort import NullPlacement, Order, sort_indices
 from bowstring.compute.unify_dictionaries import concat_and_unify, unify_dictionaries
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.types import DataType, bool_
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import series_to_column
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
@@ -89,7 +89,7 @@ class ChunkedArray(ColumnChunks):
     def combine_chunks(self) -> Array:
         """Return all values as one array; copies unless there is exactly one chunk.
 
-        Raises `DataTypeError` if the union of the chunks' dictionaries is too large for the indices.
+        Raises `TypeMismatchError` if the union of the chunks' dictionaries is too large for the indices.
         """
         return Array.from_array_data(super().combine_chunks())
 
@@ -156,7 +156,7 @@ class ChunkedArray(ColumnChunks):
         return Array.from_array_data(encode.unique(combine_with_wider_indices(self)))
 
     def unify_dictionaries(self) -> ChunkedArray:
-        """Unify the dictionaries of all chunks. Raises `DataTypeError` if it is too large."""
+        """Unify the dictionaries of all chunks. Raises `TypeMismatchError` if it is too large."""
         return ChunkedArray(unify_dictionaries(self.chunks), self.type)
 
     def cast(self, target_type: TypeLike, safe: bool = True) -> ChunkedArray:
@@ -218,7 +218,7 @@ class ChunkedArray(ColumnChunks):
         """
         if not isinstance(other, ChunkedArray):
             if not hasattr(other, "__arrow_c_stream__"):
-                raise DataTypeError(f"expected a chunked array, not {type(other).__name__}")
+                raise TypeMismatchError(f"expected a chunked array, not {type(other).__name__}")
 
             other = import_chunked_array(other)
         if self.type != other.type or len(self) != len(other):
@@ -291,7 +291,7 @@ class _LazyChunks(Sequence[Array]):
 
 def _check_type(chunk: ArrayData, type: DataType) -> None:
     if chunk.type is not type and chunk.type != type:
-        raise DataTypeError(f"a chunk of {chunk.type} does not belong to a column of {type}")
+        raise TypeMismatchError(f"a chunk of {chunk.type} does not belong to a column of {type}")
 
 
 def combine_if_chunked(values: Any) -> Any:

@@ -145,7 +145,7 @@ class ColumnContainer(ABC):
     def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Self:
         """Sort rows by one column, or by (name, "ascending" or "descending") pairs; stable. Copies into one batch.
 
-        Raises `NotFoundError` for an unknown column, and `DataTypeError` if its type has no order.
+        Raises `NotFoundError` for an unknown column, and `TypeMismatchError` if its type has no order.
         """
         keys = [
             (combine_with_wider_indices(as_chunked_array(self.column(name))), order)

@@ -10,7 +10,7 @@ import numpy as np
 from bowstring.arrays.array import Array, import_array
 from bowstring.arrays.chunked_array import ChunkedArray
 from bowstring.datatypes.conversion import TypeLike, as_type
-from bowstring.errors import DataTypeError, UsageError, WouldCopyError
+from bowstring.errors import TypeMismatchError, UsageError, WouldCopyError
 from bowstring.interop import c_data, dlpack
 from bowstring.interop.pandas.pandas_api import is_pandas_object
 from bowstring.layouts.array_data import ArrayData
@@ -25,7 +25,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
 
     `values` is a sequence of Python objects (None for null), a NumPy array, or an object that exports the Arrow C data
     interface, `__array__` or DLPack; memory is shared with all but the first if the type allows. `mask` is True for the
-    nulls of a NumPy array. Raises `DataTypeError` naming the first value that does not fit, and `LimitError` for
+    nulls of a NumPy array. Raises `TypeMismatchError` naming the first value that does not fit, and `LimitError` for
     dictionaries with so few common keys that nearly all values would be null.
     """
     data_type = None if type is None else as_type(type, "array")
@@ -41,7 +41,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
         values = import_array(values)
     if isinstance(values, ArrayData):
         if data_type is not None and values.type != data_type:
-            raise DataTypeError(f"the array is {values.type}, not {data_type}")
+            raise TypeMismatchError(f"the array is {values.type}, not {data_type}")
         return Array.from_array_data(values)
     own_valid = None
     if isinstance(values, np.ma.MaskedArray):
@@ -59,7 +59,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     if mask is not None:
         raise UsageError("a mask requires a NumPy array; in other sequences, use None for nulls")
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise DataTypeError(f"an array is made from a sequence, not from {short_repr(values)}")
+        raise TypeMismatchError(f"an array is made from a sequence, not from {short_repr(values)}")
     return Array.from_array_data(
         array_from_python(values if isinstance(values, (list, tuple)) else list(values), data_type)
     )
@@ -71,8 +71,8 @@ def from_dlpack(source: Any, copy: bool | None = None) -> Array:
     More than one dimension becomes fixed-size lists. Shares the memory if the producer does and the elements are
     contiguous in C order and not booleans, else copies. `copy=True` always copies, `copy=False` raises `WouldCopyError`
     instead of copying. Writes to shared memory by others change the array. Raises `UnsupportedError` for memory of
-    another device, `DataTypeError` for elements without an Arrow type or zero dimensions, `NotShareableError` for what
-    DLPack doesn't support.
+    another device, `TypeMismatchError` for elements without an Arrow type or zero dimensions, `NotShareableError` for
+    what DLPack doesn't support.
     """
     values = dlpack.numpy_from_dlpack(source, copy)
     if copy is False and not (values.flags.c_contiguous and values.dtype.kind != "b"):

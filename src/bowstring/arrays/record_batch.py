@@ -13,7 +13,7 @@ from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.nulls import check_no_nulls
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_field_name
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
-from bowstring.errors import DataTypeError, InvalidDataError, UsageError
+from bowstring.errors import InvalidDataError, TypeMismatchError, UsageError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.pandas_api import is_pandas_object
@@ -58,8 +58,8 @@ class RecordBatch(ColumnContainer):
 
         The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
         a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
-        timestamps. Raises `DataTypeError`, naming the column, if its values do not fit one type, and `UsageError` if
-        the frame has other columns than the schema.
+        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and `UsageError`
+        if the frame has other columns than the schema.
         """
         batch_schema, columns = frame_to_columns(df, schema, preserve_index)
         return cls(batch_schema, len(df), [Array.from_array_data(column.combine_chunks()) for column in columns])
@@ -250,7 +250,7 @@ def build_columns_and_schema(
     if schema is not None:
         schema = as_schema(schema)
     if isinstance(data, str | bytes) or not hasattr(data, "__len__"):
-        raise DataTypeError(f"expected columns by name, or a sequence of columns, not {type(data).__name__}")
+        raise TypeMismatchError(f"expected columns by name, or a sequence of columns, not {type(data).__name__}")
     if isinstance(data, Mapping):
         if schema is not None:
             fields = schema.fields
@@ -270,13 +270,15 @@ def build_columns_and_schema(
 def as_batch(source: object) -> RecordBatch:
     """Return a record batch as it is, and import one of another library.
 
-    Raises `DataTypeError` for any other object.
+    Raises `TypeMismatchError` for any other object.
     """
     if isinstance(source, RecordBatch):
         return source
     if c_data.has_c_array(source):
         return import_batch(source)
-    raise DataTypeError(f"expected a record batch, or an object with __arrow_c_array__, found {type(source).__name__}")
+    raise TypeMismatchError(
+        f"expected a record batch, or an object with __arrow_c_array__, found {type(source).__name__}"
+    )
 
 
 def import_batch(source: object) -> RecordBatch:

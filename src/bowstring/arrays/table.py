@@ -26,7 +26,7 @@ from bowstring.compute.unify_dictionaries import has_dictionary, unify_dictionar
 from bowstring.datatypes import types
 from bowstring.datatypes.field import Field, MetadataLike
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
-from bowstring.errors import DataTypeError, UsageError
+from bowstring.errors import TypeMismatchError, UsageError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.pandas_api import is_pandas_object
@@ -93,8 +93,8 @@ class Table(ColumnContainer):
 
         The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
         a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
-        timestamps. Raises `DataTypeError`, naming the column, if its values do not fit one type, and `UsageError` if
-        the frame has other columns than the schema.
+        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and `UsageError`
+        if the frame has other columns than the schema.
         """
         table_schema, columns = frame_to_columns(df, schema, preserve_index)
         if not columns:
@@ -268,7 +268,7 @@ def unify_batch_dictionaries(schema: Schema, batches: Sequence[RecordBatch]) -> 
         if batches and has_dictionary(layout_of(field.type)):
             try:
                 unified = unify_dictionaries([batch.column(index) for batch in batches])
-            except DataTypeError as error:
+            except TypeMismatchError as error:
                 raise UsageError(f"column {field.name!r}: {error}") from None
             columns[index] = as_arrays(unified)
     for number, batch in enumerate(batches):
@@ -327,13 +327,13 @@ def _table_from_rows(rows: Sequence[Mapping[str, Any]], schema: Schema | None, m
 def as_table(source: object) -> Table:
     """Return a table as it is, a batch as a table, and import a table of pandas or another Arrow library.
 
-    Raises `DataTypeError` for any other object; `table` creates tables of Python objects.
+    Raises `TypeMismatchError` for any other object; `table` creates tables of Python objects.
     """
     if isinstance(source, Table | RecordBatch) or is_pandas_object(source):
         return table(source)
     if c_data.has_c_array(source) or c_data.has_c_stream(source):
         return import_table(source)
-    raise DataTypeError(f"expected a table, or an object with __arrow_c_stream__, found {type(source).__name__}")
+    raise TypeMismatchError(f"expected a table, or an object with __arrow_c_stream__, found {type(source).__name__}")
 
 
 def import_table(source: object) -> Table:

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import schema_has_dictionaries, unify_batch_dictionaries
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.inspection.text import human_bytes
 from bowstring.io.sinks import Sink, open_sink, reject_same_file
 from bowstring.ipc.api import new_file, new_stream
@@ -63,7 +63,7 @@ def report_errors(file: str | None) -> Iterator[None]:
     """Prefix errors in data with the name of their source, unless they begin with it."""
     try:
         yield
-    except (InvalidDataError, DataTypeError) as error:
+    except (InvalidDataError, TypeMismatchError) as error:
         if str(error).startswith(f"{source_name(file)}: "):
             raise
         named_error = type(error)(f"{source_name(file)}: {error}")

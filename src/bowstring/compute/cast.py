@@ -1,8 +1,8 @@
 """Casting arrays to other types, exactly or with `safe=False` approximately.
 
 A table maps a pair of types to the function that casts between them. Encoded arrays are decoded first, nested arrays
-are cast child by child. A safe cast raises `DataTypeError` if a value overflows, would be truncated or can't be parsed.
-Rounding to the nearest float or decimal is allowed.
+are cast child by child. A safe cast raises `TypeMismatchError` if a value overflows, would be truncated or can't be
+parsed. Rounding to the nearest float or decimal is allowed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bowstring.compute.nulls import check_no_nulls, insert_nulls
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import first_true, prefix_errors
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
@@ -58,8 +58,8 @@ _CASTS: dict[tuple[type[t.DataType], type[t.DataType]], Caster] = {
 def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayData:
     """Cast an array to `target_type`: a Bowstring type, a type of another library, or the name of a type.
 
-    Returns the array itself if it has that type. Raises `DataTypeError` if the cast is not supported, or is safe and a
-    value can't be converted; `UsageError` if the target is not a data type.
+    Returns the array itself if it has that type. Raises `TypeMismatchError` if the cast is not supported, or is safe
+    and a value can't be converted; `UsageError` if the target is not a data type.
     """
     source = array.type
     target_type = as_type(target_type, "cast")
@@ -80,20 +80,20 @@ def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayDat
             return _cast_lists(array, target_type, safe)
         return _cast_children(array, target_type, safe)
     except InvalidDataError as error:
-        raise DataTypeError(f"can't cast {source} to {target_type}: {error}") from None
+        raise TypeMismatchError(f"can't cast {source} to {target_type}: {error}") from None
 
 
 def _cast_children(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
     source = array.type
     fits = type(source) is type(target) and source.num_fields == target.num_fields > 0
     if not fits or any(getattr(source, name, None) != getattr(target, name, None) for name in ("mode", "type_ids")):
-        raise DataTypeError(f"can't cast {source} to {target}")
+        raise TypeMismatchError(f"can't cast {source} to {target}")
     compact = _compact_valid_slots(array)
     children = []
     for child, source_field, target_field in zip(compact.children, source.fields, target.fields, strict=True):
         with prefix_errors(f"field {source_field.name!r}"):
             if isinstance(target, t.Struct) and source_field.name != target_field.name:
-                raise DataTypeError(f"has the name {target_field.name!r} in {target}")
+                raise TypeMismatchError(f"has the name {target_field.name!r} in {target}")
             has_same_names = not isinstance(target, t.Map)  # the field names in a map are not significant
             source_child = (
                 child
@@ -139,7 +139,7 @@ def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     if (sizes != target.list_size).any():
         index, mask = first_true(sizes != target.list_size), array.validity_mask()
         slot = index if mask is None else np.flatnonzero(mask)[index]
-        raise DataTypeError(f"value {slot}: expected {target.list_size} elements ({target}), found {sizes[index]}")
+        raise TypeMismatchError(f"value {slot}: expected {target.list_size} elements ({target}), found {sizes[index]}")
     return insert_nulls(ArrayData(layout, compact.length, (None,), (elements,)), array)
 
 

@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal as PythonDecimal, localcon
 import numpy as np
 
 from bowstring.datatypes.types import Bool, DataType, Decimal, FloatingPoint, Int
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, first_true, object_array
 from bowstring.layouts.boolean import BooleanLayout
@@ -20,13 +20,13 @@ _WIDE_CONTEXT = Context(prec=400, rounding=ROUND_HALF_EVEN)
 
 
 def check_valid_slots(array: ArrayData, invalid: Values, fault: str) -> None:
-    """Raise `DataTypeError` naming the first slot that is invalid and not null."""
+    """Raise `TypeMismatchError` naming the first slot that is invalid and not null."""
     mask = array.validity_mask()
     if mask is not None:
         invalid = invalid & mask
     if invalid.any():
         index = first_true(invalid)
-        raise DataTypeError(f"value {index}: {array.layout.value_at(array, index)!r} {fault}")
+        raise TypeMismatchError(f"value {index}: {array.layout.value_at(array, index)!r} {fault}")
 
 
 def numeric_values(array: ArrayData) -> Values:
@@ -62,7 +62,7 @@ def cast_numbers(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
 
 
 def cast_slots_to_integers(array: ArrayData, slots: Values, target: Int, safe: bool) -> Values:
-    """Convert numbers to integers of a type. Raises `DataTypeError` for overflow or fractions if `safe`."""
+    """Convert numbers to integers of a type. Raises `TypeMismatchError` for overflow or fractions if `safe`."""
     dtype = primitive_layout(target).dtype
     if safe and slots.dtype.kind == "f":
         whole = np.trunc(slots).astype(np.float64)
@@ -101,7 +101,7 @@ def _build_decimals(array: ArrayData, digits: Values, target: Decimal) -> ArrayD
 def _rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values:
     """Multiply integers by 10**shift, truncating if not `safe`."""
     if abs(shift) > _MAX_SCALE_CHANGE:
-        raise DataTypeError(f"can't change a scale by {abs(shift)} digits, at most by {_MAX_SCALE_CHANGE}")
+        raise TypeMismatchError(f"can't change a scale by {abs(shift)} digits, at most by {_MAX_SCALE_CHANGE}")
     if shift >= 0:
         scaled: Values = digits * 10**shift
         return scaled
@@ -128,7 +128,7 @@ def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
         return _build_decimals(array, _rescale(array, slots.astype(object), target.scale, safe), target)
     check_valid_slots(array, ~np.isfinite(slots), f"can't be converted to {target}")
     if abs(target.scale) > _MAX_SCALE_CHANGE:
-        raise DataTypeError(f"can't cast to a scale of {target.scale}, at most {_MAX_SCALE_CHANGE}")
+        raise TypeMismatchError(f"can't cast to a scale of {target.scale}, at most {_MAX_SCALE_CHANGE}")
     with localcontext(_WIDE_CONTEXT):
         values = map(PythonDecimal, slots.astype(np.float64).tolist())
         digits = [int(value.scaleb(target.scale).to_integral_value()) for value in values]
@@ -143,7 +143,7 @@ def cast_from_decimal(array: ArrayData, target: DataType, safe: bool) -> ArrayDa
         return build_with_validity(target, digits != 0, array)
     if isinstance(target, FloatingPoint):
         if abs(scale) > _MAX_SCALE_CHANGE:
-            raise DataTypeError(f"can't cast from a scale of {scale}, at most {_MAX_SCALE_CHANGE}")
+            raise TypeMismatchError(f"can't cast from a scale of {scale}, at most {_MAX_SCALE_CHANGE}")
         wide = np.array([float(PythonDecimal(n).scaleb(-scale, _WIDE_CONTEXT)) for n in digits], np.float64)
         with np.errstate(over="ignore"):
             out = wide.astype(f"f{target.bit_width // 8}")

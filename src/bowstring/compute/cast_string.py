@@ -13,7 +13,7 @@ import numpy as np
 from bowstring.compute.cast_numeric import check_valid_slots, numeric_values
 from bowstring.compute.nulls import drop_null, insert_nulls
 from bowstring.datatypes import types as t
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.gather import range_indices
@@ -42,7 +42,7 @@ def cast_strings_and_bytes(array: ArrayData, target: Any, safe: bool) -> ArrayDa
     if invalid.any():
         index = int(np.argmax(invalid))
         value = array.layout.value_at(array, index)
-        raise DataTypeError(f"value {index}: {value!r} has {lengths[index]} bytes, expected {width} ({target})")
+        raise TypeMismatchError(f"value {index}: {value!r} has {lengths[index]} bytes, expected {width} ({target})")
     if not width:
         return layout.create_array(np.zeros(array.length, layout.dtype), mask)
     valid = np.arange(array.length) if mask is None else np.flatnonzero(mask)
@@ -164,12 +164,12 @@ _PARSERS: dict[type[t.DataType], Callable[[str, Any], Any]] = {
 
 
 def parse_strings(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noqa: ARG001 -- always exact
-    """Parse text. Raises `DataTypeError` for the first value that can't be parsed."""
+    """Parse text. Raises `TypeMismatchError` for the first value that can't be parsed."""
     parse = _PARSERS[type(target)]
     values: list[Any] = []
     for index, text in enumerate(array.to_pylist()):
         try:
             values.append(None if text is None else parse(text, target))
         except (ValueError, KeyError, InvalidOperation):
-            raise DataTypeError(f"value {index}: can't parse {text!r:.100} as {target}") from None
+            raise TypeMismatchError(f"value {index}: can't parse {text!r:.100} as {target}") from None
     return layout_of(target).from_pylist(values)

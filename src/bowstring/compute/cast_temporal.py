@@ -8,7 +8,7 @@ import numpy as np
 
 from bowstring.compute.cast_numeric import build_with_validity, cast_slots_to_integers, check_valid_slots
 from bowstring.datatypes.types import DataType, Date, Duration, Int, Time
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values
 from bowstring.layouts.registry import primitive_layout
@@ -54,13 +54,13 @@ def cast_dates_and_timestamps(array: ArrayData, target: Any, safe: bool) -> Arra
     """
     source: Any = array.type
     if type(source) is not type(target) and (_has_local_time(source) or _has_local_time(target)):
-        raise DataTypeError(f"can't cast {source} to {target}: days differ between its time zone and UTC")
+        raise TypeMismatchError(f"can't cast {source} to {target}: days differ between its time zone and UTC")
     out = _convert_units(array, array.buffer_values(1), (source.unit, target.unit), target, safe)
     return _build_dates(array, out.buffer_values(1), target, safe) if target == Date("ms") else out
 
 
 def _build_dates(array: ArrayData, slots: Values, target: Any, safe: bool) -> ArrayData:
-    """Build dates from milliseconds. A time of day is dropped, or raises `DataTypeError` if `safe`."""
+    """Build dates from milliseconds. A time of day is dropped, or raises `TypeMismatchError` if `safe`."""
     time_of_day = slots % _MILLISECONDS_PER_DAY
     if safe:
         check_valid_slots(array, time_of_day != 0, "is not a whole number of days")
@@ -78,7 +78,7 @@ def cast_to_time_of_day(array: ArrayData, target: Time, safe: bool) -> ArrayData
     """Cast timestamps to their time of day."""
     source: Any = array.type
     if _has_local_time(source):
-        raise DataTypeError(f"can't cast {source} to {target}: days differ between its time zone and UTC")
+        raise TypeMismatchError(f"can't cast {source} to {target}: days differ between its time zone and UTC")
     day = SECONDS_PER_DAY * 10**9 // _NANOSECONDS[source.unit]
     return _convert_units(array, array.buffer_values(1) % day, (source.unit, target.unit), target, safe)
 
@@ -89,7 +89,7 @@ def cast_temporal_to_integers(array: ArrayData, target: Int, safe: bool) -> Arra
 
 
 def cast_integers_to_temporal(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
-    """Cast integers, which count units. Raises `DataTypeError` for an invalid time of day, even if not `safe`."""
+    """Cast integers, which count units. Raises `TypeMismatchError` for an invalid time of day, even if not `safe`."""
     width = primitive_layout(target).dtype.itemsize * 8
     slots = cast_slots_to_integers(array, array.buffer_values(1), Int(width), safe)
     if target == Date("ms"):

@@ -71,7 +71,7 @@ class ColumnChunks:
     def combine_chunks(self) -> ArrayData:
         """Return all values as one array; copies unless there is exactly one chunk.
 
-        Raises `DataTypeError` if the union of the chunks' dictionaries is too large for the indices.
+        Raises `TypeMismatchError` if the union of the chunks' dictionaries is too large for the indices.
         """
         if len(self.chunks) == 1:
             return self.chunks[0]

@@ -10,7 +10,7 @@ import numpy as np
 
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.types import Dictionary, Int, RunEndEncoded, dictionary, run_end_encoded
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.expansion_limits import check_expanded_array
@@ -22,8 +22,8 @@ from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 def dictionary_encode(array: ArrayData, index_type: TypeLike | None = None, *, allow_nested: bool = False) -> ArrayData:
     """Encode an array as indices (int32 by default) into its distinct values, in order of first appearance.
 
-    Returns a dictionary-encoded array unchanged, unless `allow_nested`. Raises `DataTypeError` if there are too many
-    distinct values for the index type.
+    Returns a dictionary-encoded array unchanged, unless `allow_nested`. Raises `TypeMismatchError` if there are too
+    many distinct values for the index type.
     """
     if isinstance(array.type, Dictionary) and not allow_nested:
         return array
@@ -35,7 +35,7 @@ def dictionary_encode(array: ArrayData, index_type: TypeLike | None = None, *, a
     slots = np.arange(array.length) if valid is None else np.flatnonzero(valid)
     codes, firsts = factorize_keys([key[slots] for key in keys], len(slots))
     if len(firsts) - 1 > np.iinfo(layout.index_layout.dtype).max:
-        raise DataTypeError(f"{len(firsts)} distinct values are too many for indices of {index_type}")
+        raise TypeMismatchError(f"{len(firsts)} distinct values are too many for indices of {index_type}")
     indices = np.zeros(array.length, layout.index_layout.dtype)
     indices[slots] = codes.astype(indices.dtype)
     return layout.create_array(

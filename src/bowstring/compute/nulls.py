@@ -13,7 +13,7 @@ import numpy as np
 from bowstring.compute.encode import run_end_decode
 from bowstring.compute.unify_dictionaries import concat_and_unify, has_dictionary
 from bowstring.datatypes.types import Bool
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, prefix_errors
 from bowstring.layouts.boolean import BooleanLayout
@@ -33,10 +33,10 @@ def create_boolean_array(values: Values, valid: Values | None = None) -> ArrayDa
 
 
 def check_no_nulls(array: ArrayData) -> None:
-    """Raise `DataTypeError` if an array of a non-nullable field has nulls."""
+    """Raise `TypeMismatchError` if an array of a non-nullable field has nulls."""
     valid = array.layout.logical_validity_mask(array)
     if valid is not None and not valid.all():
-        raise DataTypeError(f"has {array.length - np.count_nonzero(valid)} nulls, but its field is not nullable")
+        raise TypeMismatchError(f"has {array.length - np.count_nonzero(valid)} nulls, but its field is not nullable")
 
 
 def is_valid(array: ArrayData) -> ArrayData:
@@ -90,7 +90,7 @@ def insert_nulls(values: ArrayData, array: ArrayData) -> ArrayData:
 def fill_null(array: ArrayData, fill_value: Any) -> ArrayData:
     """Replace nulls with a Python value of the array's type. Returns the array itself if it has no nulls.
 
-    Raises `DataTypeError` if the value does not fit the type.
+    Raises `TypeMismatchError` if the value does not fit the type.
     """
     check_expanded_array(array)
     with prefix_errors("fill_null"):

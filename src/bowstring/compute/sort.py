@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from bowstring.datatypes.types import Int
-from bowstring.errors import DataTypeError, UsageError
+from bowstring.errors import TypeMismatchError, UsageError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Values
 from bowstring.layouts.expansion_limits import check_expanded_array
@@ -27,7 +27,8 @@ NullPlacement: TypeAlias = Literal["at_start", "at_end"]
 def sort_indices(array: ArrayData, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> ArrayData:
     """Return the uint64 indices that sort an array; stable.
 
-    Nulls, and NaN next to them, come last or first for both orders. Raises `DataTypeError` if the type has no order.
+    Nulls, and NaN next to them, come last or first for both orders. Raises `TypeMismatchError` if the type has no
+    order.
     """
     return primitive_layout(Int(64, False)).create_array(sort_rows([(array, order)], null_placement).astype(np.uint64))
 
@@ -52,7 +53,7 @@ def _sort_keys_with_nulls(array: ArrayData, is_descending: bool, nulls_first: bo
     valid_values = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
     value_keys = valid_values.layout.sort_keys(valid_values)
     if value_keys is None:
-        raise DataTypeError(f"values of {array.type} have no order")
+        raise TypeMismatchError(f"values of {array.type} have no order")
     keys: list[Values] = [] if valid is None else [valid if nulls_first else ~valid]
     for key in value_keys:
         is_float = key.dtype.kind == "f"

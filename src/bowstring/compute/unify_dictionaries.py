@@ -65,7 +65,7 @@ def replace_dictionary(array: ArrayData, dictionary: ArrayData, transposition: I
     """Replace the dictionary of a dictionary-encoded array and transpose its indices.
 
     `transposition[i]` is the index of the old value i in the new dictionary; None keeps the indices. Raises
-    `DataTypeError` if the new indices are too large for the index type.
+    `TypeMismatchError` if the new indices are too large for the index type.
     """
     layout = array.layout
     while isinstance(layout, ExtensionLayout):  # the storage of an extension can be an extension
@@ -88,8 +88,8 @@ def find_dictionary_extending_all(dictionaries: Iterable[ArrayData]) -> ArrayDat
 def unify_dictionaries(arrays: Sequence[ArrayData]) -> list[ArrayData]:
     """Unify the dictionaries of arrays of one layout, at every depth.
 
-    Indices stay unchanged if one dictionary starts with all others. Raises `DataTypeError` if a unified dictionary is
-    too large for the index type.
+    Indices stay unchanged if one dictionary starts with all others. Raises `TypeMismatchError` if a unified dictionary
+    is too large for the index type.
     """
     if not arrays or not has_dictionary(arrays[0].layout):
         return list(arrays)
@@ -115,7 +115,7 @@ def _unify_at_one_depth(arrays: Sequence[ArrayData]) -> list[ArrayData]:
 def concat_and_unify(arrays: Sequence[ArrayData]) -> ArrayData:
     """Concatenate one or more arrays of one layout and unify their dictionaries; copies.
 
-    Raises `DataTypeError` if a unified dictionary is too large for the index type.
+    Raises `TypeMismatchError` if a unified dictionary is too large for the index type.
     """
     layout = arrays[0].layout
     storage = layout.storage

@@ -127,7 +127,7 @@ def _read_metadata(address: int) -> Metadata:
 def import_field(source: object) -> Field:
     """Import a field from an object with `__arrow_c_schema__` or an "arrow_schema" capsule.
 
-    Raises `DataTypeError` for any other object, `InvalidDataError` or a subclass for a malformed structure.
+    Raises `TypeMismatchError` for any other object, `InvalidDataError` or a subclass for a malformed structure.
     """
     capsule = source.__arrow_c_schema__() if hasattr(source, "__arrow_c_schema__") else source
     return read_field(c_abi.capsule_pointer(capsule, c_abi.SCHEMA_CAPSULE))

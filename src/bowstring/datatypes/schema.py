@@ -14,7 +14,7 @@ from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.datatypes.conversion import SupportsArrowSchema, TypeLike, field, import_foreign_field
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.nested import Struct
-from bowstring.errors import DataTypeError, InvalidDataError, NotFoundError, UsageError
+from bowstring.errors import InvalidDataError, NotFoundError, TypeMismatchError, UsageError
 
 
 class LazyFields(ABC):
@@ -237,10 +237,10 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     items: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else fields
     try:
         return tuple(f if isinstance(f, Field) else field(*f) for f in map(import_foreign_field, items))
-    except DataTypeError:
+    except TypeMismatchError:
         raise
     except TypeError:
-        raise DataTypeError(f"expected fields or (name, type) pairs, not {fields!r:.80}") from None
+        raise TypeMismatchError(f"expected fields or (name, type) pairs, not {fields!r:.80}") from None
 
 
 def import_schema(source: object) -> Schema:

@@ -36,8 +36,8 @@ _ENCODE = {
 def iterate_rows(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...]]:
     """Yield the rows as tuples of Python values, converted in chunks; column names need not be unique.
 
-    Raises `InvalidDataError` or `DataTypeError` with `where`, the first row of the chunk and the column, and the errors
-    of `check_rows`.
+    Raises `InvalidDataError` or `TypeMismatchError` with `where`, the first row of the chunk and the column, and the
+    errors of `check_rows`.
     """
     check_rows(batch, where)
     chunk_rows = _chunk_rows(batch)

@@ -27,8 +27,8 @@ def build_document(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
     """Build the integration JSON document of record batches, as Python objects for `json.dumps`.
 
     Copies everything. Raises `UnsupportedTypeError` naming the column path for types that JSON can't express,
-    `InvalidDataError` for values that are invalid for their type, and `DataTypeError` if a unified dictionary is too
-    large for its index type.
+    `InvalidDataError` for values that are invalid for their type, and `TypeMismatchError` if a unified dictionary is
+    too large for its index type.
     """
     batches = list(batches)
     id_of_object: dict[int, int] = {}

@@ -24,7 +24,7 @@ from bowstring.compute.column_chunks import ColumnChunks
 from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, field_from_schema, schema_from_field
-from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.interop import c_device, requested_schema
 from bowstring.interop.c_array import (
     BatchLike,
@@ -52,8 +52,8 @@ def export_array(
     """Return the "arrow_schema" and "arrow_array" capsules of an array, or with `device_options` an
     "arrow_device_array" capsule. Copies only to convert to a requested type.
 
-    Raises `DataTypeError` if a struct with other fields is requested, and `NotImplementedError` for any device option
-    that is not None: the protocol defines none yet.
+    Raises `TypeMismatchError` if a struct with other fields is requested, and `NotImplementedError` for any device
+    option that is not None: the protocol defines none yet.
     """
     _check_device_options(device_options)
     array = requested_schema.convert_array(array, requested)
@@ -154,8 +154,8 @@ def import_array(source: object) -> ArrayData:
     capsules, without copying.
 
     The chunks of a source that exports only a stream (a chunked array, a polars series) are concatenated, which copies
-    if there are several. Raises `DataTypeError` for any other object, `InvalidDataError` or a subclass for a malformed
-    structure, `UnsupportedError` for data on a device whose memory the CPU can't read.
+    if there are several. Raises `TypeMismatchError` for any other object, `InvalidDataError` or a subclass for a
+    malformed structure, `UnsupportedError` for data on a device whose memory the CPU can't read.
     """
     if has_c_array(source) or isinstance(source, tuple):
         return _import_field_and_array(source)[1]
@@ -211,7 +211,9 @@ def _import_field_and_array(source: Any) -> tuple[Field, ArrayData]:
     elif hasattr(source, "__arrow_c_device_array__"):
         pair = source.__arrow_c_device_array__()
     if not isinstance(pair, tuple) or len(pair) != 2:
-        raise DataTypeError(f"expected an object with __arrow_c_array__ or two capsules, found {type(source).__name__}")
+        raise TypeMismatchError(
+            f"expected an object with __arrow_c_array__ or two capsules, found {type(source).__name__}"
+        )
     schema_capsule, array_capsule = pair
     is_device_array = c_abi.is_capsule(array_capsule, c_abi.DEVICE_ARRAY_CAPSULE)
     address = c_abi.capsule_pointer(

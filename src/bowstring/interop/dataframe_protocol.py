@@ -18,7 +18,7 @@ from bowstring.compute.cast import cast
 from bowstring.compute.column_chunks import ColumnChunks, combine_with_wider_indices
 from bowstring.compute.encode import run_end_decode
 from bowstring.datatypes import types as t
-from bowstring.errors import DataTypeError, UsageError, WouldCopyError
+from bowstring.errors import TypeMismatchError, UsageError, WouldCopyError
 from bowstring.interop.c_device import CPU
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.boolean import BooleanLayout
@@ -80,7 +80,7 @@ class InterchangeBuffer:
 
 
 class InterchangeColumn:
-    """A column of one chunk. Raises `DataTypeError` for a type that the protocol does not support."""
+    """A column of one chunk. Raises `TypeMismatchError` for a type that the protocol does not support."""
 
     __slots__ = ("_allow_copy", "_array", "dtype", "metadata")
 
@@ -116,10 +116,10 @@ class InterchangeColumn:
 
     @property
     def describe_categorical(self) -> dict[str, Any]:
-        """The categories and whether they are ordered. Raises `DataTypeError` if the column is not categorical."""
+        """The categories and whether they are ordered. Raises `TypeMismatchError` if the column is not categorical."""
         type_, dictionary = self._array.type, self._array.dictionary
         if not isinstance(type_, t.Dictionary) or dictionary is None:
-            raise DataTypeError(f"a column of {type_} has no categories")
+            raise TypeMismatchError(f"a column of {type_} has no categories")
         return {
             "is_ordered": type_.ordered,
             "is_dictionary": True,
@@ -170,7 +170,7 @@ def _protocol_dtype(type_: t.DataType) -> Dtype:
         return (DtypeKind.CATEGORICAL, *codes[1:])
     kind = _DTYPE_KINDS.get(type(type_))
     if kind is None:
-        raise DataTypeError(f"the dataframe interchange protocol does not support {type_}: drop or cast the column")
+        raise TypeMismatchError(f"the dataframe interchange protocol does not support {type_}: drop or cast the column")
     if isinstance(type_, t.Int) and not type_.is_signed:
         kind = DtypeKind.UINT
     bits = 8 if kind in (DtypeKind.BOOL, DtypeKind.STRING) else layout_of(type_).buffers[1].size_bytes(1) * 8

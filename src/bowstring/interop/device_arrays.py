@@ -11,7 +11,7 @@ import numpy as np
 from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.primitive import FloatingPoint, Int
-from bowstring.errors import DataTypeError, NotShareableError, UnsupportedError
+from bowstring.errors import NotShareableError, TypeMismatchError, UnsupportedError
 from bowstring.interop.c_array import ArrayImporter, ImportedStruct
 from bowstring.interop.c_device import format_device
 from bowstring.interop.dlpack_capsule import DLTensor, check_contiguous, consume_dlpack_capsule, new_dlpack_capsule
@@ -85,8 +85,8 @@ def import_device_array(source: Any) -> ArrayData:
     `__arrow_c_device_array__` (cuDF), or one dimension of numbers with `__dlpack__` or `__cuda_array_interface__`
     (CuPy, PyTorch, JAX, Numba).
 
-    Raises `DataTypeError` for other objects, `UnsupportedError` for memory of another device, `NotShareableError` for
-    elements that are not contiguous or have no Arrow type.
+    Raises `TypeMismatchError` for other objects, `UnsupportedError` for memory of another device, `NotShareableError`
+    for elements that are not contiguous or have no Arrow type.
     """
     if hasattr(source, "__arrow_c_device_array__"):
         return import_arrow_device_array(source)[1]
@@ -94,7 +94,7 @@ def import_device_array(source: Any) -> ArrayData:
         return _array_from_tensor(_dlpack_tensor(source))
     if hasattr(source, "__cuda_array_interface__"):
         return _array_from_tensor(_cuda_interface_tensor(source))
-    raise DataTypeError(f"expected an array in memory of a GPU, found {type(source).__name__}")
+    raise TypeMismatchError(f"expected an array in memory of a GPU, found {type(source).__name__}")
 
 
 def _dlpack_tensor(source: Any) -> DLTensor:

@@ -16,7 +16,7 @@ from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, schema_from_field
-from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.interop.c_array import BatchLike, ColumnarBatch
 from bowstring.layouts.array_data import ArrayData
 from bowstring.memory import c_abi
@@ -25,7 +25,7 @@ from bowstring.memory import c_abi
 def convert_array(array: ArrayData, requested: object) -> ArrayData:
     """Convert the array to the requested type if possible without loss, else return the array itself.
 
-    Raises `DataTypeError` if a struct with other fields is requested, or `requested` is not a schema capsule.
+    Raises `TypeMismatchError` if a struct with other fields is requested, or `requested` is not a schema capsule.
     """
     if requested is None:
         return array
@@ -54,7 +54,7 @@ def convert_batches(
         return schema, batches
     requested_schema = schema_from_field(_read_requested_field(requested))
     if requested_schema.names != schema.names:
-        raise DataTypeError(f"columns {schema.names} can't be exported as the requested {requested_schema.names}")
+        raise TypeMismatchError(f"columns {schema.names} can't be exported as the requested {requested_schema.names}")
     if requested_schema.types == schema.types:
         return schema, batches
     batches = list(batches)
@@ -81,7 +81,7 @@ def _convert_column(
         return chunks, type_
     try:
         return [cast(chunk, requested_type) for chunk in chunks], requested_type
-    except (DataTypeError, InvalidDataError):
+    except (TypeMismatchError, InvalidDataError):
         return chunks, type_
 
 
@@ -132,7 +132,7 @@ def _has_convertible_children(type_: t.DataType, requested_type: t.DataType) -> 
     if isinstance(type_, t.Struct):
         names, requested_names = [f.name for f in type_.fields], [f.name for f in requested_type.fields]
         if names != requested_names:
-            raise DataTypeError(f"a struct of fields {names} can't be exported as the requested {requested_names}")
+            raise TypeMismatchError(f"a struct of fields {names} can't be exported as the requested {requested_names}")
     return type_.num_fields == requested_type.num_fields and all(
         _is_convertible(field.type, requested.type) and (requested.nullable or not field.nullable)
         for field, requested in zip(type_.fields, requested_type.fields, strict=True)

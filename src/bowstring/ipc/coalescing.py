@@ -16,7 +16,7 @@ from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch, as_batch, record_batch
 from bowstring.compute.unify_dictionaries import concat_and_unify, has_dictionary
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import ClosedError, DataTypeError, UsageError
+from bowstring.errors import ClosedError, TypeMismatchError, UsageError
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout, prefix_errors
@@ -85,9 +85,9 @@ class CoalescingWriter(BatchWriter):
 
         Lists of Python values are gathered and converted to arrays for a few thousand rows at a time, which is several
         times faster than creating a batch for each call. A value that does not fit its type therefore raises
-        `DataTypeError`, with the column and the value's index in its call, in a later call, in `flush` or in `close`.
-        The rows of the call that passed it are skipped; all others are written. Nested values, such as lists, must not
-        change until then. Raises `UsageError` at once if columns are missing or differ in length.
+        `TypeMismatchError`, with the column and the value's index in its call, in a later call, in `flush` or in
+        `close`. The rows of the call that passed it are skipped; all others are written. Nested values, such as lists,
+        must not change until then. Raises `UsageError` at once if columns are missing or differ in length.
         """
         with self._lock:
             if self._is_closed:
@@ -104,12 +104,12 @@ class CoalescingWriter(BatchWriter):
         rows, self._rows = self._rows, _RowBuffer(self.schema)
         try:
             batch = rows.batch()
-        except DataTypeError:
+        except TypeMismatchError:
             error = None
             for call in rows.split_by_call():
                 try:
                     self.write_batch(call.batch())
-                except DataTypeError as call_error:
+                except TypeMismatchError as call_error:
                     error = error or call_error
             if error is not None:
                 raise error from None
@@ -174,7 +174,9 @@ class _RowBuffer:
         return True
 
     def batch(self) -> RecordBatch:
-        """Return the rows as a batch; raises `DataTypeError` with the column for a value that does not fit its type."""
+        """Return the rows as a batch; raises `TypeMismatchError` with the column for a value that does not fit its
+        type.
+        """
         arrays = []
         for field, values in zip(self._schema, self._columns, strict=True):
             with prefix_errors(f"column {field.name!r}"):
@@ -277,7 +279,7 @@ class _BatchBuffer:
         width = len(self._layouts)
         try:
             joined = [_join(columns[index::width], layout) for index, layout in enumerate(self._layouts)]
-        except DataTypeError:
+        except TypeMismatchError:
             return batches
         return [RecordBatch(self._schema, sum([batch.num_rows for batch in batches]), joined)]
 

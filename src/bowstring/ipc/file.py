@@ -261,7 +261,7 @@ class FileReader(Closable):
         According to the file's statistics, the other batches contain no such value; without statistics of the column,
         all batches are returned. `column` is a name or index in the whole file, selected or not; bounds are compared
         with plain values, without dictionary, run-end encoding and extension type. Raises `NotFoundError` for an
-        unknown column, `DataTypeError` for bounds of another type, `UsageError` for NaN.
+        unknown column, `TypeMismatchError` for bounds of another type, `UsageError` for NaN.
         """
         index = self.cached_schema.schema.index(column)
         if self.statistics is None:

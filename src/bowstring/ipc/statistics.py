@@ -79,7 +79,7 @@ class FileStatistics:
     def find_batches(self, index: int, low: Any, high: Any) -> list[int]:
         """The batches that may hold a value from `low` to `high`, both included, None for no bound.
 
-        Raises `DataTypeError` for bounds of another type, `UsageError` for NaN.
+        Raises `TypeMismatchError` for bounds of another type, `UsageError` for NaN.
         """
         column = self.columns.get(index)
         every = list(range(len(self.row_counts)))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
+from bowstring.errors import InvalidDataError, TypeMismatchError, WouldCopyError
 from bowstring.layouts.value_codecs.base import not_none_mask
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -141,7 +141,7 @@ class Layout(ABC):
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         """Create an array of Python values, None for null.
 
-        Raises `DataTypeError` naming the first value that does not fit the type.
+        Raises `TypeMismatchError` naming the first value that does not fit the type.
         """
 
     def from_pylist_of_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
@@ -268,10 +268,10 @@ def first_true(mask: npt.NDArray[np.bool_]) -> int:
 
 @contextmanager
 def prefix_errors(location: str) -> Iterator[None]:
-    """Prefix the message of an `InvalidDataError` or a `DataTypeError` from the block with a location."""
+    """Prefix the message of an `InvalidDataError` or a `TypeMismatchError` from the block with a location."""
     try:
         yield
-    except (InvalidDataError, DataTypeError) as error:
+    except (InvalidDataError, TypeMismatchError) as error:
         raise type(error)(f"{location}: {error}") from None
 
 

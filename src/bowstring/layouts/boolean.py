@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
@@ -58,7 +58,7 @@ class BooleanLayout(Layout):
     def from_pylist_of_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
         if not {bool, np.bool_, NoneType}.issuperset(python_types):
             index = next(i for i, v in enumerate(values) if type(v) not in (bool, np.bool_, NoneType))
-            raise DataTypeError(f"value {index}: {short_repr(values[index])} cannot be converted to bool")
+            raise TypeMismatchError(f"value {index}: {short_repr(values[index])} cannot be converted to bool")
         mask = not_none_mask(values) if NoneType in python_types else None
         return self.create_array(np.fromiter(values, np.bool_, len(values)), mask)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from bowstring.layouts import text
 from bowstring.layouts.base import Indices, Layout, Values, pack_validity, replace_none, short_repr
 from bowstring.layouts.hashing import factorize_bytes
@@ -69,7 +69,8 @@ class ByteStringLayout(Layout):
 def _encode_values(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[bytes, Indices, Mask | None]:
     """Concatenate strings or byte strings; return the bytes, the lengths in bytes, and the mask of valid values.
 
-    The mask is None if all values are valid. Raises `DataTypeError` naming the first value that does not fit `type`.
+    The mask is None if all values are valid. Raises `TypeMismatchError` naming the first value that does not fit
+    `type`.
     """
     encode = _encode_strings if is_text else _encode_bytes
     mask = None
@@ -96,8 +97,8 @@ def _encode_bytes(values: Sequence[bytes]) -> tuple[bytes, Indices]:
     return b"".join(values), np.fromiter(map(len, values), np.int64, len(values))
 
 
-def _conversion_error(values: Sequence[Any], is_text: bool, type: DataType) -> DataTypeError:
+def _conversion_error(values: Sequence[Any], is_text: bool, type: DataType) -> TypeMismatchError:
     for index, value in enumerate(values):
         if value is not None and not (isinstance(value, str) if is_text else is_bytes_like(value)):
-            return DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
-    return DataTypeError(f"a value cannot be converted to {type}: UTF-8 does not encode surrogates")
+            return TypeMismatchError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
+    return TypeMismatchError(f"a value cannot be converted to {type}: UTF-8 does not encode surrogates")

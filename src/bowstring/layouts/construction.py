@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes.types import DataType
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout, Values, pack_validity
 from bowstring.layouts.boolean import BooleanLayout
@@ -23,12 +23,12 @@ from bowstring.layouts.type_inference import infer_array, type_of_numpy
 def array_from_python(values: Sequence[Any], type: DataType | None = None) -> ArrayData:
     """Create an array of Python objects, None for null, of a data type or of the one inferred from them.
 
-    Raises `DataTypeError` naming the first value that does not fit.
+    Raises `TypeMismatchError` naming the first value that does not fit.
     """
     try:
         return infer_array(values) if type is None else layout_of(type).from_pylist(values)
     except RecursionError:
-        raise DataTypeError("the values are nested too deep") from None
+        raise TypeMismatchError("the values are nested too deep") from None
 
 
 def invert_mask(mask: Values) -> Values:
@@ -45,14 +45,14 @@ def array_from_numpy(values: Values, type: DataType | None = None, valid: Values
     """Create an array of a NumPy array, sharing its memory if the type allows.
 
     Dimensions beyond the first become fixed-size lists. `valid` is False for nulls; it has an element per row or per
-    element of `values`, or fields with such arrays. Raises `DataTypeError` if the values do not fit the type.
+    element of `values`, or fields with such arrays. Raises `TypeMismatchError` if the values do not fit the type.
     """
     return _from_numpy(values, layout_of(type or type_of_numpy(values)), valid)
 
 
 def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> ArrayData:
     if values.ndim == 0:
-        raise DataTypeError("an array is made from a NumPy array of at least one dimension")
+        raise TypeMismatchError("an array is made from a NumPy array of at least one dimension")
     if values.dtype.byteorder == ">" or (values.dtype.kind in "iufmM" and not values.dtype.isnative):
         values = values.astype(values.dtype.newbyteorder("="))
     if isinstance(layout, ExtensionLayout):
@@ -78,7 +78,7 @@ def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> ArrayDa
             return ArrayData(layout, len(values), (pack_validity(row_mask),), tuple(columns))
     if valid is not None and (valid.ndim > 1 or valid.dtype.names is not None):
         if values.dtype.kind in "mMV":
-            raise DataTypeError(f"NumPy's {values.dtype} with a mask by element does not become {layout.type}")
+            raise TypeMismatchError(f"NumPy's {values.dtype} with a mask by element does not become {layout.type}")
         return layout.from_pylist(np.where(valid, values.astype(object), np.array(None)).tolist())
     python_values = list(values) if values.ndim > 1 or values.dtype.kind in "mM" else values.tolist()
     if values.dtype.kind == "T":

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
@@ -78,10 +78,10 @@ class DictionaryLayout(Layout):
     def narrow_indices(self, indices: Indices, num_values: int) -> Values:
         """Convert 64-bit indices into a dictionary of `num_values` values to the index type.
 
-        Raises `DataTypeError` if one is too large for it.
+        Raises `TypeMismatchError` if one is too large for it.
         """
         if indices.size and indices.max() > np.iinfo(self.index_layout.dtype).max:
-            raise DataTypeError(f"a dictionary of {num_values} values is too large for the indices of {self.type}")
+            raise TypeMismatchError(f"a dictionary of {num_values} values is too large for the indices of {self.type}")
         return indices.astype(self.index_layout.dtype)
 
     def indices(self, array: ArrayData) -> Indices:
@@ -151,14 +151,14 @@ class DictionaryLayout(Layout):
             try:
                 index = index_by_key.setdefault(key, len(distinct))
             except TypeError:
-                raise DataTypeError(
+                raise TypeMismatchError(
                     f"{short_repr(value)} cannot be converted to {self.type}: it is not hashable"
                 ) from None
             if index == len(distinct):
                 distinct.append(value)
             indices.append(index)
         if distinct and len(distinct) - 1 > np.iinfo(self.index_layout.dtype).max:
-            raise DataTypeError(f"{len(distinct)} distinct values are too many for the indices of {self.type}")
+            raise TypeMismatchError(f"{len(distinct)} distinct values are too many for the indices of {self.type}")
         return self.create_array(self.index_layout.from_pylist(indices), self._dictionary.from_pylist(distinct))
 
     def value_at(self, array: ArrayData, index: int) -> Any:
@@ -210,7 +210,7 @@ class DictionaryLayout(Layout):
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         """Concatenate the arrays. Of consecutive dictionaries, one that is a prefix of the other is dropped.
 
-        The others are concatenated. Raises `DataTypeError` if the dictionary is too large for the index type.
+        The others are concatenated. Raises `TypeMismatchError` if the dictionary is too large for the index type.
         """
         dictionaries: list[ArrayData] = []
         shifted_indices: list[Indices] = []

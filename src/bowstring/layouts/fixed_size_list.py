@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
@@ -72,7 +72,7 @@ class FixedSizeListLayout(Layout):
         elements, lengths, _ = flatten_lists(filled, self.type)
         if (lengths != self.size).any():
             index = first_true(lengths != self.size)
-            raise DataTypeError(f"value {index} has {lengths[index]} elements, {self.type} has {self.size}")
+            raise TypeMismatchError(f"value {index} has {lengths[index]} elements, {self.type} has {self.size}")
         return ArrayData(self, len(filled), (pack_validity(mask),), (self.children[0].from_pylist(elements),))
 
     def value_at(self, array: ArrayData, index: int) -> Any:

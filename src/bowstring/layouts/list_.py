@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.datatypes.types import Map
-from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     Indices,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 def flatten_lists(values: Sequence[Any], type: DataType) -> tuple[list[Any], Indices, Mask | None]:
     """Concatenate Python lists; return the elements, the lengths, and the mask of valid lists (None if all are valid).
 
-    None has no elements. Raises `DataTypeError` naming the first value that is not a list.
+    None has no elements. Raises `TypeMismatchError` naming the first value that is not a list.
     """
     mask = None
     if list(map(builtins.type, values)).count(list) < len(values):
@@ -54,7 +54,7 @@ def flatten_lists(values: Sequence[Any], type: DataType) -> tuple[list[Any], Ind
         if not {list, tuple}.issuperset(map(builtins.type, values)):
             for index, value in enumerate(values):
                 if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
-                    raise DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
+                    raise TypeMismatchError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
     return list(chain.from_iterable(values)), np.fromiter(map(len, values), np.int64, len(values)), mask
 
 
@@ -175,13 +175,13 @@ class MapLayout(ListLayout):
         columns = (key_layout.from_pylist(keys), item_layout.from_pylist(items))
         return self.create_array(lengths, ArrayData(entries, len(pairs), (None,), columns), pack_validity(mask))
 
-    def _pair_error(self, pairs: list[Any]) -> DataTypeError:
+    def _pair_error(self, pairs: list[Any]) -> TypeMismatchError:
         index, pair = next(
             (index, pair)
             for index, pair in enumerate(pairs)
             if type(pair) not in (tuple, list) or len(pair) != 2 or pair[0] is None
         )
-        return DataTypeError(f"entry {index}: {short_repr(pair)} is not a pair of a key and a value of {self.type}")
+        return TypeMismatchError(f"entry {index}: {short_repr(pair)} is not a pair of a key and a value of {self.type}")
 
     def _elements_to_pylist(self, elements: ArrayData) -> list[Any]:
         elements.layout.check(elements)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, Values, short_repr
 from bowstring.layouts.expansion_limits import check_expanded_array
@@ -43,7 +43,7 @@ class NullLayout(Layout):
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         for index, value in enumerate(values):
             if value is not None:
-                raise DataTypeError(f"value {index}: {short_repr(value)} is not null")
+                raise TypeMismatchError(f"value {index}: {short_repr(value)} is not null")
         return self.nulls(len(values))
 
     def to_pylist(self, array: ArrayData) -> list[Any]:

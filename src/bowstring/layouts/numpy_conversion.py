@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.errors import DataTypeError, WouldCopyError
+from bowstring.errors import TypeMismatchError, WouldCopyError
 from bowstring.layouts.base import Values, object_array
 
 _NULLABLE_KINDS = {"f": "fcO", "M": "MO", "m": "mO"}
@@ -17,7 +17,8 @@ def convert_dtype(values: Values, column: Any, dtype: Any, copy: bool | None) ->
     """Convert the NumPy array of a column to another dtype.
 
     Nulls, which are NaN, NaT or None in `values`, never become values, and are None among Python objects. Raises
-    `DataTypeError` if the dtype cannot represent them, and `WouldCopyError` if `copy` is False and a copy is needed.
+    `TypeMismatchError` if the dtype cannot represent them, and `WouldCopyError` if `copy` is False and a copy is
+    needed.
     """
     if dtype is None or values.dtype == dtype:
         return values.copy() if copy else values
@@ -33,5 +34,5 @@ def convert_dtype(values: Values, column: Any, dtype: Any, copy: bool | None) ->
         nulls = np.fromiter((value is None for value in values.tolist()), np.bool_, values.size)
         values = np.where(nulls.reshape(values.shape), np.nan, values)
     elif target.kind not in _NULLABLE_KINDS.get(values.dtype.kind, "O"):
-        raise DataTypeError(f"NumPy type {target} cannot represent the nulls of {column.type}")
+        raise TypeMismatchError(f"NumPy type {target} cannot represent the nulls of {column.type}")
     return values.astype(target)

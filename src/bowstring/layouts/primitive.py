@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import DataTypeError, InvalidDataError, WouldCopyError
+from bowstring.errors import InvalidDataError, TypeMismatchError, WouldCopyError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
@@ -85,13 +85,15 @@ class PrimitiveLayout(Layout):
         slots_with_nulls[mask] = slots
         return self.create_array(slots_with_nulls, mask)
 
-    def _conversion_error(self, values: Sequence[Any], error: Exception) -> DataTypeError:
+    def _conversion_error(self, values: Sequence[Any], error: Exception) -> TypeMismatchError:
         for index, value in enumerate(values):
             try:
                 self.codec.encode([] if value is None else [value], {type(value)} - {NoneType})
             except (TypeError, ValueError, OverflowError) as reason:
-                return DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to {self.type}: {reason}")
-        return DataTypeError(f"the values cannot be converted to {self.type}: {error}")
+                return TypeMismatchError(
+                    f"value {index}: {short_repr(value)} cannot be converted to {self.type}: {reason}"
+                )
+        return TypeMismatchError(f"the values cannot be converted to {self.type}: {error}")
 
     def from_numpy(self, array: Values, mask: Values | None) -> ArrayData:
         """Create an array of NumPy values of shape (n,), without copying if the types are equal."""
@@ -100,7 +102,7 @@ class PrimitiveLayout(Layout):
         try:
             slots, own_mask = self.codec.encode_numpy(array)
         except (TypeError, ValueError, OverflowError) as error:
-            raise DataTypeError(f"NumPy type {array.dtype} cannot be converted to {self.type}: {error}") from None
+            raise TypeMismatchError(f"NumPy type {array.dtype} cannot be converted to {self.type}: {error}") from None
         if mask is not None:
             own_mask = mask if own_mask is None else mask & own_mask
         return self.create_array(slots, own_mask)

@@ -15,7 +15,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
@@ -79,7 +79,7 @@ class StructLayout(Layout):
         return self.create_array(arrays, len(values), mask)
 
     def _split_into_columns(self, values: Sequence[Any]) -> list[list[Any]]:
-        """Return the fields' values, None if absent. Raises `DataTypeError` naming the first value that does not
+        """Return the fields' values, None if absent. Raises `TypeMismatchError` naming the first value that does not
         fit.
         """
         names, name_set = self.names, set(self.names)
@@ -92,11 +92,11 @@ class StructLayout(Layout):
         for index, value in enumerate(values):
             if isinstance(value, Mapping):
                 if not name_set.issuperset(value):
-                    raise DataTypeError(
+                    raise TypeMismatchError(
                         f"value {index} has {join_reprs(set(value) - name_set)}: no fields of {self.type}"
                     )
             elif not isinstance(value, tuple) or len(value) != len(names):
-                raise DataTypeError(f"value {index}: {short_repr(value)} cannot be converted to {self.type}")
+                raise TypeMismatchError(f"value {index}: {short_repr(value)} cannot be converted to {self.type}")
         return [[v.get(name) if isinstance(v, Mapping) else v[at] for v in values] for at, name in enumerate(names)]
 
     def value_at(self, array: ArrayData, index: int) -> Any:

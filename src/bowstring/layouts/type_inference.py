@@ -13,7 +13,7 @@ import numpy as np
 
 from bowstring.datatypes import types
 from bowstring.datatypes.types import DataType
-from bowstring.errors import DataTypeError, UnsupportedError
+from bowstring.errors import TypeMismatchError, UnsupportedError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, pack_validity, replace_none
 from bowstring.layouts.expansion_limits import check_expanded_values
@@ -28,7 +28,7 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
     """Create an array of Python values, of the narrowest of Python's own kinds of types that represents all of them.
 
     Only None becomes `null`, integers int64 (uint64 if necessary), integers with floats float64, datetimes microseconds
-    in the time zone of the first, sequences lists, and mappings structs. Raises `DataTypeError` for a mixture or an
+    in the time zone of the first, sequences lists, and mappings structs. Raises `TypeMismatchError` for a mixture or an
     unknown type, and `LimitError` for many mappings with hardly any common key, because nearly all fields would be
     null.
     """
@@ -38,7 +38,7 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
         base_types = {float}
     if len(base_types) > 1:
         names = " and ".join(sorted(kind.__name__ for kind in base_types))
-        raise DataTypeError(f"values of {names} have no common data type: give one")
+        raise TypeMismatchError(f"values of {names} have no common data type: give one")
     base_type = base_types.pop() if base_types else NoneType
     if base_type in _NESTED:
         return _NESTED[base_type](values)
@@ -46,7 +46,7 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
     if base_type is int:
         try:
             return layout_of(types.int64()).from_pylist_of_types(values, python_types)
-        except DataTypeError:  # too large, or unsigned
+        except TypeMismatchError:  # too large, or unsigned
             pass
     if not isinstance(data_type, DataType):
         data_type = data_type([value for value in values if value is not None])
@@ -66,7 +66,7 @@ def _infer_struct_array(values: Sequence[Mapping[str, Any] | None]) -> ArrayData
     names = list(dict.fromkeys(chain.from_iterable(filled)))
     for name in names:
         if not isinstance(name, str):
-            raise DataTypeError(f"a struct's field is named by a string, not by {name!r}")
+            raise TypeMismatchError(f"a struct's field is named by a string, not by {name!r}")
     check_expanded_values(len(names) * len(filled), sum(map(len, filled)))
     columns = [infer_array([value.get(name) for value in filled]) for name in names]
     struct_type = types.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
@@ -92,7 +92,7 @@ def _type_of_dtype(dtype: np.dtype[Any]) -> DataType:
         return data_type
     create_type = _NUMPY_KINDS.get(dtype.kind)
     if create_type is None or (dtype.kind == "f" and dtype.itemsize > 8):
-        raise DataTypeError(f"NumPy's {dtype} has no data type: specify one")
+        raise TypeMismatchError(f"NumPy's {dtype} has no data type: specify one")
     return create_type(dtype)
 
 
@@ -101,7 +101,7 @@ def _time_unit(dtype: np.dtype[Any]) -> types.TimeUnit:
     for time_unit in types.TIME_UNITS:
         if unit == time_unit and count == 1:
             return time_unit
-    raise DataTypeError(f"NumPy's {dtype} has no data type: convert it to s, ms, us or ns")
+    raise TypeMismatchError(f"NumPy's {dtype} has no data type: convert it to s, ms, us or ns")
 
 
 def _datetime_type(dtype: np.dtype[Any]) -> DataType:
@@ -129,14 +129,14 @@ _NUMPY_KINDS: dict[str, Callable[[np.dtype[Any]], DataType]] = {
 
 
 def _supported_base_type(kind: type) -> type:
-    """Return the key of `_TYPES` or `_NESTED` for a Python type. Raises `DataTypeError` if there is none."""
+    """Return the key of `_TYPES` or `_NESTED` for a Python type. Raises `TypeMismatchError` if there is none."""
     for base in kind.__mro__:
         if base in _TYPES or base in _NESTED:
             return base
     for other, equivalent in _EQUIVALENT_TYPES.items():
         if issubclass(kind, other):
             return equivalent
-    raise DataTypeError(f"Python's {kind.__name__} has no data type: specify one")
+    raise TypeMismatchError(f"Python's {kind.__name__} has no data type: specify one")
 
 
 def _integer_type(values: list[Any]) -> DataType:
@@ -145,7 +145,7 @@ def _integer_type(values: list[Any]) -> DataType:
         return types.int64()
     if low >= 0 and high < 1 << 64:
         return types.uint64()
-    raise DataTypeError(f"integers from {low} to {high} do not fit 64 bits: give a decimal type")
+    raise TypeMismatchError(f"integers from {low} to {high} do not fit 64 bits: give a decimal type")
 
 
 def _decimal_type(values: list[Decimal]) -> DataType:
@@ -153,7 +153,7 @@ def _decimal_type(values: list[Decimal]) -> DataType:
     for value in values:
         _, value_digits, exponent = value.as_tuple()
         if not isinstance(exponent, int):
-            raise DataTypeError(f"{value} is not a finite decimal")
+            raise TypeMismatchError(f"{value} is not a finite decimal")
         scale = max(scale, -exponent)
         digits = max(digits, len(value_digits) + exponent)
     precision = max(digits + scale, 1)
@@ -163,7 +163,7 @@ def _decimal_type(values: list[Decimal]) -> DataType:
 def _timestamp_type(values: list[datetime]) -> DataType:
     zone = values[0].tzinfo
     if any((value.tzinfo is None) != (zone is None) for value in values):
-        raise DataTypeError("datetimes with and without a zone have no common data type: give one")
+        raise TypeMismatchError("datetimes with and without a zone have no common data type: give one")
     return types.timestamp("us", None if zone is None else timezone_name(zone))
 
 

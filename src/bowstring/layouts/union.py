@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import DataTypeError, InvalidDataError
+from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     BufferRole,
@@ -130,7 +130,7 @@ class UnionLayout(Layout):
         """Return the index of the first child that represents a value exactly.
 
         If there is none: of the first that converts it to a value of the same Python type, else of the first that
-        accepts it. Raises `DataTypeError` if no child accepts it.
+        accepts it. Raises `TypeMismatchError` if no child accepts it.
         """
         same_type = accepting = -1
         for child_index, layout in enumerate(self.children):
@@ -138,7 +138,7 @@ class UnionLayout(Layout):
                 child = layout.from_pylist([value])
                 child.validate(full=True)
                 child_value = child.to_pylist()[0]
-            except (DataTypeError, InvalidDataError):
+            except (TypeMismatchError, InvalidDataError):
                 continue
             if type(child_value) is type(value):
                 if repr(child_value) == repr(value):
@@ -146,7 +146,7 @@ class UnionLayout(Layout):
                 same_type = child_index if same_type < 0 else same_type
             accepting = child_index if accepting < 0 else accepting
         if accepting < 0:
-            raise DataTypeError(f"value {index}: {short_repr(value)} is of none of the types of {self.type}")
+            raise TypeMismatchError(f"value {index}: {short_repr(value)} is of none of the types of {self.type}")
         return same_type if same_type >= 0 else accepting
 
     def to_pylist(self, array: ArrayData) -> list[Any]:

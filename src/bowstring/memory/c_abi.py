@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any, Self, TypeVar
 
-from bowstring.errors import DataTypeError, InvalidDataError, LimitError, UnsupportedError, UsageError
+from bowstring.errors import InvalidDataError, LimitError, TypeMismatchError, UnsupportedError, UsageError
 from bowstring.memory.c_callbacks import make_callback, make_immortal
 
 
@@ -281,7 +281,7 @@ def is_capsule(value: object, name: bytes) -> bool:
 def capsule_pointer(capsule: object, name: bytes) -> int:
     """Return the address of the structure in a capsule.
 
-    Raises `DataTypeError` if the object is not a capsule with this name, `UsageError` if its structure was moved or
+    Raises `TypeMismatchError` if the object is not a capsule with this name, `UsageError` if its structure was moved or
     released already, and `UnsupportedError` as `new_capsule`.
     """
     if _OBSTACLE is not None:
@@ -289,7 +289,7 @@ def capsule_pointer(capsule: object, name: bytes) -> int:
     try:
         address: int = _capsule_pointer(capsule, name)
     except ValueError:
-        raise DataTypeError(f"expected a capsule named {name.decode()!r}, found {capsule!r}") from None
+        raise TypeMismatchError(f"expected a capsule named {name.decode()!r}, found {capsule!r}") from None
     release = ctypes.c_int64.from_address(address + 8 * RELEASE_INDEX[name]).value
     if not release:
         raise UsageError(f"the structure in the capsule {name.decode()!r} was moved or released already")

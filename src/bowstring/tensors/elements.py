@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.datatypes.types import DataType, Int
-from bowstring.errors import DataTypeError, UnsupportedTypeError, UsageError
+from bowstring.errors import TypeMismatchError, UnsupportedTypeError, UsageError
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.type_inference import type_of_numpy
@@ -33,7 +33,7 @@ def element_type(dtype: np.dtype[Any]) -> DataType:
     """Return the data type of a NumPy dtype. Raises as `element_dtype`."""
     try:
         type_ = type_of_numpy(np.empty(0, dtype)) if dtype.kind != "O" else None
-    except DataTypeError:
+    except TypeMismatchError:
         type_ = None
     if type_ is None:
         raise UnsupportedTypeError(
@@ -62,10 +62,10 @@ def index_dtype(type_: Int) -> np.dtype[Any]:
 
 
 def as_index_array(what: str, values: Any) -> Values:
-    """Convert indices to a NumPy array of integers. Raises `DataTypeError` for other values."""
+    """Convert indices to a NumPy array of integers. Raises `TypeMismatchError` for other values."""
     indices = np.asarray(values)
     if indices.size == 0 and indices.dtype.kind == "f":
         indices = indices.astype(np.int64)  # the default dtype of an empty list
     if indices.dtype.kind not in "iu":
-        raise DataTypeError(f"{what} must be integers, found {indices.dtype}")
+        raise TypeMismatchError(f"{what} must be integers, found {indices.dtype}")
     return to_native_byte_order(indices)

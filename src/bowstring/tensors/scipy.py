@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bowstring.errors import DataTypeError, MissingExtraError, UnsupportedTypeError
+from bowstring.errors import MissingExtraError, TypeMismatchError, UnsupportedTypeError
 
 if TYPE_CHECKING:
     from bowstring.tensors.sparse import SparseTensor
@@ -19,9 +19,9 @@ def _import_scipy_sparse() -> Any:
 
 
 def check_format(values: Any, format: str) -> None:
-    """Raise `DataTypeError` if `values` is not SciPy's array or matrix of this format."""
+    """Raise `TypeMismatchError` if `values` is not SciPy's array or matrix of this format."""
     if not _import_scipy_sparse().issparse(values) or values.format != format:
-        raise DataTypeError(f"expected SciPy's {format}_array, found {type(values).__name__}: call .to{format}()")
+        raise TypeMismatchError(f"expected SciPy's {format}_array, found {type(values).__name__}: call .to{format}()")
 
 
 def create_array(format: str, components: tuple[Any, ...], tensor: SparseTensor) -> Any:

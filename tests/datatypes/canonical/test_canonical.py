@@ -17,7 +17,7 @@ import pytest
 import bowstring as bs
 from bowstring.datatypes.canonical.uuid import UuidType
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve_extension_type, to_storage_field
-from bowstring.errors import DataTypeError, InvalidDataError, UsageError, WouldCopyError
+from bowstring.errors import InvalidDataError, TypeMismatchError, UsageError, WouldCopyError
 
 EAST = timezone(timedelta(hours=5, minutes=45))
 WEST = timezone(timedelta(hours=-12, minutes=-59))
@@ -130,7 +130,7 @@ def test_uuids_are_built_from_text_and_bytes() -> None:
     text = "00000000-0000-0000-0000-00000000002a"
     assert bs.array([text, UUID(text).bytes], bs.datatypes.uuid()).to_pylist() == [UUID(int=42)] * 2
     for value in ("no uuid", b"short", 3):
-        with pytest.raises(DataTypeError, match="is not a valid UUID"):
+        with pytest.raises(TypeMismatchError, match="is not a valid UUID"):
             bs.array([value], bs.datatypes.uuid())
 
 
@@ -141,7 +141,7 @@ def test_json_is_built_from_objects_and_validated() -> None:
         "3",
     ]
     for value in (float("nan"), {1, 2}):
-        with pytest.raises(DataTypeError, match="converted to JSON"):
+        with pytest.raises(TypeMismatchError, match="converted to JSON"):
             bs.array([value], bs.datatypes.json_())
     for text in ("{", "NaN", "[" * 100_000):
         bad = bs.array(["1", None, text], bs.datatypes.json_())
@@ -160,7 +160,7 @@ def test_bool8_shares_the_memory_of_numpy_booleans() -> None:
     with pytest.raises(WouldCopyError):
         odd.to_numpy()
     assert odd.to_numpy(zero_copy_only=False).tolist() == [True, False, True]
-    with pytest.raises(DataTypeError, match="is not a boolean"):
+    with pytest.raises(TypeMismatchError, match="is not a boolean"):
         bs.array([2], bs.datatypes.bool8())
 
 
@@ -175,9 +175,9 @@ def test_fixed_shape_tensors_share_memory_with_numpy() -> None:
     assert np.shares_memory(turned.to_numpy(), values)
     assert turned.to_numpy().shape == (4, 3, 2)
     assert turned[2].tolist() == values[2].T.tolist()
-    with pytest.raises(DataTypeError, match=r"physical shape \(3, 2\)"):
+    with pytest.raises(TypeMismatchError, match=r"physical shape \(3, 2\)"):
         bs.array(np.zeros((1, 3, 2), np.float32), array.type)
-    with pytest.raises(DataTypeError, match="1 dimensions"):
+    with pytest.raises(TypeMismatchError, match="1 dimensions"):
         bs.array([[1.0, 2.0]], array.type)
 
 
@@ -248,7 +248,7 @@ def test_a_utc_offset_of_a_day_is_rejected() -> None:
     "value", [datetime(2025, 1, 1), "noon", datetime(2025, 1, 1, tzinfo=timezone(timedelta(seconds=1)))]
 )
 def test_a_timestamp_needs_an_offset_of_whole_minutes(value: Any) -> None:
-    with pytest.raises(DataTypeError, match="offset"):
+    with pytest.raises(TypeMismatchError, match="offset"):
         bs.array([value], bs.datatypes.timestamp_with_offset())
 
 

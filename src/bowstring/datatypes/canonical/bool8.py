@@ -15,7 +15,7 @@ import numpy as np
 from bowstring.datatypes.canonical.parameters import check_storage_type
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.types import Int
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 
 
 @register_extension_type
@@ -33,9 +33,9 @@ class Bool8Type(ExtensionType):
         return bool(value)
 
     def encode(self, value: Any) -> int:
-        """Convert a boolean to 1 or 0. Raises `DataTypeError` for any other value."""
+        """Convert a boolean to 1 or 0. Raises `TypeMismatchError` for any other value."""
         if not isinstance(value, (bool, np.bool_)):
-            raise DataTypeError(f"{value!r:.60} is not a boolean")
+            raise TypeMismatchError(f"{value!r:.60} is not a boolean")
         return int(value)
 
     def from_storage_numpy(self, values: Any, allow_copy: bool) -> Any:

@@ -15,7 +15,7 @@ from bowstring.datatypes.canonical.parameters import check_storage_type, parse_j
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.types import DataType, LargeUtf8, Utf8, Utf8View
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 
 
 @register_extension_type
@@ -35,13 +35,13 @@ class JsonType(ExtensionType):
         return cls(storage_type)
 
     def encode(self, value: Any) -> Any:
-        """Return a string unchanged, anything else as JSON. Raises `DataTypeError` if that is not possible."""
+        """Return a string unchanged, anything else as JSON. Raises `TypeMismatchError` if that is not possible."""
         if isinstance(value, str):
             return value
         try:
             return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            raise DataTypeError(f"{value!r:.60} can't be converted to JSON: {error}") from None
+            raise TypeMismatchError(f"{value!r:.60} can't be converted to JSON: {error}") from None
 
     def check_value(self, value: Any) -> None:
         """Raise `InvalidDataError` if the text is not valid JSON."""

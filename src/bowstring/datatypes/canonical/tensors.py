@@ -34,7 +34,7 @@ from bowstring.datatypes.canonical.parameters import (
 )
 from bowstring.datatypes.conversion import TypeLike, field
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
-from bowstring.errors import DataTypeError, InvalidDataError, UsageError
+from bowstring.errors import InvalidDataError, TypeMismatchError, UsageError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -87,7 +87,7 @@ class TensorType(ExtensionType):
         """Transpose a tensor to its physical shape, without copying."""
         array = np.asarray(value)
         if array.ndim != len(self._axes):
-            raise DataTypeError(f"a tensor of {array.ndim} dimensions does not fit {self}")
+            raise TypeMismatchError(f"a tensor of {array.ndim} dimensions does not fit {self}")
         return array.transpose(np.argsort(self._axes))
 
 
@@ -156,7 +156,7 @@ class FixedShapeTensorType(TensorType):
         """Return the elements of one tensor in physical order."""
         physical = self._to_physical(value)
         if physical.shape != self.shape:
-            raise DataTypeError(f"a tensor of physical shape {physical.shape} does not fit {self}")
+            raise TypeMismatchError(f"a tensor of physical shape {physical.shape} does not fit {self}")
         return physical.reshape(-1).tolist()
 
     def from_storage_numpy(self, values: Any, allow_copy: bool) -> Any:  # noqa: ARG002
@@ -171,7 +171,7 @@ class FixedShapeTensorType(TensorType):
             return None
         physical = values.transpose(0, *(int(axis) + 1 for axis in np.argsort(self._axes)))
         if physical.shape[1:] != self.shape:
-            raise DataTypeError(f"tensors of physical shape {physical.shape[1:]} do not fit {self}")
+            raise TypeMismatchError(f"tensors of physical shape {physical.shape[1:]} do not fit {self}")
         return np.ascontiguousarray(physical).reshape(len(physical), prod(self.shape))
 
     def __str__(self) -> str:
@@ -261,7 +261,7 @@ class VariableShapeTensorType(TensorType):
         """Return the elements of one tensor in physical order, and its physical shape."""
         physical = self._to_physical(value)
         if not self._fits_uniform_shape(physical.shape):
-            raise DataTypeError(f"a tensor of physical shape {physical.shape} does not fit {self}")
+            raise TypeMismatchError(f"a tensor of physical shape {physical.shape} does not fit {self}")
         return {"data": physical.reshape(-1).tolist(), "shape": list(physical.shape)}
 
     def __str__(self) -> str:

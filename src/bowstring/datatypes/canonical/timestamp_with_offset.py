@@ -18,7 +18,7 @@ import numpy as np
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import field
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
-from bowstring.errors import DataTypeError, InvalidDataError, UsageError
+from bowstring.errors import InvalidDataError, TypeMismatchError, UsageError
 
 _DAY_MINUTES = 24 * 60
 
@@ -85,19 +85,19 @@ class TimestampWithOffsetType(ExtensionType):
         return OffsetTimestamp(timestamp, minutes)
 
     def encode(self, value: Any) -> Any:
-        """Return the timestamp in UTC and its offset. Raises `DataTypeError` for any other value."""
+        """Return the timestamp in UTC and its offset. Raises `TypeMismatchError` for any other value."""
         if isinstance(value, OffsetTimestamp):
             return {"timestamp": value.timestamp, "offset_minutes": value.offset_minutes}
         offset = value.utcoffset() if isinstance(value, datetime) else None
         if offset is None:
-            raise DataTypeError(f"{value!r:.60} is not a datetime with an offset from UTC")
+            raise TypeMismatchError(f"{value!r:.60} is not a datetime with an offset from UTC")
         minutes, rest = divmod(offset, timedelta(minutes=1))
         if rest:
-            raise DataTypeError(f"{value!r:.80} has an offset of {offset}, which is not a whole number of minutes")
+            raise TypeMismatchError(f"{value!r:.80} has an offset of {offset}, which is not a whole number of minutes")
         try:
             return {"timestamp": value.astimezone(UTC), "offset_minutes": minutes}
         except OverflowError:
-            raise DataTypeError(f"{value!r:.80} is outside the years 1 to 9999 in UTC") from None
+            raise TypeMismatchError(f"{value!r:.80} is outside the years 1 to 9999 in UTC") from None
 
 
 def timestamp_with_offset(unit: t.TimeUnit = "us") -> TimestampWithOffsetType:

@@ -18,7 +18,7 @@ from uuid import UUID
 from bowstring.datatypes.canonical.parameters import check_storage_type
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.types import FixedSizeBinary
-from bowstring.errors import DataTypeError
+from bowstring.errors import TypeMismatchError
 
 
 @register_extension_type
@@ -42,7 +42,7 @@ class UuidType(ExtensionType):
                 return UUID(value).bytes
             return (value if isinstance(value, UUID) else UUID(bytes=bytes(value))).bytes
         except (TypeError, ValueError) as error:
-            raise DataTypeError(f"{value!r:.60} is not a valid UUID: {error}") from None
+            raise TypeMismatchError(f"{value!r:.60} is not a valid UUID: {error}") from None
 
 
 def uuid() -> UuidType:

@@ -17,7 +17,7 @@ from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
-from bowstring.errors import DataTypeError, UsageError
+from bowstring.errors import TypeMismatchError, UsageError
 from bowstring.interop import c_data
 from bowstring.interop.pandas import metadata
 from bowstring.interop.pandas.pandas_api import as_series, import_pandas
@@ -35,8 +35,8 @@ from bowstring.layouts.value_codecs.intervals import MonthDayNano
 def series_to_column(values: Any, type_: TypeLike | None = None) -> ColumnChunks:
     """Convert a series, an index or a pandas array to a column of one chunk, or of several if pandas has several.
 
-    Raises `DataTypeError` if the values don't have one type or don't fit the requested type, and for periods, intervals
-    and sparse values, which have no Arrow type.
+    Raises `TypeMismatchError` if the values don't have one type or don't fit the requested type, and for periods,
+    intervals and sparse values, which have no Arrow type.
     """
     series = as_series(values)
     type_ = None if type_ is None else as_type(type_, "from_pandas")
@@ -81,7 +81,7 @@ def frame_to_columns(
         with prefix_errors(f"column {name!r}"):
             column = series_to_column(values, None if field is None else field.type)
             if field is not None and not field.nullable and column.null_count:
-                raise DataTypeError(f"{column.null_count} nulls, but the field is not nullable")
+                raise TypeMismatchError(f"{column.null_count} nulls, but the field is not nullable")
         columns.append(column)
         fields.append(field or Field(name, column.type))
         entries.append(metadata.describe_column(labels[i], name, values, column.type))
@@ -168,7 +168,7 @@ def _convert_array(series: Any, type_: t.DataType | None) -> ArrayData:
         missing = np.asarray(series.isna())
         values = series.to_numpy(numpy_dtype, na_value=numpy_dtype.type(0))
         return array_from_numpy(values, valid=~missing)
-    raise DataTypeError(f"the pandas dtype {dtype} has no Arrow type: convert the column first")
+    raise TypeMismatchError(f"the pandas dtype {dtype} has no Arrow type: convert the column first")
 
 
 def _array_with_nan_as_null(values: Values) -> ArrayData:
@@ -243,11 +243,11 @@ _UNIT_NANOSECONDS = {
 
 
 def _convert_date_offset(offset: Any) -> MonthDayNano:
-    """Convert a pandas `DateOffset` to a calendar interval. Raises `DataTypeError` if it is not relative."""
+    """Convert a pandas `DateOffset` to a calendar interval. Raises `TypeMismatchError` if it is not relative."""
     parts = dict(offset.kwds)
     months = 12 * parts.pop("years", 0) + parts.pop("months", 0)
     days = 7 * parts.pop("weeks", 0) + parts.pop("days", 0)
     nanoseconds = sum(parts.pop(name, 0) * unit for name, unit in _UNIT_NANOSECONDS.items())
     if parts:
-        raise DataTypeError(f"{offset!r} can't be expressed in months, days and nanoseconds")
+        raise TypeMismatchError(f"{offset!r} can't be expressed in months, days and nanoseconds")
     return MonthDayNano(months * offset.n, days * offset.n, nanoseconds * offset.n)

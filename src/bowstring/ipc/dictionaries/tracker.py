@@ -24,7 +24,7 @@ from bowstring.compute.unify_dictionaries import (
     replace_dictionary,
     replace_dictionary_arrays,
 )
-from bowstring.errors import DataTypeError, UsageError
+from bowstring.errors import TypeMismatchError, UsageError
 from bowstring.ipc.metadata.header import DictionaryHeader
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, WireSchema
 from bowstring.ipc.write_options import IpcWriteOptions
@@ -177,7 +177,7 @@ class DictionaryTracker:
             is_unchanged = np.array_equal(index_map, np.arange(len(index_map)))
             try:
                 yield use, replace_dictionary(use.part, unified, None if is_unchanged else index_map)
-            except DataTypeError as error:
+            except TypeMismatchError as error:
                 raise UsageError(
                     f"{where}: they had one dictionary in the first batch and share its id, but not any more, and "
                     f"{error}: write with share_dictionaries=False"

@@ -22,7 +22,7 @@ from bowstring.compute.unify_dictionaries import (
 )
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.types import DataType, Dictionary
-from bowstring.errors import DataTypeError, UsageError
+from bowstring.errors import TypeMismatchError, UsageError
 from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, DictionaryHeader
 from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, WireSchema
@@ -213,7 +213,7 @@ class DictionaryMerger:
                     if new_indices is None
                     else replace_dictionary(part, self._output[declaration.id].values(), new_indices)
                 )
-            except DataTypeError as error:
+            except TypeMismatchError as error:
                 raise self._file_error(declaration.id, f"dictionaries differ and can't be unified: {error}") from None
         return replace_dictionary_arrays(column, iter(parts))
 
