@@ -281,12 +281,12 @@ class BlockingChannel(Closable):
         with _ExclusiveUse(self, self._receive_lock, deadline, "receive"):
             while True:
                 while self._inbox:
-                    received = self._handle_event(self._inbox.popleft(), allocate)
-                    if received is not None:
-                        return received
-                before = channel.bytes_received
+                    message = self._handle_event(self._inbox.popleft(), allocate)
+                    if message is not None:
+                        return message
+                previous_bytes = channel.bytes_received
                 self._inbox.extend(channel.progress(RECEIVE))
-                if channel.bytes_received != before:
+                if channel.bytes_received != previous_bytes:
                     deadline.restart()
                 if not self._inbox and not self._wait(RECEIVE, deadline) and channel.wait_s > 0:
                     raise deadline.error(channel.wait_description)
@@ -340,11 +340,11 @@ class BlockingChannel(Closable):
         channel = self.channel
         try:
             while True:
-                before = channel.bytes_sent
+                previous_bytes = channel.bytes_sent
                 self._check_not_lost(channel.progress(SEND))
                 if not channel.is_sending:
                     return
-                if channel.bytes_sent != before:
+                if channel.bytes_sent != previous_bytes:
                     deadline.restart()
                 if not self._wait(SEND, deadline):
                     raise deadline.error(channel.wait_description)

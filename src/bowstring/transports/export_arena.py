@@ -99,14 +99,14 @@ class ExportArena(ABC):
                     self.release_copy(region)
 
     def _allocate(self, size_bytes: int) -> int:
-        needed = _round_up(size_bytes)
+        aligned_bytes = _round_up(size_bytes)
         for index, (offset, free_bytes) in enumerate(self._free):
-            if free_bytes >= needed:
-                self._free[index] = (offset + needed, free_bytes - needed)
+            if free_bytes >= aligned_bytes:
+                self._free[index] = (offset + aligned_bytes, free_bytes - aligned_bytes)
                 return offset
-        largest = max((free_bytes for _, free_bytes in self._free), default=0)
-        what = f"a region of {size_bytes} bytes does not fit into the arena"
-        raise ResourceError(f"{self._scheme}: {what}; {largest} are free")
+        largest_bytes = max((free_bytes for _, free_bytes in self._free), default=0)
+        message = f"a region of {size_bytes} bytes does not fit into the arena"
+        raise ResourceError(f"{self._scheme}: {message}; {largest_bytes} are free")
 
     def _deallocate(self, copy: _RegionCopy) -> None:
         self._free = _merge_adjacent([*self._free, (copy.offset_bytes, _round_up(copy.size_bytes))])
@@ -252,9 +252,11 @@ class RemoteArena(RemoteMemory):
 
     def progress(self) -> list[FetchCompleted]:
         """As `RemoteMemory.progress`."""
-        fetched = []
+        completed_fetches = []
         for token, fetches in list(self._fetches.items()):
             if all(fetch.is_complete for fetch in fetches):
                 del self._fetches[token]
-                fetched.append(FetchCompleted(token, next((fetch.error for fetch in fetches if fetch.error), None)))
-        return fetched
+                completed_fetches.append(
+                    FetchCompleted(token, next((fetch.error for fetch in fetches if fetch.error), None))
+                )
+        return completed_fetches

@@ -127,11 +127,11 @@ class FrameQueue:
 
     def cancel(self, token: int) -> bool:
         """Remove a frame of which nothing was sent; return False if there is none with this token."""
-        queued = [entry for entry in self._entries if entry[2] in (token, -token)]
-        if not queued or queued[0][2] != -token:
+        entries = [entry for entry in self._entries if entry[2] in (token, -token)]
+        if not entries or entries[0][2] != -token:
             return False
         self._entries = deque(entry for entry in self._entries if entry[2] not in (token, -token))
-        self.queued_bytes -= sum(len(part) for part, _, _ in queued)
+        self.queued_bytes -= sum(len(part) for part, _, _ in entries)
         return True
 
     def clear(self) -> None:

@@ -366,9 +366,9 @@ class _ObservedChannel(Channel):
                 self.report_region(direction, region_address(event.update.index, 0), event.update.region)
         elif isinstance(event, DirectionLost):
             text = f"{type(event.error).__name__}: {event.error}"
-            for end, flag in ((Direction.RECEIVED, RECEIVE), (Direction.SENT, SEND)):
+            for lost_direction, flag in ((Direction.RECEIVED, RECEIVE), (Direction.SENT, SEND)):
                 if event.directions & flag:
-                    self.report(end, ObservedEventKind.LOSS, text=text)
+                    self.report(lost_direction, ObservedEventKind.LOSS, text=text)
 
     def _notify_observer(self, direction: Direction, kind: ObservedEventKind, *values: Any) -> None:
         index = self._num_events[direction, kind]

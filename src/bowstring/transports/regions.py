@@ -119,8 +119,8 @@ class RemoteRegionTable(RemoteMemory):
 
     def progress(self) -> list[FetchCompleted]:
         """As `RemoteMemory.progress`."""
-        fetched, self._fetched = self._fetched, []
-        return fetched
+        completed_fetches, self._fetched = self._fetched, []
+        return completed_fetches
 
     def resolve(self, address: int, length_bytes: int) -> memoryview:
         """Return the bytes at an address, read-only, without a copy. Raises `ProtocolError` outside of regions."""

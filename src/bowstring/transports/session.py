@@ -132,10 +132,10 @@ SessionEvent: TypeAlias = ClientEvent | ServerEvent | MessageLocated | SessionFa
 class _PendingBodyCopy:
     """A message whose body is being copied from several extents, or fetched."""
 
-    __slots__ = ("located", "num_fetches")
+    __slots__ = ("message", "num_fetches")
 
-    def __init__(self, located: MessageLocated) -> None:
-        self.located = located
+    def __init__(self, message: MessageLocated) -> None:
+        self.message = message
         self.num_fetches = 0
 
 
@@ -292,16 +292,16 @@ class Session(Closable):
 
     def _record_progress(self, now: float) -> bool:
         """Restart the deadlines if bytes were received or sent since the last step; return whether there were any."""
-        received = sent = 0
+        bytes_received = bytes_sent = 0
         for channel in self.channels.values():
-            received += channel.bytes_received
-            sent += channel.bytes_sent
-        if received == self._bytes_received and sent == self._bytes_sent:
+            bytes_received += channel.bytes_received
+            bytes_sent += channel.bytes_sent
+        if bytes_received == self._bytes_received and bytes_sent == self._bytes_sent:
             return False
-        if received != self._bytes_received:
-            self._bytes_received, self._received_at = received, now
-        if sent != self._bytes_sent:
-            self._bytes_sent, self._sent_at = sent, now
+        if bytes_received != self._bytes_received:
+            self._bytes_received, self._received_at = bytes_received, now
+        if bytes_sent != self._bytes_sent:
+            self._bytes_sent, self._sent_at = bytes_sent, now
         return True
 
     def close(self) -> None:
@@ -317,15 +317,15 @@ class Session(Closable):
             self.memory.close()
 
     def _receive(self, role: ConnectionRole, channel: Channel, events: list[SessionEvent]) -> None:
-        received = channel.progress(RECEIVE)
-        for event in received:
+        channel_events = channel.progress(RECEIVE)
+        for event in channel_events:
             core = self.core
             if isinstance(event, MessageReceived):
                 channel.grant_credit(1, len(event.data))
                 if core is None:
                     raise ConnectionLostError(f"the server sent a message of {len(event.data)} bytes without a request")
-                for ready in core.receive(event.tag, event.data):
-                    self._deliver(ready, events)
+                for protocol_event in core.receive(event.tag, event.data):
+                    self._deliver(protocol_event, events)
                 if self._retirements and not core.has_unpaired_messages:
                     self._apply_retirements()
             elif isinstance(event, MessageOffered):
@@ -335,7 +335,7 @@ class Session(Closable):
                 core.check_tag_and_length(event.tag, event.length_bytes)
                 channel.accept_message_into(event.token)
                 if not events:  # else the caller processes what it has before more is received
-                    received.extend(channel.progress(RECEIVE))
+                    channel_events.extend(channel.progress(RECEIVE))
             elif isinstance(event, RemoteMemoryUpdated):
                 if self.memory is None:
                     raise ProtocolError("the peer exported memory, which this end can't read")
@@ -368,14 +368,14 @@ class Session(Closable):
 
     def _deliver(self, event: ClientEvent | ServerEvent, events: list[SessionEvent]) -> None:
         """Report an event of the protocol; a message with addresses once its buffers are located or copied."""
-        located: SessionEvent | _PendingBodyCopy = event
+        delivery: SessionEvent | _PendingBodyCopy = event
         if isinstance(event, MessageReady) and isinstance(event.message.body, AddressBody):
-            located = self._locate(event.message, event.message.body)
-        if isinstance(located, _PendingBodyCopy) or self._undelivered:
-            self._undelivered.append(located)
+            delivery = self._locate(event.message, event.message.body)
+        if isinstance(delivery, _PendingBodyCopy) or self._undelivered:
+            self._undelivered.append(delivery)
             self._finish_fetches(events)
         else:
-            events.append(located)
+            events.append(delivery)
 
     def _locate(self, message: StreamMessage, body: AddressBody) -> MessageLocated | _PendingBodyCopy:
         """Check the addresses, once for all transports. Buffers of one extent stay there if it can be viewed."""
@@ -388,13 +388,13 @@ class Session(Closable):
         if memory is None:
             raise ProtocolError(f"message {message.sequence}: found addresses, but the peer exports no memory")
         try:
-            located = _locate_in_one_extent(memory, body)
+            locations = _locate_in_one_extent(memory, body)
         except ProtocolError as error:
             raise ProtocolError(f"message {message.sequence}: {error}") from error
-        view = None if located is None or self.options.copies_memory else memory.view(located.extent)
-        if located is None or view is None:
+        view = None if locations is None or self.options.copies_memory else memory.view(locations.extent)
+        if locations is None or view is None:
             return self._start_copy(message, lease, memory)
-        return MessageLocated(message, view, located.offsets, lease)
+        return MessageLocated(message, view, locations.offsets, lease)
 
     def _start_copy(self, message: StreamMessage, lease: Lease, memory: RemoteMemory) -> _PendingBodyCopy:
         """Start to copy the buffers of a body, each aligned to 64 bytes."""
@@ -406,32 +406,32 @@ class Session(Closable):
         destination = MEMORY_POOL.allocate(int(ends[-1])) if ends[-1] >= POOLED_BYTES else allocate(int(ends[-1]))
         starts = np.concatenate(([0], ends[:-1]))
         copy = _PendingBodyCopy(MessageLocated(message, destination, starts.astype(np.uint64), lease))
-        for indices, located in memory.locate_by_extent(body.addresses, body.lengths):
-            for index, offset in zip(indices.tolist(), located.offsets.tolist(), strict=True):
+        for indices, locations in memory.locate_by_extent(body.addresses, body.lengths):
+            for index, offset in zip(indices.tolist(), locations.offsets.tolist(), strict=True):
                 start, length = int(starts[index]), int(body.lengths[index])
                 target = memoryview(destination.data)[start : start + length]
                 destination[start + length : int(ends[index])] = 0
-                one = located._replace(offsets=np.array([offset], np.uint64))
-                self._fetches[memory.fetch(one, body.lengths[index : index + 1], target)] = copy
+                location = locations._replace(offsets=np.array([offset], np.uint64))
+                self._fetches[memory.fetch(location, body.lengths[index : index + 1], target)] = copy
                 copy.num_fetches += 1
         return copy
 
     def _finish_fetches(self, events: list[SessionEvent]) -> None:
         assert self.memory is not None
-        for fetched in self.memory.progress():
-            if fetched.error is not None:
-                raise fetched.error
-            self._fetches.pop(fetched.token).num_fetches -= 1
+        for fetch in self.memory.progress():
+            if fetch.error is not None:
+                raise fetch.error
+            self._fetches.pop(fetch.token).num_fetches -= 1
         while self._undelivered:
-            first = self._undelivered[0]
-            if isinstance(first, _PendingBodyCopy):
-                if first.num_fetches:
+            delivery = self._undelivered[0]
+            if isinstance(delivery, _PendingBodyCopy):
+                if delivery.num_fetches:
                     return
-                assert first.located.lease is not None
-                self._released_leases.append(first.located.lease)
-                events.append(replace(first.located, lease=None))
+                assert delivery.message.lease is not None
+                self._released_leases.append(delivery.message.lease)
+                events.append(replace(delivery.message, lease=None))
             else:
-                events.append(first)
+                events.append(delivery)
             self._undelivered.popleft()
 
     def _submit_and_send(self) -> None:

@@ -108,8 +108,8 @@ class StreamChannel(Channel):
             return f"{self._name}: connecting"
         if self.queued_bytes:
             return f"{self._name}: sending, {self.queued_bytes} bytes before the end"
-        where = "in the middle of a frame" if self.is_receiving else "between two messages"
-        return f"{self._name}: receiving, {where}"
+        position = "in the middle of a frame" if self.is_receiving else "between two messages"
+        return f"{self._name}: receiving, {position}"
 
     def submit(self, parts: Sequence[Any], tag: int | None = None) -> int:
         """As `Channel.submit`."""

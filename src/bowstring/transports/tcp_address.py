@@ -80,4 +80,4 @@ def resolve(host: str, port: int) -> list[SocketAddress]:
 
 def loopback_scope(host: str, port: int) -> str | None:
     """Return the network's scope if the host is this one, by a loopback address; None otherwise. As `resolve`."""
-    return network_scope() if all(each.is_loopback for each in resolve(host, port)) else None
+    return network_scope() if all(address.is_loopback for address in resolve(host, port)) else None

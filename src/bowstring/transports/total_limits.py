@@ -56,8 +56,8 @@ class TotalLimits:
     def allows_more(self, session: WakeableSession, outstanding: OutstandingAmounts) -> bool:
         """Whether a session that has this much outstanding may send one more element."""
         previous = self._outstanding.get(session, _NONE_OUTSTANDING)
-        for limit, own, before in zip(self._limits, outstanding, previous, strict=True):
-            if own >= limit.reserved and limit.total - before + own >= limit.common:
+        for limit, amount, previous_amount in zip(self._limits, outstanding, previous, strict=True):
+            if amount >= limit.reserved and limit.total - previous_amount + amount >= limit.common:
                 return False
         return True
 
@@ -66,20 +66,22 @@ class TotalLimits:
     ) -> None:
         """Record what a session has outstanding, and whether it has more to send; wake the next that can continue."""
         if not (has_more or self._waiting) and outstanding == self._outstanding.get(session, _NONE_OUTSTANDING):
-            return  # as most steps of a session
+            return  # in most steps of a session
         previous = self._outstanding.pop(session, _NONE_OUTSTANDING)
-        for limit, own, before in zip(self._limits, outstanding, previous, strict=True):
-            limit.total += own - before
+        for limit, amount, previous_amount in zip(self._limits, outstanding, previous, strict=True):
+            limit.total += amount - previous_amount
         if any(outstanding):
             self._outstanding[session] = outstanding
         if has_more and not self.allows_more(session, outstanding):
             self._waiting.setdefault(session)
         else:
             self._waiting.pop(session, None)
-        first = next((each for each in self._waiting if self.allows_more(each, self._outstanding[each])), None)
-        if first is not None:
-            del self._waiting[first]
-            first.wake()
+        next_session = next(
+            (other for other in self._waiting if self.allows_more(other, self._outstanding[other])), None
+        )
+        if next_session is not None:
+            del self._waiting[next_session]
+            next_session.wake()
 
 
 _NONE_OUTSTANDING = OutstandingAmounts()

@@ -140,15 +140,15 @@ class _Receiver(MessageReceiver[UcxMessage]):
 
     def _deliver_complete(self, events: list[Event]) -> bool:
         """Report the messages that have arrived; return whether there were any."""
-        num_events, pending = len(events), []
+        num_events, incomplete = len(events), []
         for arrival in self._arrivals:
             if arrival.request is not None and not arrival.request.is_complete:
-                pending.append(arrival)
+                incomplete.append(arrival)
             elif arrival.request is not None and (error := arrival.request.error) is not None:
                 raise error
             else:
                 self._deliver(arrival.tag, arrival.destination, events)
-        self._arrivals = pending
+        self._arrivals = incomplete
         return len(events) > num_events
 
     def offer_or_receive(self, message: UcxMessage, events: list[Event]) -> None:

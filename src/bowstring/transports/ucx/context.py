@@ -233,8 +233,8 @@ class RegisteredMemory(Closable):
         with context.lock:
             context.check_open()
             function = context.library.ucp_mem_map
-            what = f"memory of {size_bytes} bytes"
-            context.call_checked(what, function, context.handle, ctypes.byref(params), ctypes.byref(handle))
+            purpose = f"memory of {size_bytes} bytes"
+            context.call_checked(purpose, function, context.handle, ctypes.byref(params), ctypes.byref(handle))
             context._mappings.add(handle_address(handle))
         return handle_address(handle)
 

@@ -355,21 +355,21 @@ class Worker(Closable):
                     self.progress_count += 1
             finally:
                 self._is_progressing = False
-            ended = self._free_completed()
+            completed = self._free_completed()
             if self._closes_after_progress:
                 self.close()
         if _callback_errors:
             raise _callback_errors.popleft()
-        return ended
+        return completed
 
     def _free_completed(self) -> list[Request]:
-        ended = []
+        completed = []
         while self._completed_requests:
             request = self._completed_requests.popleft()
             handle, request._handle = request._handle, 0
             self.context.library.ucp_request_free(handle)
-            ended.append(request)
-        return ended
+            completed.append(request)
+        return completed
 
     def arm(self) -> bool:
         """Prepare `event_descriptor` for the next event. Returns false if there is work: call `progress` again.
@@ -597,12 +597,12 @@ class Listener(Closable):
         attributes = libucp.ListenerAttr(field_mask=libucp.LISTENER_ATTR_SOCKADDR)
         try:
             with worker._locked_library() as library:
-                context, what = worker.context, f"listen at {address[0]}:{address[1]}"
+                context, purpose = worker.context, f"listen at {address[0]}:{address[1]}"
                 create = library.ucp_listener_create
-                context.call_checked(what, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
+                context.call_checked(purpose, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
                 self._handle = handle_address(handle)
                 worker._listeners.add(self)
-                context.call_checked(what, library.ucp_listener_query, self._handle, ctypes.byref(attributes))
+                context.call_checked(purpose, library.ucp_listener_query, self._handle, ctypes.byref(attributes))
         except BaseException:
             self.close()
             raise
