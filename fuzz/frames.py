@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from bowstring.dissociated.wire import UINT64_MODULUS
@@ -51,6 +52,11 @@ def build_frame(kind: FrameKind, tag: int, payload: bytes) -> EditableFrame:
     return EditableFrame(kind, int(kind is FrameKind.REGION), 0, tag, bytearray(payload))
 
 
+def encode_frames(frames: Iterable[EditableFrame]) -> bytes:
+    """The bytes of the frames."""
+    return b"".join(each.encode() for each in frames)
+
+
 def parse_frames(raw: bytes) -> list[EditableFrame]:
     """Parse frames to the end, or to bytes that are not a frame. The last frame may be incomplete."""
     frames: list[EditableFrame] = []
@@ -82,7 +88,7 @@ def mutate_frames(rng: random.Random, data: bytes) -> bytes | None:
             _change_payload(rng, rng.choice(frames))
         if not frames:
             break
-    raw = bytearray(b"".join(each.encode() for each in frames))
+    raw = bytearray(encode_frames(frames))
     if rng.random() < 0.1:
         flip_bits(rng, raw)
     if rng.random() < 0.1:

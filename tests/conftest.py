@@ -7,9 +7,13 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.transports.certificates import Authority
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -56,6 +60,23 @@ def shared_folder() -> Path:
     if not folder.is_dir():
         pytest.skip("requires the large inputs of ../shared")
     return folder
+
+
+@pytest.fixture
+def no_descriptor_is_left() -> Iterator[None]:
+    """Assert that the test and its other fixtures close each descriptor that they open."""
+    from bowstring.testing.descriptors import no_descriptor_left
+
+    with no_descriptor_left():
+        yield
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """An issuer of certificates for TLS."""
+    from tests.transports.certificates import Authority
+
+    return Authority.create(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture

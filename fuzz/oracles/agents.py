@@ -25,7 +25,7 @@ from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_channel import REGION_BODY
 from bowstring.transports.unix_listener import UnixListener
 from fuzz.expectations import expect
-from fuzz.frames import EditableFrame, build_frame, parse_frames
+from fuzz.frames import EditableFrame, build_frame, encode_frames, parse_frames
 from fuzz.oracles.frames import TABLE, TCP, passed_region, send_segment, split_segments
 from fuzz.oracles.sessions import listen
 
@@ -44,7 +44,7 @@ def check_agent_requests(data: bytes) -> bool:
         listener = UnixListener.inherit(listening_socket.dup(), TRANSPORT_OPTIONS)
         with listener:
             replies = _exchange(agent, listener, address, split_segments(options, sent))
-            status = _exchange(agent, listener, address, iter([(_encode([_HELLO, _message(_STATUS)]), [])]))
+            status = _exchange(agent, listener, address, iter([(encode_frames([_HELLO, _message(_STATUS)]), [])]))
         _check_status(json.loads(bytes(status[-1].payload)))
         for reply in replies:
             _check_reply(reply)
@@ -99,16 +99,12 @@ def agent_session() -> tuple[bytes, bytes]:
     requests += [_message({"op": "commit", "dataset": "d", "attempts": [[0, 7], [1, 7]]}), _message(_STATUS)]
     requests += [_message({"op": "drop", "dataset": "d"})]
     replies = [{"uri": "unix:@a?want_data=1"}, {"missing": [0]}, {"pid": 1, "datasets": {"d": {"rows": 3}}}, {}]
-    return _encode(requests), _encode([_HELLO, *map(_message, replies)])
+    return encode_frames(requests), encode_frames([_HELLO, *map(_message, replies)])
 
 
 def _message(value: object) -> EditableFrame:
     """A request or a reply."""
     return build_frame(FrameKind.PLAIN, 0, json.dumps(value).encode())
-
-
-def _encode(frames: list[EditableFrame]) -> bytes:
-    return b"".join(each.encode() for each in frames)
 
 
 def _exchange(

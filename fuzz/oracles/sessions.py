@@ -32,7 +32,7 @@ from bowstring.transports.session import Session, SessionOptions
 from bowstring.transports.tcp_address import parse_address
 from bowstring.transports.unix_socket import encode_unix_address, random_abstract_address
 from fuzz.expectations import ExpectationError, expect
-from fuzz.frames import EditableFrame, build_frame, parse_frames
+from fuzz.frames import EditableFrame, build_frame, encode_frames, parse_frames
 from fuzz.oracles.frames import TABLE, TCP, passed_region, send_segment, split_segments
 
 NAME = "numbers"
@@ -82,18 +82,14 @@ def record_session(options: int, tickets: tuple[bytes, ...]) -> tuple[bytes, byt
     for ticket in tickets:
         requests.append(build_frame(FrameKind.TAGGED, WANT_DATA, ticket))
         with _connect(_server(_SCHEMES[options & TCP])) as client:
-            num_earlier, replies = len(replies), _exchange(client, options, _encode(requests))
+            num_earlier, replies = len(replies), _exchange(client, options, encode_frames(requests))
         for reply in replies[num_earlier:]:
             if reply.kind == FrameKind.TAGGED and reply.tag >> BODY_TYPE_SHIFT == BodyType.ADDRESSES:
                 body = decode_addresses(reply.payload)
                 requests.append(
                     build_frame(FrameKind.TAGGED, FREE_DATA, encode_free_data(body.addresses[body.lengths > 0]))
                 )
-    return _encode(requests), _encode(replies)
-
-
-def _encode(frames: list[EditableFrame]) -> bytes:
-    return b"".join(each.encode() for each in frames)
+    return encode_frames(requests), encode_frames(replies)
 
 
 def _read(options: int, received: bytes) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -13,6 +12,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError, NotFoundError
+from tests.arrays.recording_columns import RecordingColumns
 from tests.cases import CASES, Case
 
 BATCHES = 10
@@ -43,21 +43,6 @@ def write_and_read(table: bs.Table, folder: Path) -> bs.Table:
     return bs.open_file(path).read_all()
 
 
-class CountingColumns(Sequence[Any]):
-    """Columns that count how often each one is accessed."""
-
-    def __init__(self, columns: Sequence[bs.Array]) -> None:
-        self.columns = columns
-        self.counts = [0] * len(columns)
-
-    def __len__(self) -> int:
-        return len(self.columns)
-
-    def __getitem__(self, index: Any) -> Any:
-        self.counts[index] += 1
-        return self.columns[index]
-
-
 def test_a_table_returns_the_same_column_object_by_name_and_by_index(tmp_path: Path) -> None:
     tables = [table_of_batches(), write_and_read(table_of_batches(), tmp_path)]
     tables += [tables[1].slice(3, 40), tables[1].select(["vector", "name", "id"])]
@@ -70,14 +55,14 @@ def test_a_table_returns_the_same_column_object_by_name_and_by_index(tmp_path: P
 
 def test_a_table_accesses_a_column_of_each_batch_once_and_only_on_use() -> None:
     batches = table_of_batches().to_batches()
-    counters = [CountingColumns(batch.columns) for batch in batches]
+    counters = [RecordingColumns(batch.columns) for batch in batches]
     table = bs.Table.from_batches(
         [bs.RecordBatch(batch.schema, batch.num_rows, own) for batch, own in zip(batches, counters, strict=True)]
     )
-    assert all(counter.counts == [0, 0, 0] for counter in counters)
+    assert all(counter.indices == [] for counter in counters)
     for row in range(-table.num_rows, table.num_rows):
         assert table["id"][row] == row % table.num_rows
-    assert all(counter.counts == [1, 0, 0] for counter in counters)
+    assert all(counter.indices == [0] for counter in counters)
 
 
 def test_threads_get_the_same_column_object() -> None:

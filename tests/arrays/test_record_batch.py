@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
-from typing import Any, cast, overload
+from typing import Any, cast
 
 import pytest
 
 import bowstring as bs
+from tests.arrays.recording_columns import RecordingColumns
 
 BATCH = bs.record_batch({"a": [1, None, 3], "b": ["x", "y", None]})
 
@@ -43,33 +43,14 @@ def test_slices_and_selections_share_memory() -> None:
             BATCH.slice(offset, length)
 
 
-class RecordingColumns(Sequence[bs.Array]):
-    """Columns that count how often each is created."""
-
-    def __init__(self, arrays: list[bs.Array]) -> None:
-        self.arrays = arrays
-        self.made: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self.arrays)
-
-    @overload
-    def __getitem__(self, index: int) -> bs.Array: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[bs.Array]: ...
-    def __getitem__(self, index: Any) -> Any:
-        self.made.append(index)
-        return self.arrays[index]
-
-
 def test_a_column_is_created_only_on_access() -> None:
     columns = RecordingColumns(BATCH.columns)
     batch = bs.RecordBatch(BATCH.schema, 3, columns)
     part = batch.select(["b", "a"]).slice(1)
     assert repr(part)
-    assert columns.made == []
+    assert columns.indices == []
     assert part.column("b").to_pylist() == ["y", None]
-    assert columns.made == [1]
+    assert columns.indices == [1]
 
 
 def test_batches_are_equal_by_schema_and_values() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -86,24 +85,12 @@ def test_a_column_is_indexed_and_sliced_across_chunks() -> None:
     assert CHUNKED.chunk(2).to_pylist() == [3, 4, None]
 
 
-class RecordingColumns(Sequence[bs.Array]):
-    """Columns that count how often one is created."""
-
-    def __init__(self, *columns: bs.Array) -> None:
-        self.columns = columns
-        self.indices: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self.columns)
-
-    def __getitem__(self, index: Any) -> Any:
-        self.indices.append(index)
-        return self.columns[index]
-
-
 def test_the_chunks_of_a_column_are_created_on_first_use() -> None:
     schema = bs.schema({"a": bs.int64(), "b": bs.string()})
-    sources = [RecordingColumns(bs.array([1, 2]), bs.array(["x", "y"])), RecordingColumns(bs.array([3]), bs.array([4]))]
+    sources = [
+        RecordingColumns([bs.array([1, 2]), bs.array(["x", "y"])]),
+        RecordingColumns([bs.array([3]), bs.array([4])]),
+    ]
     table = bs.Table(
         schema, [bs.RecordBatch(schema, rows, source) for rows, source in zip((2, 1), sources, strict=True)]
     )
@@ -118,7 +105,7 @@ def test_the_chunks_of_a_column_are_created_on_first_use() -> None:
 
 def test_values_and_slices_of_a_column_create_only_their_chunks() -> None:
     schema = bs.schema({"a": bs.int64()})
-    sources = [RecordingColumns(bs.array([number])) for number in range(5)]
+    sources = [RecordingColumns([bs.array([number])]) for number in range(5)]
     column = bs.Table(schema, [bs.RecordBatch(schema, 1, source) for source in sources])["a"]
     assert [column[2], column[2], column[-1], column.slice(1, 1).to_pylist(), next(iter(column))] == [2, 2, 4, [1], 0]
     assert [len(source.indices) for source in sources] == [1, 1, 1, 0, 1]

@@ -19,17 +19,15 @@ from bowstring.inspection.validation import Fault, Validator
 from bowstring.io import range_source
 from bowstring.ipc import remote_file
 from tests.ipc import samples
+from tests.ipc.formats import ENCODERS, EVERY_FORMAT
 from tests.ipc.remote_stores import SlowFileSystem, serve_files, span_bytes
-
-MAKE = {"file": samples.as_file, "stream": samples.as_stream}
-FORMATS = pytest.mark.parametrize("format_", MAKE)
 
 
 @pytest.fixture(scope="module")
 def large() -> dict[str, bytes]:
     """40 batches of 800 KB, 32 MB in all."""
     part = bs.record_batch({"n": np.arange(50_000), "x": np.arange(50_000) / 2})
-    return {name: make(*[part] * 40) for name, make in MAKE.items()}
+    return {name: make(*[part] * 40) for name, make in ENCODERS.items()}
 
 
 def find_faults(source: Any) -> tuple[list[Fault], int]:
@@ -70,14 +68,14 @@ def test_a_web_server_sends_only_the_ends_and_headers_of_a_file(
     assert "2,000,000 in 40 record batches" in output
 
 
-@FORMATS
+@EVERY_FORMAT
 @pytest.mark.parametrize("columns", [(), ("dictionary", "view", "int")])
 @pytest.mark.parametrize("compression", [None, "lz4"])
 def test_a_remote_file_is_described_like_a_local_one(
     format_: str, columns: tuple[str, ...], compression: str | None, upload: Callable[[bytes], str]
 ) -> None:
     batch = samples.batch(*columns)
-    data = MAKE[format_](batch, batch.slice(1), compression=compression)
+    data = ENCODERS[format_](batch, batch.slice(1), compression=compression)
     url = upload(data)
     assert bs.inspection.inspect(url) == replace(bs.inspection.inspect(data), source=url)
     assert find_faults(url) == find_faults(data) == ([], 5)
@@ -115,10 +113,10 @@ def test_validating_a_remote_file_takes_one_request_per_batch(
     assert SlowFileSystem.requests <= 40 + 4
 
 
-@FORMATS
+@EVERY_FORMAT
 def test_errors_in_a_remote_file_have_the_same_locations(format_: str, upload: Callable[[bytes], str]) -> None:
     batch = bs.record_batch({"n": [1, 2, 3], "text": ["first", "second", "third"]})
-    data = bytearray(MAKE[format_](batch, batch))
+    data = bytearray(ENCODERS[format_](batch, batch))
     data[data.rindex(b"second")] = 0xFF
     validation_errors, rows = find_faults(upload(bytes(data)))
     assert (validation_errors, rows) == find_faults(bytes(data))
@@ -176,7 +174,7 @@ def describe_anatomy(source: Any) -> Any:
     return parts, anatomy.plans, faults, anatomy.fault_count, inspection, anatomy.role_bytes
 
 
-@FORMATS
+@EVERY_FORMAT
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 def test_the_page_of_a_url_equals_that_of_a_local_file(
     format_: str, compression: str | None, upload: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
@@ -185,8 +183,8 @@ def test_the_page_of_a_url_equals_that_of_a_local_file(
     batch = samples.batch()
     big = bs.record_batch({"n": np.arange(40_000), "s": [f"value {n}" for n in range(40_000)]})
     for data in (
-        MAKE[format_](batch, batch.slice(1), compression=compression),
-        MAKE[format_](big, big.slice(5), compression=compression),
+        ENCODERS[format_](batch, batch.slice(1), compression=compression),
+        ENCODERS[format_](big, big.slice(5), compression=compression),
     ):
         url = upload(data)
         assert describe_anatomy(url) == describe_anatomy(data)
@@ -194,7 +192,7 @@ def test_the_page_of_a_url_equals_that_of_a_local_file(
 
 
 @pytest.mark.parametrize("edge_bytes", [16, 1 << 16])
-@FORMATS
+@EVERY_FORMAT
 @pytest.mark.parametrize(("look", "batches"), [(inspect_or_error, 2), (describe_anatomy, 4)])
 def test_damaged_remote_data_is_described_like_local_data(
     look: Callable[[Any], Any],
@@ -207,7 +205,7 @@ def test_damaged_remote_data_is_described_like_local_data(
     monkeypatch.setattr(SlowFileSystem, "latency_s", 0.0)
     monkeypatch.setattr(range_source, "_MIN_EDGE_BYTES", edge_bytes)
     monkeypatch.setattr(walker, "_MAX_PREFETCHED", 2)
-    data = MAKE[format_](*[samples.batch("int", "dictionary")] * batches)
+    data = ENCODERS[format_](*[samples.batch("int", "dictionary")] * batches)
     outcomes = [(look(content), look(upload(content))) for content in damaged_forms(data)]
     assert all(near == far for near, far in outcomes)
     num_errors = sum(isinstance(near, type) for near, _ in outcomes)

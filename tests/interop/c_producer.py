@@ -82,3 +82,13 @@ class Producer:
     def capsule(self, address: int, name: bytes) -> object:
         capsule_object: object = c_abi._capsule_new(address, name, None)
         return capsule_object
+
+
+class SchemaCapsule:
+    """An object whose `__arrow_c_schema__` returns this capsule."""
+
+    def __init__(self, capsule: object) -> None:
+        self.capsule = capsule
+
+    def __arrow_c_schema__(self) -> object:
+        return self.capsule

@@ -16,6 +16,7 @@ from bowstring.datatypes.c_format import SIMPLE_TYPES_BY_FORMAT, parse_format_st
 from bowstring.datatypes.conversion import field
 from bowstring.datatypes.field import Field
 from bowstring.memory import c_abi
+from tests.interop.c_producer import SchemaCapsule
 
 EXAMPLES: list[tuple[bytes, t.DataType]] = [
     (b"d:19,10", t.decimal128(19, 10)),
@@ -53,16 +54,6 @@ def test_pyarrow_reads_every_plain_format_as_the_same_type() -> None:
         if str(plain) not in ("month_interval", "day_time_interval"):  # not supported by pyarrow
             peer = pa.field(SchemaCapsule(plain.__arrow_c_schema__())).type
             assert c_schema.import_field(peer).type == plain
-
-
-class SchemaCapsule:
-    """Has a schema capsule."""
-
-    def __init__(self, capsule: object) -> None:
-        self.capsule = capsule
-
-    def __arrow_c_schema__(self) -> object:
-        return self.capsule
 
 
 def schema_fields(capsule: object) -> list[int]:

@@ -20,6 +20,7 @@ from bowstring.arrays.table import Table, import_table
 from bowstring.datatypes import c_schema
 from bowstring.datatypes.schema import import_schema
 from bowstring.interop import c_data
+from tests.interop.c_producer import SchemaCapsule
 from tests.interop.samples import ARRAYS, LONG, nested, plain
 
 PYTHON_VALUES_DIFFER = ("union", "month_day_nano", "time_ns", "timestamp_ns_tz")  # other classes for the same values
@@ -109,16 +110,6 @@ def test_fields_keep_names_nullability_and_metadata() -> None:
     assert (exported.name, exported.nullable, exported.metadata) == ("größe", False, {b"a": b""})
     back = pa.field(SchemaCapsule(exported.__arrow_c_schema__()))
     assert back.equals(foreign, check_metadata=True)
-
-
-class SchemaCapsule:
-    """Has a schema capsule."""
-
-    def __init__(self, capsule: object) -> None:
-        self.capsule = capsule
-
-    def __arrow_c_schema__(self) -> object:
-        return self.capsule
 
 
 def test_a_schema_survives_a_round_trip() -> None:

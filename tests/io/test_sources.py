@@ -23,10 +23,8 @@ from bowstring.ipc.format_detection import open_any
 from bowstring.ipc.message import CONTINUATION, FILE_START
 from bowstring.testing.descriptors import no_descriptor_left
 from tests.ipc import samples
+from tests.ipc.formats import ENCODERS, EVERY_FORMAT, OPENERS
 
-OPEN: dict[str, Callable[..., Any]] = {"file": bs.open_file, "stream": bs.open_stream}
-MAKE = {"file": samples.as_file, "stream": samples.as_stream}
-FORMATS = pytest.mark.parametrize("format_", ["file", "stream"])
 COMPRESSIONS = pytest.mark.parametrize("compression", [gzip, bz2, lzma], ids=lambda module: module.__name__)
 
 
@@ -34,52 +32,52 @@ def compress(compression: Any, data: bytes) -> io.BytesIO:
     return io.BytesIO(compression.compress(data))
 
 
-@FORMATS
+@EVERY_FORMAT
 @COMPRESSIONS
 def test_a_decompressing_file_object_is_read_instead_of_its_file(
     format_: str, compression: Any, tmp_path: Path
 ) -> None:
     batch = samples.batch()
     path = tmp_path / "packed"
-    path.write_bytes(compression.compress(MAKE[format_](batch, batch)))
+    path.write_bytes(compression.compress(ENCODERS[format_](batch, batch)))
     with compression.open(path, "rb") as file:
-        assert [part.equals(batch) for part in OPEN[format_](file)] == [True, True]
+        assert [part.equals(batch) for part in OPENERS[format_](file)] == [True, True]
 
 
-@FORMATS
+@EVERY_FORMAT
 @COMPRESSIONS
 def test_truncated_compressed_data_is_an_error(format_: str, compression: Any) -> None:
-    whole = compress(compression, MAKE[format_](samples.batch())).getvalue()
+    whole = compress(compression, ENCODERS[format_](samples.batch())).getvalue()
     with pytest.raises(errors.TruncatedError, match="File"):
-        list(OPEN[format_](compression.open(io.BytesIO(whole[: len(whole) // 2]), "rb")))
+        list(OPENERS[format_](compression.open(io.BytesIO(whole[: len(whole) // 2]), "rb")))
 
 
-@FORMATS
+@EVERY_FORMAT
 @COMPRESSIONS
 def test_damaged_compressed_data_is_an_error(format_: str, compression: Any) -> None:
-    whole = bytearray(compress(compression, MAKE[format_](samples.batch())).getvalue())
+    whole = bytearray(compress(compression, ENCODERS[format_](samples.batch())).getvalue())
     whole[len(whole) // 2] ^= 0xFF
     with pytest.raises(errors.BowstringError):
-        list(OPEN[format_](compression.open(io.BytesIO(bytes(whole)), "rb")))
+        list(OPENERS[format_](compression.open(io.BytesIO(bytes(whole)), "rb")))
 
 
-@FORMATS
+@EVERY_FORMAT
 def test_a_text_file_object_without_other_references_is_read_as_bytes(format_: str) -> None:
     batch = samples.batch()
-    assert next(iter(OPEN[format_](io.TextIOWrapper(io.BytesIO(MAKE[format_](batch)), "latin-1")))).equals(batch)
+    assert next(iter(OPENERS[format_](io.TextIOWrapper(io.BytesIO(ENCODERS[format_](batch)), "latin-1")))).equals(batch)
 
 
-@FORMATS
+@EVERY_FORMAT
 def test_a_closed_file_object_is_an_error(format_: str, tmp_path: Path) -> None:
     path = tmp_path / "data"
-    path.write_bytes(MAKE[format_](samples.batch()))
+    path.write_bytes(ENCODERS[format_](samples.batch()))
     with path.open("rb") as file:
         pass
     memory = io.BytesIO(path.read_bytes())
     memory.close()
     for closed in (file, memory):
         with pytest.raises(errors.ClosedError, match="closed"):
-            OPEN[format_](closed)
+            OPENERS[format_](closed)
 
 
 class OverlongFile:
@@ -92,7 +90,7 @@ class OverlongFile:
         return self._data.read()
 
 
-@FORMATS
+@EVERY_FORMAT
 @pytest.mark.parametrize(
     "source",
     ["a\0b", 987654, -1, True, memoryview(b"abcdef")[::2], [1], 1.5, None],
@@ -100,7 +98,7 @@ class OverlongFile:
 )
 def test_an_object_that_is_not_a_source_is_a_bowstring_error(format_: str, source: Any) -> None:
     with pytest.raises(errors.BowstringError):
-        OPEN[format_](source)
+        OPENERS[format_](source)
 
 
 def test_a_file_object_that_returns_too_many_bytes_is_an_error() -> None:

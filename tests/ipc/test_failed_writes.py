@@ -15,6 +15,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.arrays.array import Array
 from bowstring.errors import ResourceError
+from tests.ipc.formats import EVERY_WRITER
 from tests.small_disk import run_on_4_mb
 
 TABLE = bs.table({"a": list(range(10))})
@@ -58,9 +59,6 @@ def test_a_full_disk_at_flush_names_the_file_object() -> None:
         full.close()
 
 
-NEW = pytest.mark.parametrize("new", [bs.new_file, bs.new_stream])
-
-
 class FullFile:
     """A file object that refuses one part for lack of space and accepts all others."""
 
@@ -76,7 +74,7 @@ class FullFile:
         return self.data.write(part)
 
 
-@NEW
+@EVERY_WRITER
 def test_a_failed_writer_accepts_no_more_batches_and_writes_no_end(new: Callable[..., Any]) -> None:
     sink = FullFile()
     batch = bs.record_batch({"a": np.arange(100_000)})
@@ -111,7 +109,7 @@ def closed_file() -> io.BytesIO:
     return memory
 
 
-@NEW
+@EVERY_WRITER
 @pytest.mark.parametrize(
     ("sink", "kind"),
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +15,20 @@ from bowstring.flatbuf.tables import SPECS
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 from bowstring.ipc.message import CONTINUATION, frame_message
 from tests.ipc import samples
-
-OPEN: dict[str, Callable[..., Any]] = {"file": bs.open_file, "stream": bs.open_stream}
-MAKE = {"file": samples.as_file, "stream": samples.as_stream}
-FORMATS = pytest.mark.parametrize("format_", ["file", "stream"])
+from tests.ipc.formats import ENCODERS, EVERY_FORMAT, OPENERS
 
 
 def read_batches(format_: str, data: bytes) -> list[bs.RecordBatch]:
-    batches = list(OPEN[format_](data))
+    batches = list(OPENERS[format_](data))
     for batch in batches:
         batch.validate(full=True)
     return batches
 
 
-@FORMATS
+@EVERY_FORMAT
 def test_truncation_at_any_byte_is_an_error_or_loses_whole_batches(format_: str) -> None:
     batch = samples.batch()
-    data = MAKE[format_](batch, batch, alignment=8)
+    data = ENCODERS[format_](batch, batch, alignment=8)
     for size in range(len(data)):
         try:
             batches = read_batches(format_, data[:size])
@@ -43,10 +39,10 @@ def test_truncation_at_any_byte_is_an_error_or_loses_whole_batches(format_: str)
         assert all(batch_read.equals(batch) for batch_read in batches)
 
 
-@FORMATS
+@EVERY_FORMAT
 def test_flipped_bits_give_a_bowstring_error_or_valid_data(format_: str) -> None:
     batch = samples.batch()
-    data = MAKE[format_](batch, alignment=8)
+    data = ENCODERS[format_](batch, alignment=8)
     rng = random.Random(7)
     outcomes = {"read": 0, "refused": 0}
     for _ in range(600):
@@ -61,9 +57,9 @@ def test_flipped_bits_give_a_bowstring_error_or_valid_data(format_: str) -> None
     assert min(outcomes.values()) > 20, outcomes
 
 
-@FORMATS
+@EVERY_FORMAT
 def test_extreme_numbers_give_a_bowstring_error_or_valid_data(format_: str) -> None:
-    data = MAKE[format_](samples.batch(), alignment=8)
+    data = ENCODERS[format_](samples.batch(), alignment=8)
     values = (b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff", b"\0\0\0\x80", b"\xff" * 7 + b"\x7f")
     for index, at in enumerate(range(0, len(data) - 8, 8)):
         for value in values[index % 2 :: 2]:
@@ -125,10 +121,10 @@ def test_a_claimed_body_of_a_terabyte_takes_no_memory(tmp_path: Path) -> None:
     ("start", "what"),
     [(b"PAR1", "Parquet"), (b"FEA1", "Feather"), (b"\x1f\x8b\x08\0", "gzip"), (b"hello world, this", "other bytes")],
 )
-@FORMATS
+@EVERY_FORMAT
 def test_foreign_formats_are_named(format_: str, start: bytes, what: str) -> None:
     with pytest.raises(errors.FormatMismatchError, match=what):
-        OPEN[format_](start + bytes(100))
+        OPENERS[format_](start + bytes(100))
 
 
 def test_streams_opened_as_files_and_files_as_streams_get_a_hint() -> None:
@@ -138,10 +134,10 @@ def test_streams_opened_as_files_and_files_as_streams_get_a_hint() -> None:
         bs.open_stream(samples.as_file(samples.batch("int")))
 
 
-@FORMATS
+@EVERY_FORMAT
 def test_empty_data_is_truncated(format_: str) -> None:
     with pytest.raises(errors.TruncatedError):
-        OPEN[format_](b"")
+        OPENERS[format_](b"")
 
 
 def test_truncation_names_the_message_and_the_byte() -> None:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.datatypes import types as t
 from bowstring.testing import strategies
-
-FORMATS = ("file", "stream")
-MAKE: dict[str, Any] = {"file": bs.new_file, "stream": bs.new_stream}
-OPEN: dict[str, Any] = {"file": bs.open_file, "stream": bs.open_stream}
-PEER_MAKE = {"file": pa.ipc.new_file, "stream": pa.ipc.new_stream}
-PEER_OPEN = {"file": pa.ipc.open_file, "stream": pa.ipc.open_stream}
+from tests.ipc.formats import EVERY_FORMAT, OPENERS, PYARROW_OPENERS, PYARROW_WRITERS, WRITERS
 
 
 def to_bytes(format_: str, schema: bs.Schema, batches: list[bs.RecordBatch], alignment: int = 64) -> bytes:
     sink = io.BytesIO()
-    with MAKE[format_](sink, schema, alignment=alignment) as writer:
+    with WRITERS[format_](sink, schema, alignment=alignment) as writer:
         for batch in batches:
             writer.write(batch)
     return sink.getvalue()
@@ -30,7 +23,7 @@ def to_bytes(format_: str, schema: bs.Schema, batches: list[bs.RecordBatch], ali
 
 def write_with_pyarrow(format_: str, table: pa.Table) -> bytes:
     sink = io.BytesIO()
-    with PEER_MAKE[format_](sink, table.schema) as writer:
+    with PYARROW_WRITERS[format_](sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
 
@@ -39,23 +32,23 @@ def is_equal(left: bs.RecordBatch, right: bs.RecordBatch) -> bool:
     return left.equals(right, check_metadata=True, nans_equal=True)
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+@EVERY_FORMAT
 @settings(max_examples=60)
 @given(batch=strategies.batches(), alignment=st.sampled_from([8, 64]))
 def test_written_batches_are_read_unchanged(format_: str, batch: bs.RecordBatch, alignment: int) -> None:
-    (read,) = OPEN[format_](to_bytes(format_, batch.schema, [batch], alignment))
+    (read,) = OPENERS[format_](to_bytes(format_, batch.schema, [batch], alignment))
     read.validate(full=True)
     assert is_equal(read, batch)
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+@EVERY_FORMAT
 @settings(max_examples=80)
 @given(batch=strategies.batches(max_columns=3), start=st.integers(0, 3))
 def test_batches_are_exchanged_with_pyarrow_in_both_directions(format_: str, batch: bs.RecordBatch, start: int) -> None:
-    peer = PEER_OPEN[format_](to_bytes(format_, batch.schema, [batch])).read_all()
+    peer = PYARROW_OPENERS[format_](to_bytes(format_, batch.schema, [batch])).read_all()
     peer.validate(full=True)
     assert peer.num_rows == batch.num_rows
-    read = list(OPEN[format_](write_with_pyarrow(format_, peer.slice(start))))
+    read = list(OPENERS[format_](write_with_pyarrow(format_, peer.slice(start))))
     for batch_read in read:
         batch_read.validate(full=True)
     if batch.num_columns:
@@ -89,7 +82,7 @@ def test_pyarrow_sees_the_same_python_values(data: st.DataObject) -> None:
     assert peer.column("x").to_pylist() == array.to_pylist()
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+@EVERY_FORMAT
 @settings(max_examples=25)
 @given(data=st.data())
 def test_many_batches_are_read_in_order(format_: str, data: st.DataObject) -> None:
@@ -97,6 +90,6 @@ def test_many_batches_are_read_in_order(format_: str, data: st.DataObject) -> No
     batches = [data.draw(strategies.batches(schema)) for _ in range(3)]
     if format_ == "file":  # a file has one dictionary for all batches
         batches = [batches[0], batches[0].slice(1), batches[0]]
-    read = list(OPEN[format_](to_bytes(format_, schema, batches)))
+    read = list(OPENERS[format_](to_bytes(format_, schema, batches)))
     assert len(read) == 3
     assert all(is_equal(a, b) for a, b in zip(read, batches, strict=True))

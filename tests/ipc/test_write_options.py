@@ -19,11 +19,8 @@ from bowstring.ipc.message import CONTINUATION
 from bowstring.ipc.metadata.header import CODECS
 from bowstring.ipc.write_options import ByteOrder, MetadataVersion
 from tests.ipc import samples
+from tests.ipc.formats import ENCODERS, EVERY_FORMAT, OPENERS, PYARROW_OPENERS
 
-MAKE: dict[str, Any] = {"file": samples.as_file, "stream": samples.as_stream}
-OPEN: dict[str, Any] = {"file": bs.open_file, "stream": bs.open_stream}
-PEER: dict[str, Any] = {"file": pa.ipc.open_file, "stream": pa.ipc.open_stream}
-FORMATS = pytest.mark.parametrize("format_", ["file", "stream"])
 BIG_ENDIAN = bs.ipc.IpcWriteOptions(byte_order="big")
 WRITE_OPTIONS = [
     bs.ipc.IpcWriteOptions(order, version, is_legacy, codec)
@@ -39,12 +36,12 @@ def option_id(write_options: bs.ipc.IpcWriteOptions) -> str:
     return f"{write_options.byte_order}-{write_options.metadata_version}-{framing_}-{write_options.compression}"
 
 
-@FORMATS
+@EVERY_FORMAT
 @pytest.mark.parametrize("write_options", WRITE_OPTIONS, ids=option_id)
 def test_every_layout_is_read_with_every_option(format_: str, write_options: bs.ipc.IpcWriteOptions) -> None:
     batch = samples.batch()
-    data = MAKE[format_](batch, batch.slice(1), alignment=8, options=write_options)
-    first, second = OPEN[format_](data)
+    data = ENCODERS[format_](batch, batch.slice(1), alignment=8, options=write_options)
+    first, second = OPENERS[format_](data)
     first.validate(full=True)
     second.validate(full=True)
     assert first.equals(batch)
@@ -60,7 +57,7 @@ def is_not_swapped_by_pyarrow(type_: pa.DataType) -> bool:
 VIEWS = {pa.list_view(pa.null()).id, pa.run_end_encoded(pa.int16(), pa.null()).id}
 
 
-@FORMATS
+@EVERY_FORMAT
 @pytest.mark.parametrize("write_options", WRITE_OPTIONS, ids=option_id)
 def test_pyarrow_reads_data_written_with_every_option(format_: str, write_options: bs.ipc.IpcWriteOptions) -> None:
     whole = pa.table(samples.batch())
@@ -68,8 +65,8 @@ def test_pyarrow_reads_data_written_with_every_option(format_: str, write_option
         f.name for f in whole.schema if write_options.byte_order == "little" or not is_not_swapped_by_pyarrow(f.type)
     ]
     assert len(names) >= 10
-    data = MAKE[format_](samples.batch(*names), options=write_options)
-    assert PEER[format_](data).read_all().equals(whole.select(names))
+    data = ENCODERS[format_](samples.batch(*names), options=write_options)
+    assert PYARROW_OPENERS[format_](data).read_all().equals(whole.select(names))
 
 
 @pytest.mark.parametrize("is_legacy", [False, True])

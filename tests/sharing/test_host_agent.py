@@ -19,6 +19,7 @@ from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.stored_dataset import store
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
+from tests.sharing.faults.processes import num_descriptors
 from tests.sharing.python_process import PythonProcess, run_python
 
 RUN_AGENT = """
@@ -108,10 +109,6 @@ def read_numbers(uris: list[str]) -> list[int]:
         return [int(batch["a"].to_numpy()[0]) for batch in data]
 
 
-def descriptors(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))
-
-
 def test_eight_processes_read_ten_thousand_partitions_with_1024_descriptors_each() -> None:
     names = set(os.listdir("/dev/shm"))
     missing, dataset_status, agent_descriptors, answers, codes = run_python(
@@ -128,7 +125,7 @@ def test_eight_processes_read_ten_thousand_partitions_with_1024_descriptors_each
 def test_an_agent_holds_more_uncommitted_partitions_than_it_has_descriptors(key: AgentKey) -> None:
     with running_agent(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
         uris = [put_partition(agent, number) for number in range(200)]
-        assert descriptors(pid) < 40
+        assert num_descriptors(pid) < 40
         agent.commit("d", dict.fromkeys(range(200), 0))
         assert read_numbers(uris) == list(range(200))
         assert read_numbers([uris[170]]) == [170]
@@ -138,7 +135,7 @@ def test_many_data_sets_of_few_partitions_share_no_memory_and_take_few_descripto
     with running_agent(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
         names = [f"d{number}" for number in range(15)]
         uris = [[put_partition(agent, number, dataset=name) for number in range(5)] for name in names]
-        assert descriptors(pid) < 40
+        assert num_descriptors(pid) < 40
         for name in names:
             agent.commit(name, dict.fromkeys(range(5), 0))
         agent.drop(names.pop())
@@ -192,7 +189,7 @@ def test_partitions_stay_in_their_regions_if_there_is_no_memory_to_pack_them(key
         uris = [put_partition(agent, number) for number in range(100)]
         assert agent.commit("d", dict.fromkeys(range(100), 0)) == []
         assert agent.status()["datasets"]["d"]["regions"] == 100
-        assert descriptors(pid) > 100
+        assert num_descriptors(pid) > 100
         assert read_numbers(uris) == list(range(100))
 
 
@@ -205,7 +202,7 @@ def test_connections_without_a_request_are_closed_for_those_with_one(key: AgentK
             if number % 50 == 0:
                 with AgentClient.open(key, start=False) as agent:
                     assert agent.status()["pid"] == pid
-        assert descriptors(pid) < 60
+        assert num_descriptors(pid) < 60
         assert len(os.listdir(f"/proc/{pid}/task")) < 5
         with AgentClient.open(key, start=False) as agent:
             put_partition(agent, 1)

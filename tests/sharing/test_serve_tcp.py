@@ -104,11 +104,6 @@ def test_a_file_whose_descriptor_is_released_is_received(tmp_path: Path) -> None
             assert dataset.read_all().num_rows == 100_000
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.create(tmp_path_factory.mktemp("authority"))
-
-
 def test_a_table_is_received_with_tls_and_certificates_of_both_ends(authority: Authority) -> None:
     with serve_in_other_process("tcp+tls", 300_000, tls=authority.server(checks_clients=True)) as other:
         uri = other.receive()

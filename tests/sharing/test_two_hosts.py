@@ -133,11 +133,6 @@ def hosts() -> Iterator[Hosts]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority.create(tmp_path)
-
-
 def serve(hosts: Hosts, authority: Authority, **values: object) -> PythonProcess:
     tls = authority.server(SERVER_ADDRESS)
     return PythonProcess(SERVE, network=hosts.server, address=f"{SERVER_ADDRESS}:0", tls=tls, batches=BATCHES, **values)

@@ -143,11 +143,6 @@ def test_each_server_verifies_its_own_ticket_and_messages_hide_both() -> None:
             assert not any(uri.rpartition("~")[2] in text for uri in (metadata, bodies))
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.create(tmp_path_factory.mktemp("certificates"))
-
-
 @pytest.mark.parametrize("encrypted", [ConnectionRole.METADATA, ConnectionRole.BODIES], ids=lambda role: role.value)
 def test_a_server_without_tls_next_to_one_with_tls_is_refused_by_name(
     authority: Authority, encrypted: ConnectionRole

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
@@ -16,27 +16,14 @@ from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.asyncio_driver import AsyncSession
 from bowstring.transports.base import Transport
-from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.session import MessageLocated, Session, SessionFailed, SessionOptions
 from bowstring.transports.unix import UNIX
 from tests.transports.served_session import Served, client_core, served
 
+pytestmark = pytest.mark.usefixtures("no_descriptor_is_left")
 WAIT_S = 30.0
-
-
-@pytest.fixture(autouse=True)
-def no_descriptor_is_left() -> Iterator[None]:
-    with no_descriptor_left():
-        yield
-
-
-@pytest.fixture(params=[UNIX, LOOPBACK], ids=["unix", "loopback"])
-def transport(request: pytest.FixtureRequest) -> Transport:
-    transport: Transport = request.param
-    return transport
 
 
 def client_session(server: Served, **options: Any) -> Session:

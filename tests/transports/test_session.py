@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -15,22 +14,15 @@ from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.errors import ConnectionLostError, DeadlineError, ProtocolError
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import ExportedRegion, Transport
 from bowstring.transports.blocking import BlockingSession
-from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.region_addresses import region_address
 from bowstring.transports.session import MessageLocated, Session, SessionFailed, SessionOptions
-from bowstring.transports.unix import UNIX
 from tests.polling import wait_until
 from tests.transports.served_session import Served, client_core, served
 
-
-@pytest.fixture(autouse=True)
-def no_descriptor_is_left() -> Iterator[None]:
-    with no_descriptor_left():
-        yield
+pytestmark = pytest.mark.usefixtures("no_descriptor_is_left")
 
 
 def has_freed(server: Served, count: int) -> bool:
@@ -44,12 +36,6 @@ def receive_all(driver: BlockingSession) -> list[Any]:
         assert not isinstance(event, SessionFailed), event
         messages.append(event)
     return messages
-
-
-@pytest.fixture(params=[UNIX, LOOPBACK], ids=["unix", "loopback"])
-def transport(request: pytest.FixtureRequest) -> Transport:
-    transport: Transport = request.param
-    return transport
 
 
 def test_addresses_are_located_and_a_lease_released_in_any_thread_is_freed(transport: Transport) -> None:

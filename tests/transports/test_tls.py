@@ -24,11 +24,6 @@ OPTIONS = TransportOptions(timeout_s=20)
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.create(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def other_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority.create(tmp_path_factory.mktemp("other"))
 

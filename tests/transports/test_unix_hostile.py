@@ -26,7 +26,7 @@ from bowstring.errors import (
     ResourceError,
 )
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import no_descriptor_left, open_descriptors
+from bowstring.testing.descriptors import open_descriptors
 from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
@@ -35,6 +35,7 @@ from bowstring.transports.unix_channel import UnixChannel
 from bowstring.transports.unix_socket import encode_unix_address, random_abstract_address
 from tests.peak_memory import peak_bytes, reset_peak
 
+pytestmark = pytest.mark.usefixtures("no_descriptor_is_left")
 OPTIONS = TransportOptions(timeout_s=10)
 
 
@@ -49,12 +50,6 @@ def region_frame(index: int = 0, size: int = 7, flags: int = 1) -> bytes:
 def send(peer: socket.socket, data: bytes, descriptors: list[int] | None = None) -> None:
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     peer.sendmsg([data], rights)
-
-
-@pytest.fixture(autouse=True)
-def no_descriptor_is_left() -> Iterator[None]:
-    with no_descriptor_left():
-        yield
 
 
 @pytest.fixture

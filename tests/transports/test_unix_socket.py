@@ -8,26 +8,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, UsageError
-from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_socket import random_abstract_address
 
+pytestmark = pytest.mark.usefixtures("no_descriptor_is_left")
 OPTIONS = TransportOptions(timeout_s=10)
-
-
-@pytest.fixture(autouse=True)
-def no_descriptor_is_left() -> Iterator[None]:
-    with no_descriptor_left():
-        yield
 
 
 def exchange_message(address: str, listener: BlockingListener) -> None:

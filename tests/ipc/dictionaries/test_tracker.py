@@ -14,6 +14,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.datatypes.types import Dictionary
 from bowstring.ipc.stream import Decoder, Encoder
+from tests.ipc.formats import EVERY_WRITER
 from tests.ipc.samples import as_file, as_stream
 
 WORDS = bs.dictionary(bs.int8(), bs.string())
@@ -506,10 +507,7 @@ def write_unified(new: Any, *data: Any, **options: Any) -> bytes:
     return sink.getvalue()
 
 
-NEW = pytest.mark.parametrize("new", [bs.new_file, bs.new_stream])
-
-
-@NEW
+@EVERY_WRITER
 def test_a_table_is_written_with_one_dictionary_per_field(new: Any) -> None:
     batches = [
         batch_sharing_dictionary([0, 1], [2, None]),
@@ -521,7 +519,7 @@ def test_a_table_is_written_with_one_dictionary_per_field(new: Any) -> None:
     check_batches(data, *batches)
 
 
-@NEW
+@EVERY_WRITER
 def test_nested_dictionaries_are_unified(new: Any) -> None:
     batches = [list_batch(["a", "b"], [0, 1], [1]), list_batch(["c", "b"], [0], [1]), list_batch([], [])]
     data = write_unified(new, bs.Table.from_batches(batches))
@@ -530,7 +528,7 @@ def test_nested_dictionaries_are_unified(new: Any) -> None:
     check_batches(data, *batches)
 
 
-@NEW
+@EVERY_WRITER
 def test_batches_after_a_unified_table_must_not_add_values(new: Any) -> None:
     sink = io.BytesIO()
     batches = [word_batch("a", "b", "c"), word_batch("c", "a"), word_batch("b", None)]
@@ -544,14 +542,14 @@ def test_batches_after_a_unified_table_must_not_add_values(new: Any) -> None:
     check_batches(sink.getvalue(), batches[0], batches[1], batches[1], word_batch("b", "c"))
 
 
-@NEW
+@EVERY_WRITER
 def test_a_unified_dictionary_too_large_for_the_indices_names_the_column(new: Any) -> None:
     parts = [batch(dictionary_array([99], [f"{side}{number}" for number in range(100)])) for side in "pq"]
     with pytest.raises(errors.UsageError, match=r"column 'a'.*200 values"):
         write_unified(new, bs.Table.from_batches(parts))
 
 
-@NEW
+@EVERY_WRITER
 def test_other_columns_and_metadata_of_a_unified_table_are_unchanged(new: Any) -> None:
     one = word_batch("a", "b").append_column("n", bs.array([1, None])).with_metadata(((b"k", b"v"),))
     other = word_batch("b", "c").append_column("n", bs.array([3, 4]))
@@ -637,7 +635,7 @@ def test_an_unknown_extension_stays_in_the_metadata_of_a_dictionary() -> None:
     assert read_with_pyarrow(as_stream(batch))[0].schema.field("a").metadata[b"ARROW:extension:name"] == b"nobody.knows"
 
 
-@NEW
+@EVERY_WRITER
 @pytest.mark.parametrize("name", NESTINGS)
 def test_dictionaries_are_unified_at_every_nesting(new: Any, name: str) -> None:
     type_, first, second = NESTINGS[name]

@@ -25,10 +25,8 @@ from bowstring.io import range_source, readahead
 from bowstring.io.range_source import RangeSource
 from bowstring.ipc.tools import copy_byte_ranges, message_search, recover as recover_module
 from tests.ipc import samples
+from tests.ipc.formats import ENCODERS, EVERY_FORMAT
 from tests.ipc.remote_stores import SlowFileSystem, serve_files, span_bytes
-
-MAKE: dict[str, Callable[..., bytes]] = {"file": samples.as_file, "stream": samples.as_stream}
-FORMATS = pytest.mark.parametrize("format_", MAKE)
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +77,7 @@ def damaged_forms(data: bytes) -> Iterator[bytes]:
         yield data[:at] + data[at + size % 300 :]
 
 
-@FORMATS
+@EVERY_FORMAT
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("compression", [None, "lz4"])
 def test_the_same_batches_are_recovered_from_a_url_and_from_local_data(
@@ -96,7 +94,7 @@ def test_the_same_batches_are_recovered_from_a_url_and_from_local_data(
     for batches in ([batch, batch.slice(1), batch], [other, other.slice(3), other]):
         outcomes = [
             (recover(data), recover(upload(data)))
-            for data in damaged_forms(MAKE[format_](*batches, compression=compression))
+            for data in damaged_forms(ENCODERS[format_](*batches, compression=compression))
         ]
         assert [is_equal(local, remote) for local, remote in outcomes] == [True] * len(outcomes)
         assert sum(not isinstance(local, type) for local, _ in outcomes) > len(outcomes) // 2
@@ -121,7 +119,7 @@ def test_headers_of_a_stream_are_requested_first_and_bodies_once(upload: Callabl
 
 def test_headers_are_requested_from_a_web_server_before_bodies() -> None:
     part = bs.record_batch({"n": np.arange(50_000), "x": np.arange(50_000) / 2})
-    data = {name: make(*[part] * 20) for name, make in MAKE.items()}
+    data = {name: make(*[part] * 20) for name, make in ENCODERS.items()}
     data["cut"] = data["file"][:-1000]
     with serve_files(**data) as site:
         for name, raw in data.items():
@@ -297,12 +295,12 @@ def recover_without_seeking(source: bytes, sink: Path) -> tuple[str, ...]:
     return bs.inspection.inspect(sink).encoding.features
 
 
-@FORMATS
+@EVERY_FORMAT
 def test_the_schema_declares_the_features_for_every_sink(format_: str, tmp_path: Path) -> None:
     batch = samples.batch("int", "text")
     for data, features in (
-        (MAKE[format_](batch, compression="lz4"), ("COMPRESSED_BODY",)),
-        (MAKE[format_](batch), ()),
+        (ENCODERS[format_](batch, compression="lz4"), ("COMPRESSED_BODY",)),
+        (ENCODERS[format_](batch), ()),
     ):
         bs.ipc.recover(data, tmp_path / "path")
         assert bs.inspection.inspect(tmp_path / "path").encoding.features == features

@@ -23,6 +23,7 @@ from bowstring.errors import (
     UnsupportedError,
     UsageError,
 )
+from bowstring.testing.descriptors import open_descriptors
 from bowstring.transports.ucx import ucp
 from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.libucp import ErrorMode, Feature, StatusCode
@@ -79,10 +80,6 @@ def connected(worker: Worker, error_mode: ErrorMode = ErrorMode.PEER) -> Iterato
 def close_endpoints(worker: Worker, *endpoints: Endpoint) -> None:
     requests = [request for endpoint in endpoints if (request := endpoint.close()) is not None]
     drive(worker, lambda: all(request.is_complete for request in requests))
-
-
-def num_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -224,7 +221,7 @@ def test_descriptors_stay_flat_over_200_connections(worker: Worker) -> None:
             drive_requests(worker, client.send_tagged([b"x" * 100], index))
             assert receive_tagged(worker) == (index, b"x" * 100)
             close_endpoints(worker, client, server)
-            counts.append(num_descriptors())
+            counts.append(open_descriptors())
         # libucp closes the sockets of a connection a little later.
         assert max(counts[100:]) <= max(counts[:100]) + 5
     assert not worker.endpoints
@@ -232,7 +229,7 @@ def test_descriptors_stay_flat_over_200_connections(worker: Worker) -> None:
 
 def test_closing_a_context_closes_all_its_descriptors() -> None:
     Context(FEATURES).close()
-    before = num_descriptors()
+    before = open_descriptors()
     for _ in range(3):
         context = Context(FEATURES)
         worker = Worker(context)
@@ -241,7 +238,7 @@ def test_closing_a_context_closes_all_its_descriptors() -> None:
         accept_one(worker, listener)
         client.send_tagged([bytes(8 << 20)], BODY_TAG)
         context.close()
-    assert num_descriptors() == before
+    assert open_descriptors() == before
 
 
 def test_sent_buffers_stay_alive_until_the_request_ends(worker: Worker) -> None:
