@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 import bowstring as bs
 from bowstring.errors import TypeMismatchError, UsageError
+from tests.arrays.recording_columns import RecordingColumns
 
 VALUES = [1, None, 3, 4, None, 6]
 
