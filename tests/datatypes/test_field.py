@@ -99,9 +99,9 @@ def test_schemas_are_built_from_mappings_and_printed() -> None:
 
 @pytest.mark.parametrize("key", [None, 1.5, slice(0, 1), ("a",), b"a"], ids=repr)
 def test_a_field_is_selected_only_by_name_or_integer(key: Any) -> None:
-    with pytest.raises(bs.errors.UsageError, match="name or its index"):
+    with pytest.raises(bs.errors.UsageError, match="the name or the index of a column"):
         SCHEMA.index(key)
-    with pytest.raises(bs.errors.UsageError, match="name or its index"):
+    with pytest.raises(bs.errors.UsageError, match="the name or the index of a column"):
         bs.record_batch({"a": [1]}).column(key)
 
 

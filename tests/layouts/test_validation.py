@@ -321,9 +321,13 @@ INVALID_ARRAYS = [
         True,
     ),
     InvalidArray(
-        "no such type id", new_array(DENSE, 2, [b"\3\4", ints(0, 0)], [INT8S, INT8S]), r"type_ids\[1\] = 4 is none of"
+        "no such type id",
+        new_array(DENSE, 2, [b"\3\4", ints(0, 0)], [INT8S, INT8S]),
+        r"type_ids\[1\] = 4 is not one of",
     ),
-    InvalidArray("negative type id", new_array(SPARSE, 1, [b"\xff"], [INT8S, INT8S]), r"type_ids\[0\] = -1 is none of"),
+    InvalidArray(
+        "negative type id", new_array(SPARSE, 1, [b"\xff"], [INT8S, INT8S]), r"type_ids\[0\] = -1 is not one of"
+    ),
     InvalidArray(
         "offset beyond the member",
         new_array(DENSE, 1, [b"\5", ints(10)], [INT8S, INT8S]),
@@ -337,7 +341,7 @@ INVALID_ARRAYS = [
     InvalidArray(
         "member offsets fall",
         new_array(DENSE, 3, [b"\3\5\3", ints(4, 0, 3)], [INT8S, INT8S]),
-        "child 'a': the offsets into it fall from 4 to 3",
+        "child 'a': its offsets decrease from 4 to 3",
     ),
     InvalidArray(
         "sparse member too short",

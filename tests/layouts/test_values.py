@@ -307,7 +307,7 @@ def test_a_union_stores_a_value_in_the_member_of_its_type() -> None:
     array = bs.array([1, 1.0, "x", None, 2], union)
     assert array.buffer_values(0).tolist() == [1, 0, 2, 0, 1]
     assert [type(value) for value in array.to_pylist()] == [int, float, str, type(None), int]
-    with pytest.raises(bs.errors.TypeMismatchError, match="none of the types"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="does not fit any of the types"):
         bs.array([b"x"], union)
 
 

@@ -329,10 +329,10 @@ def as_array(values: object) -> Array:
     raise TypeMismatchError(f"expected an array, found {type(values).__name__}; create one with bowstring.array")
 
 
-def as_arrays(data: Iterable[object]) -> list[Array]:
+def as_arrays(values: Iterable[object]) -> list[Array]:
     """Convert several arrays with `as_array`; dictionaries that they share stay shared."""
     dictionaries: dict[int, Array] = {}
-    return [Array.from_array_data(d, dictionaries) if isinstance(d, ArrayData) else as_array(d) for d in data]
+    return [Array.from_array_data(v, dictionaries) if isinstance(v, ArrayData) else as_array(v) for v in values]
 
 
 def import_array(source: object) -> Array:

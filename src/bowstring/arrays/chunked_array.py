@@ -51,7 +51,7 @@ class ChunkedArray(ColumnChunks):
         self.type = as_type(type, "a chunked array")
         arrays = tuple(as_arrays(chunks))
         for chunk in arrays:
-            _check_type(chunk, self.type)
+            _check_chunk_type(chunk, self.type)
         self._starts = chunk_starts([chunk.length for chunk in arrays])
         self._chunks = arrays
 
@@ -227,11 +227,11 @@ class ChunkedArray(ColumnChunks):
             return all(a.equals(b, nans_equal) for a, b in zip(self.chunks, other.chunks, strict=True))
         edges = sorted({*self._starts, *other._starts})
         return all(
-            self._slice_chunk(start, stop).equals(other._slice_chunk(start, stop), nans_equal)
+            self._slice_within_chunk(start, stop).equals(other._slice_within_chunk(start, stop), nans_equal)
             for start, stop in pairwise(edges)
         )
 
-    def _slice_chunk(self, start: int, stop: int) -> Array:
+    def _slice_within_chunk(self, start: int, stop: int) -> Array:
         number = min(bisect_right(self._starts, start), self.num_chunks) - 1
         return self._chunks[number].slice(start - self._starts[number], stop - start)
 
@@ -281,7 +281,7 @@ class _LazyChunks(Sequence[Array]):
         array = self._arrays[index]
         if array is None:
             array = self._create(index)
-            _check_type(array, self._type)
+            _check_chunk_type(array, self._type)
             self._arrays[index] = array
         return array
 
@@ -289,7 +289,7 @@ class _LazyChunks(Sequence[Array]):
         return map(self.__getitem__, range(len(self)))
 
 
-def _check_type(chunk: ArrayData, type: DataType) -> None:
+def _check_chunk_type(chunk: ArrayData, type: DataType) -> None:
     if chunk.type is not type and chunk.type != type:
         raise TypeMismatchError(f"a chunk of {chunk.type} does not belong to a column of {type}")
 

@@ -15,7 +15,7 @@ from bowstring.arrays.construction import array
 from bowstring.arrays.html import to_html
 from bowstring.compute.column_chunks import combine_with_wider_indices
 from bowstring.compute.sort import NullPlacement, Order, sort_rows
-from bowstring.datatypes.conversion import import_foreign_field
+from bowstring.datatypes.conversion import import_field_if_foreign
 from bowstring.datatypes.field import Field, check_field_name
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import NotFoundError, UsageError, WouldCopyError
@@ -219,7 +219,7 @@ class ColumnContainer(ABC):
         return self.select([index for index in range(len(self.schema)) if index not in dropped])
 
     def _add_or_replace_column(self, index: int, num_dropped: int, field_: str | Field, column: Any) -> Self:
-        field_ = import_foreign_field(field_)
+        field_ = import_field_if_foreign(field_)
         type_ = field_.type if isinstance(field_, Field) else None
         values = column if isinstance(column, (Array, ChunkedArray)) else array(column, type_)
         if not isinstance(field_, Field):
@@ -242,9 +242,9 @@ def _parse_sorting(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple
         raise UsageError(f"sort_by: a column's name, or pairs of names and orders, not {sorting!r:.100}") from None
 
 
-def _common_dtype(parts: Sequence[Values]) -> np.dtype[Any]:
+def _common_dtype(columns: Sequence[Values]) -> np.dtype[Any]:
     try:
-        return np.result_type(*parts) if parts else np.dtype(np.float64)
+        return np.result_type(*columns) if columns else np.dtype(np.float64)
     except TypeError:  # such as a date and a number
         return np.dtype(object)
 

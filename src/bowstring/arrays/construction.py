@@ -59,7 +59,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     if mask is not None:
         raise UsageError("a mask requires a NumPy array; in other sequences, use None for nulls")
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise TypeMismatchError(f"an array is made from a sequence, not from {short_repr(values)}")
+        raise TypeMismatchError(f"expected a sequence of values, found {short_repr(values)}")
     return Array.from_array_data(
         array_from_python(values if isinstance(values, (list, tuple)) else list(values), data_type)
     )

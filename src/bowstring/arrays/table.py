@@ -83,9 +83,8 @@ class Table(ColumnContainer):
         spans = list(pairwise(edges))
         if not spans and columns and all(column.chunks for column in columns):
             spans = [(0, 0)]  # no rows, but maybe dictionaries
-        return cls(
-            schema, [RecordBatch.from_arrays([c._slice_chunk(*s) for c in columns], schema=schema) for s in spans]
-        )
+        arrays_by_batch = [[column._slice_within_chunk(*span) for column in columns] for span in spans]
+        return cls(schema, [RecordBatch.from_arrays(arrays, schema=schema) for arrays in arrays_by_batch])
 
     @classmethod
     def from_pandas(cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> Table:
@@ -204,7 +203,7 @@ class Table(ColumnContainer):
         for first, last in spans:
             number = min(int(np.searchsorted(starts, first, "right")), len(self._batches)) - 1
             batch = self._batches[number].slice(first - int(starts[number]), last - first)
-            batches.append(batch._splice_column(schema, index, num_dropped, chunked._slice_chunk(first, last)))
+            batches.append(batch._splice_column(schema, index, num_dropped, chunked._slice_within_chunk(first, last)))
         return Table(schema, batches)
 
     def replace_schema_metadata(self, metadata: MetadataLike) -> Table:

@@ -32,7 +32,7 @@ def check_valid_slots(array: ArrayData, invalid: Values, fault: str) -> None:
 def numeric_values(array: ArrayData) -> Values:
     """Return the slots of a numeric or temporal array, booleans as 0 and 1."""
     layout = array.layout
-    return layout.bits(array).view(np.uint8) if isinstance(layout, BooleanLayout) else array.buffer_values(1)
+    return layout.unpack_values(array).view(np.uint8) if isinstance(layout, BooleanLayout) else array.buffer_values(1)
 
 
 def build_with_validity(target: DataType, slots: Values, array: ArrayData) -> ArrayData:

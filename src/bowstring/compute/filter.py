@@ -31,7 +31,7 @@ def _to_booleans(mask: Any) -> Values:
         layout = mask.layout.storage
         if not isinstance(layout, BooleanLayout):
             raise UsageError(f"filter: expected a boolean mask, found {mask.type}")
-        bits, valid = layout.bits(mask.storage), mask.validity_mask()
+        bits, valid = layout.unpack_values(mask.storage), mask.validity_mask()
         return bits if valid is None else bits & valid
     values = mask
     if hasattr(mask, "__array__"):  # NumPy's, pyarrow's, pandas', Polars'

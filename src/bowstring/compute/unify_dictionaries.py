@@ -28,13 +28,13 @@ def iter_dictionary_arrays(array: ArrayData) -> Iterator[ArrayData]:
         yield from iter_dictionary_arrays(child)
 
 
-def replace_dictionary_arrays(array: ArrayData, parts: Iterator[ArrayData]) -> ArrayData:
-    """Replace the `iter_dictionary_arrays` of an array, in the same order."""
+def replace_dictionary_arrays(array: ArrayData, replacements: Iterator[ArrayData]) -> ArrayData:
+    """Replace the arrays that `iter_dictionary_arrays` yields, in the same order."""
     if array.layout.dictionary is not None:
-        return next(parts)
+        return next(replacements)
     if not array.children:
         return array
-    children = tuple([replace_dictionary_arrays(child, parts) for child in array.children])
+    children = tuple([replace_dictionary_arrays(child, replacements) for child in array.children])
     return ArrayData(array.layout, array.length, array.buffers, children, None, array._null_count, array.offset)
 
 
@@ -122,7 +122,7 @@ def concat_and_unify(arrays: Sequence[ArrayData]) -> ArrayData:
     if not isinstance(storage, DictionaryLayout) or has_dictionary(storage.dictionary):
         return layout.concat(unify_dictionaries(arrays))
     dictionaries, dictionary_indices = distinct_dictionaries(arrays)
-    indices, validity = storage.concat_indices(arrays)
+    indices, validity = storage.concat_indices_and_validity(arrays)
     dictionary = dictionaries[0]
     if len(dictionaries) > 1:
         dictionary, transposition = _merge_with_joined_indices(dictionaries)

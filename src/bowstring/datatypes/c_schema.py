@@ -45,7 +45,7 @@ def _read_field(address: int, depth: int, fields_left: Iterator[int]) -> Field:
     fields = c_abi.SchemaStruct.from_address(address)[:]
     format_address, name_address, metadata, flags, n_children, children, dictionary, release, _ = fields
     if not release:
-        raise InvalidDataError("a schema is released already")
+        raise InvalidDataError("a schema was already released")
     if not format_address:
         raise InvalidDataError("a schema's format is a null pointer")
     if not _FIRST <= format_address < _LAST:

@@ -53,7 +53,7 @@ def _append_schema_struct(
         raise UnsupportedTypeError(f"field {path!r}: {error}") from None
     block.set_string(index + c_abi.NAME, encoded_name + b"\0")
     if pairs:
-        block.set_string(index + c_abi.METADATA, _metadata_bytes(pairs))
+        block.set_string(index + c_abi.METADATA, _encode_metadata(pairs))
     if children:
         pointers = block.append([0] * len(children))
         block.set_pointer(index + c_abi.SCHEMA_CHILDREN, pointers)
@@ -78,7 +78,7 @@ def _format_string(type_: DataType) -> bytes:
     return text
 
 
-def _metadata_bytes(pairs: Metadata) -> bytes:
+def _encode_metadata(pairs: Metadata) -> bytes:
     parts = [struct.pack("=i", len(pairs))]
     for text in (text for pair in pairs for text in pair):
         parts += (struct.pack("=i", len(text)), text)

@@ -46,7 +46,7 @@ def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLi
     return Field(name, as_type(type, f"field {name!r}"), nullable, as_metadata(metadata))
 
 
-def import_foreign_field(value: Any) -> Any:
+def import_field_if_foreign(value: Any) -> Any:
     """Import a field of another library; return anything else unchanged."""
     if isinstance(value, Field) or not hasattr(value, "__arrow_c_schema__"):
         return value

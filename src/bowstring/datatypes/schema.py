@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_schema import import_field
 from bowstring.datatypes.c_schema_export import export_schema
-from bowstring.datatypes.conversion import SupportsArrowSchema, TypeLike, field, import_foreign_field
+from bowstring.datatypes.conversion import SupportsArrowSchema, TypeLike, field, import_field_if_foreign
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.nested import Struct
 from bowstring.errors import InvalidDataError, NotFoundError, TypeMismatchError, UsageError
@@ -100,7 +100,7 @@ class Schema:
         try:
             key = operator.index(key)
         except TypeError:
-            raise UsageError(f"a column is found by its name or its index, not by {key!r}") from None
+            raise UsageError(f"expected the name or the index of a column, found {key!r}") from None
         count = len(self)
         if -count <= key < count:
             return key % count
@@ -233,10 +233,10 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     if isinstance(fields, Schema):
         return fields.fields
     if hasattr(fields, "__arrow_c_schema__"):
-        return import_foreign_field(fields).type.fields  # type: ignore[no-any-return]
+        return import_field_if_foreign(fields).type.fields  # type: ignore[no-any-return]
     items: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else fields
     try:
-        return tuple(f if isinstance(f, Field) else field(*f) for f in map(import_foreign_field, items))
+        return tuple(f if isinstance(f, Field) else field(*f) for f in map(import_field_if_foreign, items))
     except TypeMismatchError:
         raise
     except TypeError:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from bowstring.datatypes.base import DataType as DataType, check_one_of
-from bowstring.datatypes.conversion import TypeLike, as_type, field, import_foreign_field
+from bowstring.datatypes.conversion import TypeLike, as_type, field, import_field_if_foreign
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.nested import (
     Dictionary as Dictionary,
@@ -59,7 +59,7 @@ def as_child_field(value: TypeLike, name: str) -> Field:
     """
     if isinstance(value, Field | DataType | str):
         return value if isinstance(value, Field) else field(name, value)
-    foreign = import_foreign_field(value)
+    foreign = import_field_if_foreign(value)
     if isinstance(foreign, Field):
         return foreign if foreign.name or foreign.pairs or not foreign.nullable else field(name, foreign.type)
     return field(name, value)

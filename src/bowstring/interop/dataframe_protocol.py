@@ -150,7 +150,7 @@ class InterchangeColumn:
                 raise WouldCopyError(
                     "the interchange protocol stores booleans as bytes, Arrow as bits: set allow_copy=True"
                 )
-            data = Buffer.of(layout.bits(array).view(np.uint8))
+            data = Buffer.of(layout.unpack_values(array).view(np.uint8))
         elif isinstance(array.type, t.Dictionary):
             dtype = _protocol_dtype(array.type.index_type)
         return {

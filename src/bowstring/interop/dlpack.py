@@ -64,7 +64,7 @@ def array_dlpack_capsule(array: ArrayData, options: dict[str, Any]) -> Any:
         check_no_nulls(array, "DLPack")
         if options.get("copy") is False:
             raise NotShareableError("DLPack: booleans can't be shared with copy=False: Arrow stores bits, DLPack bytes")
-        return numpy_dlpack_capsule(array.layout.bits(array), options)
+        return numpy_dlpack_capsule(array.layout.unpack_values(array), options)
     return numpy_dlpack_capsule(to_numpy_without_copy(array, "DLPack"), options)
 
 

@@ -47,7 +47,7 @@ class BooleanLayout(Layout):
         """Create an array of NumPy booleans, packed."""
         return ArrayData(self, len(values), (pack_validity(mask), bitmap.pack(values)))
 
-    def bits(self, array: ArrayData) -> Values:
+    def unpack_values(self, array: ArrayData) -> Values:
         """Return the values as NumPy booleans, copied."""
         data = array.buffers[1]
         return np.zeros(array.length, np.bool_) if data is None else bitmap.unpack(data, array.offset, array.length)
@@ -69,12 +69,12 @@ class BooleanLayout(Layout):
         return None if array.is_null_at(index) else bitmap.get(data, array.offset + index)
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        return set_none(self.bits(array).tolist(), array.validity_mask())
+        return set_none(self.unpack_values(array).tolist(), array.validity_mask())
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
             raise self.would_copy_error()
-        return self.bits(array) if array.null_count == 0 else super().to_numpy(array, True)
+        return self.unpack_values(array) if array.null_count == 0 else super().to_numpy(array, True)
 
     def compact(self, array: ArrayData) -> ArrayData:
         data = array.buffers[1]
@@ -82,7 +82,7 @@ class BooleanLayout(Layout):
         return ArrayData(self, array.length, (array.compact_validity(), bits), null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        bits = bitmap.pack(self.bits(array)[indices])
+        bits = bitmap.pack(self.unpack_values(array)[indices])
         return ArrayData(self, len(indices), (array.take_validity(indices), bits))
 
     def interleave(self, slots: SlotSelection) -> ArrayData:
@@ -95,12 +95,12 @@ class BooleanLayout(Layout):
     def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_bits, right_bits = left.buffers[1], right.buffers[1]
         if left_bits is None or right_bits is None:
-            return bool(np.array_equal(self.bits(left), self.bits(right)))
+            return bool(np.array_equal(self.unpack_values(left), self.unpack_values(right)))
         left_bits = bitmap.realign(left_bits, left.offset, left.length)
         return bitmap.is_equal(left_bits, bitmap.realign(right_bits, right.offset, right.length), left.length)
 
     def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        return not ((self.bits(left) != self.bits(right)) & left.validity_mask()).any()
+        return not ((self.unpack_values(left) != self.unpack_values(right)) & left.validity_mask()).any()
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        return (self.bits(array),)
+        return (self.unpack_values(array),)

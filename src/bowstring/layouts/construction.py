@@ -28,7 +28,7 @@ def array_from_python(values: Sequence[Any], type: DataType | None = None) -> Ar
     try:
         return infer_array(values) if type is None else layout_of(type).from_pylist(values)
     except RecursionError:
-        raise TypeMismatchError("the values are nested too deep") from None
+        raise TypeMismatchError("the values are nested too deeply") from None
 
 
 def invert_mask(mask: Values) -> Values:
@@ -52,7 +52,7 @@ def array_from_numpy(values: Values, type: DataType | None = None, valid: Values
 
 def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> ArrayData:
     if values.ndim == 0:
-        raise TypeMismatchError("an array is made from a NumPy array of at least one dimension")
+        raise TypeMismatchError("expected a NumPy array of at least one dimension, found a scalar")
     if values.dtype.byteorder == ">" or (values.dtype.kind in "iufmM" and not values.dtype.isnative):
         values = values.astype(values.dtype.newbyteorder("="))
     if isinstance(layout, ExtensionLayout):
@@ -78,7 +78,9 @@ def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> ArrayDa
             return ArrayData(layout, len(values), (pack_validity(row_mask),), tuple(columns))
     if valid is not None and (valid.ndim > 1 or valid.dtype.names is not None):
         if values.dtype.kind in "mMV":
-            raise TypeMismatchError(f"NumPy's {values.dtype} with a mask by element does not become {layout.type}")
+            raise TypeMismatchError(
+                f"NumPy's {values.dtype} with a mask of elements cannot be converted to {layout.type}"
+            )
         return layout.from_pylist(np.where(valid, values.astype(object), np.array(None)).tolist())
     python_values = list(values) if values.ndim > 1 or values.dtype.kind in "mM" else values.tolist()
     if values.dtype.kind == "T":

@@ -96,7 +96,7 @@ class DictionaryLayout(Layout):
             raise InvalidDataError(f"indices[{at}] = {raw[at]} is not within the dictionary of {count} values")
         return raw.astype(np.int64)
 
-    def concat_indices(self, arrays: Sequence[ArrayData]) -> tuple[Indices, Buffer | None]:
+    def concat_indices_and_validity(self, arrays: Sequence[ArrayData]) -> tuple[Indices, Buffer | None]:
         """Concatenate the `indices` of arrays; also return their validity bitmap."""
         raw, validity = concat_buffer_values(arrays, 1), concat_validity(arrays)
         dictionaries, dictionary_indices = distinct_dictionaries(arrays)

@@ -93,7 +93,7 @@ class StructLayout(Layout):
             if isinstance(value, Mapping):
                 if not name_set.issuperset(value):
                     raise TypeMismatchError(
-                        f"value {index} has {join_reprs(set(value) - name_set)}: no fields of {self.type}"
+                        f"value {index} has {join_reprs(set(value) - name_set)}, which {self.type} does not have"
                     )
             elif not isinstance(value, tuple) or len(value) != len(names):
                 raise TypeMismatchError(f"value {index}: {short_repr(value)} cannot be converted to {self.type}")

@@ -38,7 +38,7 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
         base_types = {float}
     if len(base_types) > 1:
         names = " and ".join(sorted(kind.__name__ for kind in base_types))
-        raise TypeMismatchError(f"values of {names} have no common data type: give one")
+        raise TypeMismatchError(f"values of {names} have no common data type: specify one")
     base_type = base_types.pop() if base_types else NoneType
     if base_type in _NESTED:
         return _NESTED[base_type](values)
@@ -66,7 +66,7 @@ def _infer_struct_array(values: Sequence[Mapping[str, Any] | None]) -> ArrayData
     names = list(dict.fromkeys(chain.from_iterable(filled)))
     for name in names:
         if not isinstance(name, str):
-            raise TypeMismatchError(f"a struct's field is named by a string, not by {name!r}")
+            raise TypeMismatchError(f"expected a string as the name of a struct's field, found {name!r}")
     check_expanded_values(len(names) * len(filled), sum(map(len, filled)))
     columns = [infer_array([value.get(name) for value in filled]) for name in names]
     struct_type = types.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
@@ -96,7 +96,7 @@ def _type_of_dtype(dtype: np.dtype[Any]) -> DataType:
     return create_type(dtype)
 
 
-def _time_unit(dtype: np.dtype[Any]) -> types.TimeUnit:
+def _time_unit_of_dtype(dtype: np.dtype[Any]) -> types.TimeUnit:
     unit, count = np.datetime_data(dtype)
     for time_unit in types.TIME_UNITS:
         if unit == time_unit and count == 1:
@@ -104,11 +104,11 @@ def _time_unit(dtype: np.dtype[Any]) -> types.TimeUnit:
     raise TypeMismatchError(f"NumPy's {dtype} has no data type: convert it to s, ms, us or ns")
 
 
-def _datetime_type(dtype: np.dtype[Any]) -> DataType:
-    return types.date32() if np.datetime_data(dtype) == ("D", 1) else types.Timestamp(_time_unit(dtype))
+def _type_of_datetime_dtype(dtype: np.dtype[Any]) -> DataType:
+    return types.date32() if np.datetime_data(dtype) == ("D", 1) else types.Timestamp(_time_unit_of_dtype(dtype))
 
 
-def _void_type(dtype: np.dtype[Any]) -> DataType:
+def _type_of_void_dtype(dtype: np.dtype[Any]) -> DataType:
     if dtype.fields is None:
         return types.FixedSizeBinary(dtype.itemsize)
     return types.struct([(name, _type_of_dtype(dtype.fields[name][0])) for name in dtype.names or ()])
@@ -122,9 +122,9 @@ _NUMPY_KINDS: dict[str, Callable[[np.dtype[Any]], DataType]] = {
     "U": lambda _: types.string(),
     "T": lambda _: types.string(),
     "S": lambda _: types.binary(),
-    "M": _datetime_type,
-    "m": lambda d: types.Duration(_time_unit(d)),
-    "V": _void_type,
+    "M": _type_of_datetime_dtype,
+    "m": lambda d: types.Duration(_time_unit_of_dtype(d)),
+    "V": _type_of_void_dtype,
 }
 
 
@@ -139,16 +139,16 @@ def _supported_base_type(kind: type) -> type:
     raise TypeMismatchError(f"Python's {kind.__name__} has no data type: specify one")
 
 
-def _integer_type(values: list[Any]) -> DataType:
+def _infer_integer_type(values: list[Any]) -> DataType:
     low, high = min(values), max(values)
     if low >= -(1 << 63) and high < 1 << 63:
         return types.int64()
     if low >= 0 and high < 1 << 64:
         return types.uint64()
-    raise TypeMismatchError(f"integers from {low} to {high} do not fit 64 bits: give a decimal type")
+    raise TypeMismatchError(f"integers from {low} to {high} do not fit 64 bits: specify a decimal type")
 
 
-def _decimal_type(values: list[Decimal]) -> DataType:
+def _infer_decimal_type(values: list[Decimal]) -> DataType:
     digits = scale = 0
     for value in values:
         _, value_digits, exponent = value.as_tuple()
@@ -160,10 +160,10 @@ def _decimal_type(values: list[Decimal]) -> DataType:
     return types.Decimal(precision, scale, 128 if precision <= 38 else 256)
 
 
-def _timestamp_type(values: list[datetime]) -> DataType:
+def _infer_timestamp_type(values: list[datetime]) -> DataType:
     zone = values[0].tzinfo
     if any((value.tzinfo is None) != (zone is None) for value in values):
-        raise TypeMismatchError("datetimes with and without a zone have no common data type: give one")
+        raise TypeMismatchError("datetimes with and without a zone have no common data type: specify one")
     return types.timestamp("us", None if zone is None else timezone_name(zone))
 
 
@@ -183,19 +183,19 @@ def timezone_name(zone: tzinfo) -> str:
 _TYPES: dict[type, DataType | Callable[[list[Any]], DataType]] = {
     NoneType: types.null(),
     bool: types.bool_(),
-    int: _integer_type,
+    int: _infer_integer_type,
     float: types.float64(),
     str: types.string(),
     bytes: types.binary(),
-    datetime: _timestamp_type,
+    datetime: _infer_timestamp_type,
     date: types.date32(),
     time: types.time64("us"),
     timedelta: types.duration("us"),
-    Decimal: _decimal_type,
+    Decimal: _infer_decimal_type,
     MonthDayNano: types.month_day_nano_interval(),
     DayTime: types.day_time_interval(),
-    np.datetime64: lambda v: _datetime_type(v[0].dtype),
-    np.timedelta64: lambda v: types.Duration(_time_unit(v[0].dtype)),
+    np.datetime64: lambda v: _type_of_datetime_dtype(v[0].dtype),
+    np.timedelta64: lambda v: types.Duration(_time_unit_of_dtype(v[0].dtype)),
 }
 """The data type of each Python type, or a function of the values that are not None."""
 _NESTED: dict[type, Callable[[Sequence[Any]], ArrayData]] = {list: _infer_list_array, dict: _infer_struct_array}

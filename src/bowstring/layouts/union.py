@@ -56,7 +56,7 @@ class UnionLayout(Layout):
         child_indices = self._child_index_by_id[ids.view(np.uint8)]
         if child_indices.size and child_indices.min() < 0:
             at = first_true(child_indices < 0)
-            raise InvalidDataError(f"type_ids[{at}] = {ids[at]} is none of the type's ids {self.ids}")
+            raise InvalidDataError(f"type_ids[{at}] = {ids[at]} is not one of the type's ids {self.ids}")
         return child_indices
 
     def child_slots(self, array: ArrayData, child_indices: Indices) -> Indices:
@@ -146,7 +146,7 @@ class UnionLayout(Layout):
                 same_type = child_index if same_type < 0 else same_type
             accepting = child_index if accepting < 0 else accepting
         if accepting < 0:
-            raise TypeMismatchError(f"value {index}: {short_repr(value)} is of none of the types of {self.type}")
+            raise TypeMismatchError(f"value {index}: {short_repr(value)} does not fit any of the types of {self.type}")
         return same_type if same_type >= 0 else accepting
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
@@ -218,4 +218,4 @@ class UnionLayout(Layout):
             if falling.any():
                 at = first_true(falling)
                 with prefix_errors(f"child {name!r}"):
-                    raise InvalidDataError(f"the offsets into it fall from {offsets[at]} to {offsets[at + 1]}")
+                    raise InvalidDataError(f"its offsets decrease from {offsets[at]} to {offsets[at + 1]}")

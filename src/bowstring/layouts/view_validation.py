@@ -83,7 +83,7 @@ def check_views(array: ArrayData, is_text: bool) -> None:
     buffers = [(buffer or EMPTY).bytes for buffer in array.buffers[2:]]
     buffer_sizes = [buffer.size for buffer in buffers]
     text_ranges: dict[int, _TextRange] = {}
-    for first, words, lengths in _split_blocks(array, _BLOCK_VIEWS):
+    for first, words, lengths in _iter_view_blocks(array, _BLOCK_VIEWS):
         long = _select_long_views(words, lengths, first)
         if len(long.slots) < len(words):
             _check_inline_views(words, lengths, first, is_text)
@@ -93,7 +93,7 @@ def check_views(array: ArrayData, is_text: bool) -> None:
             if is_text and not _is_dense_ascii(data, views):
                 text_ranges.setdefault(buffer_index, _TextRange(data)).add(views)
     if not all(text_range.is_valid_utf8() for text_range in text_ranges.values()):
-        for first, words, lengths in _split_blocks(array, array.length):
+        for first, words, lengths in _iter_view_blocks(array, array.length):
             for buffer_index, views in _select_long_views(words, lengths, first).split_by_buffer(buffer_sizes):
                 text.check_utf8_ranges(buffers[buffer_index], views.starts, views.stops, views.slots)
 
@@ -101,14 +101,14 @@ def check_views(array: ArrayData, is_text: bool) -> None:
 def checked_views(array: ArrayData) -> Values:
     """Return all views as 64-bit integers, shape (n, 2), empty for null slots, after checking their data buffers."""
     buffer_sizes = [0 if buffer is None else buffer.size for buffer in array.buffers[2:]]
-    for first, words, lengths in _split_blocks(array, array.length):
+    for first, words, lengths in _iter_view_blocks(array, array.length):
         for _ in _select_long_views(words, lengths, first).split_by_buffer(buffer_sizes):
             pass
         return words
     return np.empty((0, 2), _WORD)
 
 
-def _split_blocks(array: ArrayData, size: int) -> Iterator[tuple[int, Values, Values]]:
+def _iter_view_blocks(array: ArrayData, size: int) -> Iterator[tuple[int, Values, Values]]:
     """Yield blocks of `size` views: the index of the first, the words of shape (n, 2), and the lengths.
 
     Views of null slots are empty.

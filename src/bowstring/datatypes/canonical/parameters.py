@@ -31,7 +31,7 @@ def parse_parameters(name: str, serialized: bytes, keys: Sequence[str] = ()) -> 
         return {}
     if len(serialized) > _MAX_BYTES:
         raise InvalidDataError(f"{name}: expected up to {_MAX_BYTES} bytes of metadata, found {len(serialized)}")
-    members = parse_json(f"{name}: metadata {serialized[:60]!r}", serialized, _unique_keys)
+    members = parse_json(f"{name}: metadata {serialized[:60]!r}", serialized, _reject_duplicate_keys)
     if not isinstance(members, dict):
         raise InvalidDataError(f"{name}: expected a JSON object as metadata, found {serialized[:60]!r}")
     return {key: members[key] for key in keys if members.get(key) is not None}
@@ -50,7 +50,7 @@ def parse_json(what: str, text: str | bytes, pairs_hook: _PairsHook | None = Non
         raise InvalidDataError(f"{what} is not valid JSON: {reason}") from None
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Reject duplicate keys: some readers use the first value, others the last."""
     members = dict(pairs)
     if len(members) != len(pairs):

@@ -447,7 +447,7 @@ def _to_masked_array(array: ArrayData, options: ParsedOptions) -> Any:
     mask = array.validity_mask()
     missing = np.zeros(array.length, np.bool_) if mask is None else ~mask
     if isinstance(array.layout, BooleanLayout):
-        return pd.arrays.BooleanArray(array.layout.bits(array), missing)
+        return pd.arrays.BooleanArray(array.layout.unpack_values(array), missing)
     array_class = pd.arrays.IntegerArray if isinstance(array.type, t.Int) else pd.arrays.FloatingArray
     values: Values = array.buffer_values(1)
     return array_class(values, missing, copy=options.copy)
