@@ -9,7 +9,7 @@ from zlib import crc32
 
 from bowstring.cli.main import main
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.api import open_any
 from fuzz.expectations import LIMITS, MAX_ROWS, expect
 from fuzz.temporary_files import folder, write_file
 

@@ -15,7 +15,7 @@ from zlib import crc32
 import bowstring as bs
 from bowstring.errors import BowstringError, InvalidDataError, UsageError
 from bowstring.inspection.validation import Validator
-from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.api import open_any
 from bowstring.ipc.message import is_file_start
 from bowstring.ipc.statistics import METADATA_KEY
 from fuzz.editable_stream import parse_stream

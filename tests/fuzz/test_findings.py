@@ -14,7 +14,7 @@ import bowstring as bs
 from bowstring.errors import InvalidDataError
 from bowstring.inspection.validation import Validator
 from bowstring.ipc import codecs
-from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.api import open_any
 from fuzz.editable_stream import EditableStream, parse_stream
 from fuzz.flatbuffers import TableNode
 from fuzz.inputs import FuzzInput

@@ -24,7 +24,7 @@ from bowstring.errors import (
     ResourceError,
     UsageError,
 )
-from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.api import open_any
 from bowstring.ipc.tools.append import append_file
 from bowstring.memory.region import Region
 from tests.ipc.remote_stores import serve_files

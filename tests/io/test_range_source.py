@@ -30,7 +30,7 @@ from bowstring import errors
 from bowstring.io import range_source
 from bowstring.io.byte_ranges import FetchedRanges, merge_spans
 from bowstring.io.range_source import RangeSource
-from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.api import open_any
 from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.testing import strategies
 from tests.ipc import samples

@@ -19,7 +19,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.api import open_any
 from bowstring.ipc.message import CONTINUATION, FILE_START
 from bowstring.testing.descriptors import no_descriptor_left
 from tests.ipc import samples

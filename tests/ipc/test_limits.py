@@ -278,7 +278,7 @@ READ_WITH_ALL_READERS = """
 import json, re, resource, sys, time
 import numpy
 import bowstring as bs
-from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.api import open_any
 from bowstring.inspection.validation import Validator
 from bowstring.errors import BowstringError
 bs.open_file, bs.open_stream, bs.inspection.inspect, bs.Table, bs.dictionary

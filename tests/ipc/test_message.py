@@ -33,8 +33,8 @@ class Header:
     body_bytes: int
 
 
-def read_header(raw: bytes, skip: int, _where: MessageLocation) -> Header:
-    return Header(raw[skip:], len(BODY))
+def read_header(raw: bytes, flatbuffer_offset: int, _where: MessageLocation) -> Header:
+    return Header(raw[flatbuffer_offset:], len(BODY))
 
 
 def reader_of(limits: ReadLimits | None = None, **options: object) -> MessageReader[Header]:

@@ -10,7 +10,7 @@ import click
 from bowstring.cli.input_output import idle_check, progress, report_batches, report_errors, resolve_source
 from bowstring.cli.options import all_option, columns_option, file_argument, format_option, max_piped_option
 from bowstring.cli.rows import LimitedBatches, without_readahead, write_rows
-from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.api import open_any
 
 _ROWS_SHOWN = 1000
 

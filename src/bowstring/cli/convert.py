@@ -38,9 +38,8 @@ from bowstring.inspection.text import printable
 from bowstring.inspection.validation import validate_batches
 from bowstring.inspection.values import check_rows
 from bowstring.io.fsspec_store import is_url
-from bowstring.ipc.api import new_file, new_stream
+from bowstring.ipc.api import new_file, new_stream, open_any
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.format_detection import open_any
 from bowstring.ipc.statistics import replace_statistics
 from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions

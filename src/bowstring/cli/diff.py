@@ -30,7 +30,7 @@ from bowstring.inspection.diff import (
 from bowstring.inspection.text import printable
 from bowstring.inspection.validation import validate_batches
 from bowstring.inspection.values import format_json, json_value
-from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.api import open_any
 
 _COLUMNS_SHOWN = 50
 _VALUE_CHARACTERS = 60

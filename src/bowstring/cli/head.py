@@ -14,7 +14,7 @@ from bowstring.cli.options import (
     rows_option,
 )
 from bowstring.cli.rows import LimitedBatches, without_readahead, write_rows
-from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.api import open_any
 
 
 @click.command()

@@ -19,8 +19,7 @@ from bowstring.cli.input_output import resolve_output, resolve_source, write_arr
 from bowstring.cli.settings import FAILED
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
 from bowstring.inspection.text import printable
-from bowstring.ipc.api import open_file, open_stream
-from bowstring.ipc.format_detection import open_any
+from bowstring.ipc.api import open_any, open_file, open_stream
 from bowstring.layouts.base import prefix_errors
 
 _DIFFERENCES_SHOWN = 20

@@ -19,9 +19,8 @@ from bowstring.inspection.values import check_rows
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import Sink
-from bowstring.io.sources import open_random_access
+from bowstring.io.sources import open_from_position, open_random_access, read_into_memory
 from bowstring.io.stream_source import StreamSource
-from bowstring.ipc.format_detection import open_from_position, read_into_memory
 
 EXTRA = "convert"
 _BUFFER_BYTES = 1 << 16

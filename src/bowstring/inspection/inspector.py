@@ -26,7 +26,8 @@ from bowstring.inspection.sizes import DictionaryTally, Tally
 from bowstring.inspection.text import share_of
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, open_source
+from bowstring.io.sources import open_source
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.header import check_version
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, WireSchema, read_wire_schema

@@ -8,9 +8,11 @@ from typing import Any, Literal
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError
+from bowstring.io.sources import open_source
+from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.dictionaries import reader as reading
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, create_file_reader, detect_format, open_source
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import EndOfStream
 from bowstring.ipc.metadata.header import check_version
@@ -57,7 +59,7 @@ class _ResilientReader(StreamReader):
     @property
     def batches_read(self) -> int:
         """The number of complete record batches read."""
-        return self._decoder.batches
+        return self._decoder.batch_count
 
     @property
     def nodes(self) -> list[DictionaryDeclaration]:
@@ -65,7 +67,7 @@ class _ResilientReader(StreamReader):
         selection = self._decoder._selection
         return [] if selection is None else list(selection.cached.wire.by_id.values())
 
-    def dictionary(self, node: DictionaryDeclaration) -> ArrayData | None:
+    def get_dictionary(self, node: DictionaryDeclaration) -> ArrayData | None:
         """Return the current values of a dictionary, or None if it is not defined."""
         return self._decoder._dictionaries(node)
 
@@ -73,15 +75,15 @@ class _ResilientReader(StreamReader):
         """Yield the index of each batch (None for a dictionary) and the batch or its error."""
         decoder = self._decoder
         while True:
-            messages, batches = decoder.messages, decoder.batches
+            messages, batches = decoder.message_count, decoder.batch_count
             try:
                 message = self._read_message()
                 if isinstance(message, EndOfStream):
                     return
                 batch = self._decode(message)
             except InvalidDataError as error:
-                is_over = decoder.messages == messages  # the error is before a body
-                yield batches if is_over or decoder.batches > batches else None, error
+                is_over = decoder.message_count == messages  # the error is before a body
+                yield batches if is_over or decoder.batch_count > batches else None, error
                 if is_over:
                     return
                 continue
@@ -217,7 +219,7 @@ class Validator:
 
     def _dictionary(self, reader: FileReader | _ResilientReader, node: DictionaryDeclaration) -> Iterator[Fault]:
         try:
-            values = reader.dictionary(node)
+            values = reader.get_dictionary(node)
         except InvalidDataError as error:
             yield _make_fault(error)
             return

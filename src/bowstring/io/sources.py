@@ -14,6 +14,7 @@ import numpy as np
 from bowstring.errors import (
     ClosedError,
     IsDirectoryError,
+    LimitError,
     UsageError,
 )
 from bowstring.io import fsspec_store
@@ -250,3 +251,49 @@ def _with_translated_errors(
             raise translate_io_error(error, name, path=path) from error
 
     return read_translated
+
+
+def open_from_position(source: Any) -> MemorySource | StreamSource:
+    """Open a source for reading from its current position; a regular file is mapped."""
+    source = getattr(source, "buffer", source) if hasattr(source, "encoding") else source
+    if isinstance(source, int) or (hasattr(source, "fileno") and hasattr(source, "read")):
+        try:
+            descriptor = source if isinstance(source, int) else source.fileno()
+            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        except (OSError, ValueError):
+            is_regular = False
+        if is_regular:
+            name = getattr(source, "name", None)
+            label = name if isinstance(name, str) else f"descriptor {descriptor}"
+            mapped_source = map_descriptor(os.dup(descriptor), "standard input" if label == "<stdin>" else label)
+            mapped_source.position = os.lseek(descriptor, 0, os.SEEK_CUR) if isinstance(source, int) else source.tell()
+            return mapped_source
+    return open_sequential(source)
+
+
+def open_source(source: Any) -> AnySource:
+    """Open a source as `open_from_position` does, but URLs and results of `fsspec.open` by ranges."""
+    return open_random_access(source) if fsspec_store.find_store_location(source) else open_from_position(source)
+
+
+def as_random_access(source: AnySource, max_piped_bytes: int) -> RandomAccessSource:
+    """Return the rest of a source for random access: a pipe is read into memory, as `read_into_memory` does."""
+    if isinstance(source, StreamSource):
+        return read_into_memory(source, max_piped_bytes)
+    if isinstance(source, MemorySource) and source.position:
+        return MemorySource(Memory(source.memory.bytes[source.position :]), source.name)
+    return source
+
+
+def read_into_memory(source: StreamSource, max_bytes: int) -> MemorySource:
+    """Read the rest of a pipe into memory for random access. Raises `LimitError` for more than `max_bytes`."""
+    content = bytearray()
+    while chunk := source.read(min(_MAX_READ_BYTES, max_bytes + 1 - len(content))):
+        content += chunk
+        if len(content) > max_bytes:
+            raise LimitError(
+                f"{source.name}: a pipe or a store without ranges has to be read into memory here, and this one is "
+                f"larger than the limit of {max_bytes} bytes: use the path of a local file, or raise max_piped_bytes "
+                "(--max-piped-bytes)"
+            )
+    return MemorySource(Memory(content), source.name)

@@ -9,12 +9,15 @@ from typing import Any
 
 from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.schema import SchemaLike
+from bowstring.io.memory_source import MemorySource
+from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import open_sink
-from bowstring.io.sources import open_random_access, open_sequential
+from bowstring.io.sources import open_random_access, open_sequential, open_source
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, create_file_reader, read_piped_file
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, read_piped_file
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.writers import FileWriter, StreamWriter
@@ -59,6 +62,35 @@ def open_stream(
     `DeadlineError`.
     """
     return StreamReader(open_sequential(source), columns, limits)
+
+
+def open_any(
+    source: Any,
+    columns: Sequence[str | int] | None = None,
+    limits: ReadLimits = DEFAULT_LIMITS,
+    max_piped_bytes: int = MAX_PIPED_BYTES,
+) -> FileReader | StreamReader:
+    """Open an Arrow file or stream, detected by its first bytes; sources and errors as in `inspection.inspect`, and
+    URLs, which are read by ranges.
+    """
+    opened = open_source(source)
+    with close_on_error(opened):
+        is_file, readable = detect_format(opened, max_piped_bytes)
+        if not is_file:
+            return StreamReader(readable, columns, limits)
+        if isinstance(opened, StreamSource):
+            opened.close()  # it was read into memory
+        return create_file_reader(readable, columns, limits)
+
+
+def create_file_reader(
+    source: Any, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS
+) -> FileReader:
+    """Return a reader of a source that contains a file."""
+    if isinstance(source, RangeSource):
+        return RemoteFileReader(source, columns, limits)
+    assert isinstance(source, MemorySource)
+    return FileReader(source, columns, limits)
 
 
 def new_file(  # noqa: PLR0913 -- compression is frequent enough for parameters of its own

@@ -66,20 +66,20 @@ def min_max(array: ArrayData, truncate: bool = True) -> MinMax | None:
     return (_truncate(least, False), _truncate(greatest, True)) if truncate else (least, greatest)
 
 
-def _min_or_max(array: ArrayData, pick: Any) -> ArrayData | None:
+def _min_or_max(array: ArrayData, reduce: Any) -> ArrayData | None:
     prefixes = _string_prefixes(array)
     if prefixes is not None:
-        array = array.layout.take(array, np.flatnonzero(prefixes == pick(prefixes)))
-    parts = array.layout.sort_keys(array)
-    assert parts is not None
+        array = array.layout.take(array, np.flatnonzero(prefixes == reduce(prefixes)))
+    keys = array.layout.sort_keys(array)
+    assert keys is not None
     indices: Indices = np.arange(array.length)
-    if parts[0].dtype.kind == "f":
-        indices = np.flatnonzero(~np.isnan(parts[0]))
+    if keys[0].dtype.kind == "f":
+        indices = np.flatnonzero(~np.isnan(keys[0]))
         if not indices.size:
             return None
-    for part in parts:
-        values = part[indices]
-        indices = indices[values == pick(values)]
+    for key in keys:
+        values = key[indices]
+        indices = indices[values == reduce(values)]
     return decode_array(array.layout.take(array, indices[:1]))
 
 
@@ -100,7 +100,7 @@ def _string_prefixes(array: ArrayData) -> Values | None:
     return prefixes
 
 
-def _truncate(array: ArrayData, up: bool) -> ArrayData:
+def _truncate(array: ArrayData, rounds_up: bool) -> ArrayData:
     value = array.to_pylist()[0]
     if isinstance(array.layout, PrimitiveLayout) or not isinstance(value, str | bytes):
         return array
@@ -112,16 +112,16 @@ def _truncate(array: ArrayData, up: bool) -> ArrayData:
         if isinstance(value, bytes)
         else value.encode()[:MAX_BOUND_BYTES].decode(errors="ignore")
     )
-    truncated = _upper_bound(short) if up else short
+    truncated = _upper_bound(short) if rounds_up else short
     return array if truncated is None else array.layout.from_pylist([truncated])
 
 
-def _upper_bound(short: str | bytes) -> str | bytes | None:
-    """Return a value of at most this length that is greater than all with this prefix; None if there is none."""
-    if isinstance(short, bytes):
-        prefix = short.rstrip(b"\xff")
-        return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
-    text = short.rstrip("\U0010ffff")
+def _upper_bound(prefix: str | bytes) -> str | bytes | None:
+    """Return a value, not longer than a prefix, that is greater than all values with it; None if there is none."""
+    if isinstance(prefix, bytes):
+        stem = prefix.rstrip(b"\xff")
+        return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+    text = prefix.rstrip("\U0010ffff")
     if not text:
         return None
     following = ord(text[-1]) + 1
@@ -132,30 +132,30 @@ def count_distinct(array: ArrayData) -> int | None:
     """Return the number of distinct values of an array without nulls, all NaN counted as one; None for types without
     identity keys.
     """
-    parts = array.layout.identity_keys(array)
-    if parts is None:
+    keys = array.layout.identity_keys(array)
+    if keys is None:
         return None
-    if not array.length or not parts:  # all structs without fields are equal
+    if not array.length or not keys:  # all structs without fields are equal
         return min(array.length, 1)
-    return int(_sorted_dense_ranks(parts)[-1]) + 1
+    return int(_sorted_dense_ranks(keys)[-1]) + 1
 
 
 def dense_ranks(array: ArrayData) -> Values:
     """Return integers that compare like the values of a plain array without nulls."""
-    parts = array.layout.sort_keys(array)
-    assert parts is not None
+    keys = array.layout.sort_keys(array)
+    assert keys is not None
     ranked = np.zeros(array.length, np.int64)
     if array.length:
-        ranked[np.lexsort(parts[::-1])] = _sorted_dense_ranks(parts)
+        ranked[np.lexsort(keys[::-1])] = _sorted_dense_ranks(keys)
     return ranked
 
 
-def _sorted_dense_ranks(parts: tuple[Values, ...]) -> Values:
+def _sorted_dense_ranks(keys: tuple[Values, ...]) -> Values:
     """Return the index of each sorted value among the distinct ones."""
-    order = np.lexsort(parts[::-1])
+    order = np.lexsort(keys[::-1])
     edges = np.zeros(len(order), np.bool_)
-    for part in parts:
-        edges |= differs_from_previous(part[order])
+    for key in keys:
+        edges |= differs_from_previous(key[order])
     edges[0] = False
     numbers: Values = np.cumsum(edges)
     return numbers
@@ -163,5 +163,5 @@ def _sorted_dense_ranks(parts: tuple[Values, ...]) -> Values:
 
 def has_nan(array: ArrayData) -> bool:
     """Whether a plain array without nulls contains NaN."""
-    parts = array.layout.sort_keys(array)
-    return parts is not None and parts[0].dtype.kind == "f" and bool(np.isnan(parts[0]).any())
+    keys = array.layout.sort_keys(array)
+    return keys is not None and keys[0].dtype.kind == "f" and bool(np.isnan(keys[0]).any())

@@ -55,7 +55,7 @@ class CoalescingWriter(BatchWriter):
         self._is_closed = False
 
     @property
-    def num_rows(self) -> int:
+    def num_buffered_rows(self) -> int:
         """The number of rows that have been gathered and not yet written."""
         return self._batches.num_rows + self._rows.num_rows
 
@@ -103,12 +103,12 @@ class CoalescingWriter(BatchWriter):
         """Add the buffered rows as a batch, or one batch per call without the calls that have invalid values."""
         rows, self._rows = self._rows, _RowBuffer(self.schema)
         try:
-            batch = rows.batch()
+            batch = rows.to_batch()
         except TypeMismatchError:
             error = None
             for call in rows.split_by_call():
                 try:
-                    self.write_batch(call.batch())
+                    self.write_batch(call.to_batch())
                 except TypeMismatchError as call_error:
                     error = error or call_error
             if error is not None:
@@ -143,12 +143,14 @@ class CoalescingWriter(BatchWriter):
             self._writer.abandon()
 
     def __del__(self) -> None:
-        if not getattr(self, "_is_closed", True) and self.num_rows:
+        if not getattr(self, "_is_closed", True) and self.num_buffered_rows:
             self._is_closed = True
-            self._writer.abandon_unclosed(self, self.num_rows)
+            self._writer.abandon_unclosed(self, self.num_buffered_rows)
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"{self.num_rows} rows of {len(self._batches)} batches gathered"
+        state = (
+            "closed" if self._is_closed else f"{self.num_buffered_rows} rows of {len(self._batches)} batches gathered"
+        )
         return f"<bowstring.ipc.CoalescingWriter: {state}>"
 
 
@@ -173,7 +175,7 @@ class _RowBuffer:
         self._stops.append(self.num_rows)
         return True
 
-    def batch(self) -> RecordBatch:
+    def to_batch(self) -> RecordBatch:
         """Return the rows as a batch; raises `TypeMismatchError` with the column for a value that does not fit its
         type.
         """
@@ -229,7 +231,7 @@ class _BatchBuffer:
         self._join_measured()
         batches = self._joined
         self.clear()
-        return self._join(batches, list(chain.from_iterable([batch.source for batch in batches])))
+        return self._join_batches(batches, list(chain.from_iterable([batch.source for batch in batches])))
 
     def _check_and_measure(self) -> None:
         """Check the batches that have not been checked, and add their size. If there are many, join all."""
@@ -248,7 +250,7 @@ class _BatchBuffer:
         )
 
     def _join_measured(self) -> None:
-        self._joined += self._join(self._unjoined, self._columns)
+        self._joined += self._join_batches(self._unjoined, self._columns)
         self._unjoined, self._columns, self._num_measured = [], [], 0
 
     def _count_new_bytes(self, columns: Sequence[Array], num_rows: int) -> int:
@@ -257,7 +259,7 @@ class _BatchBuffer:
         for index, layout in enumerate(self._layouts):
             arrays = columns[index::width]
             if layout.children or layout.VARIADIC:
-                size_bytes += sum(map(_buffer_bytes, arrays))
+                size_bytes += sum(map(_total_buffer_bytes, arrays))
                 continue
             for number, spec in enumerate(layout.buffers):
                 if spec.per_slot:
@@ -268,17 +270,17 @@ class _BatchBuffer:
             if layout.dictionary is not None:
                 dictionaries = {id(array.dictionary): array.dictionary for array in arrays}
                 new_ids = dictionaries.keys() - self._dictionaries.keys()
-                size_bytes += sum([_buffer_bytes(dictionaries[key]) for key in new_ids])
+                size_bytes += sum([_total_buffer_bytes(dictionaries[key]) for key in new_ids])
                 self._dictionaries |= dictionaries
         return size_bytes
 
-    def _join(self, batches: list[RecordBatch], columns: Sequence[Array]) -> list[RecordBatch]:
+    def _join_batches(self, batches: list[RecordBatch], columns: Sequence[Array]) -> list[RecordBatch]:
         """Return batches joined, or unchanged if their dictionaries have too many values for one."""
         if len(batches) < 2:
             return batches
         width = len(self._layouts)
         try:
-            joined = [_join(columns[index::width], layout) for index, layout in enumerate(self._layouts)]
+            joined = [_concat_arrays(columns[index::width], layout) for index, layout in enumerate(self._layouts)]
         except TypeMismatchError:
             return batches
         return [RecordBatch(self._schema, sum([batch.num_rows for batch in batches]), joined)]
@@ -304,14 +306,14 @@ class _BatchBuffer:
         return columns
 
 
-def _join(arrays: Sequence[ArrayData], layout: Layout) -> Array:
+def _concat_arrays(arrays: Sequence[ArrayData], layout: Layout) -> Array:
     return Array.from_array_data(concat_and_unify(arrays) if has_dictionary(layout) else layout.concat(arrays))
 
 
-def _buffer_bytes(array: ArrayData | None) -> int:
+def _total_buffer_bytes(array: ArrayData | None) -> int:
     """Return the size of all buffers, including the parts outside a slice."""
     if array is None:
         return 0
     return sum([0 if buffer is None else buffer.size for buffer in array.buffers]) + sum(
-        map(_buffer_bytes, array.children)
+        map(_total_buffer_bytes, array.children)
     )

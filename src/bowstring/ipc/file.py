@@ -66,9 +66,9 @@ class FileMessages:
             for index in range(block_list.count):
                 yield kind, index
 
-    def block(self, kind: str, index: int) -> Block:
+    def get_block(self, kind: str, index: int) -> Block:
         """The position of a message, unchecked."""
-        return self.footer.block(self.block_lists[kind], index)
+        return self.footer.get_block(self.block_lists[kind], index)
 
     def read(self, kind: str, index: int) -> Message[BatchHeader]:
         """Read the dictionary batch or record batch at `index` of the footer's list; errors as in `read_header`."""
@@ -81,7 +81,7 @@ class FileMessages:
         Raises `InvalidDataError` if its block or header is malformed.
         """
         reader, where, stop = self.reader, (KIND_LABELS[kind], index), self.footer.offset
-        block = self.footer.block(self.block_lists[kind], index)
+        block = self.footer.get_block(self.block_lists[kind], index)
         if not reader.is_valid_block(block, stop):
             raise reader.block_error(block, stop, where)
         header = reader.read_block_header(self.source.peek(block[0], block[1]), block, where)
@@ -93,7 +93,7 @@ class FileMessages:
             )
         return header, block
 
-    def body(self, block: Block) -> Any:
+    def locate_body(self, block: Block) -> Any:
         """The body of a message, without copying: a `Buffer`; of a file that is read by ranges a `RemoteBody`."""
         offset, metadata_bytes, body_bytes = block
         return Buffer(self.source.memory, offset + metadata_bytes, body_bytes)  # type: ignore[union-attr]
@@ -102,7 +102,7 @@ class FileMessages:
         """The header and body of each dictionary batch, in the footer's order, and the words that name it in errors."""
         for index in range(self.footer.dictionaries.count):
             header, block = self.read_header(headers.DICTIONARY_BATCH, index)
-            yield header, self.body(block), ("dictionary batch", index)
+            yield header, self.locate_body(block), ("dictionary batch", index)
 
 
 class FileReader(Closable):
@@ -113,7 +113,7 @@ class FileReader(Closable):
     format, `TruncatedError` for a file that is cut off, other `InvalidDataError`s for malformed metadata.
     """
 
-    _columns: type[BatchColumns] = BatchColumns
+    _columns_type: type[BatchColumns] = BatchColumns
     _messages_type: type[FileMessages] = FileMessages
 
     def __init__(
@@ -207,13 +207,13 @@ class FileReader(Closable):
     def blocks(self) -> npt.NDArray[Any]:
         """The positions of the record batches: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength)."""
         footer = self.messages.footer
-        return footer.blocks(footer.batches)
+        return footer.get_blocks(footer.batches)
 
     @property
     def dictionary_blocks(self) -> npt.NDArray[Any]:
         """The positions of the dictionary batches, as `blocks`."""
         footer = self.messages.footer
-        return footer.blocks(footer.dictionaries)
+        return footer.get_blocks(footer.dictionaries)
 
     # Statistics
 
@@ -286,7 +286,7 @@ class FileReader(Closable):
         if messages.source.is_closed:
             raise ClosedError(f"{self.name}: the reader is closed")
         header, block = messages.read_header(headers.RECORD_BATCH, index % count)
-        return header, messages.body(block)
+        return header, messages.locate_body(block)
 
     def read_dictionary_messages(self) -> Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]:
         """As `FileMessages.read_dictionaries`."""
@@ -299,13 +299,15 @@ class FileReader(Closable):
 
         Raises `NotFoundError` if the index is out of range, `InvalidDataError` if the header is malformed.
         """
-        return self._create_batch(index, *self._read_message(index), self._columns)
+        return self._create_batch(index, *self._read_message(index), self._columns_type)
 
     def get_prefetched_batch(self, index: int) -> RecordBatch:
         """Return record batch `index`, all of whose columns will be read; errors as in `get_batch`."""
         return self.get_batch(index)
 
-    def _create_batch(self, index: int, header: BatchHeader, body: Buffer, kind: type[BatchColumns]) -> RecordBatch:
+    def _create_batch(
+        self, index: int, header: BatchHeader, body: Buffer, columns_type: type[BatchColumns]
+    ) -> RecordBatch:
         if self._statistics is not None and header.length != self._statistics.row_counts[index]:
             raise InvalidDataError(
                 f"{self.name}: record batch {index}: has {header.length} rows, expected "
@@ -314,7 +316,7 @@ class FileReader(Closable):
         selection = self._selection or self._select_columns()
         plan, column_plans = selection.read_plans(header.template.version)
         dictionaries = self._dictionaries or self._get_dictionaries()
-        columns = kind(plan, header, body, dictionaries, ("record batch", index), column_plans)
+        columns = columns_type(plan, header, body, dictionaries, ("record batch", index), column_plans)
         return create_record_batch(selection.schema, header, columns)
 
     def _get_dictionaries(self) -> FileDictionaries:
@@ -323,7 +325,7 @@ class FileReader(Closable):
             self._dictionaries = FileDictionaries(self.cached_schema.wire, self.messages.read_dictionaries)
         return self._dictionaries
 
-    def dictionary(self, declaration: DictionaryDeclaration) -> Array | None:
+    def get_dictionary(self, declaration: DictionaryDeclaration) -> Array | None:
         """Return the values of a dictionary, including deltas; None if the file does not define it.
 
         Raises `InvalidDataError` if one of its dictionary batches is malformed.

@@ -55,11 +55,11 @@ class Footer:
     batches: BlockList
     dictionaries: BlockList
 
-    def block(self, block_list: BlockList, index: int) -> Block:
+    def get_block(self, block_list: BlockList, index: int) -> Block:
         """The position of the message at `index` of a list, unchecked."""
         return _BLOCK.unpack_from(self.raw, block_list.offset + _BLOCK.size * index)
 
-    def blocks(self, block_list: BlockList) -> npt.NDArray[Any]:
+    def get_blocks(self, block_list: BlockList) -> npt.NDArray[Any]:
         """The positions of messages: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
         return np.frombuffer(self.raw, BLOCK, block_list.count, block_list.offset)
 

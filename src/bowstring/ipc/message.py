@@ -86,7 +86,7 @@ class EndOfStream(NamedTuple):
     size_bytes: int
 
     @property
-    def body_offset(self) -> int:
+    def stop(self) -> int:
         """The byte after the marker."""
         return self.offset + self.size_bytes
 
@@ -102,9 +102,9 @@ class MessageReader(Generic[Header]):
     reader then expects the next message after the body. The caller reads, maps or skips the body, which is not passed
     to the reader. A file's messages are read by the blocks of its footer, with `read_block_header`.
 
-    `name` is the name of the source. `read_header` decodes the metadata in `raw[skip:]`; its result has the attribute
-    `body_bytes` unless the message has no body. With `expected_format`, bytes of
-    another format at the beginning raise `FormatMismatchError`. `is_seekable` says that bytes after a message may be
+    `name` is the name of the source. `read_header` decodes the metadata in `raw[flatbuffer_offset:]`; its result has
+    the attribute `body_bytes` unless the message has no body. With `expected_format`, bytes of another format at the
+    beginning raise `FormatMismatchError`. `is_seekable` says that bytes after a message may be
     read; otherwise nothing after the end marker of the legacy framing, which has 4 bytes, is needed.
     """
 
@@ -321,9 +321,9 @@ def _metadata_limit_error(size_bytes: int, where: MessageLocation, limits: ReadL
     )
 
 
-def get_prefix_size(start: bytes | memoryview) -> int:
+def get_prefix_size(first_bytes: bytes | memoryview) -> int:
     """The size in bytes of the prefix of a message that starts with these bytes: 8, or 4 in the legacy framing."""
-    return PREFIX_BYTES if start[:4] == CONTINUATION else LEGACY_PREFIX_BYTES
+    return PREFIX_BYTES if first_bytes[:4] == CONTINUATION else LEGACY_PREFIX_BYTES
 
 
 def parse_first_message_sizes(start: bytes, available_bytes: int) -> tuple[int, int]:
@@ -347,23 +347,23 @@ def frame_message(metadata: bytes, position: int = 0, alignment: int = 8, is_leg
     return marker + _LENGTH.pack(len(metadata) + padding) + metadata + bytes(padding)
 
 
-def detect_foreign_format(start: bytes) -> str | None:
+def detect_foreign_format(first_bytes: bytes) -> str | None:
     """Return the name of another format that these first bytes belong to, None if unknown."""
-    return next((name for magic, name in _FOREIGN_FORMATS if start.startswith(magic)), None)
+    return next((name for magic, name in _FOREIGN_FORMATS if first_bytes.startswith(magic)), None)
 
 
-def is_file_start(start: bytes) -> bool:
+def is_file_start(first_bytes: bytes) -> bool:
     """Whether bytes begin with the magic of the file format."""
-    return start[: len(MAGIC)] == MAGIC
+    return first_bytes[: len(MAGIC)] == MAGIC
 
 
-def is_stream_start(start: bytes) -> bool:
+def is_stream_start(first_bytes: bytes) -> bool:
     """Whether bytes may begin a stream: with the marker, or a plausible legacy length and root offset."""
-    if start[:4] == CONTINUATION:
+    if first_bytes[:4] == CONTINUATION:
         return True
-    if len(start) < 8:
+    if len(first_bytes) < 8:
         return False
-    length_bytes, root = struct.unpack_from("<iI", start)
+    length_bytes, root = struct.unpack_from("<iI", first_bytes)
     return bool(0 < length_bytes < 1 << 28 and length_bytes % 4 == 0 and 4 <= root < min(length_bytes, 1 << 12))
 
 

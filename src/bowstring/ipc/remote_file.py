@@ -62,7 +62,7 @@ class RemoteFileMessages(FileMessages):
         _prefetch_footer(source, limits)
         super().__init__(source, limits)
 
-    def body(self, block: Block) -> RemoteBody:
+    def locate_body(self, block: Block) -> RemoteBody:
         """A body that is fetched on access. Raises `LimitError` if it exceeds the limit."""
         offset, metadata_bytes, body_bytes = block
         self.reader.check_body_limit(offset, body_bytes)
@@ -79,8 +79,8 @@ class RemoteFileMessages(FileMessages):
         """As in `FileMessages`; many headers are fetched at once."""
         entries = list(self._kinds_and_indices())
         start = 0
-        for stop in _group_ends([max(self.block(kind, index)[1], 0) for kind, index in entries]):
-            self.fetch_messages(self.block(kind, index) for kind, index in entries[start:stop])
+        for stop in _fetch_group_stops([max(self.get_block(kind, index)[1], 0) for kind, index in entries]):
+            self.fetch_messages(self.get_block(kind, index) for kind, index in entries[start:stop])
             for kind, index in entries[start:stop]:
                 yield self.read(kind, index), f"{KIND_LABELS[kind]} {index}"
             start = stop
@@ -105,7 +105,7 @@ class RemoteFileMessages(FileMessages):
 
     def read_dictionaries(self) -> Iterator[tuple[BatchHeader, Any, tuple[object, ...]]]:
         """The header and body of each dictionary batch; all headers and small bodies are fetched at once."""
-        blocks = [self.block(headers.DICTIONARY_BATCH, index) for index in range(self.footer.dictionaries.count)]
+        blocks = [self.get_block(headers.DICTIONARY_BATCH, index) for index in range(self.footer.dictionaries.count)]
         fetched = self.fetch_messages(blocks, _SMALL_BODY_BYTES)
         for header, body, where in super().read_dictionaries():
             yield header, fetched.find(body.offset, body.size) or body, where
@@ -114,8 +114,8 @@ class RemoteFileMessages(FileMessages):
         self, indices: Iterable[int], cached_schema: CachedSchema, column_indices: Sequence[int] | None
     ) -> None:
         """Fetch the fixed parts of the headers of batches, and their entries for the columns at `column_indices`."""
-        blocks = self.select_valid_blocks(self.block(headers.RECORD_BATCH, index) for index in indices)
-        for block in [self.block(headers.RECORD_BATCH, 0), *blocks[:1]] if blocks else []:
+        blocks = self.select_valid_blocks(self.get_block(headers.RECORD_BATCH, index) for index in indices)
+        for block in [self.get_block(headers.RECORD_BATCH, 0), *blocks[:1]] if blocks else []:
             self._derive_template(block, cached_schema)
         unknown_headers = [
             (offset, min(size_bytes, _PREVIEW_BYTES))
@@ -172,10 +172,10 @@ class RemoteFileMessages(FileMessages):
         if preview is None:
             return
         start = preview.to_bytes()
-        skip = get_prefix_size(start)
+        flatbuffer_offset = get_prefix_size(start)
         draft = bytearray(start + bytes(size_bytes - preview_bytes))
         try:
-            root = read_root("Message", bytes(draft[skip:]), "header")
+            root = read_root("Message", bytes(draft[flatbuffer_offset:]), "header")
             inner = root["header"]
             if headers.read_header_kind(root) != headers.RECORD_BATCH or inner is None:
                 return
@@ -186,10 +186,10 @@ class RemoteFileMessages(FileMessages):
                 ("variadicBufferCounts", plan.variadic_count),
             ):
                 at = inner.locate(name)
-                vector = skip + root.flatbuffer.follow_offset(at, name) if at else preview_bytes
+                vector = flatbuffer_offset + root.flatbuffer.follow_offset(at, name) if at else preview_bytes
                 if vector + _VECTOR_LENGTH.size > preview_bytes and at:
                     _VECTOR_LENGTH.pack_into(draft, vector, count)
-            self.headers.read(bytes(draft), skip, "header")
+            self.headers.read(bytes(draft), flatbuffer_offset, "header")
         except InvalidDataError:
             return
 
@@ -201,7 +201,7 @@ class RemoteFileReader(FileReader):
     not accessed before the reader is closed can't be fetched any more.
     """
 
-    _columns = RemoteColumns
+    _columns_type = RemoteColumns
     _messages_type = RemoteFileMessages
     messages: RemoteFileMessages
 
@@ -209,7 +209,7 @@ class RemoteFileReader(FileReader):
         """The header and the body of record batch `index`, both fetched completely in one round trip."""
         messages, fetched = self.messages, FetchedRanges()
         if -len(self) <= index < len(self):
-            fetched = messages.fetch_messages([self._block(index)], messages.limits.max_body_bytes)
+            fetched = messages.fetch_messages([self._get_block(index)], messages.limits.max_body_bytes)
         header, body = super().read_batch_message(index)
         fetched_body = fetched.find(body.offset, body.size)
         assert fetched_body is not None
@@ -219,14 +219,14 @@ class RemoteFileReader(FileReader):
         """Record batch `index`, fetched completely; errors as in `get_batch`."""
         return self._create_batch(index, *self.read_batch_message(index), BatchColumns)
 
-    def _block(self, index: int) -> Block:
-        return self.messages.block(headers.RECORD_BATCH, index % len(self))
+    def _get_block(self, index: int) -> Block:
+        return self.messages.get_block(headers.RECORD_BATCH, index % len(self))
 
     # Batches
 
     def get_batch(self, index: int) -> RecordBatch:
         """Record batch `index`; its columns are fetched on access. Errors as in `FileReader`."""
-        if -len(self) <= index < len(self) and not self.messages.source.has_header(self._block(index)[0]):
+        if -len(self) <= index < len(self) and not self.messages.source.has_header(self._get_block(index)[0]):
             self._fetch_batch_headers([index % len(self)], self._select_columns().indices)
         return super().get_batch(index)
 
@@ -265,13 +265,13 @@ class RemoteFileReader(FileReader):
         while first < len(self):
             last, total_bytes = first, 0
             while last < min(first + _MAX_ITERATED_BATCHES, len(self)) and total_bytes <= MAX_ROUND_BYTES:
-                total_bytes += max(self._block(last)[2], 0)
+                total_bytes += max(self._get_block(last)[2], 0)
                 last += 1
             yield from self._read_batches(range(first, max(last, first + 1)), self._select_columns().indices)
             first = max(last, first + 1)
 
 
-def _group_ends(sizes_bytes: Sequence[int]) -> Iterator[int]:
+def _fetch_group_stops(sizes_bytes: Sequence[int]) -> Iterator[int]:
     """The index after each group of headers that are fetched in one round."""
     group_bytes = start = 0
     for index, size_bytes in enumerate(sizes_bytes):

@@ -8,7 +8,6 @@ from threading import Lock
 import numpy as np
 
 from bowstring.datatypes.extension import NAME_KEY
-from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import UsageError
 from bowstring.flatbuf.reader import Table
@@ -119,23 +118,3 @@ def load_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = (
                 _cache.clear()
             _cache[key] = cached
     return cached
-
-
-def _describe_nested_fields(field: Field) -> list[str]:
-    """The nested fields of a field, at all depths, as text."""
-    return [text for child in field.type.fields for text in (str(child), *_describe_nested_fields(child))]
-
-
-def describe_schema_difference(local: Schema, remote: Schema, check_metadata: bool = False) -> tuple[str, str] | None:
-    """The first difference between the fields of two schemas, as the texts of both; None if there is none."""
-    if len(local) != len(remote):
-        return f"{len(local)} columns", str(len(remote))
-    for index, (left, right) in enumerate(zip(local, remote, strict=True)):
-        if left != right:
-            texts = [str(left), str(right)]
-            if texts[0] == texts[1]:  # a difference that a type's text omits, such as the names of a map's fields
-                texts = [f"{one} (with {', '.join(_describe_nested_fields(one))})" for one in (left, right)]
-            return f"column {index} as {texts[0]!r}", repr(texts[1])
-        if check_metadata and not left.equals(right, check_metadata=True):
-            return f"column {index} ({left.name!r}) with metadata {left.pairs}", str(right.pairs)
-    return None

@@ -62,7 +62,7 @@ class SequentialReader(Closable, Generic[Header, Element]):
         if not isinstance(source, MemorySource):
             return read_message(self._messages, source.read)
         message = read_message_at(self._messages, source.read_at, source.size)
-        source.position = message.body_offset
+        source.position = message.stop if isinstance(message, EndOfStream) else message.body_offset
         return message
 
     def _read_body(self, message: Message[Header]) -> Buffer:

@@ -142,7 +142,7 @@ class Encoder:
         plan = self._dictionaries.plan_batch(columns)
         messages = [
             self._encode_message(values.length, [values], (), dictionary_header)
-            for dictionary_header, values in plan.due
+            for dictionary_header, values in plan.dictionary_batches
         ]
         messages.append(self._encode_message(batch.num_rows, plan.columns, batch.pairs, None))
         self._dictionaries.commit(plan)
@@ -186,8 +186,8 @@ class Decoder:
 
     def __init__(self, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS) -> None:
         self.limits = limits
-        self.messages = 0
-        self.batches = 0
+        self.message_count = 0
+        self.batch_count = 0
         self._column_keys = columns
         self._headers = HeaderReader(limits)
         self._selection: ColumnSelection | None = None
@@ -196,7 +196,7 @@ class Decoder:
 
     def restart(self) -> None:
         """Decode another stream next. Headers like those of the previous one, and its schema, are not decoded again."""
-        self.messages = self.batches = 0
+        self.message_count = self.batch_count = 0
         self._selection = None
         self._dictionaries = StreamDictionaries()
 
@@ -212,18 +212,20 @@ class Decoder:
         """Whether the schema message has been decoded."""
         return self._selection is not None
 
-    def decode_header(self, metadata: bytes, skip: int = 0, where: MessageLocation | None = None) -> BatchHeader | None:
-        """Decode a message's flatbuffer, from byte `skip` on: the header of a batch, None for a schema, which has no
-        body. `where` names the message in errors.
+    def decode_header(
+        self, metadata: bytes, flatbuffer_offset: int = 0, where: MessageLocation | None = None
+    ) -> BatchHeader | None:
+        """Decode a message's flatbuffer, from `flatbuffer_offset` on: the header of a batch, None for a schema, which
+        has no body. `where` names the message in errors.
 
         Raises `InvalidDataError` for malformed bytes, and unless the schema comes first and once.
         """
         if self._selection is None and self._previous is not None and metadata == self._previous[0]:
             self._selection = self._previous[1]
-            self.messages += 1
+            self.message_count += 1
             return None
-        where = where or ("message", self.messages)
-        header = self._headers.read(metadata, skip, where)
+        where = where or ("message", self.message_count)
+        header = self._headers.read(metadata, flatbuffer_offset, where)
         if isinstance(header, BatchHeader):
             if self._selection is None:
                 raise InvalidDataError(
@@ -237,7 +239,7 @@ class Decoder:
         self._selection = selection
         # Extension types depend on the current registry.
         self._previous = None if NAME_KEY in metadata else (bytes(metadata), selection)
-        self.messages += 1
+        self.message_count += 1
         return None
 
     def has_body(self, metadata: bytes) -> bool:
@@ -252,13 +254,13 @@ class Decoder:
         """
         selection = self._selection
         assert selection is not None
-        self.messages += 1
+        self.message_count += 1
         if header.template.kind == headers.DICTIONARY_BATCH:
-            where: MessageLocation = ("message", self.messages - 1, "(dictionary)")
+            where: MessageLocation = ("message", self.message_count - 1, "(dictionary)")
             self._dictionaries = self._dictionaries.with_dictionary_batch(selection.cached.wire, header, body, where)
             return None
-        where = ("record batch", self.batches)
-        self.batches += 1
+        where = ("record batch", self.batch_count)
+        self.batch_count += 1
         plan, column_plans = selection.read_plans(header.template.version)
         columns = BatchColumns(plan, header, body, self._dictionaries.freeze(), where, column_plans)
         return create_record_batch(selection.schema, header, columns)

@@ -18,9 +18,9 @@ from bowstring.inspection.anatomy.walker import Walker
 from bowstring.inspection.inspector import inspect_scan
 from bowstring.inspection.report import Inspection
 from bowstring.inspection.sizes import Tally
-from bowstring.io.sources import RandomAccessSource
+from bowstring.io.sources import RandomAccessSource, as_random_access, open_source
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, as_random_access, detect_format, open_source
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, WireSchema, read_wire_schema
 from bowstring.ipc.tools.scan import BatchMessage, Overhead

@@ -21,8 +21,8 @@ from bowstring.io.byte_ranges import MAX_GAP_BYTES, Span
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import MAX_ROUND_BYTES
 from bowstring.io.sources import RandomAccessSource
+from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.format_detection import create_file_reader
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     FILE_START,
@@ -232,11 +232,13 @@ class Walker:
             offset = part.stop
         return offset
 
-    def _read_header(self, raw: bytes, skip: int, where: MessageLocation) -> BatchHeader | Table | _TensorHeader:
+    def _read_header(
+        self, raw: bytes, flatbuffer_offset: int, where: MessageLocation
+    ) -> BatchHeader | Table | _TensorHeader:
         try:
-            return self._headers.read(raw, skip, where)
+            return self._headers.read(raw, flatbuffer_offset, where)
         except UnsupportedError as error:
-            tensor = _TensorHeader.read(raw[skip:], format_location(where), self._limits)
+            tensor = _TensorHeader.read(raw[flatbuffer_offset:], format_location(where), self._limits)
             if tensor is None:
                 raise error from None
             return tensor

@@ -39,26 +39,26 @@ class DeltaDictionary:
         self._array: _GrowableArray | None = None
         self._ends: list[int] = []
 
-    def concat(self, count: int, resolve: Callable[[Array], Array] = lambda values: values) -> Array:
-        """Return the values of the first `count` parts, after `resolve` has replaced the dictionaries inside them; by
-        default those of the last part apply to all. Raises `InvalidDataError` if a part is malformed.
+    def concat(self, part_count: int, resolve_inner: Callable[[Array], Array] = lambda values: values) -> Array:
+        """Return the values of the first `part_count` parts, after `resolve_inner` has replaced the dictionaries inside
+        them; by default those of the last part apply to all. Raises `InvalidDataError` if a part is malformed.
         """
         first = self.parts[0][0]
-        if count == 1:
-            return resolve(first)
+        if part_count == 1:
+            return resolve_inner(first)
         if not _is_growable(first.layout):
-            return concat_parts([resolve(part[0]) for part in self.parts[:count]])
+            return concat_parts([resolve_inner(part[0]) for part in self.parts[:part_count]])
         with self._lock:
             array = self._array or _GrowableArray(first.layout)
             self._array = None  # after an error, the next call starts over and raises it again
             ends = self._ends if array.length else []
-            for part in self.parts[len(ends) : count]:
+            for part in self.parts[len(ends) : part_count]:
                 part[0].validate()
                 array.append(part[0].compact())
                 ends.append(array.length)
             self._array, self._ends = array, ends
-            values = array.array().slice(0, ends[count - 1])
-            return resolve(values.compact() if first.layout.children else values)
+            values = array.to_array().slice(0, ends[part_count - 1])
+            return resolve_inner(values.compact() if first.layout.children else values)
 
 
 def concat_parts(parts: Sequence[Array]) -> Array:
@@ -157,20 +157,20 @@ class _GrowableArray:
             bits = np.unpackbits(validity.bytes, count=array.length, bitorder="little")
         buffer.append_bits(bits, self.length)
 
-    def array(self) -> Array:
+    def to_array(self) -> Array:
         """Return all of it as an array, which later appends do not change."""
         return Array(
             self._layout,
             self.length,
-            tuple(None if buffer is None else buffer.buffer() for buffer in self._buffers),
-            tuple(child.array() for child in self._children),
+            tuple(None if buffer is None else buffer.to_buffer() for buffer in self._buffers),
+            tuple(child.to_array() for child in self._children),
             self._dictionary,
             0 if self._layout.has_validity and self._buffers[0] is None else -1,
         )
 
 
-def _bytes_of_slots(array: Array, number: int, spec: BufferSpec) -> Bytes:
-    buffer = array.buffers[number] or EMPTY
+def _bytes_of_slots(array: Array, buffer_index: int, spec: BufferSpec) -> Bytes:
+    buffer = array.buffers[buffer_index] or EMPTY
     if not spec.per_slot:
         return buffer.bytes
     size = spec.size_bytes(array.length)
@@ -195,10 +195,10 @@ class _GrowableBuffer:
             larger[: self.size] = self._bytes_with_capacity[: self.size]
             self._bytes_with_capacity, self._memory = larger, Memory(larger)
 
-    def append(self, data: Bytes) -> None:
-        end = self.size + data.size
+    def append(self, added_bytes: Bytes) -> None:
+        end = self.size + added_bytes.size
         self._reserve(end)
-        self._bytes_with_capacity[self.size : end] = data
+        self._bytes_with_capacity[self.size : end] = added_bytes
         self.size = end
 
     def append_bits(self, bits: Bytes, count: int) -> None:
@@ -210,5 +210,5 @@ class _GrowableBuffer:
         self.size = first
         self.append(np.packbits(bits, bitorder="little"))
 
-    def buffer(self) -> Buffer:
+    def to_buffer(self) -> Buffer:
         return Buffer(self._memory, 0, self.size)

@@ -40,19 +40,19 @@ class BatchWritePlan:
     """
 
     columns: list[ArrayData]
-    due: list[tuple[DictionaryHeader, ArrayData]] = field(default_factory=list)
-    written: dict[int, ArrayData] = field(default_factory=dict)
-    matching: dict[int, tuple[ArrayData, ...]] = field(default_factory=dict)
+    dictionary_batches: list[tuple[DictionaryHeader, ArrayData]] = field(default_factory=list)
+    written_dictionaries: dict[int, ArrayData] = field(default_factory=dict)
+    matching_dictionaries: dict[int, tuple[ArrayData, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _DictionaryArray:
-    """A dictionary-encoded part of a column of a batch: the column's index and name, and the part's index in it."""
+    """A dictionary array in a column of a batch: the column's index and name, and the array's index in it."""
 
-    column: int
-    name: str
-    number: int
-    part: ArrayData
+    column_index: int
+    column_name: str
+    array_index: int
+    array: ArrayData
     dictionary: ArrayData
 
 
@@ -111,7 +111,7 @@ class DictionaryTracker:
             matching = self._matching_dictionaries.get(id_) or ()
             if not all(any(use.dictionary is dictionary for dictionary in matching) for use in uses_of_id):
                 for use, part in self._plan_dictionary(plan, self._declarations[id_], uses_of_id):
-                    changed.setdefault(use.column, {})[use.number] = part
+                    changed.setdefault(use.column_index, {})[use.array_index] = part
         for index, parts in changed.items():
             column = columns[index]
             own_parts = (parts.get(number, part) for number, part in enumerate(iter_dictionary_arrays(column)))
@@ -124,26 +124,26 @@ class DictionaryTracker:
 
     def commit(self, plan: BatchWritePlan) -> None:
         """Register the messages of a plan as written."""
-        self._written_dictionaries.update(plan.written)
-        self._matching_dictionaries.update(plan.matching)
+        self._written_dictionaries.update(plan.written_dictionaries)
+        self._matching_dictionaries.update(plan.matching_dictionaries)
 
     def _plan_dictionary(
         self, plan: BatchWritePlan, declaration: DictionaryDeclaration, uses: Sequence[_DictionaryArray]
     ) -> Iterator[tuple[_DictionaryArray, ArrayData]]:
         """Plan the batches of a dictionary; yield the parts whose indices have to change."""
         written = self._dictionary_of_readers(plan, declaration)
-        used = [use for use in uses if use.part.null_count < use.part.length]
+        used = [use for use in uses if use.array.null_count < use.array.length]
         if not used and written is not None:
             return
-        names = list(dict.fromkeys(repr(use.name) for use in uses))
+        names = list(dict.fromkeys(repr(use.column_name) for use in uses))
         where = f"column{'s' if len(names) > 1 else ''} {' and '.join(names)}"
         distinct = list({id(use.dictionary): use.dictionary for use in used or uses}.values())
         unified = find_dictionary_extending_all(distinct)
         is_fixed = self._options.unify_dictionaries and written is not None
         if unified is not None and not (is_fixed and written is not None and not has_prefix(written, unified)):
-            plan.matching[declaration.id] = tuple(distinct)
+            plan.matching_dictionaries[declaration.id] = tuple(distinct)
         else:
-            plan.matching[declaration.id] = ()
+            plan.matching_dictionaries[declaration.id] = ()
             if written is not None and not is_fixed:
                 distinct.sort(key=lambda dictionary: not has_prefix(dictionary, written))
             unified, index_maps = self._unify(declaration.id, written, distinct)
@@ -176,7 +176,7 @@ class DictionaryTracker:
             index_map = index_maps[id(use.dictionary)]
             is_unchanged = np.array_equal(index_map, np.arange(len(index_map)))
             try:
-                yield use, replace_dictionary(use.part, unified, None if is_unchanged else index_map)
+                yield use, replace_dictionary(use.array, unified, None if is_unchanged else index_map)
             except TypeMismatchError as error:
                 raise UsageError(
                     f"{where}: they had one dictionary in the first batch and share its id, but not any more, and "
@@ -201,13 +201,13 @@ class DictionaryTracker:
         ]
         is_delta = written is not None and can_extend and not any(inner)
         new = values.slice(written.length) if is_delta and written is not None else values
-        plan.due.append((DictionaryHeader(declaration.id, is_delta), new))
-        plan.written[declaration.id] = values
+        plan.dictionary_batches.append((DictionaryHeader(declaration.id, is_delta), new))
+        plan.written_dictionaries[declaration.id] = values
         return not is_delta
 
     def _dictionary_of_readers(self, plan: BatchWritePlan, declaration: DictionaryDeclaration) -> ArrayData | None:
         """Return the readers' dictionary after the plan; an id may occur several times in a batch."""
-        return plan.written.get(declaration.id, self._written_dictionaries.get(declaration.id))
+        return plan.written_dictionaries.get(declaration.id, self._written_dictionaries.get(declaration.id))
 
     def _is_delta_allowed(self, declaration: DictionaryDeclaration) -> bool:
         deltas = self._options.dictionary_deltas

@@ -111,7 +111,7 @@ class FieldTables:
         return self.reader.locate_elements(*self._name_targets, item_bytes=1)
 
     @cached_property
-    def _children(self) -> tuple[IntArray, FieldTables | None]:
+    def _child_counts_and_tables(self) -> tuple[IntArray, FieldTables | None]:
         children = self.tables.locate_elements("children")
         child_counts = np.where(children.is_valid, children.lengths, -1)
         total = int(children.lengths.sum())
@@ -124,12 +124,12 @@ class FieldTables:
     @property
     def child_counts(self) -> IntArray:
         """The number of children of each field, -1 if unknown."""
-        return self._children[0]
+        return self._child_counts_and_tables[0]
 
     @property
     def children(self) -> FieldTables | None:
         """The children of all fields, concatenated."""
-        return self._children[1]
+        return self._child_counts_and_tables[1]
 
     @cached_property
     def type_indices(self) -> IntArray:
@@ -310,13 +310,13 @@ class _FieldReader:
         for group in _group_by_equality(self._reader, indices, columns):
             try:
                 type_array = np.empty(1, object)
-                type_array[0] = read_type(self._table(int(rows[group[0]])), [])
+                type_array[0] = read_type(self._field_table(int(rows[group[0]])), [])
                 self._types[rows[group]] = type_array
                 self._is_resolved[rows[group]] = True
             except BowstringError:
                 pass
 
-    def _table(self, row: int) -> Table:
+    def _field_table(self, row: int) -> Table:
         return Table(self._flatbuffer, SPECS["Field"], int(self._fields.tables.positions[row]))
 
     def _resolve_nested_types(self, below: FieldTables, rows: IntArray, numbers: IntArray) -> None:
@@ -342,7 +342,9 @@ class _FieldReader:
             return None
         type_spec = TYPE_SPECS_BY_NAME[TYPES[number]]
         try:
-            return read_type(self._table(row), fields) if type_spec.parameters else type_spec.create_type(fields, ())
+            return (
+                read_type(self._field_table(row), fields) if type_spec.parameters else type_spec.create_type(fields, ())
+            )
         except BowstringError:
             return None
 

@@ -143,12 +143,12 @@ class HeaderReader:
         """Return the last template of headers of this length, framing included, if any."""
         return self._templates.get((size_bytes, 8)) or self._templates.get((size_bytes, 4))
 
-    def match_template(self, raw: HeaderBytes, skip: int) -> BatchHeader | None:
+    def match_template(self, raw: HeaderBytes, flatbuffer_offset: int) -> BatchHeader | None:
         """Return the header in `raw` if it differs from the last one of its length in its numbers only, else None.
 
         All bytes are compared, including those before the flatbuffer.
         """
-        template = self._templates.get((len(raw), skip))
+        template = self._templates.get((len(raw), flatbuffer_offset))
         if template is None:
             return None
         for start, stop, expected in template.constants:
@@ -156,19 +156,19 @@ class HeaderReader:
                 return None
         return BatchHeader(raw, template)
 
-    def read(self, raw: HeaderBytes, skip: int, where: str | tuple[object, ...]) -> BatchHeader | Table:
-        """Read the header in `raw`, whose flatbuffer begins at byte `skip`: a batch header, or the table of a schema
-        message.
+    def read(self, raw: HeaderBytes, flatbuffer_offset: int, where: str | tuple[object, ...]) -> BatchHeader | Table:
+        """Read the header in `raw`, whose flatbuffer begins at `flatbuffer_offset`: a batch header, or the table of a
+        schema message.
 
         `where` names the header in errors; a tuple is joined with spaces. Raises `InvalidDataError` for malformed bytes
         and `UnsupportedError` for tensors and old versions.
         """
-        match = self.match_template(raw, skip)
+        match = self.match_template(raw, flatbuffer_offset)
         if match is not None:
             return match
         if not isinstance(where, str):
             where = format_location(where)
-        root = read_root("Message", bytes(raw[skip:]), where, self.limits.max_tables)
+        root = read_root("Message", bytes(raw[flatbuffer_offset:]), where, self.limits.max_tables)
         kind = read_header_kind(root)
         inner: Table | None = root["header"]
         if inner is None:
@@ -179,10 +179,10 @@ class HeaderReader:
                     f"{where}: expected a schema message without a body, found a body of {root['bodyLength']} bytes"
                 )
             return inner
-        template = _read_template(root, inner, raw, skip)
+        template = _read_template(root, inner, raw, flatbuffer_offset)
         if len(self._templates) >= _MAX_TEMPLATES:
             self._templates.clear()
-        self._templates[len(raw), skip] = template
+        self._templates[len(raw), flatbuffer_offset] = template
         return BatchHeader(raw, template)
 
 
@@ -212,7 +212,7 @@ def read_header_kind(root: Table) -> str:
     return kind
 
 
-def _read_template(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> HeaderTemplate:
+def _read_template(root: Table, inner: Table, raw: HeaderBytes, flatbuffer_offset: int) -> HeaderTemplate:
     kind = inner.spec.name
     batch = inner["data"] if kind == DICTIONARY_BATCH else inner
     if batch is None:
@@ -225,7 +225,9 @@ def _read_template(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> He
     numbers = [root.locate_elements("bodyLength"), batch.locate_elements("length")]
     sizes = (8, 8, 16, 16, 8)
     number_ranges = sorted(
-        (at + skip, at + skip + n * size) for (at, n), size in zip(numbers + spans, sizes, strict=True) if n
+        (at + flatbuffer_offset, at + flatbuffer_offset + n * size)
+        for (at, n), size in zip(numbers + spans, sizes, strict=True)
+        if n
     )
     ends = [0, *(end for _, end in number_ranges)]
     starts = [*(start for start, _ in number_ranges), len(raw)]
@@ -243,13 +245,13 @@ def _read_template(root: Table, inner: Table, raw: HeaderBytes, skip: int) -> He
         pairs,
         inner["id"] if kind == DICTIONARY_BATCH else 0,
         kind == DICTIONARY_BATCH and inner["isDelta"],
-        length[0] + skip if length[1] else 0,
-        body_length[0] + skip if body_length[1] else 0,
-        nodes[0] + skip,
+        length[0] + flatbuffer_offset if length[1] else 0,
+        body_length[0] + flatbuffer_offset if body_length[1] else 0,
+        nodes[0] + flatbuffer_offset,
         nodes[1],
-        buffers[0] + skip,
+        buffers[0] + flatbuffer_offset,
         buffers[1],
-        variadic[0] + skip,
+        variadic[0] + flatbuffer_offset,
         variadic[1],
         constants,
     )

@@ -84,15 +84,15 @@ class BodyDecompressor:
         self._counted_columns: set[int] = set()
         self._lock = Lock()
 
-    def read_uncompressed_lengths(self, buffers: Sequence[Buffer], column: int) -> list[int]:
+    def read_uncompressed_lengths(self, buffers: Sequence[Buffer], first_node: int) -> list[int]:
         """Return the lengths in the buffers' prefixes: the uncompressed length, -1 if not compressed, 0 if empty.
 
-        The buffers are those of the column whose first node is `column`, which counts once, even if several threads
+        The buffers are those of the column with this `first_node`, which counts once, even if several threads
         request it. Raises `InvalidDataError` for an invalid length, `LimitError` if the body exceeds the limits.
         """
         lengths = [_uncompressed_length(buffer) for buffer in buffers]
         with self._lock:
-            if column in self._counted_columns:
+            if first_node in self._counted_columns:
                 return lengths
             left = self._left_bytes
             for buffer, length in zip(buffers, lengths, strict=True):
@@ -104,12 +104,12 @@ class BodyDecompressor:
                     )
                 left -= max(length, 0)
             self._left_bytes = left
-            self._counted_columns.add(column)
+            self._counted_columns.add(first_node)
         return lengths
 
-    def decompress_column(self, buffers: Sequence[Buffer], column: int) -> list[Buffer]:
+    def decompress_column(self, buffers: Sequence[Buffer], first_node: int) -> list[Buffer]:
         """Decompress the buffers of a column; uncompressed ones are not copied."""
-        uncompressed_lengths = self.read_uncompressed_lengths(buffers, column)
+        uncompressed_lengths = self.read_uncompressed_lengths(buffers, first_node)
         return decompress_buffers(
             [(self, buffer, length) for buffer, length in zip(buffers, uncompressed_lengths, strict=True)]
         )

@@ -155,18 +155,18 @@ class BatchColumns(Sequence[Array]):
         header, decompressor = self.header, self._decompressor
         nodes, spans = self._read_nodes_and_buffers(column)
         if nodes[0] != header.length:
-            raise self._error(column, f"{nodes[0]} slots in a batch of {header.length} rows")
+            raise self._column_error(column, f"{nodes[0]} slots in a batch of {header.length} rows")
         if column.is_flat and decompressor is None and self.is_local:
             array = self._create_flat_array(column, nodes[0], nodes[1], spans)
         else:
             for length, null_count in zip(nodes[::2], nodes[1::2], strict=True):
                 if not 0 <= null_count <= length:
-                    raise self._error(column, f"a node has {length} slots and {null_count} nulls")
+                    raise self._column_error(column, f"a node has {length} slots and {null_count} nulls")
             buffers = self._decompressed.pop(column.first_node, None)
             if buffers is None:
                 buffers = self._locate_buffers(column, spans)
                 if decompressor is not None:
-                    with prefix_errors(self._describe(column)):
+                    with prefix_errors(self._describe_column(column)):
                         buffers = decompressor.decompress_column(buffers, column.first_node)
             array = _ArrayReader(self, column, nodes, buffers).read(column.layout)
         return Array.from_array_data(swap_byte_order(array, is_native=False)) if self.plan.wire.is_big_endian else array
@@ -185,17 +185,17 @@ class BatchColumns(Sequence[Array]):
 
     def _locate_buffers(self, column: ColumnReadPlan, spans: tuple[int, ...]) -> list[Buffer]:
         """Return the column's buffers in the body, still compressed if it is."""
-        return [self._buffer(column, offset, size) for offset, size in self._buffer_spans(column, spans)]
+        return [self._get_buffer(column, offset, size) for offset, size in self._buffer_spans(column, spans)]
 
     def _buffer_spans(self, column: ColumnReadPlan, spans: tuple[int, ...]) -> list[tuple[int, int]]:
         """Return offset and size of each buffer. Raises `InvalidDataError` if one is outside the body."""
         limit, pairs = self.header.body_bytes, list(zip(spans[::2], spans[1::2], strict=True))
         for offset, size in pairs:
             if offset < 0 or size < 0 or offset + size > limit:
-                raise self._error(column, f"a buffer of {size} bytes at byte {offset} of a body of {limit}")
+                raise self._column_error(column, f"a buffer of {size} bytes at byte {offset} of a body of {limit}")
         return pairs
 
-    def _buffer(self, column: ColumnReadPlan, offset: int, size: int) -> Buffer:  # noqa: ARG002 -- for remote bodies
+    def _get_buffer(self, column: ColumnReadPlan, offset: int, size: int) -> Buffer:  # noqa: ARG002 -- for remote bodies
         """Return a buffer of a column, given its checked span."""
         return Buffer(self.memory, self.body_offset + offset, size)
 
@@ -203,7 +203,7 @@ class BatchColumns(Sequence[Array]):
         """Create a column of validity and one or two buffers, the common case."""
         memory, base, limit = self.memory, self.body_offset, self.header.body_bytes
         if not 0 <= null_count <= length:
-            raise self._error(column, f"a node has {length} slots and {null_count} nulls")
+            raise self._column_error(column, f"a node has {length} slots and {null_count} nulls")
         validity_at, validity_size, offset, size, *others = spans
         highest_end = max(validity_at + validity_size, offset + size)
         lowest = min(spans)
@@ -213,7 +213,7 @@ class BatchColumns(Sequence[Array]):
             highest_end = max(highest_end, last + last_size)
             second = (Buffer(memory, base + last, last_size),)
         if lowest < 0 or highest_end > limit:
-            raise self._error(column, f"buffers (offset, size, …) {spans} in a body of {limit} bytes")
+            raise self._column_error(column, f"buffers (offset, size, …) {spans} in a body of {limit} bytes")
         validity = None
         if null_count:
             validity = self._require_validity(
@@ -228,13 +228,15 @@ class BatchColumns(Sequence[Array]):
 
     def _require_validity(self, column: ColumnReadPlan, length: int, null_count: int, bits: Buffer) -> Buffer:
         if bits.size < bitmap.size_bytes(length):
-            raise self._error(column, f"{null_count} of {length} slots are null, but the bitmap has {bits.size} bytes")
+            raise self._column_error(
+                column, f"{null_count} of {length} slots are null, but the bitmap has {bits.size} bytes"
+            )
         return bits
 
-    def _error(self, column: ColumnReadPlan, problem: str) -> InvalidDataError:
-        return InvalidDataError(f"{self._describe(column)}: {problem}")
+    def _column_error(self, column: ColumnReadPlan, problem: str) -> InvalidDataError:
+        return InvalidDataError(f"{self._describe_column(column)}: {problem}")
 
-    def _describe(self, column: ColumnReadPlan) -> str:
+    def _describe_column(self, column: ColumnReadPlan) -> str:
         """Return the name of a column in errors."""
         return f"{format_location(self.where)}, column {column.name!r}"
 
@@ -324,7 +326,7 @@ class _ArrayReader:
         return Array.from_array_data(self._move_legacy_nulls(array, validity))
 
     def _move_legacy_nulls(self, array: ArrayData, validity: Buffer) -> ArrayData:
-        where = self._columns._describe(self._column)
+        where = self._columns._describe_column(self._column)
         if not isinstance(array.layout.storage, UnionLayout):
             raise UnsupportedError(f"{where}: {array.type} of metadata version 4 with a validity bitmap")
         with prefix_errors(where):
@@ -335,12 +337,12 @@ class _ArrayReader:
 
     def _look_up_dictionary(self, layout: Layout, may_be_missing: bool) -> Array:
         node = next(self._dictionaries)
-        with prefix_errors(self._columns._describe(self._column)):
+        with prefix_errors(self._columns._describe_column(self._column)):
             dictionary = self._columns.dictionaries(node)
         if dictionary is not None:
             return dictionary if dictionary.layout is layout else dictionary.with_layout(layout)
         if not may_be_missing:
-            raise self._columns._error(self._column, f"dictionary {node.id} has not been defined")
+            raise self._columns._column_error(self._column, f"dictionary {node.id} has not been defined")
         return Array.from_array_data(layout.from_pylist([]))
 
 

@@ -110,11 +110,11 @@ class RemoteColumns(BatchColumns):
     def _fetch_missing(self, plans: Sequence[ColumnReadPlan]) -> None:
         missing = [column for column in plans if not self._is_fetched(column)]
         if missing:
-            self._fetch(missing)
+            self._fetch_columns(missing)
 
     def _read_nodes_and_buffers(self, column: ColumnReadPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
         if column.first_node not in self._fetched:
-            self._fetch(self._plan_read_ahead(column))
+            self._fetch_columns(self._plan_read_ahead(column))
         return super()._read_nodes_and_buffers(column)
 
     def _plan_read_ahead(self, column: ColumnReadPlan) -> list[ColumnReadPlan]:
@@ -128,7 +128,7 @@ class RemoteColumns(BatchColumns):
         self._next_index = index + self._read_ahead
         return [self._plans[i] for i in range(index, min(self._next_index, len(self._plans)))]
 
-    def _fetch(self, plans: Sequence[ColumnReadPlan]) -> None:
+    def _fetch_columns(self, plans: Sequence[ColumnReadPlan]) -> None:
         """Fetch columns, at least the first, of this batch and the following ones of the table."""
         plans = [column for number, column in enumerate(plans) if not (number and self._is_fetched(column))]
         group = self._following_batches()
@@ -188,7 +188,7 @@ class RemoteColumns(BatchColumns):
         self._created.add(column.first_node)
         return array
 
-    def _buffer(self, column: ColumnReadPlan, offset: int, size: int) -> Buffer:
+    def _get_buffer(self, column: ColumnReadPlan, offset: int, size: int) -> Buffer:
         at, chunks = self.body_offset + offset, self._fetched.get(column.first_node)
         buffer = chunks.find(at, size) if chunks is not None else None
         if buffer is None:  # another thread created the column meanwhile

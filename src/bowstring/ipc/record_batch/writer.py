@@ -43,11 +43,11 @@ def encode_body(
     Buffers are shared, except for slices that do not begin at a byte boundary, big-endian numbers and compressed
     buffers, which are copied.
     """
-    walk = _FlattenedArrays([], [], [], options.version == V4)
+    flattened = _FlattenedArrays([], [], [], options.version == V4)
     for array in arrays:
         compact = array.layout.compact(array)
-        walk.add(swap_byte_order(compact, is_native=True) if options.is_big_endian else compact)
-    buffers = walk.buffers
+        flattened.add(swap_byte_order(compact, is_native=True) if options.is_big_endian else compact)
+    buffers = flattened.buffers
     compressed: list[list[Any]] | None = None
     if compress is None:
         sizes = np.array([0 if b is None else b.size for b in buffers], np.int64)
@@ -60,7 +60,7 @@ def encode_body(
         if compressed is None
         else _join_compressed(compressed, paddings.tolist())
     )
-    nodes, variadic = np.array(walk.nodes, np.int64).reshape(-1, 2), np.array(walk.variadic, np.int64)
+    nodes, variadic = np.array(flattened.nodes, np.int64).reshape(-1, 2), np.array(flattened.variadic, np.int64)
     return EncodedBody(DataHeader(length, nodes, spans, variadic), parts, size_bytes)
 
 

@@ -32,11 +32,11 @@ from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, Block,
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import HeaderReader, check_version
 from bowstring.ipc.metadata.schema import V4, read_custom_metadata
-from bowstring.ipc.schema_cache import describe_schema_difference
 from bowstring.ipc.statistics import StatisticsCollector, replace_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.ipc.tools.copy_byte_ranges import copy_file_range
 from bowstring.ipc.tools.message_writer import copy_schema_table
+from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.ipc.writers import FileWriter
 
@@ -144,12 +144,12 @@ class _ExistingFile:
         prefix = source.read_at(start, min(PREFIX_BYTES, footer_offset - start))
         self._is_legacy = len(prefix) == PREFIX_BYTES and not prefix.startswith(CONTINUATION)
         self._schema_bytes, prefix_bytes = parse_first_message_sizes(prefix, footer_offset - start)
-        self._schema_at = start + prefix_bytes
-        self.end = self._schema_at + self._schema_bytes
+        self._schema_offset = start + prefix_bytes
+        self.end = self._schema_offset + self._schema_bytes
         self.blocks: dict[str, list[Block]] = {}
         messages = reader.messages
         for kind, block_list in messages.block_lists.items():
-            blocks = [messages.block(kind, index) for index in range(block_list.count)]
+            blocks = [messages.get_block(kind, index) for index in range(block_list.count)]
             if any(block[0] < start or not messages.reader.is_valid_block(block, footer_offset) for block in blocks):
                 raise InvalidDataError(f"{source.name}: footer: a block of {kind} is outside the file")
             self.end = max([self.end, *(sum(block) for block in blocks)])
@@ -195,7 +195,7 @@ class _ExistingFile:
         """
         table = self.reader.footer["schema"]
         schema_table = copy_schema_table(table, {*table["features"].tolist(), feature})
-        raw = self._source.read_at(self._schema_at, self._schema_bytes)
+        raw = self._source.read_at(self._schema_offset, self._schema_bytes)
         try:
             message = HeaderReader(DEFAULT_LIMITS).read(raw, 0, f"{self._source.name}: schema")
         except InvalidDataError:
@@ -208,7 +208,7 @@ class _ExistingFile:
         )
         if len(schema_message) > len(raw):
             return schema_table, None
-        return schema_table, (self._schema_at, schema_message.ljust(len(raw), b"\0"))
+        return schema_table, (self._schema_offset, schema_message.ljust(len(raw), b"\0"))
 
     def read_dictionaries(self) -> dict[int, Array]:
         """Return the file's dictionaries by id, checked."""

@@ -20,6 +20,7 @@ from bowstring.io import fsspec_store
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import RewritableSink, open_sink, reject_same_file
+from bowstring.io.sources import open_source
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.dictionaries.reader import (
     FileDictionaries,
@@ -28,19 +29,20 @@ from bowstring.ipc.dictionaries.reader import (
     get_declaration,
 )
 from bowstring.ipc.encoded_schema import DICTIONARY_REPLACEMENT
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, open_source
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, DictionaryHeader, check_version, format_version
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, WireSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, create_columns, fetch_body
-from bowstring.ipc.schema_cache import CachedSchema, describe_schema_difference, load_schema
+from bowstring.ipc.schema_cache import CachedSchema, load_schema
 from bowstring.ipc.statistics import FileStatistics, concat_statistics, replace_statistics
 from bowstring.ipc.tools.merge_dictionaries import DictionaryMerger, OutputDictionaryBatch, flatten_inner_first
 from bowstring.ipc.tools.message_writer import FeatureCollectingWriter, MessageWriter, preserved_features
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchMessage, FileScan, StreamScan
+from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.layouts.base import prefix_errors
 from bowstring.memory.closable import abandon_on_error
 

@@ -65,24 +65,24 @@ class DictionaryMerger:
     def __init__(self, wire: WireSchema, may_replace: bool) -> None:
         self._wire = wire
         self._may_replace = may_replace
-        self._output: dict[int, _OutputDictionary] = {}
+        self._output_dictionaries: dict[int, _OutputDictionary] = {}
         self._index_maps: dict[int, Indices] = {}
-        self._stale: set[int] = set()  # ids of dictionaries that contain a replaced one
+        self._stale_ids: set[int] = set()  # ids of dictionaries that contain a replaced one
         self.has_replaced = False
         self._inner_ids = {
             id_: {inner.id for inner in flatten_inner_first(declaration.nested)}
             for id_, declaration in wire.by_id.items()
         }
-        self._ordered = {
+        self._ordered_ids = {
             declaration.id
-            for field, nodes in zip(wire.schema.fields, wire.dictionaries, strict=True)
-            for declaration, kind in zip(flatten_inner_first(nodes), _dictionary_types(field.type), strict=True)
+            for field, declarations in zip(wire.schema.fields, wire.dictionaries, strict=True)
+            for declaration, kind in zip(flatten_inner_first(declarations), _dictionary_types(field.type), strict=True)
             if kind.ordered
         }
-        self._names = {
+        self._column_names = {
             declaration.id: field.name
-            for field, nodes in zip(wire.schema.fields, wire.dictionaries, strict=True)
-            for declaration in flatten_inner_first(nodes)
+            for field, declarations in zip(wire.schema.fields, wire.dictionaries, strict=True)
+            for declaration in flatten_inner_first(declarations)
         }
 
     def merge(
@@ -95,7 +95,7 @@ class DictionaryMerger:
         that can't be unified, `InvalidDataError` for values that can't be read.
         """
         self._index_maps.pop(declaration.id, None)
-        is_replacement = declaration.id in self._output
+        is_replacement = declaration.id in self._output_dictionaries
         batches = self._merge_messages(declaration, messages, values)
         if self._may_replace and declaration.nested and any(batch.dictionary_header.is_delta for batch in batches):
             return self._encode_whole(declaration.id, values(), is_replacement)  # pyarrow can't read such a delta
@@ -104,16 +104,16 @@ class DictionaryMerger:
     def _merge_messages(
         self, declaration: DictionaryDeclaration, messages: Sequence[BatchMessage], values: ValuesFunction
     ) -> list[OutputDictionaryBatch]:
-        output = self._output.get(declaration.id)
+        output = self._output_dictionaries.get(declaration.id)
         if output is None:
             return self._reuse_messages(declaration.id, messages, values)
         common_count = _common_prefix_length(output.messages, messages)
-        if declaration.id in self._stale:
+        if declaration.id in self._stale_ids:
             return self._replace_or_unify(declaration.id, messages, values, "a dictionary inside it differs")
         if common_count == len(messages):
             return []
         if common_count == len(output.messages):
-            self._output[declaration.id] = _OutputDictionary(list(messages), values)
+            self._output_dictionaries[declaration.id] = _OutputDictionary(list(messages), values)
             return [
                 OutputDictionaryBatch(DictionaryHeader(declaration.id, True), message)
                 for message in messages[common_count:]
@@ -123,8 +123,8 @@ class DictionaryMerger:
     def _reuse_messages(
         self, id_: int, messages: Sequence[BatchMessage], values: ValuesFunction
     ) -> list[OutputDictionaryBatch]:
-        self._output[id_] = _OutputDictionary(list(messages), values)
-        self._stale.discard(id_)
+        self._output_dictionaries[id_] = _OutputDictionary(list(messages), values)
+        self._stale_ids.discard(id_)
         return [
             OutputDictionaryBatch(DictionaryHeader(id_, index > 0), message) for index, message in enumerate(messages)
         ]
@@ -148,7 +148,7 @@ class DictionaryMerger:
             )
         if source_values.length <= output_values.length:
             return []
-        self._output[id_] = _OutputDictionary([*output.messages, None], lambda: source_values)
+        self._output_dictionaries[id_] = _OutputDictionary([*output.messages, None], lambda: source_values)
         return [OutputDictionaryBatch(DictionaryHeader(id_, True), None, source_values.slice(common_length))]
 
     def _replace_or_unify(
@@ -157,22 +157,24 @@ class DictionaryMerger:
         if self._may_replace:
             self._mark_replaced(id_)
             return self._reuse_messages(id_, messages, values)
-        if id_ in self._ordered:
+        if id_ in self._ordered_ids:
             raise self._file_error(id_, f"its ordered dictionary differs from that of earlier sources: {why}")
         if self._inner_ids[id_] or any(id_ in inside for inside in self._inner_ids.values()):
             raise self._file_error(id_, f"its dictionary is nested and differs: {why}")
-        return self._extend_by_missing_values(id_, self._output[id_], values)
+        return self._extend_by_missing_values(id_, self._output_dictionaries[id_], values)
 
     def _mark_replaced(self, id_: int) -> None:
         self.has_replaced = True
-        self._stale |= {outer for outer, inside in self._inner_ids.items() if id_ in inside and outer in self._output}
+        self._stale_ids |= {
+            outer for outer, inside in self._inner_ids.items() if id_ in inside and outer in self._output_dictionaries
+        }
 
     def _encode_whole(self, id_: int, values: ArrayData, is_replacement: bool) -> list[OutputDictionaryBatch]:
         values.validate(full=True)
         if is_replacement:
             self._mark_replaced(id_)
-        self._stale.discard(id_)
-        self._output[id_] = _OutputDictionary([None], lambda: values)
+        self._stale_ids.discard(id_)
+        self._output_dictionaries[id_] = _OutputDictionary([None], lambda: values)
         return [OutputDictionaryBatch(DictionaryHeader(id_), None, values)]
 
     def _extend_by_missing_values(
@@ -182,36 +184,36 @@ class DictionaryMerger:
         unified, (_, self._index_maps[id_]) = merge_dictionaries([output_values, values()])
         if unified.length == output_values.length:
             return []
-        self._output[id_] = _OutputDictionary([*output.messages, None], lambda: unified)
+        self._output_dictionaries[id_] = _OutputDictionary([*output.messages, None], lambda: unified)
         return [OutputDictionaryBatch(DictionaryHeader(id_, True), None, unified.slice(output_values.length))]
 
     def _file_error(self, id_: int, why: str) -> UsageError:
         return UsageError(
-            f"column {self._names[id_]!r}: {why}. A file has one dictionary for all batches; a stream can replace "
-            f"it: write a stream (as_stream=True, --to stream)"
+            f"column {self._column_names[id_]!r}: {why}. A file has one dictionary for all batches; a stream can "
+            f"replace it: write a stream (as_stream=True, --to stream)"
         )
 
     def begin_source(self) -> None:
         """Begin another source, whose indices are not remapped yet."""
         self._index_maps.clear()
 
-    def is_remapped(self, nodes: Sequence[DictionaryDeclaration]) -> bool:
+    def is_remapped(self, declarations: Sequence[DictionaryDeclaration]) -> bool:
         """Whether indices into one of these dictionaries are remapped."""
-        return any(declaration.id in self._index_maps for declaration in nodes)
+        return any(declaration.id in self._index_maps for declaration in declarations)
 
-    def remap_indices(self, column: ArrayData, nodes: Sequence[DictionaryDeclaration]) -> ArrayData:
-        """Return a column of the source with the output's indices; `nodes` are its dictionaries in the output.
+    def remap_indices(self, column: ArrayData, declarations: Sequence[DictionaryDeclaration]) -> ArrayData:
+        """Return a column of the source with the output's indices; `declarations` are its dictionaries in the output.
 
         Raises `UsageError` if the index type is too small, `InvalidDataError` for indices without a value.
         """
         parts = []
-        for declaration, part in zip(nodes, iter_dictionary_arrays(column), strict=True):
+        for declaration, part in zip(declarations, iter_dictionary_arrays(column), strict=True):
             new_indices = self._index_maps.get(declaration.id)
             try:
                 parts.append(
                     part
                     if new_indices is None
-                    else replace_dictionary(part, self._output[declaration.id].values(), new_indices)
+                    else replace_dictionary(part, self._output_dictionaries[declaration.id].values(), new_indices)
                 )
             except TypeMismatchError as error:
                 raise self._file_error(declaration.id, f"dictionaries differ and can't be unified: {error}") from None
@@ -245,7 +247,7 @@ class DictionaryMerger:
         return builder.build(flat.data_header, flat.size_bytes, (), batch.dictionary_header), flat, codec
 
     def _codec_of_dictionary(self, id_: int) -> str | None:
-        first = self._output[id_].messages[0]
+        first = self._output_dictionaries[id_].messages[0]
         return None if first is None else first.header.template.compression
 
 
@@ -257,10 +259,12 @@ def _dictionary_types(type_: DataType) -> list[Dictionary]:
     return [encoded_type for field in storage_type.fields for encoded_type in _dictionary_types(field.type)]
 
 
-def flatten_inner_first(nodes: Sequence[DictionaryDeclaration]) -> list[DictionaryDeclaration]:
+def flatten_inner_first(declarations: Sequence[DictionaryDeclaration]) -> list[DictionaryDeclaration]:
     """Return dictionaries and those inside them, inner ones first."""
     return [
-        dictionary for declaration in nodes for dictionary in (*flatten_inner_first(declaration.nested), declaration)
+        dictionary
+        for declaration in declarations
+        for dictionary in (*flatten_inner_first(declaration.nested), declaration)
     ]
 
 

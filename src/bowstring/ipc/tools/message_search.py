@@ -23,8 +23,9 @@ from bowstring.flatbuf.reader import Table
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccessSource
+from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.dictionaries.reader import get_declaration, read_dictionary_values
-from bowstring.ipc.format_detection import check_format, create_file_reader
+from bowstring.ipc.format_detection import check_format
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     CONTINUATION,
@@ -163,11 +164,11 @@ class CandidateReader:
             )
         return BatchMessage.of(message, f"{source.name}: message at byte {at}", body)
 
-    def _read_header(self, raw: bytes, skip: int, where: MessageLocation) -> BatchHeader | Table:
+    def _read_header(self, raw: bytes, flatbuffer_offset: int, where: MessageLocation) -> BatchHeader | Table:
         self._remaining_bytes -= len(raw)
         if self._remaining_bytes < 0:
             raise LimitError(f"{format_location(where)}: too many invalid messages: search abandoned")
-        return self._headers.read(raw, skip, where)
+        return self._headers.read(raw, flatbuffer_offset, where)
 
     def find_marker(self, at: int) -> int:
         """Return the offset of the next marker from `at` on, the size of the source if there is none."""

@@ -127,7 +127,7 @@ class MessageWriter(FeatureCollector):
         self._as_stream = as_stream
         self._rewritable_sink = sink if features is None and isinstance(sink, RewritableSink) else None
         self._declared_features = set(schema["features"].tolist())
-        self._missing = {declaration.id: declaration for declaration in dictionaries}
+        self._missing_dictionaries = {declaration.id: declaration for declaration in dictionaries}
         self._empty_ids: set[int] = set()
         self.blocks: dict[str, list[Block]] = {
             headers.DICTIONARY_BATCH: [],
@@ -135,7 +135,7 @@ class MessageWriter(FeatureCollector):
         }
         if not as_stream:
             sink.write([FILE_START], len(FILE_START))
-        self._schema_at = sink.position
+        self._schema_offset = sink.position
         self._schema_bytes = 0
         if self._rewritable_sink is not None:
             widest = copy_schema_table(schema, self._declared_features | _FEATURES_OF_MESSAGES)
@@ -162,7 +162,7 @@ class MessageWriter(FeatureCollector):
     def copy_messages(self, messages: Sequence[BatchMessage], source: MemorySource | None) -> None:
         """Copy messages; `source` is the memory or file that contains them, None if each has its own body."""
         first = 0
-        for index, message in enumerate(messages if self._missing or self._empty_ids else ()):
+        for index, message in enumerate(messages if self._missing_dictionaries or self._empty_ids else ()):
             if message.header.template.kind == headers.RECORD_BATCH and self._as_stream:
                 self._copy_runs(messages[first:index], source)
                 first = index
@@ -172,7 +172,7 @@ class MessageWriter(FeatureCollector):
     def _write_preceding_dictionaries(self, kind: str, dictionary_id: int) -> None:
         """Write the dictionaries that have to precede a message."""
         if kind == headers.DICTIONARY_BATCH:
-            self._missing.pop(dictionary_id, None)
+            self._missing_dictionaries.pop(dictionary_id, None)
             if dictionary_id in self._empty_ids:
                 self.features.add(DICTIONARY_REPLACEMENT)
         elif self._as_stream:
@@ -180,15 +180,15 @@ class MessageWriter(FeatureCollector):
 
     def _write_empty_dictionaries(self) -> None:
         """Write the missing dictionaries, without values."""
-        missing, self._missing = self._missing, {}
-        for declaration in missing.values():
+        missing_dictionaries, self._missing_dictionaries = self._missing_dictionaries, {}
+        for declaration in missing_dictionaries.values():
             values = layout_of(declaration.value_type).from_pylist([])
             body = encode_body(0, [values], ALIGNMENT_BYTES, DEFAULT_WRITE_OPTIONS, None)
             header = BatchHeaderBuilder(self._version).build(
                 body.data_header, body.size_bytes, (), DictionaryHeader(declaration.id)
             )
             self.write_message(headers.DICTIONARY_BATCH, header, body, None, declaration.id)
-        self._empty_ids.update(missing)
+        self._empty_ids.update(missing_dictionaries)
 
     def _copy_runs(self, messages: Sequence[BatchMessage], source: MemorySource | None) -> None:
         for run in _contiguous_runs(messages, source is not None):
@@ -232,7 +232,7 @@ class MessageWriter(FeatureCollector):
         """Rewrite the schema message if the features in use differ."""
         if self._rewritable_sink is not None and self._declared_features != self.features:
             self._schema = copy_schema_table(self._table, self.features)
-            self._rewritable_sink.overwrite(self._schema_at, self._frame_schema_message())
+            self._rewritable_sink.overwrite(self._schema_offset, self._frame_schema_message())
 
 
 def _metadata_with_padded_body_length(message: BatchMessage) -> bytes:

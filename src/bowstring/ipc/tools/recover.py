@@ -16,10 +16,11 @@ from bowstring.errors import InvalidDataError
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sinks import open_sink, reject_same_file
+from bowstring.io.sources import as_random_access, open_source
 from bowstring.ipc.dictionaries.delta import DeltaDictionary
 from bowstring.ipc.dictionaries.reader import DictionarySnapshot, read_dictionary_values
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, as_random_access, open_source
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema import DictionaryDeclaration

@@ -12,9 +12,9 @@ from bowstring.flatbuf.reader import Table
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sources import AnySource
+from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.file import KIND_LABELS
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.format_detection import create_file_reader
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     FILE_START,
@@ -141,7 +141,7 @@ class FileScan:
         has_bodies = self._keeps_bodies or isinstance(self._source, MemorySource)
         for message, label in messages.read_all():
             self._end = max(self._end, message.stop)
-            body = messages.body(message.block) if has_bodies else None
+            body = messages.locate_body(message.block) if has_bodies else None
             yield BatchMessage.of(message, f"{self._source.name}: {label}", body)
 
     def overhead(self) -> Overhead:
