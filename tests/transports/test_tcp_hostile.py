@@ -71,7 +71,7 @@ def test_receiving_the_end_of_the_peer_sends_nothing(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "message"),
+    ("content", "message"),
     [
         (frame(0, magic=b"HTTP"), "expected a frame"),
         (frame(0, magic=b"BWS2"), "expected a frame"),
