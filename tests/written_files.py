@@ -51,7 +51,7 @@ class Recorder:
         if sinks is None:
             from bowstring.io import sinks
 
-        for kind in (sinks.VectorSink, sinks.FileObjectSink):
+        for kind in (sinks.VectoredSink, sinks.FileObjectSink):
             for name, parts_of in (
                 ("write", lambda parts, _: parts),
                 ("write_message", lambda head, body, _: [head, *body]),
@@ -59,7 +59,7 @@ class Recorder:
                 setattr(kind, name, self._record_writes(getattr(kind, name), parts_of))
         sinks.MemorySink.overwrite = self._record_overwrites(sinks.MemorySink.overwrite)
         for sink_type in (
-            sinks.VectorSink,
+            sinks.VectoredSink,
             sinks.PathSink,
             sinks._SpecialFileSink,
             sinks.FileObjectSink,

@@ -244,10 +244,10 @@ class ChunkedArray(ColumnChunks):
         return self.type.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return c_data.export_chunked(self, requested_schema)
+        return c_data.export_chunked_array(self, requested_schema)
 
     def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
-        return c_data.export_chunked(self, requested_schema, options)
+        return c_data.export_chunked_array(self, requested_schema, options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChunkedArray, (self.chunks, self.type)

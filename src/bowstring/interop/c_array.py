@@ -277,7 +277,7 @@ class ArrayImporter:
                         f"buffer {index}: {num_slots} slots need {size_bytes} bytes, more than the address space"
                     )
                 if extra:
-                    data_bytes = self._last_offset(address, width, num_slots) if num_slots else 0
+                    data_bytes = self._read_last_offset(address, width, num_slots) if num_slots else 0
                 buffer = Buffer(_ADDRESS_SPACE, address, size_bytes)
                 unbound.append(buffer)
                 buffers.append(buffer)
@@ -292,7 +292,7 @@ class ArrayImporter:
             buffers += self._read_variadic_buffers(addresses, index)
         return tuple(buffers)
 
-    def _last_offset(self, address: int, width: int, num_slots: int) -> int:
+    def _read_last_offset(self, address: int, width: int, num_slots: int) -> int:
         last_address = address + num_slots * width
         if not c_abi.FIRST_ADDRESS <= last_address < c_abi.LAST_ADDRESS:
             raise InvalidDataError(f"offsets at {address:#x}, which is not a valid address")

@@ -94,7 +94,9 @@ def export_stream(
     return _new_stream_capsule(field_from_schema(schema), blocks, device_options)
 
 
-def export_chunked(chunked: ColumnChunks, requested: object = None, device_options: DeviceOptions = None) -> object:
+def export_chunked_array(
+    chunked: ColumnChunks, requested: object = None, device_options: DeviceOptions = None
+) -> object:
     """Return the capsule of a stream of the chunks of a chunked array, as `export_stream`."""
     _check_device_options(device_options)
     chunks, type_ = requested_schema.convert_chunks(chunked.chunks, chunked.type, requested)
@@ -110,7 +112,7 @@ class StreamExporter:
         self._column = column
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return export_chunked(self._column, requested_schema)
+        return export_chunked_array(self._column, requested_schema)
 
 
 def _new_device_capsule(block: c_abi.ExportedStructBlock, device: Device | None) -> object:

@@ -55,7 +55,7 @@ class RewritableSink(Protocol):
         """Overwrite bytes at `offset`, relative to the beginning of the sink."""
 
 
-class VectorSink:
+class VectoredSink:
     """Writes by vectored calls; small buffers are gathered first, as a call costs more than copying them.
 
     `writev` is `os.writev` with a descriptor, or a socket's `sendmsg`. `regular_file` is the descriptor of one; for
@@ -120,7 +120,7 @@ class VectorSink:
         self._pending.clear()
 
 
-class PathSink(VectorSink):
+class PathSink(VectoredSink):
     """A file that appears under its path only when it is complete."""
 
     __slots__ = ("_atomic_file", "_path", "_reserved_end")
@@ -305,9 +305,9 @@ def open_sink(sink: Any) -> Sink:
         except OSError as error:
             raise translate_io_error(error, path, "opened") from None
     if isinstance(sink, int) and not isinstance(sink, bool):
-        return VectorSink(_blocking_writev(sink), name_of(sink), sink if _is_regular_file(sink) else None)
+        return VectoredSink(_blocking_writev(sink), name_of(sink), sink if _is_regular_file(sink) else None)
     if isinstance(sink, socket.socket):
-        return VectorSink(sink.sendmsg, "socket")
+        return VectoredSink(sink.sendmsg, "socket")
     sink = getattr(sink, "buffer", sink)  # the binary buffer of a text file object such as standard output
     if getattr(sink, "closed", False) is True:
         raise ClosedError(f"{type(sink).__name__}: the file object is closed")
@@ -351,7 +351,7 @@ def _file_identity(file: Any) -> tuple[Any, ...] | None:
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
-class _SpecialFileSink(VectorSink):
+class _SpecialFileSink(VectoredSink):
     """A special file, such as a named pipe, opened by its path."""
 
     __slots__ = ("_descriptor",)

@@ -45,7 +45,7 @@ def open_random_access(source: Any) -> AnySource:
         return source
     if fsspec_store.is_path(source):
         return open_path(source)
-    return _open_store_ranges(source) or _open_memory(source) or _open_file_object(source)
+    return _open_fsspec_ranges(source) or _open_memory(source) or _open_file_object(source)
 
 
 def open_sequential(source: Any) -> MemorySource | StreamSource:
@@ -54,10 +54,10 @@ def open_sequential(source: Any) -> MemorySource | StreamSource:
         return source
     if fsspec_store.is_path(source):
         return open_path(source)
-    return _open_store_stream(source) or _open_memory(source) or _open_file_object_stream(source)
+    return _open_fsspec_stream(source) or _open_memory(source) or _open_file_object_stream(source)
 
 
-def _open_store_ranges(source: Any) -> AnySource | None:
+def _open_fsspec_ranges(source: Any) -> AnySource | None:
     """A file of an fsspec file system; None if the source is neither a URL nor an object of fsspec."""
     location = fsspec_store.find_store_location(source)
     local = fsspec_store.local_path(*location) if location else None
@@ -74,7 +74,7 @@ def _open_store_ranges(source: Any) -> AnySource | None:
         return open_sequential(source)
 
 
-def _open_store_stream(source: Any) -> MemorySource | StreamSource | None:
+def _open_fsspec_stream(source: Any) -> MemorySource | StreamSource | None:
     """A file of an fsspec file system, to be read in order; None if the source is neither a URL nor a result of
     `fsspec.open`.
     """

@@ -40,7 +40,7 @@ from bowstring.datatypes.schema import Schema, schema
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError, InvalidDataError, TruncatedError
 from bowstring.io.io_errors import translate_io_error
-from bowstring.io.sinks import VectorSink
+from bowstring.io.sinks import VectoredSink
 from bowstring.ipc.api import open_stream
 from bowstring.ipc.stream import Encoder
 from bowstring.ipc.writers import StreamWriter
@@ -95,7 +95,7 @@ class Recorder(Closable):
         except OSError as error:
             raise translate_io_error(error, self.path, "opened") from None
         try:
-            self._writer = StreamWriter(VectorSink(partial(os.writev, descriptor), self.path), Encoder(SCHEMA))
+            self._writer = StreamWriter(VectoredSink(partial(os.writev, descriptor), self.path), Encoder(SCHEMA))
         except BaseException:
             os.close(descriptor)
             raise

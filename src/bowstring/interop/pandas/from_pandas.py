@@ -185,22 +185,22 @@ def _convert_categories(series: Any) -> ArrayData:
     return layout.create_array(layout.index_layout.create_array(codes, codes >= 0), dictionary)
 
 
-def _convert_lists(items: list[Any]) -> ArrayData | None:
+def _convert_lists(rows: list[Any]) -> ArrayData | None:
     """Convert one-dimensional NumPy arrays of one numeric, boolean or temporal dtype to a list array; return None for
     anything else.
     """
-    rows = [row for row in items if row is not None]
-    dtype = getattr(rows[0], "dtype", None) if rows else None
+    arrays = [row for row in rows if row is not None]
+    dtype = getattr(arrays[0], "dtype", None) if arrays else None
     if dtype is None or getattr(dtype, "kind", "O") not in "biufmM":
         return None
-    if not all(type(row) is np.ndarray and row.ndim == 1 and row.dtype == dtype for row in rows):
+    if not all(type(row) is np.ndarray and row.ndim == 1 and row.dtype == dtype for row in arrays):
         return None
-    values = np.concatenate(rows)
+    values = np.concatenate(arrays)
     elements = _array_with_nan_as_null(values)
-    lengths = np.fromiter((0 if row is None else len(row) for row in items), np.int64, len(items))
+    lengths = np.fromiter((0 if row is None else len(row) for row in rows), np.int64, len(rows))
     layout = layout_of((t.list_ if len(values) < 1 << 31 else t.large_list)(elements.type))
     assert isinstance(layout, ListLayout)
-    return layout.create_array(lengths, elements, pack_validity(not_none_mask(items)))
+    return layout.create_array(lengths, elements, pack_validity(not_none_mask(rows)))
 
 
 def _to_pylist(series: Any) -> list[Any]:

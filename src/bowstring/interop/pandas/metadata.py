@@ -97,9 +97,9 @@ def _describe_level(level: Any) -> dict[str, Any]:
     return {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": dtype_name, "metadata": extra}
 
 
-def to_json_label(name: Any) -> Any:
-    """Convert a name to a JSON value."""
-    return name if name is None or isinstance(name, (str, int, float)) else str(name)
+def to_json_label(label: Any) -> Any:
+    """Convert a label to a JSON value."""
+    return label if label is None or isinstance(label, (str, int, float)) else str(label)
 
 
 def label_to_optional_string(label: Any) -> str | None:
@@ -107,11 +107,11 @@ def label_to_optional_string(label: Any) -> str | None:
     return None if label is None or label != label else label_to_string(label)
 
 
-def label_to_string(name: Any) -> str:
+def label_to_string(label: Any) -> str:
     """Convert a column label to a field name."""
-    if isinstance(name, tuple):
-        return str(tuple(label_to_string(part) for part in name))
-    return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
+    if isinstance(label, tuple):
+        return str(tuple(label_to_string(part) for part in label))
+    return label.decode("utf-8", "replace") if isinstance(label, bytes) else str(label)
 
 
 def _describe_dtype(values: Any) -> tuple[str, dict[str, Any] | None]:
@@ -159,7 +159,7 @@ class FrameMetadata:
 
     columns: dict[str, dict[str, Any]]
     index: tuple[str | dict[str, Any], ...]
-    levels: tuple[dict[str, Any], ...]
+    label_levels: tuple[dict[str, Any], ...]
     attributes: dict[Any, Any]
 
 
@@ -172,7 +172,7 @@ def read_frame_metadata(schema: Schema) -> FrameMetadata | None:
     if text is None:
         return None
     try:
-        return _parse(json.loads(text))
+        return _parse_frame_metadata(json.loads(text))
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise InvalidDataError(
             f"the schema's 'pandas' metadata is malformed ({type(error).__name__}: {error}); "
@@ -180,7 +180,7 @@ def read_frame_metadata(schema: Schema) -> FrameMetadata | None:
         ) from None
 
 
-def _parse(document: Any) -> FrameMetadata:
+def _parse_frame_metadata(document: Any) -> FrameMetadata:
     index = []
     for entry in document["index_columns"]:
         if isinstance(entry, dict):
@@ -209,13 +209,13 @@ def _parse(document: Any) -> FrameMetadata:
     return FrameMetadata(columns, tuple(index), levels, attributes)
 
 
-def restore_labels(names: Sequence[str], description: FrameMetadata | None) -> Any:
+def restore_labels(names: Sequence[str], frame_metadata: FrameMetadata | None) -> Any:
     """Restore the column labels of a frame from the field names and the metadata, if any."""
     pd = import_pandas()
-    if description is None:
+    if frame_metadata is None:
         return pd.Index(names)
-    labels = [description.columns[name]["name"] if name in description.columns else name for name in names]
-    levels = description.levels
+    labels = [frame_metadata.columns[name]["name"] if name in frame_metadata.columns else name for name in names]
+    levels = frame_metadata.label_levels
     if len(levels) > 1:
         tuples = [_parse_tuple_label(str(label), len(levels)) for label in labels]
         level_labels = [[label[i] for label in tuples] for i in range(len(levels))]

@@ -154,7 +154,7 @@ def _restore_index(
 ) -> tuple[Any, set[int]]:
     """Return the index and the indices of its columns."""
     pd = import_pandas()
-    levels, labels, used = [], [], set()
+    levels, labels, index_columns = [], [], set()
     for entry in () if frame_metadata is None else frame_metadata.index:
         if isinstance(entry, dict):
             level = pd.RangeIndex(entry["start"], entry["stop"], entry["step"], name=entry.get("name"))
@@ -163,13 +163,13 @@ def _restore_index(
                 labels.append(level.name)
         elif names.count(entry) == 1:
             index = names.index(entry)
-            used.add(index)
+            index_columns.add(index)
             name = frame_metadata.columns.get(entry, {}).get("name") if frame_metadata else None
             levels.append(pd.Index(_series_without_copy(convert(index)), name=name))
             labels.append(name)
     if not levels:
-        return pd.RangeIndex(num_rows), used
-    return (levels[0] if len(levels) == 1 else pd.MultiIndex.from_arrays(levels, names=labels)), used
+        return pd.RangeIndex(num_rows), index_columns
+    return (levels[0] if len(levels) == 1 else pd.MultiIndex.from_arrays(levels, names=labels)), index_columns
 
 
 def _stored_dtypes(frame_metadata: metadata.FrameMetadata) -> dict[str, Any]:
