@@ -30,7 +30,7 @@ class FullFile(io.RawIOBase):
 def test_a_file_object_that_accepts_no_more_bytes_is_an_error() -> None:
     batch = bs.record_batch({"n": list(range(1000))})
     with (
-        pytest.raises(ResourceError, match=r"Full: write\(\) returned 0 with \d+ bytes remaining"),
+        pytest.raises(ResourceError, match=r"FullFile: write\(\) returned 0 with \d+ bytes remaining"),
         bs.new_stream(FullFile(), batch.schema) as writer,
     ):
         writer.write(batch)
