@@ -50,6 +50,10 @@ from bowstring.transports.total_limits import OutstandingAmounts, TotalLimits
 _METADATA, _BODIES, _METADATA_AND_BODIES = ConnectionRole.METADATA, ConnectionRole.BODIES, ConnectionRole.BOTH
 _ALIGNMENT_BYTES = 64
 _ROUNDS_PER_STEP = 16
+_FIRST_ROUND_ELEMENTS = 4
+"""The number of elements of a stream that are sent first, so that the peer reads them while the next are encoded. Each
+round sends twice as many as the one before.
+"""
 _MAX_COALESCED_ADDRESSES = 1 << 12
 """The number of addresses from which on a message frees no further body."""
 
@@ -441,8 +445,8 @@ class Session(Closable):
             message = core.free(*bodies)
             if message is not None:
                 self.submit(message)
-        for _ in range(_ROUNDS_PER_STEP):
-            self._submit_stream()
+        for number in range(_ROUNDS_PER_STEP):
+            self._submit_stream(_FIRST_ROUND_ELEMENTS << number)
             had_stream = self._stream is not None
             for role, channel in self.channels.items():
                 for event in channel.progress(SEND):
@@ -463,9 +467,11 @@ class Session(Closable):
             count += bodies[-1].addresses.size
         return lease.core, *bodies
 
-    def _submit_stream(self) -> None:
-        """Submit messages of the stream until its limits are reached."""
-        while self._can_submit():
+    def _submit_stream(self, max_elements: int) -> None:
+        """Submit elements of the stream until its limits are reached."""
+        for _ in range(max_elements):
+            if not self._can_submit():
+                return
             assert self._stream is not None
             try:
                 messages = next(self._stream)
