@@ -198,9 +198,9 @@ def _access_columns(table: Any) -> Any:
     return table.columns
 
 
-def _receive_handle(server: WorkerProcess, is_reused: bool = False) -> bowstring.sharing.Handle:
+def _receive_handle(server: WorkerProcess, is_reused: bool = False) -> bowstring.sharing.SharedTableHandle:
     reply = server.request("share", is_reused=is_reused)
-    handle: bowstring.sharing.Handle = pickle.loads(base64.b64decode(reply["handle"]))
+    handle: bowstring.sharing.SharedTableHandle = pickle.loads(base64.b64decode(reply["handle"]))
     return handle
 
 

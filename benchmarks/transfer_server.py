@@ -68,7 +68,7 @@ def _methods(
     server: bowstring.sharing.Server, table: bowstring.Table, pa_table: Any, copy_path: str
 ) -> dict[str, Callable[..., dict[str, Any] | None]]:
     """The methods that copy the table for the client, and those that free the copy."""
-    handles: list[bowstring.sharing.Handle] = []
+    handles: list[bowstring.sharing.SharedTableHandle] = []
     arena = bowstring.memory.Arena(1 << 31)
 
     def add() -> dict[str, Any]:

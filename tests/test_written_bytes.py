@@ -13,7 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.memory.region import Region
-from bowstring.sharing.stored_dataset import read_stored_dataset
+from bowstring.sharing.stored_dataset import index_stored_dataset
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -40,12 +40,12 @@ def test_written_bytes_do_not_depend_on_uninitialized_memory() -> None:
 def test_the_padding_between_buffers_is_zero() -> None:
     batch = bs.record_batch({"a": np.arange(3, dtype=np.int8), "b": ["x", None, "yz"], "c": [True, None, False]})
     with bs.share(batch) as handle:
-        for region in handle.regions():
+        for region in handle.open_regions():
             assert_zero_between_buffers(region)
 
 
 def assert_zero_between_buffers(region: Region) -> None:
-    dataset = read_stored_dataset(region)
+    dataset = index_stored_dataset(region)
     assert dataset.messages
     for message in dataset.messages:
         is_padding = np.ones(region.size_bytes, bool)
@@ -62,7 +62,7 @@ def test_a_slice_is_written_without_the_bits_of_other_rows(offset: int) -> None:
     values = [False] * offset + [False, False, None] + [True, None] * 10
     column = bs.array(values, bs.bool_()).slice(offset, 3)
     with bs.share(bs.record_batch({"a": column})) as handle:
-        (region,) = handle.regions()
-        (message,) = read_stored_dataset(region).messages
+        (region,) = handle.open_regions()
+        (message,) = index_stored_dataset(region).messages
         bitmaps = [region.memory[int(address)] for address in message.buffers.addresses]
     assert bitmaps == [0b011, 0b000]

@@ -88,7 +88,7 @@ def file_of(batch: bs.RecordBatch) -> bytes:
 def shared_memory_of(batch: bs.RecordBatch) -> bytes:
     """Return the bytes of the memory that `share` creates."""
     with bs.share(batch) as handle:
-        return b"".join(bytes(region.memory) for region in handle.regions())
+        return b"".join(bytes(region.memory) for region in handle.open_regions())
 
 
 def stream_after(array: bs.Array, operation: Callable[[bs.Array], Any]) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 import bowstring as bs
 from bowstring.errors import ConnectionLostError, UsageError
 from bowstring.memory.region import Region
-from bowstring.sharing.stored_dataset import store
+from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.testing.descriptors import open_descriptors
 from bowstring.transports.base import (
     RECEIVE,
@@ -139,4 +139,4 @@ def passed_region(options: int) -> Region:
     """The region whose descriptor is passed: the served table, or with some options a device."""
     if options >> 4 & 3 == 3:
         return Region(os.open("/dev/zero", os.O_RDONLY | os.O_CLOEXEC), 8, "device", is_sealed=False)
-    return store(TABLE)[0]
+    return store_in_region(TABLE)[0]

@@ -9,7 +9,7 @@ import bowstring as bs
 
 def read(source: Any) -> dict[str, Any]:
     """The values of a handle, table, data set or URI."""
-    if isinstance(source, bs.sharing.Handle):
+    if isinstance(source, bs.sharing.SharedTableHandle):
         source = bs.attach(source)
     elif isinstance(source, str):
         source = bs.connect(source)
@@ -36,7 +36,7 @@ def share_values(values: list[int], handles: Any, is_finished: Any) -> None:
 class Rows:
     """A map-style data set of PyTorch, which attaches in each worker."""
 
-    def __init__(self, handle: bs.sharing.Handle) -> None:
+    def __init__(self, handle: bs.sharing.SharedTableHandle) -> None:
         self.handle = handle
         self.values: Any = None
 

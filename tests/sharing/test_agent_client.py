@@ -27,7 +27,7 @@ from bowstring.memory.region import Region
 from bowstring.sharing import agent_client
 from bowstring.sharing.agent_client import AgentClient, AgentKey, launch_agent
 from bowstring.sharing.processes import Process
-from bowstring.sharing.stored_dataset import store
+from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.testing.descriptors import no_descriptor_left
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.unix import UNIX
@@ -37,18 +37,18 @@ from tests.sharing.python_process import PythonProcess, run_python
 PUT_PARTITION = """
 import bowstring as bs
 from bowstring.sharing.agent_client import AgentClient
-from bowstring.sharing.stored_dataset import store
+from bowstring.sharing.stored_dataset import store_in_region
 with AgentClient.open(key) as agent:
-    region, rows = store(bs.table({"a": values}))
+    region, rows = store_in_region(bs.table({"a": values}))
     send(agent.put("d", place, region, rows=rows))
 """
 START_AND_COMMIT = """
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 import bowstring as bs
-from bowstring.sharing.stored_dataset import store
+from bowstring.sharing.stored_dataset import store_in_region
 key = AgentKey.new()
 agent = AgentClient.open(key)
-region, rows = store(bs.table({"a": [1, 2]}))
+region, rows = store_in_region(bs.table({"a": [1, 2]}))
 uri = agent.put("d", (0, 0), region, rows=rows)
 agent.commit("d", {0: 0})
 send((uri, agent.status()["pid"]))
@@ -79,7 +79,7 @@ def key() -> Iterator[AgentKey]:
 
 
 def put_partition(agent: AgentClient, values: list[int], attempt: tuple[int, int], dataset: str = "d") -> str:
-    region, rows = store(bs.table({"a": values}))
+    region, rows = store_in_region(bs.table({"a": values}))
     with region:
         return agent.put(dataset, attempt, region, rows=rows)
 
@@ -200,7 +200,7 @@ def test_a_killed_agent_is_a_lost_connection_and_attached_data_stays_valid(key: 
 
 def test_a_data_set_ends_with_its_time_to_live(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
-        region, rows = store(bs.table({"a": [1]}))
+        region, rows = store_in_region(bs.table({"a": [1]}))
         agent.put("short", (0, 0), region, rows=rows, ttl_s=0.1)
         assert wait_until(lambda: "short" not in agent.status()["datasets"])
 
@@ -230,7 +230,7 @@ def test_memory_that_is_not_a_sealed_arrow_file_is_an_error(key: AgentKey, tmp_p
 
 
 def test_memory_with_another_number_of_rows_is_an_error(key: AgentKey) -> None:
-    region, rows = store(bs.table({"a": [1, 2]}))
+    region, rows = store_in_region(bs.table({"a": [1, 2]}))
     with region, AgentClient.open(key) as agent:
         with pytest.raises(UsageError, match="expected 3 rows, found 2"):
             agent.put("d", (0, 0), region, rows=rows + 1)
@@ -270,7 +270,7 @@ def test_malformed_requests_are_errors_and_the_agent_continues(key: AgentKey) ->
             with pytest.raises(UsageError, match="name of a data set"):
                 put_partition(agent, [1], (0, 0), name)
         for ttl_s in (float("nan"), -1.0):
-            region, rows = store(bs.table({"a": [1]}))
+            region, rows = store_in_region(bs.table({"a": [1]}))
             with region, pytest.raises(UsageError, match="ttl_s: expected a number of seconds"):
                 agent.put("d", (0, 0), region, rows=rows, ttl_s=ttl_s)
         assert agent.status()["datasets"] == {}
@@ -281,7 +281,7 @@ def test_malformed_requests_are_errors_and_the_agent_continues(key: AgentKey) ->
 )
 def test_a_malformed_reply_of_an_agent_is_a_protocol_error(reply: bytes) -> None:
     own, peer = BlockingChannel.pair(UNIX)
-    region, _ = store(bs.table({"a": [1]}))
+    region, _ = store_in_region(bs.table({"a": [1]}))
     with region, peer, AgentClient(own) as agent:
         for _ in range(3):
             peer.send((reply,))

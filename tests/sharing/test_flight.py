@@ -310,7 +310,7 @@ def test_dictionaries_large_batches_and_files_are_sent_by_doget(
     assert client.do_get(flight.Ticket("empty")).read_all().num_rows == 0
     chunks = client.do_get(flight.Ticket("t")).read_all()["a"].chunks
     assert [len(chunk) for chunk in chunks] == [334, 334, 332]
-    for part in server.find_stored("file"):
+    for part in server.find_parts("file"):
         part.region.release_descriptor()
     assert client.do_get(flight.Ticket(b"\0t\0file\0")).read_all()["a"].to_pylist() == 2 * TABLE["a"].to_pylist()
     (tmp_path / "file.arrow").unlink()

@@ -16,7 +16,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import NotFoundError
 from bowstring.sharing.agent_client import AgentClient, AgentKey
-from bowstring.sharing.stored_dataset import store
+from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.faults.processes import num_descriptors
@@ -42,10 +42,10 @@ import numpy as np
 import bowstring as bs
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import AgentClient, AgentKey
-from bowstring.sharing.stored_dataset import store, read_stored_dataset
+from bowstring.sharing.stored_dataset import store_in_region, index_stored_dataset
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
-template = store(bs.table({"a": np.array([0])}))[0]
-at = read_stored_dataset(template).messages[0].body_offset
+template = store_in_region(bs.table({"a": np.array([0])}))[0]
+at = index_stored_dataset(template).messages[0].body_offset
 content = bytearray(template.memory)
 uris = []
 with AgentClient.open(AgentKey.new()) as agent:
@@ -99,7 +99,7 @@ def running_agent(key: AgentKey, limits: dict[str, int], **settings: Any) -> Ite
 
 
 def put_partition(agent: AgentClient, number: int, attempt: int = 0, values: int = 100, dataset: str = "d") -> str:
-    region, rows = store(bs.table({"a": np.full(values, number)}))
+    region, rows = store_in_region(bs.table({"a": np.full(values, number)}))
     with region:
         return agent.put(dataset, (number, attempt), region, rows=rows)
 

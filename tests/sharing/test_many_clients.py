@@ -19,7 +19,7 @@ import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.server_options import ServerOptions
-from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, uri_for
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, dataset_uri
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.unix import UNIX
@@ -134,7 +134,10 @@ def test_a_message_of_gigabytes_takes_no_memory_of_the_host_agent() -> None:
     ids=["error", "addresses", "reserved", "unknown", "plain", "retire"],
 )
 def test_a_message_of_gigabytes_takes_no_memory_of_a_client(kind: int, tag: int) -> None:
-    with BlockingListener.listen(UNIX) as listener, PythonProcess(CONNECT, uri=uri_for(listener.address, "t")) as other:
+    with (
+        BlockingListener.listen(UNIX) as listener,
+        PythonProcess(CONNECT, uri=dataset_uri(listener.address, "t")) as other,
+    ):
         other.receive()
         before = process_status(other.process.pid, "RssAnon")
         other.send(None)

@@ -19,7 +19,7 @@ import bowstring as bs
 from bowstring.dissociated.wire import decode_addresses
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidDataError, MissingFileError, ResourceError
 from bowstring.sharing import Recorder, ServerOptions, read_entries, read_recording
-from bowstring.sharing.trace import trace
+from bowstring.sharing.trace import decode_steps
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
@@ -244,7 +244,7 @@ def test_a_recording_with_nulls_is_an_error(tmp_path: Path, name: str) -> None:
 
 def test_entries_of_messages_that_were_sent_are_described(tmp_path: Path) -> None:
     record_both_ends(tmp_path, "loopback")
-    (step, *_) = trace(read_recording(_replace_column(tmp_path / "client", "kind", "departure")))
+    (step, *_) = decode_steps(read_recording(_replace_column(tmp_path / "client", "kind", "departure")))
     assert (step.kind, step.text) == ("departure", "message sent, plain, 0 bytes")
 
 

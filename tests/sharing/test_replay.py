@@ -48,7 +48,7 @@ def test_a_client_reads_a_played_recording_as_it_read_the_server(
         with bs.connect(server.uri("t")) as dataset:
             assert dataset.read_all() == TABLE
             assert dataset.read_all() == TABLE
-        assert server.finish() == []
+        assert server.wait_for_differences() == []
 
 
 @pytest.mark.parametrize("side", ["client", "server"])
@@ -65,7 +65,7 @@ def test_another_ticket_of_the_client_is_a_difference(tmp_path: Path) -> None:
     with ReplayServer(entries, timeout_s=20) as server:
         with bs.connect(server.uri("other")) as dataset:
             assert dataset.read_all() == TABLE
-        (difference,) = server.finish()
+        (difference,) = server.wait_for_differences()
     assert str(difference) == ("connection 0: expected want_data, data set 't', found want_data, data set 'other'")
 
 
@@ -74,7 +74,7 @@ def test_a_client_that_keeps_its_memory_frees_less_than_recorded(tmp_path: Path)
     with ReplayServer(entries, timeout_s=20) as server:
         with bs.connect(server.uri("t")) as dataset:
             table = dataset.read_all()
-        (difference,) = server.finish()
+        (difference,) = server.wait_for_differences()
     assert str(difference) == "connection 0: expected 8 more addresses to be freed, found the end"
     assert table == TABLE
 
@@ -107,7 +107,7 @@ def test_a_recording_without_the_contents_of_regions_is_played_by_a_client_only(
         with pytest.raises(bs.errors.ConnectionLostError):
             bs.connect(played.uri("t"))
         with pytest.raises(UsageError, match="has no contents of regions"):
-            played.finish()
+            played.wait_for_differences()
 
 
 def test_addresses_that_are_freed_without_a_lease_are_a_difference(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_addresses_that_are_freed_without_a_lease_are_a_difference(tmp_path: Pat
     repeated = [each for entry in entries for each in ([entry, replace(entry)] if entry is frees[0] else [entry])]
     with ReplayServer(entries, timeout_s=20) as server:
         assert replay_client(repeated, server.uri("t"), timeout_s=20) == []
-        assert any("which is not leased" in str(difference) for difference in server.finish())
+        assert any("which is not leased" in str(difference) for difference in server.wait_for_differences())
 
 
 def test_both_connections_to_two_servers_are_recorded_and_played(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_both_connections_to_two_servers_are_recorded_and_played(tmp_path: Path)
             bodies = quote(server.uri("numbers", 1), safe="")
             with bs.connect(f"{server.uri('numbers')}&bodies={bodies}", record=path) as dataset:
                 assert dataset.read_all() == NUMBERS
-            assert server.finish() == []
+            assert server.wait_for_differences() == []
         entries = read_recording(path)
         texts = [entry.text for entry in entries if entry.kind == "connection"]
         assert [parse_uri(text).want_data for text in texts] == [3, 4]

@@ -34,7 +34,7 @@ from bowstring.memory.region import Region
 from bowstring.sharing import stored_dataset
 from bowstring.sharing.connection import Connection
 from bowstring.sharing.server_options import ServerOptions
-from bowstring.sharing.stored_dataset import store
+from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket
 from bowstring.testing.descriptors import open_descriptors
 from bowstring.transports import regions
@@ -194,7 +194,7 @@ def test_parts_whose_equal_schemas_are_encoded_differently_are_one_data_set(
     ):
         writer.write(pa.record_batch({"a": [3]}))
     uris.insert(1, server.add("of pyarrow", tmp_path / "file.arrow"))
-    assert server.find_stored("of pyarrow")[0].schema != server.find_stored("part 0")[0].schema
+    assert server.find_parts("of pyarrow")[0].schema != server.find_parts("part 0")[0].schema
     with bs.connect(uris) as data:
         assert data.read_all()["a"].to_pylist() == [0, 3, 1, 2]
 
@@ -294,7 +294,7 @@ def test_an_arrow_stream_in_a_file_is_served_too(tmp_path: Path) -> None:
 
 
 def test_regions_handles_readers_and_batches_are_served(tmp_path: Path) -> None:
-    region, _ = store(example_table())
+    region, _ = store_in_region(example_table())
     path = tmp_path / "file.arrow"
     with bs.new_file(path, example_table().schema) as writer:
         writer.write(example_table())
@@ -689,9 +689,11 @@ def test_a_large_table_is_served_from_the_regions_that_two_threads_wrote(
 
 
 def test_regions_with_different_schemas_are_an_error() -> None:
-    parts = [stored_dataset.read_stored_dataset(stored_dataset.store(bs.table({name: [1]}))[0]) for name in "ab"]
+    parts = [
+        stored_dataset.index_stored_dataset(stored_dataset.store_in_region(bs.table({name: [1]}))[0]) for name in "ab"
+    ]
     with bs.serve({}) as server, pytest.raises(InvalidDataError, match="different schemas"):
-        server.add_stored("t", *parts)
+        server.add_stored_dataset("t", *parts)
 
 
 def test_small_data_sets_are_sent_as_bytes_and_larger_ones_shared() -> None:

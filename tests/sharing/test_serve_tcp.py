@@ -98,7 +98,7 @@ def test_a_file_whose_descriptor_is_released_is_received(tmp_path: Path) -> None
     write_file(tmp_path / "file.arrow", bs.table({"a": list(range(100_000))}))
     with Server(scheme="tcp") as server:
         uri = server.add("f", tmp_path / "file.arrow")
-        for part in server.find_stored("f"):
+        for part in server.find_parts("f"):
             part.region.release_descriptor()
         with bs.connect(uri) as dataset:
             assert dataset.read_all().num_rows == 100_000

@@ -51,9 +51,9 @@ def test_a_new_server_reports_its_data_sets(server: Server) -> None:
     assert (stats.num_datasets, stats.num_regions, stats.num_clients, stats.num_requests) == (1, 1, 0, 0)
     assert stats.region_bytes > 24_000
     assert 0 <= stats.uptime_s <= server.stats().uptime_s
-    region = server.find_stored("table of visits")[0].region
+    region = server.find_parts("table of visits")[0].region
     server.add("the same", region)
-    server.add_stored("a part", *server.find_stored("the same"))
+    server.add_stored_dataset("a part", *server.find_parts("the same"))
     assert server.stats().region_bytes == 2 * stats.region_bytes, "the memory of a region is counted once"
     for name in ("the same", "a part", "table of visits"):
         server.remove(name)

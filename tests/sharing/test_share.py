@@ -148,7 +148,7 @@ def test_a_file_written_to_a_region_is_shared_without_a_copy() -> None:
             writer.write(example_table())
         region = memory.seal()
     with region, bs.share(region, copy=False) as handle:
-        assert os.fstat(region.descriptor).st_ino == handle._locations[0].inode
+        assert os.fstat(region.descriptor).st_ino == handle._references[0].inode
         region.close()
         assert run_python(ATTACH, handle=handle) == example_table().to_pydict()
 
@@ -162,7 +162,7 @@ def test_a_handle_is_shared_without_a_copy_and_owns_the_memory() -> None:
 
 def test_shared_sources_are_copied_on_request(arrow_file: Path) -> None:
     with bs.share(arrow_file, copy=True) as handle, bs.share(handle, copy=True) as other:
-        assert handle._locations[0].inode not in (arrow_file.stat().st_ino, other._locations[0].inode)
+        assert handle._references[0].inode not in (arrow_file.stat().st_ino, other._references[0].inode)
         assert bs.attach(other) == bs.concat_tables([example_table()] * 2)
 
 
@@ -188,15 +188,15 @@ def test_without_a_copy_other_sources_are_errors_that_name_the_column(source: An
 def test_memory_of_an_arena_is_shared_again_when_nobody_reads_it() -> None:
     with Arena() as arena:
         with bs.share(example_table(), arena=arena) as handle:
-            inode = handle._locations[0].inode
+            inode = handle._references[0].inode
             assert run_python(ATTACH, handle=handle) == example_table().to_pydict()
             attached = bs.attach(pickle.loads(pickle.dumps(handle)))
         with bs.share(bs.table({"b": [1]}), arena=arena) as handle:
-            assert handle._locations[0].inode != inode
+            assert handle._references[0].inode != inode
             assert attached == example_table()
         del attached
         with bs.share(example_table(), arena=arena) as one, bs.share(example_table(), arena=arena) as two:
-            assert inode in (one._locations[0].inode, two._locations[0].inode)
+            assert inode in (one._references[0].inode, two._references[0].inode)
             assert bs.attach(one) == bs.attach(two) == example_table()
 
 
@@ -205,23 +205,23 @@ def test_a_handle_of_memory_that_was_filled_again_is_an_error() -> None:
         with bs.share(example_table(), arena=arena) as handle:
             copy = pickle.loads(pickle.dumps(handle))
         with bs.share(example_table(), arena=arena) as handle:
-            location = handle._locations[0]
-            assert location.inode == copy._locations[0].inode
-            copy._locations = (replace(copy._locations[0], descriptor=location.descriptor),)
+            location = handle._references[0]
+            assert location.inode == copy._references[0].inode
+            copy._references = (replace(copy._references[0], descriptor=location.descriptor),)
             assert run_python(ATTACH_OR_SEND_ERROR, handle=copy)[0] == "ClosedError"
             assert run_python(ATTACH, handle=handle) == example_table().to_pydict()
 
 
 def test_memory_that_is_filled_again_while_it_is_opened_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     open_descriptor = os.open
-    handles: list[bs.sharing.Handle] = []
+    handles: list[bs.sharing.SharedTableHandle] = []
     gc.collect()  # so that the next region gets the same number
 
     def open_late(path: str, *arguments: Any, **options: Any) -> int:
         monkeypatch.undo()
         handle.close()
         handles.append(bs.share(bs.table({"a": [4, 5, 6]}), arena=arena))
-        assert handles[0]._locations[0].descriptor == copy._locations[0].descriptor
+        assert handles[0]._references[0].descriptor == copy._references[0].descriptor
         return open_descriptor(path, *arguments, **options)
 
     with Arena() as arena, bs.share(bs.table({"a": [1, 2, 3]}), arena=arena) as handle:
@@ -237,19 +237,19 @@ def test_memory_of_an_arena_is_served_and_filled_again_after_the_client_has_free
     table = bs.table({"a": np.arange(1 << 16)})
     with Arena() as arena, bs.serve({}, scheme=scheme) as server:
         with bs.share(table, arena=arena) as handle:
-            inode = handle._locations[0].inode
+            inode = handle._references[0].inode
             uri = server.add("t", handle)
         with bs.connect(uri) as data:
             first = data.read_all()
             server.remove("t")
             with bs.share(table.slice(5), arena=arena) as handle:
-                assert scheme == "tcp" or handle._locations[0].inode != inode
+                assert scheme == "tcp" or handle._references[0].inode != inode
             assert first == table
         del first
 
         def is_filled_again() -> bool:
             with bs.share(table, arena=arena) as one, bs.share(table, arena=arena) as two:
-                return inode in (one._locations[0].inode, two._locations[0].inode)
+                return inode in (one._references[0].inode, two._references[0].inode)
 
         assert wait_until(is_filled_again)
 
@@ -377,10 +377,10 @@ def test_a_handle_closed_on_either_side_is_an_error() -> None:
 def test_a_reused_descriptor_is_an_error() -> None:
     handle = bs.share(example_table())
     copy = pickle.loads(pickle.dumps(handle))
-    number = copy._locations[0].descriptor
+    number = copy._references[0].descriptor
     handle.close()
     with bs.share(bs.table({"secret": [42]})) as other:
-        assert other._locations[0].descriptor == number
+        assert other._references[0].descriptor == number
         kind, _ = run_python(ATTACH_OR_SEND_ERROR, handle=copy)
         assert kind == "ClosedError"
     read, write = os.pipe()
@@ -395,8 +395,8 @@ def test_a_reused_descriptor_is_an_error() -> None:
 def test_a_handle_with_another_size_is_an_error() -> None:
     with bs.share(example_table()) as handle:
         copy = pickle.loads(pickle.dumps(handle))
-        place = copy._locations[0]
-        copy._locations = (replace(place, size_bytes=place.size_bytes + 4096),)
+        place = copy._references[0]
+        copy._references = (replace(place, size_bytes=place.size_bytes + 4096),)
         with pytest.raises(InvalidDataError, match=r"expected .* bytes, received"):
             bs.attach(copy)
 
@@ -483,8 +483,8 @@ def parted(monkeypatch: pytest.MonkeyPatch) -> bs.Table:
 
 def test_a_large_table_has_a_region_for_each_processor_and_is_attached_in_order(parted: bs.Table) -> None:
     with bs.share(parted) as handle:
-        regions = handle.regions()
-        rows = [stored_dataset.open_region(region).read_all().num_rows for region in regions]
+        regions = handle.open_regions()
+        rows = [stored_dataset.open_region_reader(region).read_all().num_rows for region in regions]
         for region in regions:
             region.close()
         assert rows == [2000, 3000]
@@ -544,7 +544,7 @@ def test_dictionaries_and_single_batches_stay_in_one_region(parted: bs.Table) ->
     coded = bs.Table.from_batches([bs.record_batch({"d": words})] * 2)
     for table in (coded, bs.table({"a": np.arange(10_000)})):
         with bs.share(table) as handle:
-            assert len(handle._locations) == 1
+            assert len(handle._references) == 1
             assert bs.attach(handle) == table
 
 
@@ -573,11 +573,11 @@ def test_an_altered_handle_is_an_error() -> None:
             (replace(process, pid=0), places, token, rows),
         ]
         for state in altered:
-            copy = bs.sharing.Handle.__new__(bs.sharing.Handle)
+            copy = bs.sharing.SharedTableHandle.__new__(bs.sharing.SharedTableHandle)
             with pytest.raises((InvalidDataError, ConnectionLostError)):
                 copy.__setstate__(state)
                 bs.attach(copy)
-        copy = bs.sharing.Handle.__new__(bs.sharing.Handle)
+        copy = bs.sharing.SharedTableHandle.__new__(bs.sharing.SharedTableHandle)
         copy.__setstate__((process, places, token, rows))
         assert bs.attach(copy) == example_table()
 
@@ -597,7 +597,7 @@ readable = [bs.open_file(source).read_all() == table for source in (sink.getvalu
 uses = {
     "share": lambda: bs.share(table),
     "serve": lambda: bs.serve({"t": table}),
-    "new_shared": lambda: bs.sharing.new_shared(table.schema).write(table),
+    "new_shared_table": lambda: bs.sharing.new_shared_table(table.schema).write(table),
     "arena": lambda: bs.share(table, arena=bs.memory.Arena()),
 }
 errors = {}
@@ -617,7 +617,7 @@ send((readable, errors, shared, served))
 def test_without_memfd_formats_work_and_sharing_raises_a_clear_error(tmp_path: Path) -> None:
     readable, errors, shared, served = run_python(WITHOUT_MEMFD, path=str(tmp_path / "file.arrow"))
     assert readable == [True, True]
-    assert list(errors) == ["share", "serve", "new_shared", "arena"]
+    assert list(errors) == ["share", "serve", "new_shared_table", "arena"]
     for text in errors.values():
         assert "this platform has no memfd_create; share a file instead" in text
     assert (shared, served) == (True, True)

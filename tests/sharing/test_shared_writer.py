@@ -12,7 +12,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import ClosedError, UsageError
-from bowstring.sharing import new_shared
+from bowstring.sharing import new_shared_table
 from bowstring.testing.descriptors import no_descriptor_left
 from tests.sharing.python_process import run_python
 
@@ -21,7 +21,7 @@ ATTACH = "import bowstring as bs; send(bs.attach(handle).to_pydict())"
 
 def test_batches_and_tables_are_written_one_after_the_other() -> None:
     table = bs.table({"a": [1, 2], "s": ["x", None]})
-    with new_shared(table.schema) as writer:
+    with new_shared_table(table.schema) as writer:
         writer.write(table)
         writer.write(table.to_batches()[0])
     with writer.handle as handle:
@@ -31,7 +31,7 @@ def test_batches_and_tables_are_written_one_after_the_other() -> None:
 
 def test_dictionaries_may_change_between_batches() -> None:
     batches = [bs.record_batch({"d": bs.array(values).dictionary_encode()}) for values in (["a", "b"], ["c"])]
-    with new_shared(batches[0].schema) as writer:
+    with new_shared_table(batches[0].schema) as writer:
         for batch in batches:
             writer.write(batch)
     with writer.handle as handle:
@@ -39,7 +39,7 @@ def test_dictionaries_may_change_between_batches() -> None:
 
 
 def test_without_batches_the_table_is_empty() -> None:
-    with new_shared({"a": bs.int8()}) as writer:
+    with new_shared_table({"a": bs.int8()}) as writer:
         pass
     with writer.handle as handle:
         assert bs.attach(handle) == bs.table({"a": bs.array([], bs.int8())})
@@ -58,7 +58,7 @@ IN_PLACE = {
 
 @pytest.mark.parametrize("num_rows", [0, 1, 1000])
 def test_allocated_columns_are_filled_in_place(num_rows: int) -> None:
-    with new_shared(IN_PLACE) as writer:
+    with new_shared_table(IN_PLACE) as writer:
         columns = writer.allocate(num_rows)
         assert {name: values.shape[0] for name, values in columns.items()} == dict.fromkeys(IN_PLACE, num_rows)
         assert columns["embedding"].shape == (num_rows, 4)
@@ -74,7 +74,7 @@ def test_allocated_columns_are_filled_in_place(num_rows: int) -> None:
 
 
 def test_batches_are_in_the_order_of_their_calls() -> None:
-    with new_shared({"a": bs.int64()}) as writer:
+    with new_shared_table({"a": bs.int64()}) as writer:
         first = writer.allocate(2)["a"]
         writer.write(bs.record_batch({"a": [2, None]}))
         writer.write(bs.record_batch({"a": [4]}))
@@ -87,7 +87,7 @@ def test_batches_are_in_the_order_of_their_calls() -> None:
 
 
 def test_arrays_can_not_change_shared_memory_after_the_writer_is_closed() -> None:
-    with new_shared({"a": bs.int64()}) as writer:
+    with new_shared_table({"a": bs.int64()}) as writer:
         values = writer.allocate(1000)["a"]
         view = values[10:20]
     with writer.handle as handle:
@@ -97,7 +97,7 @@ def test_arrays_can_not_change_shared_memory_after_the_writer_is_closed() -> Non
         view[:] = 7  # private to this process
         assert view.tolist() == [7] * 10
         assert table["a"].to_pylist() == [0] * 1000
-        (region,) = handle.regions()
+        (region,) = handle.open_regions()
         with region:
             assert region.is_sealed
 
@@ -115,7 +115,7 @@ def test_arrays_can_not_change_shared_memory_after_the_writer_is_closed() -> Non
     ],
 )
 def test_other_types_can_not_be_allocated(schema: Any, message: str) -> None:
-    with new_shared(schema) as writer, pytest.raises(UsageError, match=message):
+    with new_shared_table(schema) as writer, pytest.raises(UsageError, match=message):
         writer.allocate(1)
     writer.handle.close()
 
@@ -123,7 +123,7 @@ def test_other_types_can_not_be_allocated(schema: Any, message: str) -> None:
 def test_an_error_in_the_block_frees_the_memory() -> None:
     gc.collect()
     with no_descriptor_left():
-        with pytest.raises(ZeroDivisionError), new_shared({"a": bs.int8()}) as writer:
+        with pytest.raises(ZeroDivisionError), new_shared_table({"a": bs.int8()}) as writer:
             writer.allocate(100)
             writer.write(bs.record_batch({"a": bs.array([1], bs.int8())}))
             raise ZeroDivisionError
@@ -132,7 +132,7 @@ def test_an_error_in_the_block_frees_the_memory() -> None:
 
 
 def test_a_batch_of_another_schema_is_an_error_and_writes_nothing() -> None:
-    with new_shared({"a": bs.int8()}) as writer:
+    with new_shared_table({"a": bs.int8()}) as writer:
         writer.allocate(1)
         with pytest.raises(UsageError, match="another schema"):
             writer.write(bs.record_batch({"b": [1]}))
@@ -143,7 +143,7 @@ def test_a_batch_of_another_schema_is_an_error_and_writes_nothing() -> None:
 
 
 def test_a_shortage_of_disk_space_abandons_the_writer(monkeypatch: pytest.MonkeyPatch) -> None:
-    with new_shared({"a": bs.int64()}) as writer:
+    with new_shared_table({"a": bs.int64()}) as writer:
         monkeypatch.setattr(os, "writev", _raise_no_space)
         monkeypatch.setattr("bowstring.io.sinks.write_iovecs", _raise_no_space)
         with pytest.raises(bs.errors.ResourceError):
@@ -159,7 +159,7 @@ def _raise_no_space(*_: object) -> int:
 
 @pytest.mark.parametrize("use", [lambda writer: writer.allocate(1), lambda writer: writer.write(bs.table({"a": [1]}))])
 def test_a_closed_writer_can_not_be_used(use: Callable[[Any], object]) -> None:
-    with new_shared({"a": bs.int64()}) as writer:
+    with new_shared_table({"a": bs.int64()}) as writer:
         pass
     writer.close()
     with writer.handle, pytest.raises(ClosedError):
@@ -168,7 +168,7 @@ def test_a_closed_writer_can_not_be_used(use: Callable[[Any], object]) -> None:
 
 def test_the_number_of_regions_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bowstring.sharing.shared_writer.MAX_REGIONS", 3)
-    with new_shared({"a": bs.int64()}) as writer:
+    with new_shared_table({"a": bs.int64()}) as writer:
         for _ in range(3):
             writer.allocate(1)
         with pytest.raises(UsageError, match="at most 3"):

@@ -20,7 +20,7 @@ from bowstring.sharing.locations import Locations
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signed_tickets import CLOCK_TOLERANCE_S, TicketSigner, hide_signatures
-from bowstring.sharing.uris import Ticket, uri_for
+from bowstring.sharing.uris import Ticket, dataset_uri
 from tests.polling import wait_until
 from tests.sharing.python_process import run_python
 
@@ -252,7 +252,7 @@ def test_the_signature_in_a_uri_of_flight_is_hidden() -> None:
 
 def test_signatures_are_hidden_wherever_they_are_in_a_text() -> None:
     ticket = SIGNER.sign("a~b", 1000)
-    uri = uri_for("@server", ticket)
+    uri = dataset_uri("@server", ticket)
     for text in (ticket, uri, f"{uri}, {uri}", uri.replace("~", "%7E")):
         assert ticket[-43:] not in hide_signatures(text)
     assert hide_signatures(f"{ticket}: {ticket}") == "a~b~1000~…: a~b~1000~…"

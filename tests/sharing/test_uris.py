@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, strategies as st
 
 from bowstring.dissociated.uri import parse_uri
-from bowstring.sharing.uris import MAX_TICKETS, Ticket, max_tickets, uri_for
+from bowstring.sharing.uris import MAX_TICKETS, Ticket, dataset_uri, max_tickets
 
 NAMES = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1), min_size=1, max_size=5)
 
@@ -28,7 +28,7 @@ def test_any_bytes_are_a_ticket(data: bytes) -> None:
 
 def test_the_ticket_of_one_data_set_is_its_name() -> None:
     assert Ticket(("d/1",)).encode() == b"d/1"
-    assert Ticket(("d/1",), packed=True).encode() == b"d/1\0packed"
+    assert Ticket(("d/1",), is_packed=True).encode() == b"d/1\0packed"
     assert Ticket(("a", "b")).encode() == b"\0a\0b\0"
 
 
@@ -39,7 +39,7 @@ def test_an_abbreviated_ticket_is_one_line_that_can_be_encoded() -> None:
 
 
 def test_a_uri_without_max_tickets_allows_one_ticket_per_request() -> None:
-    uri = uri_for("@server", "t")
+    uri = dataset_uri("@server", "t")
     assert max_tickets(parse_uri(uri)) == MAX_TICKETS
     assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}&", ""))) == 1
     assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=many"))) == 1

@@ -11,7 +11,7 @@ from bowstring.cli.input_output import echo_json, report_errors, resolve_source,
 from bowstring.cli.options import all_option, file_argument, json_option
 from bowstring.inspection.text import printable
 from bowstring.sharing.recording import read_entries
-from bowstring.sharing.trace import Step, trace as decode
+from bowstring.sharing.trace import TraceStep, decode_steps
 
 _TEXT_CHARACTERS = 200
 
@@ -27,7 +27,7 @@ def trace(file: str | None, *, as_json: bool, show_all: bool) -> None:
     terminal. A line has the time in seconds, the index of the connection, the end that acts, and what it does. Bodies
     are not shown.
     """
-    steps = decode(read_entries(resolve_source(file)))
+    steps = decode_steps(read_entries(resolve_source(file)))
     with report_errors(file):
         if as_json:
             _write_json(source_name(file), steps)
@@ -36,7 +36,7 @@ def trace(file: str | None, *, as_json: bool, show_all: bool) -> None:
             click.echo(_line(step, None if show_all else _TEXT_CHARACTERS))
 
 
-def _write_json(source: str, steps: Iterator[Step]) -> None:
+def _write_json(source: str, steps: Iterator[TraceStep]) -> None:
     entries = []
     try:
         for step in steps:
@@ -45,6 +45,6 @@ def _write_json(source: str, steps: Iterator[Step]) -> None:
         echo_json({"source": source, "entries": entries})
 
 
-def _line(step: Step, max_characters: int | None) -> str:
+def _line(step: TraceStep, max_characters: int | None) -> str:
     text = printable(step.text, max_characters)
     return f"{step.time_ns / 1e9:12.6f}  {step.connection:>3}  {step.sender}  {text}"

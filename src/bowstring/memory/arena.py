@@ -7,9 +7,9 @@ writes and mappings.
 
 **A block is filled again only if no reader is left.** Each region of a block has its own open file description with a
 shared lock (flock). Descriptors that are sent, inherited or duplicated, and mappings of them, belong to the same
-description; a process that opens the memory by a `Handle` locks its own one. The kernel releases a lock with the last
-descriptor and mapping, also those of a killed process. Before the arena fills a block it locks it exclusively. So
-readers need not report that they have ended, and a reader that never ends keeps its memory.
+description; a process that opens the memory by a `SharedTableHandle` locks its own one. The kernel releases a lock with
+the last descriptor and mapping, also those of a killed process. Before the arena fills a block it locks it exclusively.
+So readers need not report that they have ended, and a reader that never ends keeps its memory.
 
 The arena's process could still write what others read. `Region.is_sealed` is therefore False, as for files, and
 receivers accept blocks only if they accept files.

@@ -1,7 +1,7 @@
 """Tables shared between processes.
 
 `share`, `attach`, `serve` and `connect` are in `bowstring` itself. This package exports the classes that they return,
-the options of a server, recordings, and `new_shared`, which writes directly into shared memory.
+the options of a server, recordings, and `new_shared_table`, which writes directly into shared memory.
 """
 
 from bowstring._lazy_exports import lazy_exports

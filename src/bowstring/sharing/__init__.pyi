@@ -10,5 +10,5 @@ from bowstring.sharing.recording import (
 from bowstring.sharing.server import Server as Server
 from bowstring.sharing.server_options import ServerOptions as ServerOptions
 from bowstring.sharing.server_stats import ServerStats as ServerStats
-from bowstring.sharing.share import Handle as Handle
-from bowstring.sharing.shared_writer import SharedWriter as SharedWriter, new_shared as new_shared
+from bowstring.sharing.share import SharedTableHandle as SharedTableHandle
+from bowstring.sharing.shared_writer import SharedTableWriter as SharedTableWriter, new_shared_table as new_shared_table

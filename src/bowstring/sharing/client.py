@@ -23,7 +23,7 @@ from bowstring.errors import (
 from bowstring.memory.closable import Closable
 from bowstring.sharing.connection import Connection, Stream
 from bowstring.sharing.recording import Recorder
-from bowstring.sharing.uris import Ticket, display_uri, max_tickets
+from bowstring.sharing.uris import Ticket, display_uri, is_packed_request, max_tickets, without_ticket
 from bowstring.transports.tls import TlsOptions
 
 _REQUEST_BYTES = 1 << 15
@@ -42,10 +42,15 @@ class TicketRequest:
     uris: tuple[StreamURI, ...]
     ticket: Ticket
 
+    @classmethod
+    def of(cls, uri: StreamURI, name: str, *, copy: bool) -> TicketRequest:
+        """Return a request for one data set; with `copy`, for bodies as bytes if the server supports that."""
+        return cls(without_ticket(uri), (uri,), Ticket((name,), is_packed_request(uri, copy)))
+
     def split(self) -> list[TicketRequest]:
         """Return a request for each of the data sets."""
         pairs = zip(self.uris, self.ticket.names, strict=True)
-        return [TicketRequest(self.server, (uri,), Ticket((name,), self.ticket.packed)) for uri, name in pairs]
+        return [TicketRequest(self.server, (uri,), Ticket((name,), self.ticket.is_packed)) for uri, name in pairs]
 
 
 def join_adjacent_requests(requests: Iterable[TicketRequest]) -> Iterator[TicketRequest]:
@@ -58,7 +63,7 @@ def join_adjacent_requests(requests: Iterable[TicketRequest]) -> Iterator[Ticket
         is_full = (
             len(joined) >= max_tickets(request.uris[0]) or is_opaque or size_bytes + request_bytes > _REQUEST_BYTES
         )
-        if joined and (is_full or request.server != server or request.ticket.packed != joined[0].ticket.packed):
+        if joined and (is_full or request.server != server or request.ticket.is_packed != joined[0].ticket.is_packed):
             yield _join(joined)
             joined, size_bytes = [], 0
         server = request.server
@@ -73,7 +78,7 @@ def _join(requests: Sequence[TicketRequest]) -> TicketRequest:
     return TicketRequest(
         requests[0].server,
         uris,
-        Ticket(tuple(request.ticket.names[0] for request in requests), requests[0].ticket.packed),
+        Ticket(tuple(request.ticket.names[0] for request in requests), requests[0].ticket.is_packed),
     )
 
 
@@ -183,7 +188,7 @@ class Dataset(Closable):
         for connection in connections:
             connection.close()
         if self._recorder is not None:
-            self._recorder.release()
+            self._recorder.close_unless_shared()
 
     def _open_first_stream(self) -> tuple[Connection, Stream]:
         """Open the first request, or its first data set if the server refuses them together."""

@@ -21,8 +21,8 @@ from bowstring.sharing.locations import (
     no_location_error,
     sort_by_distance,
 )
-from bowstring.sharing.recording import Record, Recorder, open_recorder
-from bowstring.sharing.uris import Ticket, parse_dataset_uri, requests_packed, servers_of, without_ticket
+from bowstring.sharing.recording import Recorder, RecorderOrPath, open_recorder
+from bowstring.sharing.uris import parse_dataset_uri, servers_by_role
 from bowstring.transports.base import strip_traceback
 from bowstring.transports.registry import find_transport
 from bowstring.transports.tls import TlsOptions
@@ -66,7 +66,7 @@ def connect(
     copy: bool = False,
     timeout_s: float = 30.0,
     tls: TlsOptions | None = None,
-    record: Record | None = None,
+    record: RecorderOrPath | None = None,
 ) -> Dataset:
     """Connect to a data set of another process, and read its schema.
 
@@ -107,10 +107,8 @@ def connect(
 
 
 def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _ConnectOptions) -> Dataset:
-    requests = []
-    for text in uris:
-        uri, name = parse_dataset_uri(text, options.ticket)
-        requests.append(TicketRequest(without_ticket(uri), (uri,), Ticket((name,), requests_packed(uri, options.copy))))
+    pairs = (parse_dataset_uri(text, options.ticket) for text in uris)
+    requests = [TicketRequest.of(uri, name, copy=options.copy) for uri, name in pairs]
     return Dataset(
         join_adjacent_requests(requests),
         schema,
@@ -159,11 +157,11 @@ def _connect_to_first(candidates: Mapping[str, Callable[[], Dataset]]) -> Datase
 
 def _connect_to_location(text: str, options: _ConnectOptions) -> Dataset:
     uri, name = parse_dataset_uri(text, options.ticket)
-    servers = servers_of(uri).values()
+    servers = servers_by_role(uri).values()
     for server in servers:
         check_scope(server)
         if options.requires_encryption and not is_local_or_encrypted(server):
             raise UsageError(f"{server.scheme}: a connection to another host that is not encrypted")
     tls = options.tls if any(find_transport(server.scheme, server).supports_tls for server in servers) else None
-    request = TicketRequest(without_ticket(uri), (uri,), Ticket((name,), requests_packed(uri, options.copy)))
+    request = TicketRequest.of(uri, name, copy=options.copy)
     return Dataset([request], None, options.timeout_s, tls, copy=options.copy, recorder=options.recorder)

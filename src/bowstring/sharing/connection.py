@@ -43,7 +43,7 @@ from bowstring.memory.device import DeviceMemory
 from bowstring.sharing.locations import is_local_or_encrypted
 from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.sharing.recording import Recorder
-from bowstring.sharing.uris import Ticket, decode_error, display_uri, error_tag, servers_of
+from bowstring.sharing.uris import Ticket, decode_error, display_uri, error_tag, servers_by_role
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingSession, dial
 from bowstring.transports.registry import find_transport
@@ -72,7 +72,7 @@ class Connection:
         """Connect. Raises `ConnectionLostError`, `DeadlineError`, and `UsageError` for a scheme without a transport, or
         if only one of two servers has TLS.
         """
-        servers = servers_of(uri)
+        servers = servers_by_role(uri)
         transports = {role: find_transport(server.scheme, server) for role, server in servers.items()}
         if tls is not None and not any(transport.supports_tls for transport in transports.values()):
             find_transport(uri.scheme, uri, tls)
@@ -100,7 +100,7 @@ class Connection:
 
     def _initialize(self, uri: StreamURI, session: Session) -> None:
         self.uri = uri
-        self.servers = servers_of(uri)
+        self.servers = servers_by_role(uri)
         tags = (error_tag(server) for server in self.servers.values())
         self.error_data = next((tag for tag in tags if tag is not None), None)
         self.want_data = {role: server.want_data for role, server in self.servers.items()}
@@ -214,7 +214,10 @@ class Stream:
         self._tickets = {ConnectionRole.BOTH: ticket}
         if ConnectionRole.BODIES in connection.servers:
             body_ticket = replace(ticket, names=(body_server.parameter("ticket") or "",))
-            self._tickets = {ConnectionRole.METADATA: replace(ticket, packed=False), ConnectionRole.BODIES: body_ticket}
+            self._tickets = {
+                ConnectionRole.METADATA: replace(ticket, is_packed=False),
+                ConnectionRole.BODIES: body_ticket,
+            }
 
     def requests(self) -> dict[ConnectionRole, Message]:
         """Return the request for the channel of each role."""

@@ -26,7 +26,7 @@ from bowstring.sharing.flight import (
     to_flight_error,
 )
 from bowstring.sharing.server import Server
-from bowstring.sharing.stored_dataset import StoredDataset, read_batches
+from bowstring.sharing.stored_dataset import StoredDataset, read_schema_and_batches
 from bowstring.sharing.uris import MAX_TICKETS, Ticket, parse_dataset_uri
 from bowstring.transports.tcp_address import format_address, parse_address, resolve
 from bowstring.transports.tls import TlsOptions
@@ -91,14 +91,14 @@ class FlightServer(Closable):
         return [self.get_flight_info(name) for name in self._server.names]
 
     def get_flight_info(self, ticket: str) -> Any:
-        """Return the FlightInfo for a ticket, by default the name of a data set. Raises as `Server.find_stored`."""
+        """Return the FlightInfo for a ticket, by default the name of a data set. Raises as `Server.find_parts`."""
         import pyarrow as pa
 
         flight = import_flight()
-        parts = self._server.find_stored(ticket)
-        uris = [*self._server.locations_of(ticket).uris, SAME_SERVER, self.location]
+        parts = self._server.find_parts(ticket)
+        uris = [*self._server.locations_for_ticket(ticket).uris, SAME_SERVER, self.location]
         endpoint = flight.FlightEndpoint(flight.Ticket(Ticket((ticket,)).encode()), uris)
-        schema, _ = read_batches(parts[0])
+        schema, _ = read_schema_and_batches(parts[0])
         num_rows = sum(part.num_rows for part in parts)
         size_bytes = sum(message.body_bytes for part in parts for message in part.messages)
         descriptor = flight.FlightDescriptor.for_path(ticket.encode())
@@ -117,7 +117,7 @@ class FlightServer(Closable):
         names = Ticket.decode(ticket).names
         if len(names) > MAX_TICKETS:
             raise UsageError(f"a request for {len(names)} data sets; the maximum is {MAX_TICKETS}")
-        parts = [part for name in names for part in self._server.find_stored(name)]
+        parts = [part for name in names for part in self._server.find_parts(name)]
         if any(part.schema != parts[0].schema for part in parts):
             raise InvalidDataError(f"{Ticket(names)}: their schemas differ")
         if not self._slots.acquire(blocking=False) and not (
@@ -129,7 +129,7 @@ class FlightServer(Closable):
         weakref.finalize(stream, self._slots.release)
         with self._lock:
             self._streams.add(stream)
-        schema, _ = read_batches(parts[0])
+        schema, _ = read_schema_and_batches(parts[0])
         return import_flight().RecordBatchStream(pa.RecordBatchReader.from_batches(pa.schema(schema), stream))
 
     def _disconnect_stalled_clients(self) -> bool:
@@ -218,7 +218,7 @@ class _StoredDatasetStream:
         self._part = part
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        schema, batches = read_batches(self._part)
+        schema, batches = read_schema_and_batches(self._part)
         if any(message.body_bytes > _MAX_MESSAGE_BYTES for message in self._part.messages):
             batches = (piece for batch in batches for piece in _split_batch(batch))
         return export_stream(schema, batches, requested_schema)

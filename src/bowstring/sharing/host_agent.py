@@ -30,7 +30,7 @@ from bowstring.memory.region import Region
 from bowstring.sharing.processes import Process
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
-from bowstring.sharing.stored_dataset import StoredDataset, pack, read_stored_dataset
+from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, pack_into_region
 from bowstring.sharing.uris import ERROR_DATA, encode_error
 from bowstring.transports.base import (
     SEND,
@@ -272,10 +272,10 @@ class HostAgent(Closable):
             raise UsageError(f"data set {name!r}: ttl_s: expected a number of seconds, found {ttl_s}")
         index, attempt = (int(number) for number in request["attempt"])
         needs_commit = bool(request["needs_commit"])
-        partition = read_stored_dataset(request["region"])
+        partition = index_stored_dataset(request["region"])
         if partition.num_rows != request["rows"]:
             raise UsageError(f"partition {index}: expected {request['rows']} rows, found {partition.num_rows}")
-        uri = self._server.uri_of(_format_ticket(name, index, attempt))
+        uri = self._server.unchecked_uri(_format_ticket(name, index, attempt))
         dataset = self._datasets.get(name)
         if name in self._dropped or (dataset is not None and dataset.is_complete):
             raise UsageError(f"data set {name!r} is complete or dropped: partitions can't be added")
@@ -331,7 +331,7 @@ class HostAgent(Closable):
         for attempt in attempts:
             ticket = _format_ticket(name, *attempt)
             if ticket not in dataset.tickets:
-                self._server.add_stored(ticket, dataset.partitions[attempt])
+                self._server.add_stored_dataset(ticket, dataset.partitions[attempt])
                 dataset.tickets.add(ticket)
 
     def _limit_regions(self) -> None:
@@ -353,7 +353,7 @@ class HostAgent(Closable):
         """Copy the attempts of some regions into one region. If memory is short, the regions stay as they are."""
         attempts = [attempt for region in regions for attempt in dataset.regions[region]]
         try:
-            packed = pack([dataset.partitions[attempt] for attempt in attempts], name)
+            packed = pack_into_region([dataset.partitions[attempt] for attempt in attempts], name)
         except ResourceError:
             return
         for region in regions:
@@ -362,7 +362,7 @@ class HostAgent(Closable):
             dataset.add(attempt, partition)
             ticket = _format_ticket(name, *attempt)
             if ticket in dataset.tickets:
-                self._server.replace_stored(ticket, partition)
+                self._server.replace_stored_dataset(ticket, partition)
 
     def _find_dataset(self, name: str) -> _PublishedDataset:
         dataset = self._datasets.get(name)

@@ -124,9 +124,9 @@ class Recorder(Closable):
                 return
             self._is_writing = True
             try:
-                self._write(entry)
+                self._write_entry(entry)
                 while self._pending:
-                    self._write(self._pending.popleft())
+                    self._write_entry(self._pending.popleft())
             finally:
                 self._is_writing = False
 
@@ -148,22 +148,22 @@ class Recorder(Closable):
         """Whether this is a child of the process that records: it must not write, or wait for locks of its threads."""
         return self._process_id != os.getpid()
 
-    def release(self) -> None:
+    def close_unless_shared(self) -> None:
         """Close the file, unless the recorder is shared: the server or data set that records is closed."""
         if not self.is_shared:
             self.close()
 
-    def _write(self, entry: ObservedEvent) -> None:
+    def _write_entry(self, entry: ObservedEvent) -> None:
         if self._descriptor < 0 or self._has_failed or entry.kind is ObservedEventKind.DEPARTURE:
             return
         try:
-            self._writer.write_batch(self._batch(entry))
+            self._writer.write_batch(self._encode_entry(entry))
         except BowstringError:
             self._has_failed = True
             if entry.kind is not ObservedEventKind.CLOSE:
                 raise
 
-    def _batch(self, entry: ObservedEvent) -> RecordBatch:
+    def _encode_entry(self, entry: ObservedEvent) -> RecordBatch:
         values = (
             entry.time_ns - self._started_ns,
             entry.connection,
@@ -174,9 +174,9 @@ class Recorder(Closable):
             entry.length_bytes,
         )
         columns = [array([value], field.type) for value, field in zip(values, SCHEMA.fields, strict=False)]
-        return RecordBatch(SCHEMA, 1, (*columns, self._body(entry), array([entry.text], "string")))
+        return RecordBatch(SCHEMA, 1, (*columns, self._encode_body(entry), array([entry.text], "string")))
 
-    def _body(self, entry: ObservedEvent) -> Array:
+    def _encode_body(self, entry: ObservedEvent) -> Array:
         """Return the column with the bytes; a single part is not copied."""
         is_recorded = entry.kind is ObservedEventKind.MESSAGE or (
             entry.kind is ObservedEventKind.REGION and self.has_region_contents
@@ -194,11 +194,11 @@ class Recorder(Closable):
         return f"<bowstring.sharing.Recorder {self.path!r}{'' if self._descriptor >= 0 else ', closed'}>"
 
 
-Record: TypeAlias = str | os.PathLike[str] | Recorder
+RecorderOrPath: TypeAlias = str | os.PathLike[str] | Recorder
 """The path of a new recording, or a recorder."""
 
 
-def open_recorder(record: Record | None) -> Recorder | None:
+def open_recorder(record: RecorderOrPath | None) -> Recorder | None:
     """Return the recorder of an option `record`, which creates the file of a path."""
     if record is None or isinstance(record, Recorder):
         return record
@@ -219,7 +219,7 @@ def read_entries(source: Any) -> Iterator[ObservedEvent]:
         for batch in reader:
             _check_values(batch)
             *columns, bodies, texts = batch.columns
-            rows = zip(*(column.to_pylist() for column in columns), _views(bodies), texts.to_pylist(), strict=True)
+            rows = zip(*(column.to_pylist() for column in columns), _body_views(bodies), texts.to_pylist(), strict=True)
             for time_ns, connection, direction, kind, tag, address, length_bytes, body, text in rows:
                 index = indices[connection, direction, kind]
                 indices[connection, direction, kind] += 1
@@ -259,7 +259,7 @@ def _check_values(batch: RecordBatch) -> None:
             raise InvalidDataError(f"recording, column {field.name!r}: expected no nulls, found {column.null_count}")
 
 
-def _views(bodies: Array) -> list[memoryview | None]:
+def _body_views(bodies: Array) -> list[memoryview | None]:
     """Return the bytes of each row without a copy."""
     assert isinstance(bodies.layout, BinaryLayout)
     content, offsets = bodies.layout.flatten(bodies)

@@ -39,7 +39,7 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
-from bowstring.sharing.trace import ConnectionInfo, Step, describe, trace
+from bowstring.sharing.trace import RecordedConnection, TraceStep, decode_steps, describe_message
 from bowstring.transports.base import ExportedRegion, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener, ReceivedMessage
 from bowstring.transports.observation import ObservedEvent, ObservedEventKind
@@ -49,7 +49,7 @@ from bowstring.transports.registry import find_transport
 _ADDRESS_BODY = int(BodyType.ADDRESSES)
 _MAX_BYTES = 1 << 36
 
-Key: TypeAlias = tuple[int, str, int | None]
+MessageKey: TypeAlias = tuple[int, str, int | None]
 """A message of a server: the index of its stream on the connection, its kind, and its sequence number."""
 
 
@@ -93,13 +93,13 @@ class _ConnectionPlayer:
     ) -> None:
         self.channel = channel
         self._index = entry.connection
-        self._recording = ConnectionInfo.of(entry)
+        self._recording = RecordedConnection.of(entry)
         self._side = side
         self._peer = "client" if side == "server" else "server"
         self._differences = differences
         self._regions: list[_RecordedRegion] = []
-        self._recorded_messages: dict[Key, list[ObservedEvent]] = {}
-        self._actual_messages: dict[Key, list[_ServerMessage]] = {}
+        self._recorded_messages: dict[MessageKey, list[ObservedEvent]] = {}
+        self._actual_messages: dict[MessageKey, list[_ServerMessage]] = {}
         self._recorded_frees: Counter[int] = Counter()
         self._actual_frees: Counter[int] = Counter()
         self._leases: Counter[int] = Counter()
@@ -109,7 +109,7 @@ class _ConnectionPlayer:
         self._peer_closes = False
         self._is_ended = False
 
-    def play(self, entry: ObservedEvent, step: Step) -> None:
+    def play(self, entry: ObservedEvent, step: TraceStep) -> None:
         """Send a message of this side, or receive one of the peer. Raises `UsageError` if it can't be sent."""
         if self._is_ended:
             return
@@ -124,20 +124,20 @@ class _ConnectionPlayer:
             raise
         except BowstringError as error:
             self._is_ended = True
-            self._report(step.text, f"{type(error).__name__}: {error}")
+            self._add_difference(step.text, f"{type(error).__name__}: {error}")
 
     def finish(self) -> None:
         """Receive what is still to come, and the end of the connection; then compare."""
         try:
             if not self._is_ended:
-                self._receive_rest()
+                self._receive_remaining_messages()
         except BowstringError as error:
             if not (self._peer_closes and isinstance(error, ConnectionLostError)):
-                self._report("the end of the recording", f"{type(error).__name__}: {error}")
+                self._add_difference("the end of the recording", f"{type(error).__name__}: {error}")
         self._compare_frees()
         self._compare_messages()
 
-    def _close(self, entry: ObservedEvent, step: Step) -> None:
+    def _close(self, entry: ObservedEvent, step: TraceStep) -> None:
         if (step.sender == self._side) != (entry.kind is ObservedEventKind.LOSS):
             self._is_ended = True
             if self._side == "server":
@@ -146,7 +146,7 @@ class _ConnectionPlayer:
         else:
             self._peer_closes = True
 
-    def _send(self, entry: ObservedEvent, step: Step) -> None:
+    def _send(self, entry: ObservedEvent, step: TraceStep) -> None:
         if entry.kind is ObservedEventKind.REGION:
             region = self._add_region(entry)
             if region.content is None:
@@ -154,14 +154,14 @@ class _ConnectionPlayer:
             with Region.copy_of([region.content]) as memory:
                 region.exported = self.channel.export(memory)
         elif entry.kind is ObservedEventKind.RETIREMENT:
-            old_region = self._region_of(entry.address or 0)
+            old_region = self._find_region(entry.address or 0)
             if old_region is not None and old_region.exported is not None:
                 self.channel.retire(old_region.exported)
         elif entry.kind is ObservedEventKind.MESSAGE:
             self._num_streams += step.kind == "want_data"
-            self.channel.send([self._translate(entry, step)], tag=entry.tag)
+            self.channel.send([self._translate_addresses(entry, step)], tag=entry.tag)
 
-    def _receive(self, entry: ObservedEvent, step: Step) -> None:
+    def _receive(self, entry: ObservedEvent, step: TraceStep) -> None:
         if entry.kind is ObservedEventKind.REGION:
             self._add_region(entry)
         elif entry.kind is not ObservedEventKind.MESSAGE:
@@ -169,20 +169,20 @@ class _ConnectionPlayer:
         elif self._side == "client":
             self._recorded_messages.setdefault(self._message_key(entry.tag, entry.view()), []).append(entry)
             message = self.channel.receive()
-            actual_message = _ServerMessage(message.tag, message.data, _resolve(self.channel, message))
+            actual_message = _ServerMessage(message.tag, message.data, _resolve_buffers(self.channel, message))
             self._actual_messages.setdefault(self._message_key(message.tag, message.data), []).append(actual_message)
         elif step.kind == "free_data":
             self._recorded_frees.update(map(self._exported_address, decode_free_data(entry.view()).tolist()))
         else:
             self._receive_request(entry, step)
 
-    def _receive_request(self, entry: ObservedEvent, step: Step) -> None:
+    def _receive_request(self, entry: ObservedEvent, step: TraceStep) -> None:
         message = self.channel.receive()
         while self._count_frees(message):
             message = self.channel.receive()
         self._num_streams += 1
         if (message.tag, bytes(message.data)) != (entry.tag, entry.read()):
-            self._report(step.text, self._describe(message))
+            self._add_difference(step.text, self._describe(message))
 
     def _receive_frees(self) -> None:
         """Receive until the client has freed what the recorded one frees."""
@@ -191,7 +191,7 @@ class _ConnectionPlayer:
             if not self._count_frees(message):
                 raise ProtocolError(f"expected <free_data> messages, found {self._describe(message)}")
 
-    def _receive_rest(self) -> None:
+    def _receive_remaining_messages(self) -> None:
         if self._side == "server":
             self._receive_frees()
         while self._peer_closes or self.channel.has_input:
@@ -201,7 +201,7 @@ class _ConnectionPlayer:
             else:
                 is_allowed = self._peer_closes and self._recording.is_error(message.tag)
             if not is_allowed:
-                self._report("no more messages", self._describe(message))
+                self._add_difference("no more messages", self._describe(message))
 
     def _count_frees(self, message: ReceivedMessage) -> bool:
         """Count the addresses of a <free_data> message; return False for another message."""
@@ -223,13 +223,13 @@ class _ConnectionPlayer:
         self._regions.append(region)
         return region
 
-    def _region_of(self, address: int) -> _RecordedRegion | None:
+    def _find_region(self, address: int) -> _RecordedRegion | None:
         """Return the recorded region of an address. Its end belongs to it, too, unless another region begins there."""
         inside = [each for each in self._regions if each.start <= address < each.start + max(each.size_bytes, 1)]
         before = [each for each in self._regions if each.start + each.size_bytes == address]
         return next(reversed(inside or before), None)
 
-    def _translate(self, entry: ObservedEvent, step: Step) -> bytes | memoryview:
+    def _translate_addresses(self, entry: ObservedEvent, step: TraceStep) -> bytes | memoryview:
         """Return the bytes of a message with the addresses of this connection."""
         if step.kind == "free_data":
             return encode_free_data(self._actual_addresses(decode_free_data(entry.view())))
@@ -242,7 +242,7 @@ class _ConnectionPlayer:
         return entry.view()
 
     def _exported_address(self, address: int) -> int:
-        region = self._region_of(address)
+        region = self._find_region(address)
         if region is None or region.exported is None:  # a violation, which is played unchanged
             return address
         return region.exported.address + address - region.start
@@ -266,27 +266,27 @@ class _ConnectionPlayer:
     def _compare_frees(self) -> None:
         for address in self._actual_frees - self._leases:
             if address not in self._empty_addresses:
-                self._report("leased addresses to be freed", f"0x{address:016x}, which is not leased")
+                self._add_difference("leased addresses to be freed", f"0x{address:016x}, which is not leased")
         missing_frees = self._missing_frees()
         if missing_frees:
-            self._report(f"{missing_frees.total()} more addresses to be freed", "the end")
+            self._add_difference(f"{missing_frees.total()} more addresses to be freed", "the end")
 
     def _compare_messages(self) -> None:
         for key in {**self._recorded_messages, **self._actual_messages}:
             entries, messages = self._recorded_messages.get(key, []), self._actual_messages.get(key, [])
             name = f"{key[1]} of number {key[2]}"
             if len(entries) > len(messages):
-                self._report(name, "no such message")
+                self._add_difference(name, "no such message")
             elif len(entries) < len(messages):
-                self._report("no such message", name)
+                self._add_difference("no such message", name)
             for entry, message in zip(entries, messages, strict=False):
                 if message.buffers is not None:
                     self._compare_buffers(entry, message.buffers)
                 elif not self._is_equal(key, entry, message):
-                    recorded_message = describe(self._recording, "server", entry.tag, entry.view())
-                    self._report(recorded_message, "other bytes")
+                    recorded_message = describe_message(self._recording, "server", entry.tag, entry.view())
+                    self._add_difference(recorded_message, "other bytes")
 
-    def _is_equal(self, key: Key, entry: ObservedEvent, message: _ServerMessage) -> bool:
+    def _is_equal(self, key: MessageKey, entry: ObservedEvent, message: _ServerMessage) -> bool:
         """Whether a message means the same as the recorded one."""
         recorded_data = entry.view()
         if recorded_data == message.data:
@@ -297,23 +297,23 @@ class _ConnectionPlayer:
             return _first_line(recorded_data) == _first_line(message.data)
         header_key = (key[0], "metadata", key[2])
         entries, headers = self._recorded_messages.get(header_key, []), self._actual_messages.get(header_key, [])
-        recorded_buffers = [_buffers(each.view(), recorded_data) for each in entries]
-        return bool(entries) and recorded_buffers == [_buffers(each.data, message.data) for each in headers]
+        recorded_buffers = [_unpadded_buffers(each.view(), recorded_data) for each in entries]
+        return bool(entries) and recorded_buffers == [_unpadded_buffers(each.data, message.data) for each in headers]
 
     def _compare_buffers(self, entry: ObservedEvent, buffers: list[memoryview]) -> None:
         body, name = decode_addresses(entry.view()), f"body {(entry.tag or 0) & SEQUENCE_MASK}"
         recorded_lengths, lengths = body.lengths.tolist(), [len(buffer) for buffer in buffers]
         if recorded_lengths != lengths:
-            self._report(f"{name}, buffers of {recorded_lengths} bytes", str(lengths))
+            self._add_difference(f"{name}, buffers of {recorded_lengths} bytes", str(lengths))
             return
         for index, (address, buffer) in enumerate(zip(body.addresses.tolist(), buffers, strict=True)):
-            region = self._region_of(address)
+            region = self._find_region(address)
             if region is not None and region.content is not None:
                 start = address - region.start
                 if region.content[start : start + len(buffer)] != buffer:
-                    self._report(f"{name}, buffer {index}", "other bytes")
+                    self._add_difference(f"{name}, buffer {index}", "other bytes")
 
-    def _message_key(self, tag: int | None, data: BytesLike) -> Key:
+    def _message_key(self, tag: int | None, data: BytesLike) -> MessageKey:
         if tag is None:
             kind = "end of stream" if bytes(data[:1]) == b"\0" else "metadata"
             return self._num_streams, kind, int.from_bytes(data[1:PREFIX_BYTES], "little")
@@ -322,13 +322,13 @@ class _ConnectionPlayer:
         return self._num_streams, kind, tag & SEQUENCE_MASK
 
     def _describe(self, message: ReceivedMessage) -> str:
-        return describe(self._recording, self._peer, message.tag, message.data)
+        return describe_message(self._recording, self._peer, message.tag, message.data)
 
-    def _report(self, recorded_message: str, actual_message: str) -> None:
+    def _add_difference(self, recorded_message: str, actual_message: str) -> None:
         self._differences.append(Difference(self._index, recorded_message, actual_message))
 
 
-class _Player:
+class _RecordingPlayer:
     """Plays one side of a recording. `open_channel` opens the next connection."""
 
     def __init__(
@@ -336,7 +336,7 @@ class _Player:
     ) -> None:
         self.entries = list(entries)
         self.differences: list[Difference] = []
-        self._steps = list(trace(self.entries))
+        self._steps = list(decode_steps(self.entries))
         self._side = side
         self._open_channel = open_channel
 
@@ -376,8 +376,10 @@ class ReplayServer(Closable):
     ) -> None:
         self._scheme = scheme
         self._timeout_s = timeout_s
-        self._listener = BlockingListener.listen(find_transport(scheme, scheme), address, options=_options(timeout_s))
-        self._player = _Player(entries, "server", self._listener.accept)
+        self._listener = BlockingListener.listen(
+            find_transport(scheme, scheme), address, options=_transport_options(timeout_s)
+        )
+        self._player = _RecordingPlayer(entries, "server", self._listener.accept)
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._play, name="bowstring-replay", daemon=True)
         self._thread.start()
@@ -387,10 +389,10 @@ class ReplayServer(Closable):
         texts = {
             entry.connection: entry.text for entry in self._player.entries if entry.kind is ObservedEventKind.CONNECTION
         }
-        uri = _with_address(texts[connection], self._scheme, self._listener.address)
+        uri = _replace_address(texts[connection], self._scheme, self._listener.address)
         return str(replace(uri, parameters=(*uri.parameters, ("ticket", ticket))))
 
-    def finish(self) -> list[Difference]:
+    def wait_for_differences(self) -> list[Difference]:
         """Wait until the recording is played to its end; return what the clients did otherwise."""
         self._thread.join()
         if self._error is not None:
@@ -404,7 +406,7 @@ class ReplayServer(Closable):
     def _play(self) -> None:
         try:
             self._player.play()
-        except BaseException as error:  # noqa: BLE001 - raised by `finish`
+        except BaseException as error:  # noqa: BLE001 - raised by `wait_for_differences`
             self._error = error
 
 
@@ -418,21 +420,21 @@ def replay_client(entries: Iterable[ObservedEvent], uri: str, *, timeout_s: floa
     transport = find_transport(server.scheme, uri)
 
     def connect() -> BlockingChannel:
-        channel = BlockingChannel.dial(transport, server.address, options=_options(timeout_s))
+        channel = BlockingChannel.dial(transport, server.address, options=_transport_options(timeout_s))
         if server.remote_handle is not None:
             channel.memory = transport.open_memory(channel.channel, server.remote_handle)
         return channel
 
-    player = _Player(entries, "client", connect)
+    player = _RecordingPlayer(entries, "client", connect)
     player.play()
     return player.differences
 
 
-def _options(timeout_s: float) -> TransportOptions:
+def _transport_options(timeout_s: float) -> TransportOptions:
     return TransportOptions(timeout_s=timeout_s, max_plain_bytes=_MAX_BYTES, max_tagged_bytes=_MAX_BYTES)
 
 
-def _with_address(text: str, scheme: str, address: str) -> StreamURI:
+def _replace_address(text: str, scheme: str, address: str) -> StreamURI:
     return replace(parse_uri(text), scheme=scheme, address=address, remote_handle=None)
 
 
@@ -467,7 +469,7 @@ def _comparison_key(header: BatchHeader) -> tuple[object, ...]:
     return *constants, header.length, header.nodes().tolist(), lengths, header.variadic_counts()
 
 
-def _buffers(header: memoryview, body: memoryview) -> list[bytes] | None:
+def _unpadded_buffers(header: memoryview, body: memoryview) -> list[bytes] | None:
     """Return the buffers in a body of bytes, without padding; None if the header is malformed."""
     batch = _read_header(header)
     if not isinstance(batch, BatchHeader):
@@ -479,7 +481,7 @@ def _first_line(data: memoryview) -> bytes:
     return bytes(data).partition(b"\n")[0]
 
 
-def _resolve(channel: BlockingChannel, message: ReceivedMessage) -> list[memoryview] | None:
+def _resolve_buffers(channel: BlockingChannel, message: ReceivedMessage) -> list[memoryview] | None:
     """Return the buffers of a body of addresses; None for other messages, and memory that has to be fetched."""
     if message.tag is None or message.tag >> 56 != _ADDRESS_BODY or not isinstance(channel.memory, RemoteRegionTable):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Protocol
@@ -50,26 +50,26 @@ _STEPS_PER_TURN = 4
 _FILE_BYTES = 1 << 16
 
 
-class Datasets(Protocol):
+class DatasetRegistry(Protocol):
     """The data sets of a server, as far as its clients need them."""
 
-    def find_stored(self, ticket: str) -> tuple[StoredDataset, ...]:
+    def find_parts(self, ticket: str) -> tuple[StoredDataset, ...]:
         """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`, and errors of replaced files."""
 
     def is_served(self, region: Region) -> bool:
         """Whether a data set has this region."""
 
-    def prefers_inline_bodies(self, parts: Sequence[StoredDataset]) -> bool:
+    def is_sent_inline(self, parts: Sequence[StoredDataset]) -> bool:
         """Whether sending bytes takes less than mapping regions and freeing addresses."""
 
-    def encoded_stream(self, parts: Sequence[StoredDataset]) -> EncodedStream | None:
+    def find_encoded_stream(self, parts: Sequence[StoredDataset]) -> EncodedStream | None:
         """Return the messages of a small data set with these parts, if they were encoded."""
 
 
 class ServedClients:
-    """The connections of a server. Changed in the thread of its event loop only, except for `numbers`."""
+    """The connections of a server. Changed in the thread of its event loop only, except for `connection_stats`."""
 
-    def __init__(self, options: ServerOptions, datasets: Datasets, loop: EventLoop, server_name: str) -> None:
+    def __init__(self, options: ServerOptions, datasets: DatasetRegistry, loop: EventLoop, server_name: str) -> None:
         self.options = options
         self.server_name = server_name
         limits = options.max_total_leases, options.max_total_leased_bytes, options.max_total_queued_bytes
@@ -80,7 +80,7 @@ class ServedClients:
         """Set when the server drains and no client with a request is left."""
         self.lock = threading.Lock()
         self._datasets = datasets
-        self._loop = loop
+        self.loop = loop
         self._silent: dict[ClientHandler, None] = {}
         self._active: dict[ClientHandler, None] = {}
         self._connections: dict[Channel, ClientHandler] = {}
@@ -97,7 +97,7 @@ class ServedClients:
         """The number of connections with a request."""
         return len(self._active)
 
-    def numbers(self) -> dict[str, int]:
+    def connection_stats(self) -> dict[str, int]:
         """Return the fields of `ServerStats` about connections. Thread-safe."""
         with self.lock:
             clients, traffic = list(self._connections.values()), self._ended_traffic
@@ -120,23 +120,19 @@ class ServedClients:
             **asdict(self.counters),
         }
 
-    def call(self, action: Callable[[], None]) -> None:
-        """Call `action` in the thread of the event loop. Thread-safe."""
-        self._loop.call_soon_threadsafe(action)
-
-    def connect(self, transport: Transport, channel: Channel) -> None:
+    def add_connection(self, transport: Transport, channel: Channel) -> None:
         """Add a connection. If there are too many without a request, refuse the oldest of them."""
         if len(self._silent) >= self.options.max_silent:
-            self.evict()
+            self.evict_silent_client()
         self.counters.num_connections += 1
         client = ClientHandler(self, self._datasets, transport, channel, self.counters.num_connections)
         LOG.debug("%s: connected", client.name)
         self._silent[client] = None
         self._connections[channel] = client
-        self._loop.add(client)
-        self._loop.dispatch(client, RECEIVE)  # its request has mostly arrived already
+        self.loop.add(client)
+        self.loop.dispatch(client, RECEIVE)  # its request has mostly arrived already
 
-    def evict(self) -> bool:
+    def evict_silent_client(self) -> bool:
         """Refuse the oldest connection without a request; return False if there is none."""
         client = next(iter(self._silent), None)
         if client is None:
@@ -144,14 +140,14 @@ class ServedClients:
         limit = self.options.max_silent
         self.counters.num_refused_connections += 1
         client.refuse(ConnectionLostError(f"the server has {limit} connections without a request, its limit"))
-        self._loop.dispatch(client, SEND)
+        self.loop.dispatch(client, SEND)
         return True
 
     def resume(self, channel: Channel) -> None:
         """Let a client continue although its own descriptor is not ready, unless it is disconnected."""
         client = self._connections.get(channel)
         if client is not None:
-            self._loop.dispatch(client, 0)
+            self.loop.dispatch(client, 0)
 
     def admit(self, client: ClientHandler) -> None:
         """Count a connection with a request as a client. Raises `ConnectionLostError` at the limit."""
@@ -166,26 +162,26 @@ class ServedClients:
         self._active[client] = None
         LOG.info("%s: accepted", client.name)
 
-    def retire_removed(self) -> None:
+    def retire_removed_regions(self) -> None:
         """Let clients close the regions of data sets that were removed."""
         for client in list(self._active):
-            client.retire_removed()
-            self._loop.dispatch(client, 0)
+            client.retire_removed_regions()
+            self.loop.dispatch(client, 0)
 
-    def drain(self) -> None:
+    def start_draining(self) -> None:
         """Disconnect the clients that use nothing, and the others when they have finished."""
         self.is_draining = True
         for client in list(self._silent):
             self.counters.num_refused_connections += 1
             client.refuse(ConnectionLostError("the server is shutting down"))
-            self._loop.dispatch(client, SEND)
+            self.loop.dispatch(client, SEND)
         for client in list(self._active):
-            self._loop.dispatch(client, 0)
+            self.loop.dispatch(client, 0)
         if not self._active:
             self.is_drained.set()
 
-    def remove(self, client: ClientHandler) -> None:
-        """Stop counting a connection, because it ends."""
+    def stop_counting(self, client: ClientHandler) -> None:
+        """Do not count a connection any more, because it ends."""
         self._silent.pop(client, None)
         self._active.pop(client, None)
         if self.is_draining and not self._active:
@@ -194,11 +190,11 @@ class ServedClients:
     def disconnect(self, client: ClientHandler, reason: object = "finished", *, level: int = logging.INFO) -> None:
         """Close a connection."""
         LOG.log(level, "%s: disconnected: %s", client.name, reason)
-        self._loop.remove(client)
+        self.loop.remove(client)
         client.close()
 
-    def forget(self, client: ClientHandler) -> None:
-        """Remove a connection that has ended; its traffic remains in `numbers`."""
+    def remove(self, client: ClientHandler) -> None:
+        """Remove a connection that has ended; its traffic remains in `connection_stats`."""
         with self.lock:
             if self._connections.pop(client.channel, None) is not None:
                 self._ended_traffic = self._ended_traffic.plus(client.traffic)
@@ -208,7 +204,7 @@ class ClientHandler:
     """The handler of one client: its requests in order, and the regions that were sent to it."""
 
     def __init__(
-        self, clients: ServedClients, datasets: Datasets, transport: Transport, channel: Channel, number: int
+        self, clients: ServedClients, datasets: DatasetRegistry, transport: Transport, channel: Channel, number: int
     ) -> None:
         options, now = clients.options, time.monotonic()
         self.channel = channel
@@ -229,7 +225,7 @@ class ClientHandler:
                 total_limits=clients.total_limits,
             ),
         )
-        self._session.wake = partial(clients.call, partial(clients.resume, channel))
+        self._session.wake = partial(clients.loop.call_soon_threadsafe, partial(clients.resume, channel))
         self._exports: dict[Region, ExportedRegion] = {}
         self._connected_at = now
         self._refused_at: float | None = None
@@ -283,9 +279,9 @@ class ClientHandler:
             for event in self._session.step(time.monotonic(), directions):
                 if isinstance(event, DataRequested):
                     self._clients.counters.num_requests += 1
-                    self._begin(Ticket.decode(event.ticket))
+                    self._start_stream(Ticket.decode(event.ticket))
                 elif isinstance(event, SessionFailed):
-                    self._fail(event.error)
+                    self._handle_failure(event.error)
                     return
             if self._refused_at is not None and not self._session.is_sending:
                 self._clients.disconnect(self, "refused", level=logging.DEBUG)
@@ -311,17 +307,17 @@ class ClientHandler:
         elif self._connection.state is State.WAITING:
             self._clients.disconnect(self, "it sent no request in time", level=logging.DEBUG)
         else:
-            self._lose(f"{self.channel.wait_description}: no progress in time")
+            self._disconnect_as_lost(f"{self.channel.wait_description}: no progress in time")
 
     def refuse(self, error: BowstringError, reason: str | None = None) -> None:
         """Send an error, then close the connection. `reason` is logged in place of an error with secrets."""
         LOG.warning("%s: refused: %s", self.name, reason or error)
-        self._clients.remove(self)
+        self._clients.stop_counting(self)
         self._refused_at = time.monotonic()
         self._session.send_refusal(Message(ERROR_DATA, (text := encode_error(error),), len(text)))
         self._connection.connection_lost()
 
-    def retire(self, regions: Iterable[Region]) -> None:
+    def retire_regions(self, regions: Iterable[Region]) -> None:
         """Let the client close regions that no later message refers to, so that their memory can be freed."""
         if self._exporter is not None and self._refused_at is None:
             for region in regions:
@@ -329,23 +325,23 @@ class ClientHandler:
                 if exported is not None:
                     self._exporter.retire(exported)
 
-    def retire_removed(self) -> None:
+    def retire_removed_regions(self) -> None:
         """Retire the regions that the server has stopped serving, unless a stream may still refer to them."""
         if not self._session.is_streaming:
-            self.retire([region for region in self._exports if not self._datasets.is_served(region)])
+            self.retire_regions([region for region in self._exports if not self._datasets.is_served(region)])
 
     def close(self) -> None:
         """As `Handler.close`."""
-        self._clients.remove(self)
+        self._clients.stop_counting(self)
         self._connection.connection_lost()
         self._exports.clear()
         self._session.close()
-        self._clients.forget(self)
+        self._clients.remove(self)
 
-    def _fail(self, error: BowstringError) -> None:
+    def _handle_failure(self, error: BowstringError) -> None:
         lost = ConnectionLostError | UsageError  # out of region indices: the client reconnects
         if isinstance(error, DeadlineError) and self._refused_at is None:
-            self._lose(error)
+            self._disconnect_as_lost(error)
         elif self._refused_at is not None or isinstance(error, lost):
             is_silent = self._connection.state is State.WAITING
             self._clients.disconnect(self, error, level=logging.DEBUG if is_silent else logging.INFO)
@@ -354,11 +350,11 @@ class ClientHandler:
             self.refuse(error)
             self.handle(0)
 
-    def _lose(self, reason: object) -> None:
+    def _disconnect_as_lost(self, reason: object) -> None:
         self._clients.counters.num_lost_clients += 1
         self._clients.disconnect(self, reason, level=logging.WARNING)
 
-    def _begin(self, ticket: Ticket) -> None:
+    def _start_stream(self, ticket: Ticket) -> None:
         """Start a stream; its messages are created as the client receives them."""
         try:
             self._clients.admit(self)
@@ -369,7 +365,7 @@ class ClientHandler:
         try:
             if len(ticket.names) > MAX_TICKETS:
                 raise UsageError(f"a request for {len(ticket.names)} data sets; the maximum is {MAX_TICKETS}")
-            parts = [part for name in ticket.names for part in self._datasets.find_stored(name)]
+            parts = [part for name in ticket.names for part in self._datasets.find_parts(name)]
             if any(part.schema != parts[0].schema for part in parts):
                 raise InvalidDataError(f"{ticket}: their schemas differ")
             is_on_device = any(part.region.is_on_device for part in parts)
@@ -381,14 +377,14 @@ class ClientHandler:
             return
         if LOG.isEnabledFor(logging.DEBUG):  # formatting the names takes as long as the rest of this method
             LOG.debug("%s: requests %s", self.name, ticket.abbreviated)
-        encoded = self._datasets.encoded_stream(parts) if self._connection.role is ConnectionRole.BOTH else None
+        encoded = self._datasets.find_encoded_stream(parts) if self._connection.role is ConnectionRole.BOTH else None
         if encoded is not None:
-            self._session.start_stream(self._stream_encoded(encoded), time.monotonic())
+            self._session.start_stream(self._generate_encoded_messages(encoded), time.monotonic())
             return
         is_packed = not is_on_device and (
-            ticket.packed or not self._can_export(parts) or self._datasets.prefers_inline_bodies(parts)
+            ticket.is_packed or not self._can_export(parts) or self._datasets.is_sent_inline(parts)
         )
-        self._session.start_stream(self._stream(parts, is_packed), time.monotonic())
+        self._session.start_stream(self._generate_messages(parts, is_packed), time.monotonic())
 
     def _can_export(self, parts: Sequence[StoredDataset]) -> bool:
         """Whether bodies can be sent as addresses."""
@@ -399,12 +395,12 @@ class ClientHandler:
             and all(exporter.can_export(part.region) for part in parts)
         )
 
-    def _stream_encoded(self, encoded: EncodedStream) -> Iterator[Sequence[Message]]:
+    def _generate_encoded_messages(self, encoded: EncodedStream) -> Iterator[Sequence[Message]]:
         """Yield all messages of a small data set at once."""
         yield self._connection.send_stream(encoded)
-        self._retire_unneeded()
+        self._retire_unneeded_regions()
 
-    def _stream(self, parts: Sequence[StoredDataset], is_packed: bool) -> Iterator[Sequence[Message] | None]:
+    def _generate_messages(self, parts: Sequence[StoredDataset], is_packed: bool) -> Iterator[Sequence[Message] | None]:
         """Yield the messages of data sets, with bodies as addresses or bytes; None requests a flush."""
         connection = self._connection
         # Without enough region indices the connection ends before the schema, and the client opens another.
@@ -412,7 +408,7 @@ class ClientHandler:
             self._exporter.check_capacity(len({part.region for part in parts} - self._exports.keys()))
         for index, part in enumerate(parts):
             if part.messages and not is_packed and part.region not in self._exports:
-                self._export(part.region)
+                self._export_region(part.region)
                 if part.region.is_descriptor_released:  # send the descriptor that was opened for it
                     yield None
             if not index:  # after the region, so that one system call sends both
@@ -425,7 +421,7 @@ class ClientHandler:
                     body = message.address_body(self._exports[part.region].address)
                 yield connection.send(message.metadata, body, part)
         yield connection.send_end()
-        self._retire_unneeded()
+        self._retire_unneeded_regions()
 
     def _packed_body(self, region: Region, message: StoredMessage) -> PackedBody:
         """The bytes of a body; those of a long one in a file are sent by the kernel if the channel can do that."""
@@ -437,16 +433,16 @@ class ClientHandler:
             return PackedBody((FileRange(region, message.body_offset, size_bytes),), size_bytes)
         return message.packed_body(region)
 
-    def _export(self, region: Region) -> None:
+    def _export_region(self, region: Region) -> None:
         assert self._exporter is not None
         opened = region.duplicate() if region.is_descriptor_released else region
         self._exports[region] = self._exporter.export(opened)
 
-    def _retire_unneeded(self) -> None:
+    def _retire_unneeded_regions(self) -> None:
         """Keep the regions that were sent last: a client that reads them again has them mapped already."""
         if self._exports:
-            self.retire([region for region in self._exports if not self._datasets.is_served(region)])
-            self.retire(list(self._exports)[: -self._clients.options.max_kept_regions or None])
+            self.retire_regions([region for region in self._exports if not self._datasets.is_served(region)])
+            self.retire_regions(list(self._exports)[: -self._clients.options.max_kept_regions or None])
 
     def __repr__(self) -> str:
         return f"<client of a server: {self._connection!r}>"

@@ -33,11 +33,11 @@ from bowstring.sharing.recording import Recorder, open_recorder
 from bowstring.sharing.served_clients import LIMITS, LOG, ServedClients
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.server_stats import ServerStats
-from bowstring.sharing.share import Source, regions_of
+from bowstring.sharing.share import TableSource, to_regions
 from bowstring.sharing.signals import wait_for_signal
 from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
-from bowstring.sharing.stored_dataset import StoredDataset, read_stored_dataset
-from bowstring.sharing.uris import uri_for
+from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset
+from bowstring.sharing.uris import dataset_uri
 from bowstring.transports.base import (
     Interest,
     Listener,
@@ -88,7 +88,7 @@ class Server(Closable):
         with ExitStack() as on_error:
             self._acceptors = [
                 on_error.enter_context(_Acceptor(self, transport, transport.listen(address, limits)))
-                for transport, address, limits in _transports(addresses, self.options, self._recorder)
+                for transport, address, limits in _configure_transports(addresses, self.options, self._recorder)
             ]
             key, address = self.options.ticket_key, f"{next(iter(addresses))}:{self.address}"
             self._signer = None if key is None else TicketSigner(key, address)
@@ -119,7 +119,7 @@ class Server(Closable):
     @property
     def uris(self) -> dict[str, str]:
         """The URI of each data set at the first address, by its name."""
-        return {name: self.uri_of(name) for name in self.names}
+        return {name: self.unchecked_uri(name) for name in self.names}
 
     @property
     def num_clients(self) -> int:
@@ -134,7 +134,7 @@ class Server(Closable):
                 num_datasets=len(self._datasets),
                 num_regions=len(self._regions),
                 region_bytes=self._region_bytes,
-                **self._clients.numbers(),
+                **self._clients.connection_stats(),
             )
 
     def uri(self, name: str, *, role: ConnectionRole = ConnectionRole.BOTH, lifetime_s: float | None = None) -> str:
@@ -151,33 +151,33 @@ class Server(Closable):
         self, name: str, *, role: ConnectionRole = ConnectionRole.BOTH, lifetime_s: float | None = None
     ) -> Locations:
         """The URIs of a data set at all addresses, of which `bowstring.connect` uses the nearest. As `uri`."""
-        self._refuse_closed()
+        self._check_open()
         if name not in self.names:
             raise NotFoundError(f"the server has no data set {name!r}, only {self.names}")
-        return self.locations_of(self._sign(name, lifetime_s), role)
+        return self.locations_for_ticket(self._issue_ticket(name, lifetime_s), role)
 
-    def locations_of(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> Locations:
+    def locations_for_ticket(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> Locations:
         """The URIs at all addresses for a ticket, whether it is valid or not."""
-        return Locations(tuple(acceptor.uri_of(ticket, role) for acceptor in self._acceptors))
+        return Locations(tuple(acceptor.unchecked_uri(ticket, role) for acceptor in self._acceptors))
 
-    def add(self, name: str, source: Source | DeviceTable, *, copy: bool | None = None) -> str:
+    def add(self, name: str, source: TableSource | DeviceTable, *, copy: bool | None = None) -> str:
         """Add a data set and return its URI. Batches are copied once, into memory that all clients share; files and
         regions are not copied, unless `copy` is True. With `copy=False`, batches raise `WouldCopyError`. A table of
         `device_table` needs the scheme `cuda+unix`, and is copied on the device when a client reads it.
 
         Raises `UsageError` if the name exists, and as `serve`.
         """
-        self._refuse_closed()
-        self._acceptors[0].uri_of(name)  # check the name before copying
+        self._check_open()
+        self._acceptors[0].unchecked_uri(name)  # check the name before copying
         if isinstance(source, DeviceTable):
-            return self.add_stored(name, source.to_stored_dataset(name))
-        parts = [read_stored_dataset(region) for region in regions_of(source, name, copy)[0]]
+            return self.add_stored_dataset(name, source.to_stored_dataset(name))
+        parts = [index_stored_dataset(region) for region in to_regions(source, name, copy)[0]]
         if isinstance(source, str | os.PathLike) and not copy and len(self._datasets) >= _MAX_OPEN_FILES:
             for part in parts:
                 part.region.release_descriptor()
-        return self.add_stored(name, *parts)
+        return self.add_stored_dataset(name, *parts)
 
-    def add_stored(self, name: str, *datasets: StoredDataset) -> str:
+    def add_stored_dataset(self, name: str, *datasets: StoredDataset) -> str:
         """As `add`, for one or more data sets in regions, which become one.
 
         Raises `InvalidDataError` if their schemas differ.
@@ -187,21 +187,21 @@ class Server(Closable):
         with self._lock:
             if name in self._datasets:
                 raise UsageError(f"the server has a data set {name!r} already")
-            self._set(name, datasets)
-        return self.uri_of(name)
+            self._set_parts(name, datasets)
+        return self.unchecked_uri(name)
 
-    def replace_stored(self, name: str, *datasets: StoredDataset) -> None:
+    def replace_stored_dataset(self, name: str, *datasets: StoredDataset) -> None:
         """Replace the memory of a data set. Raises `NotFoundError`."""
         with self._lock:
             if name not in self._datasets:
                 raise NotFoundError(f"the server has no data set {name!r}")
-            self._set(name, datasets)
+            self._set_parts(name, datasets)
 
-    def uri_of(self, name: str) -> str:
+    def unchecked_uri(self, name: str) -> str:
         """The URI of a data set with this name at the first address, whether it exists or not."""
-        return self._acceptors[0].uri_of(self._sign(name))
+        return self._acceptors[0].unchecked_uri(self._issue_ticket(name))
 
-    def _sign(self, name: str, lifetime_s: float | None = None) -> str:
+    def _issue_ticket(self, name: str, lifetime_s: float | None = None) -> str:
         """Return the ticket of a data set. Raises `UsageError` for an invalid lifetime, or one without a key."""
         if self._signer is None:
             if lifetime_s is not None:
@@ -217,7 +217,7 @@ class Server(Closable):
         with self._lock:
             if name not in self._datasets:
                 raise NotFoundError(f"the server has no data set {name!r}")
-            self._set(name, ())
+            self._set_parts(name, ())
 
     def drain(self, timeout_s: float = 30.0) -> bool:
         """Accept no more connections and requests, wait until all clients have finished, and close.
@@ -228,7 +228,7 @@ class Server(Closable):
         """
         try:
             if not self._is_closed:
-                self._loop.call_soon_threadsafe(self._begin_drain)
+                self._loop.call_soon_threadsafe(self._start_draining)
                 return self._clients.is_drained.wait(timeout_s)
             return True
         finally:
@@ -241,7 +241,7 @@ class Server(Closable):
         signals have their previous effects: a second SIGINT usually raises `KeyboardInterrupt`, which closes the
         server. Raises `UsageError` in other threads, `ClosedError`.
         """
-        self._refuse_closed()
+        self._check_open()
         wait_for_signal()
         return self.drain(drain_s)
 
@@ -259,19 +259,19 @@ class Server(Closable):
             self._regions.clear()
             self._region_bytes = 0
         if self._recorder is not None:
-            self._recorder.release()
+            self._recorder.close_unless_shared()
 
-    def _refuse_closed(self) -> None:
+    def _check_open(self) -> None:
         if self._is_closed:
             raise ClosedError("the server is closed")
 
-    def _set(self, name: str, datasets: tuple[StoredDataset, ...]) -> None:
+    def _set_parts(self, name: str, datasets: tuple[StoredDataset, ...]) -> None:
         """Set the memory of a data set; without any, remove it. Clients retire what is no longer served."""
         previous = self._datasets.pop(name, ())
         self._encoded_streams.pop(previous, None)
         if datasets:
             self._datasets[name] = datasets
-            self._encode_small(datasets)
+            self._cache_encoded_stream(datasets)
         for part in datasets:
             if part.region not in self._regions:
                 self._region_bytes += part.region.size_bytes
@@ -282,9 +282,9 @@ class Server(Closable):
                 del self._regions[part.region]
                 self._region_bytes -= part.region.size_bytes
         if previous:
-            self._loop.call_soon_threadsafe(self._clients.retire_removed)
+            self._loop.call_soon_threadsafe(self._clients.retire_removed_regions)
 
-    def prefers_inline_bodies(self, parts: Sequence[StoredDataset]) -> bool:
+    def is_sent_inline(self, parts: Sequence[StoredDataset]) -> bool:
         """Whether sending bytes takes less than mapping regions and freeing addresses."""
         if any(part.region.is_on_device for part in parts):
             return False
@@ -292,9 +292,9 @@ class Server(Closable):
         is_short = sum(len(part.messages) for part in parts) <= _MAX_INLINE_MESSAGES
         return is_short and nbytes <= self.options.inline_bytes
 
-    def _encode_small(self, datasets: tuple[StoredDataset, ...]) -> None:
+    def _cache_encoded_stream(self, datasets: tuple[StoredDataset, ...]) -> None:
         """Encode the messages of a small data set once, instead of for each request. Files may change meanwhile."""
-        if not self.prefers_inline_bodies(datasets) or not all(part.region.is_sealed for part in datasets):
+        if not self.is_sent_inline(datasets) or not all(part.region.is_sealed for part in datasets):
             return
         batches = ((message, part.region) for part in datasets for message in part.messages)
         bodies = ((message.metadata, message.packed_body(region)) for message, region in batches)
@@ -302,7 +302,7 @@ class Server(Closable):
         if stream.length_bytes <= _MAX_ENCODED_BYTES:
             self._encoded_streams[datasets] = stream
 
-    def encoded_stream(self, parts: Sequence[StoredDataset]) -> EncodedStream | None:
+    def find_encoded_stream(self, parts: Sequence[StoredDataset]) -> EncodedStream | None:
         """Return the messages of a small data set with these parts, if it is in sealed memory."""
         return self._encoded_streams.get(tuple(parts))
 
@@ -311,7 +311,7 @@ class Server(Closable):
         with self._lock:
             return region in self._regions
 
-    def _begin_drain(self) -> None:
+    def _start_draining(self) -> None:
         """Close the listeners, and disconnect clients that use nothing."""
         if self._clients.is_draining:
             return
@@ -319,9 +319,9 @@ class Server(Closable):
         for acceptor in self._acceptors:
             self._loop.remove(acceptor)
             acceptor.close()
-        self._clients.drain()
+        self._clients.start_draining()
 
-    def find_stored(self, ticket: str) -> tuple[StoredDataset, ...]:
+    def find_parts(self, ticket: str) -> tuple[StoredDataset, ...]:
         """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`, and errors of replaced files."""
         name = ticket if self._signer is None else self._signer.verify(ticket, time.time())
         with self._lock:
@@ -341,7 +341,7 @@ class Server(Closable):
         return f"<bowstring.sharing.Server {state}>"
 
 
-def _transports(
+def _configure_transports(
     addresses: Mapping[str, str | None], options: ServerOptions, recorder: Recorder | None
 ) -> Iterator[tuple[Transport, str | None, TransportOptions]]:
     """Yield the transport of each scheme, its address and options. Raises `UsageError` if none supports `tls`."""
@@ -369,9 +369,9 @@ class _Acceptor(Closable):
         self._transport = transport
         self.deadline = math.inf
 
-    def uri_of(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> str:
+    def unchecked_uri(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> str:
         listener = self.listener
-        return uri_for(
+        return dataset_uri(
             listener.address, ticket, self._transport.scheme, listener.remote_handle, listener.address_scope, role
         )
 
@@ -388,12 +388,14 @@ class _Acceptor(Closable):
             except ClosedError:
                 return
             except (BowstringError, OSError) as error:
-                if not self._server._clients.evict():  # no descriptors left: retry after clients have ended
+                if (
+                    not self._server._clients.evict_silent_client()
+                ):  # no descriptors left: retry after clients have ended
                     LOG.warning("%s: can't accept connections for %g s: %s", self._server._name, _PAUSE_S, error)
                     self.deadline = time.monotonic() + _PAUSE_S
                 return
             for channel in channels:
-                self._server._clients.connect(self._transport, channel)
+                self._server._clients.add_connection(self._transport, channel)
             if len(channels) < _CONNECTIONS_PER_ACCEPT:
                 break
 
@@ -405,7 +407,7 @@ class _Acceptor(Closable):
 
 
 def serve(
-    sources: Mapping[str, Source | DeviceTable],
+    sources: Mapping[str, TableSource | DeviceTable],
     address: str | None = None,
     options: ServerOptions | None = None,
     *,
@@ -416,8 +418,8 @@ def serve(
 
     A source is a table (of Bowstring or another library), a record batch, record batches or a reader (copied once, into
     memory that all clients share), the path of an Arrow file (its descriptor is sent, nothing is copied), a `Region` or
-    `Handle` of shared memory, or a table of `bowstring.sharing.device_table`. `address` is a path for the socket; the
-    default is a new abstract name, which leaves no file behind.
+    `SharedTableHandle` of shared memory, or a table of `bowstring.sharing.device_table`. `address` is a path for the
+    socket; the default is a new abstract name, which leaves no file behind.
 
     With the scheme `tcp`, any process of this machine can connect, and data is sent as bytes; `address` is
     `HOST:PORT`, by default an unused port at 127.0.0.1. Other machines can connect with `tcp+tls`, which needs

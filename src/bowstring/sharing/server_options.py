@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from bowstring.sharing.recording import Record
+from bowstring.sharing.recording import RecorderOrPath
 from bowstring.transports.tls import TlsOptions
 
 
@@ -41,7 +41,7 @@ class ServerOptions:
     """The bytes that wait until clients receive them, at which streams pause."""
     tls: TlsOptions | None = None
     """The server's certificate, for the addresses with `tcp+tls`."""
-    record: Record | None = None
+    record: RecorderOrPath | None = None
     """The path of a new file, in which all messages are recorded for `bowstring trace`, or a `Recorder`."""
     ticket_key: bytes | None = field(default=None, repr=False)
     """The key of signed tickets, at least 32 random bytes (`secrets.token_bytes(32)`); with it, a client needs the URI

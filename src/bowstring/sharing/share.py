@@ -39,7 +39,13 @@ from bowstring.memory.arena import Arena
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import Process
-from bowstring.sharing.stored_dataset import Batches, as_batches, open_region, read_stored_dataset, store_in_parts
+from bowstring.sharing.stored_dataset import (
+    BatchesLike,
+    as_schema_and_batches,
+    index_stored_dataset,
+    open_region_reader,
+    store_in_regions,
+)
 
 _TOKEN = re.compile("[0-9a-f]{32}")
 MAX_REGIONS = 1 << 10
@@ -47,7 +53,7 @@ MAX_REGIONS = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class _RegionLocation:
+class _RegionReference:
     """The descriptor of a region in the process that shared it, and the region's identity."""
 
     descriptor: int
@@ -63,17 +69,17 @@ class _RegionLocation:
         return all(type(number) is int and 0 <= number < 1 << 64 for number in numbers)
 
     @classmethod
-    def of(cls, region: Region) -> _RegionLocation:
+    def of(cls, region: Region) -> _RegionReference:
         status = os.fstat(region.descriptor)
         return cls(region.descriptor, status.st_dev, status.st_ino, region.size_bytes, status.st_mtime_ns)
 
-    def identifies(self, status: os.stat_result) -> bool:
-        """Whether this is the status of the region. Its size is compared when it is attached."""
+    def is_same_file(self, status: os.stat_result) -> bool:
+        """Whether this is the status of the region's file. Its size is compared when it is attached."""
         identity = (self.device, self.inode, self.modified_ns)
         return stat.S_ISREG(status.st_mode) and identity == (status.st_dev, status.st_ino, status.st_mtime_ns)
 
 
-class Handle(Closable):
+class SharedTableHandle(Closable):
     """Identifies a shared table for processes of this machine and user; created by `share`. Can be pickled.
 
     The original owns the memory: keep it until other processes have attached, then close it (or use it in a `with`
@@ -83,8 +89,8 @@ class Handle(Closable):
     __slots__ = (
         "__weakref__",
         "_is_closed",
-        "_locations",
         "_process",
+        "_references",
         "_regions",
         "_token",
         "num_rows",
@@ -94,14 +100,14 @@ class Handle(Closable):
         self._regions: tuple[Region, ...] | None = regions
         self._is_closed = False
         self._process = Process.current()
-        self._locations = tuple(map(_RegionLocation.of, regions))
+        self._references = tuple(map(_RegionReference.of, regions))
         self._token = token
         self.num_rows = num_rows
 
     @property
     def nbytes(self) -> int:
         """The size of the shared memory in bytes."""
-        return sum(location.size_bytes for location in self._locations)
+        return sum(reference.size_bytes for reference in self._references)
 
     @property
     def is_closed(self) -> bool:
@@ -111,9 +117,9 @@ class Handle(Closable):
     @property
     def schema(self) -> Schema:
         """The table's schema. Attaches to read it; raises as `attach`."""
-        return self._tables()[0].schema
+        return self._read_tables()[0].schema
 
-    def regions(self) -> tuple[Region, ...]:
+    def open_regions(self) -> tuple[Region, ...]:
         """Return the shared memory: Arrow files whose batches follow one another.
 
         The caller has to close the regions. Raises as `attach`.
@@ -125,7 +131,7 @@ class Handle(Closable):
             if own_regions is None:
                 self._process.check_reachable(f"{self!r}")
             opened = (
-                map(self._open, self._locations)
+                map(self._open_region, self._references)
                 if own_regions is None
                 else (region.duplicate() for region in own_regions)
             )
@@ -140,19 +146,19 @@ class Handle(Closable):
         for region in regions or ():
             region.close()
 
-    def _tables(self) -> list[Table]:
+    def _read_tables(self) -> list[Table]:
         """Return the table of each region; nothing is copied."""
         with ExitStack() as stack:
             try:
-                regions = [stack.enter_context(region) for region in self.regions()]
-                return [open_region(region).read_all() for region in regions]
+                regions = [stack.enter_context(region) for region in self.open_regions()]
+                return [open_region_reader(region).read_all() for region in regions]
             except InvalidDataError as error:
                 raise type(error)(f"{self!r}: {error}") from error
 
-    def _open(self, location: _RegionLocation) -> Region:
-        path = f"/proc/{self._process.pid}/fd/{location.descriptor}"
+    def _open_region(self, reference: _RegionReference) -> Region:
+        path = f"/proc/{self._process.pid}/fd/{reference.descriptor}"
         try:
-            if not location.identifies(os.stat(path)):  # opening a terminal or a pipe could have effects
+            if not reference.is_same_file(os.stat(path)):  # opening a terminal or a pipe could have effects
                 raise self._open_error(None)
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         except OSError as error:
@@ -160,9 +166,9 @@ class Handle(Closable):
                 raise
             raise self._open_error(error) from None
         name = f"share {self._token[:8]}"
-        region = Region.attach(descriptor, location.size_bytes, accept_files=True, name=name)
+        region = Region.attach(descriptor, reference.size_bytes, accept_files=True, name=name)
         with close_on_error(region):  # memory of an arena keeps its content from now on
-            if not location.identifies(os.fstat(region.descriptor)):
+            if not reference.is_same_file(os.fstat(region.descriptor)):
                 raise self._open_error(None)
         return region
 
@@ -185,31 +191,31 @@ class Handle(Closable):
     def __getstate__(self) -> tuple[Any, ...]:
         if self._is_closed:
             raise ClosedError(f"{self!r}: the handle was used after it was closed")
-        return (self._process, self._locations, self._token, self.num_rows)
+        return (self._process, self._references, self._token, self.num_rows)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         if not _is_valid_state(state):
             raise InvalidDataError(f"a handle was altered on its way: {short_repr(state)}")
         self._regions, self._is_closed = None, False
-        self._process, self._locations, self._token, self.num_rows = state
+        self._process, self._references, self._token, self.num_rows = state
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""
         size = f"{self.num_rows} rows, {self.nbytes} bytes"
-        return f"<bowstring.sharing.Handle {self._token[:8]} of process {self._process.pid}: {size}{state}>"
+        return f"<bowstring.sharing.SharedTableHandle {self._token[:8]} of process {self._process.pid}: {size}{state}>"
 
 
 def _is_valid_state(state: Any) -> bool:
-    """Whether a value is a valid state of `Handle.__getstate__`."""
+    """Whether a value is a valid state of `SharedTableHandle.__getstate__`."""
     if not isinstance(state, tuple) or len(state) != 4:
         return False
-    process, locations, token, num_rows = state
+    process, references, token, num_rows = state
     return (
         isinstance(process, Process)
         and (type(process.pid), type(process.start_ticks), type(process.host)) == (int, int, str)
-        and isinstance(locations, tuple)
-        and 0 < len(locations) <= MAX_REGIONS
-        and all(isinstance(location, _RegionLocation) and location.is_valid for location in locations)
+        and isinstance(references, tuple)
+        and 0 < len(references) <= MAX_REGIONS
+        and all(isinstance(reference, _RegionReference) and reference.is_valid for reference in references)
         and isinstance(token, str)
         and _TOKEN.fullmatch(token) is not None
         and type(num_rows) is int
@@ -217,15 +223,15 @@ def _is_valid_state(state: Any) -> bool:
     )
 
 
-Source: TypeAlias = Batches | str | os.PathLike[str] | Region | Handle
+TableSource: TypeAlias = BatchesLike | str | os.PathLike[str] | Region | SharedTableHandle
 """Batches, the path of an Arrow file, or shared memory."""
 
 
-def share(data: Source, *, copy: bool | None = None, arena: Arena | None = None) -> Handle:
+def share(source: TableSource, *, copy: bool | None = None, arena: Arena | None = None) -> SharedTableHandle:
     """Share a table with other processes; return a handle.
 
     A table (of Bowstring or another library), record batches or a reader are copied into shared memory. The path of an
-    Arrow file or stream, a `Region` and a `Handle` are shared without a copy, unless `copy` is True. With
+    Arrow file or stream, a `Region` and a `SharedTableHandle` are shared without a copy, unless `copy` is True. With
     `copy=False`, what would be copied raises `WouldCopyError`.
 
     With an `arena`, the copy is written to memory of earlier handles that nobody reads any more. Without, readers and
@@ -236,44 +242,44 @@ def share(data: Source, *, copy: bool | None = None, arena: Arena | None = None)
     path without a file, and `InvalidDataError` for a file that is not Arrow data.
     """
     token = secrets.token_hex(16)
-    regions, num_rows = regions_of(data, f"share-{token}", copy, arena)
+    regions, num_rows = to_regions(source, f"share-{token}", copy, arena)
     if num_rows is None:
         with ExitStack() as stack:
             for region in regions:
                 stack.enter_context(region)
-            num_rows = sum(read_stored_dataset(region).num_rows for region in regions)
+            num_rows = sum(index_stored_dataset(region).num_rows for region in regions)
             stack.pop_all()
-    return Handle(regions, num_rows, token)
+    return SharedTableHandle(regions, num_rows, token)
 
 
-def regions_of(
-    source: Source, name: str, copy: bool | None = None, arena: Arena | None = None
+def to_regions(
+    source: TableSource, name: str, copy: bool | None = None, arena: Arena | None = None
 ) -> tuple[tuple[Region, ...], int | None]:
     """Return the regions of a source, and its number of rows if it is known; batches are copied, as by `share`."""
-    if not isinstance(source, str | os.PathLike | Region | Handle):
+    if not isinstance(source, str | os.PathLike | Region | SharedTableHandle):
         if copy is False:
-            raise WouldCopyError(_copy_reason(source))
-        return store_in_parts(source, name, arena)
-    regions, num_rows = _shared_regions(source)
+            raise WouldCopyError(_explain_copy(source))
+        return store_in_regions(source, name, arena)
+    regions, num_rows = _open_regions(source)
     if not copy:
         return regions, num_rows
     with ExitStack() as stack:
-        tables = [open_region(stack.enter_context(region)).read_all() for region in regions]
-        return store_in_parts(concat_tables(tables), name, arena)
+        tables = [open_region_reader(stack.enter_context(region)).read_all() for region in regions]
+        return store_in_regions(concat_tables(tables), name, arena)
 
 
-def _shared_regions(source: str | os.PathLike[str] | Region | Handle) -> tuple[tuple[Region, ...], int | None]:
-    if isinstance(source, Handle):
-        return source.regions(), source.num_rows
+def _open_regions(source: str | os.PathLike[str] | Region | SharedTableHandle) -> tuple[tuple[Region, ...], int | None]:
+    if isinstance(source, SharedTableHandle):
+        return source.open_regions(), source.num_rows
     return (source.duplicate() if isinstance(source, Region) else Region.from_file(source),), None
 
 
-def _copy_reason(source: Batches) -> str:
-    """Describe what of a source would be copied."""
-    remedy = "write batches with bowstring.sharing.new_shared, or share the path of an Arrow file"
+def _explain_copy(source: BatchesLike) -> str:
+    """Return the error message for a source that would be copied."""
+    remedy = "write batches with bowstring.sharing.new_shared_table, or share the path of an Arrow file"
     if hasattr(source, "__arrow_c_stream__") and not isinstance(source, FileReader | StreamReader | RecordBatch):
         source = table(source)
-    schema, _ = as_batches(source)
+    schema, _ = as_schema_and_batches(source)
     kind = type(source).__name__
     if not isinstance(source, RecordBatch | Table):
         return f"copy=False, but the batches of a {kind} would be copied when they are read: {remedy}"
@@ -286,13 +292,13 @@ def _copy_reason(source: Batches) -> str:
     )
 
 
-def attach(handle: Handle) -> Table:
+def attach(handle: SharedTableHandle) -> Table:
     """Return the table of a handle, without copying. Its arrays are read-only and stay valid after the sharing process
     has ended.
 
     Raises `ConnectionLostError` if that process has ended (or runs on another machine or in another container),
     `ClosedError` if either side closed the handle, `ResourceError` if the system refuses access.
     """
-    if not isinstance(handle, Handle):
+    if not isinstance(handle, SharedTableHandle):
         raise UsageError(f"attach: expected the handle that bowstring.share gave, not {type(handle).__name__}")
-    return concat_tables(handle._tables())
+    return concat_tables(handle._read_tables())

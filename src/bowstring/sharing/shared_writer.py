@@ -1,4 +1,4 @@
-"""Write record batches directly into shared memory: `new_shared`."""
+"""Write record batches directly into shared memory: `new_shared_table`."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import abandon_on_error, close_on_error
 from bowstring.memory.region import Region, RegionBuilder, RegionWriter
-from bowstring.sharing.region_layout import RegionLayout
-from bowstring.sharing.share import MAX_REGIONS, Handle
+from bowstring.sharing.deferred_copy_sink import DeferredCopySink
+from bowstring.sharing.share import MAX_REGIONS, SharedTableHandle
 
 _Memory = TypeVar("_Memory", RegionWriter, RegionBuilder)
 
 
-class SharedWriter(BatchWriter):
-    """Writes batches into new shared memory; created by `new_shared`. Use it in a `with` block.
+class SharedTableWriter(BatchWriter):
+    """Writes batches into new shared memory; created by `new_shared_table`. Use it in a `with` block.
 
     If the block raises no error, `handle` identifies the memory afterwards; otherwise the memory is freed. Several
     threads may write.
     """
 
     def __init__(self, schema: SchemaLike) -> None:
-        self._schema = as_schema(schema, "new_shared: the schema")
+        self._schema = as_schema(schema, "new_shared_table: the schema")
         self._token = secrets.token_hex(16)
         self._lock = RLock()
         self._memories: list[RegionWriter | RegionBuilder] = []
         self._writer: FileWriter | StreamWriter | None = None
         self._arrays: list[npt.NDArray[Any]] = []
         self._num_rows = 0
-        self._handle: Handle | None = None
+        self._handle: SharedTableHandle | None = None
         self._is_closed = False
 
     @property
@@ -56,7 +56,7 @@ class SharedWriter(BatchWriter):
         return self._schema
 
     @property
-    def handle(self) -> Handle:
+    def handle(self) -> SharedTableHandle:
         """The handle, which owns the memory. Raises `UsageError` if the writer is not closed, or was abandoned."""
         if self._handle is None:
             state = "abandoned" if self._is_closed else "not closed yet"
@@ -68,9 +68,9 @@ class SharedWriter(BatchWriter):
         memory or descriptors are exhausted; the latter abandons the writer.
         """
         with self._lock:
-            self._refuse_closed()
+            self._check_open()
             try:
-                self._open_writer().write_batch(batch)
+                self._ensure_writer().write_batch(batch)
             except UsageError:  # nothing of the batch was written
                 raise
             except BaseException:
@@ -87,17 +87,17 @@ class SharedWriter(BatchWriter):
         values NumPy can't use in place, such as strings, `ResourceError` if memory or descriptors are exhausted.
         """
         with self._lock:
-            self._refuse_closed()
+            self._check_open()
             if len(set(self._schema.names)) < len(self._schema):
                 raise UsageError("allocate: expected a schema with different names of columns")
             batch = _zero_batch(self._schema, num_rows)
-            layout = RegionLayout(self._name, has_bodies=False)
-            with FileWriter(layout, Encoder(self._schema)) as writer:
+            sink = DeferredCopySink(self._name, has_bodies=False)
+            with FileWriter(sink, Encoder(self._schema)) as writer:
                 writer.write_batch(batch)
-            self._end_writer()
-            memory = self._add(Region.builder(layout.position, self._name))
-            layout.copy_into(memory.memory)
-            columns = _columns(memory)
+            self._close_writer()
+            memory = self._add_memory(Region.builder(sink.position, self._name))
+            sink.copy_into(memory.memory)
+            columns = _writable_columns(memory)
             self._arrays += columns.values()
             self._num_rows += num_rows
             return columns
@@ -108,13 +108,13 @@ class SharedWriter(BatchWriter):
             if self._is_closed:
                 return
             if not self._memories:
-                self._open_writer()
+                self._ensure_writer()
             with abandon_on_error(self):
-                self._end_writer()
-                regions = self._seal()
+                self._close_writer()
+                regions = self._seal_memories()
             self._is_closed = True
             self._memories.clear()
-            self._handle = Handle(regions, self._num_rows, self._token)
+            self._handle = SharedTableHandle(regions, self._num_rows, self._token)
 
     def abandon(self) -> None:
         """Stop writing and free the memory. Idempotent."""
@@ -131,32 +131,32 @@ class SharedWriter(BatchWriter):
     def _name(self) -> str:
         return f"share-{self._token}"
 
-    def _refuse_closed(self) -> None:
+    def _check_open(self) -> None:
         if self._is_closed:
             raise ClosedError("the writer is closed")
 
-    def _open_writer(self) -> FileWriter | StreamWriter:
-        """Return the writer of the last region, which is added if there is none or it was allocated."""
+    def _ensure_writer(self) -> FileWriter | StreamWriter:
+        """Return the writer of the last region; add a region if there is none or it was allocated."""
         if self._writer is None:
             may_replace = schema_has_dictionaries(self._schema)
-            memory = self._add(Region.writer(self._name))
+            memory = self._add_memory(Region.writer(self._name))
             kind = StreamWriter if may_replace else FileWriter
             self._writer = kind(open_sink(memory.fileno()), Encoder(self._schema, may_replace=may_replace))
         return self._writer
 
-    def _end_writer(self) -> None:
+    def _close_writer(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
 
-    def _add(self, memory: _Memory) -> _Memory:
+    def _add_memory(self, memory: _Memory) -> _Memory:
         with close_on_error(memory):
             if len(self._memories) >= MAX_REGIONS:
                 raise UsageError(f"expected at most {MAX_REGIONS} calls of allocate")
         self._memories.append(memory)
         return memory
 
-    def _seal(self) -> tuple[Region, ...]:
+    def _seal_memories(self) -> tuple[Region, ...]:
         for array in self._arrays:
             array.flags.writeable = False
         self._arrays.clear()
@@ -169,10 +169,10 @@ class SharedWriter(BatchWriter):
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{self._num_rows} rows"
-        return f"<bowstring.sharing.SharedWriter: {state}>"
+        return f"<bowstring.sharing.SharedTableWriter: {state}>"
 
 
-def _columns(memory: RegionBuilder) -> dict[str, npt.NDArray[Any]]:
+def _writable_columns(memory: RegionBuilder) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of the only batch of the file in this memory as writable arrays, without copying."""
     whole = Memory(memory.memory)
     batch = FileReader(MemorySource(whole, memory.name)).read_all().to_batches()[0]
@@ -220,11 +220,11 @@ def _is_viewed_by_numpy(type: DataType, dtype: np.dtype[Any]) -> bool:
     return True
 
 
-def new_shared(schema: SchemaLike) -> SharedWriter:
+def new_shared_table(schema: SchemaLike) -> SharedTableWriter:
     """Create a writer of shared memory: a table that is produced batch by batch, or filled in place, needs no copy.
 
     `write` appends batches, `allocate` returns NumPy arrays to fill. After the `with` block, `handle` is the handle of
     the table. Raises `UnsupportedTypeError` for a schema that can't be written, `ResourceError` if memory or
     descriptors are exhausted.
     """
-    return SharedWriter(schema)
+    return SharedTableWriter(schema)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol, TypeAlias, cast
 
 import numpy as np
@@ -43,7 +44,7 @@ from bowstring.memory.arena import Arena
 from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory
 from bowstring.memory.region import Region
-from bowstring.sharing.region_layout import RegionLayout
+from bowstring.sharing.deferred_copy_sink import DeferredCopySink
 
 
 class SupportsArrowStream(Protocol):
@@ -53,7 +54,7 @@ class SupportsArrowStream(Protocol):
         """Return a capsule with the batches."""
 
 
-Batches: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
+BatchesLike: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
 """Batches of Bowstring, or the table of another library."""
 
 _FIRST_MESSAGE = len(FILE_START)
@@ -61,46 +62,49 @@ _PART_BYTES = 32 << 20
 _MAX_PARTS = 8
 
 
-def store(source: Batches, name: str = "table", arena: Arena | None = None) -> tuple[Region, int]:
+def store_in_region(source: BatchesLike, name: str = "table", arena: Arena | None = None) -> tuple[Region, int]:
     """Copy batches once into a new sealed region, or into memory of an arena. Return the region and the number of rows.
 
     With an arena, all batches of a reader are read first. Raises `UsageError` for other objects, `ResourceError` if
     memory is short.
     """
-    schema, batches = as_batches(source)
+    schema, batches = as_schema_and_batches(source)
     if arena is not None:
         batches = list(batches)
     if isinstance(source, RecordBatch | Table):
         if arena is None:
             check_available_memory(source.nbytes, name)
         try:
-            return _write(FileWriter, schema, batches, name, arena)
+            return _write_region(FileWriter, schema, batches, name, arena)
         except UsageError:
             if not schema_has_dictionaries(schema):
                 raise
-            batches = as_batches(source)[1]
-    kind = StreamWriter if schema_has_dictionaries(schema) else FileWriter
-    return _write(kind, schema, batches, name, arena)
+            batches = as_schema_and_batches(source)[1]
+    writer_class = StreamWriter if schema_has_dictionaries(schema) else FileWriter
+    return _write_region(writer_class, schema, batches, name, arena)
 
 
-def store_in_parts(source: Batches, name: str = "table", arena: Arena | None = None) -> tuple[tuple[Region, ...], int]:
-    """As `store`, but a large table is copied by one thread per processor, each into its own region. Memory of an arena
-    is one region, as several threads can write it.
+def store_in_regions(
+    source: BatchesLike, name: str = "table", arena: Arena | None = None
+) -> tuple[tuple[Region, ...], int]:
+    """As `store_in_region`, but a large table is copied by one thread per processor, each into its own region.
+
+    Memory of an arena is one region, as several threads can write it.
 
     Return the regions, whose batches follow one another, and the number of rows. A table with dictionaries is one
     region.
     """
     if hasattr(source, "__arrow_c_stream__") and not isinstance(source, RecordBatch | FileReader | StreamReader):
         source = table(source)
-    if arena is not None or not isinstance(source, Table) or len(shares := _split_batches(source)) < 2:
-        region, rows = store(source, name, arena)
+    if arena is not None or not isinstance(source, Table) or len(groups := _group_batches(source)) < 2:
+        region, rows = store_in_region(source, name, arena)
         return (region,), rows
     from concurrent.futures import ThreadPoolExecutor  # slow to import, and rarely needed
 
     check_available_memory(source.nbytes, name)
     schema = source.schema
-    with ThreadPoolExecutor(len(shares), "bowstring-copy") as pool:
-        futures = [pool.submit(_write, FileWriter, schema, share, name) for share in shares]
+    with ThreadPoolExecutor(len(groups), "bowstring-copy") as pool:
+        futures = [pool.submit(_write_region, FileWriter, schema, group, name) for group in groups]
     try:
         return tuple(future.result()[0] for future in futures), source.num_rows
     except BaseException:
@@ -110,22 +114,25 @@ def store_in_parts(source: Batches, name: str = "table", arena: Arena | None = N
         raise
 
 
-def _split_batches(large_table: Table) -> list[list[RecordBatch]]:
-    """Split the batches of a table into parts of about the same size, one per processor; fewer for small tables."""
-    if schema_has_dictionaries(large_table.schema):
+def _group_batches(source: Table) -> list[list[RecordBatch]]:
+    """Group the batches of a table by about the same size, one group per processor; fewer for small tables."""
+    if schema_has_dictionaries(source.schema):
         return []
-    batches = large_table.to_batches()
+    batches = source.to_batches()
     sizes = np.array([batch.nbytes for batch in batches], np.int64)
     total = int(sizes.sum())
     count = min(os.cpu_count() or 1, _MAX_PARTS, total // _PART_BYTES)
     if count < 2:
         return []
     middles = np.cumsum(sizes) - sizes / 2
-    owners = (middles * count / total).astype(np.int64).tolist()
-    return [[b for b, owner in zip(batches, owners, strict=True) if owner == n] for n in sorted(set(owners))]
+    group_indices = (middles * count / total).astype(np.int64).tolist()
+    return [
+        [batch for batch, index in zip(batches, group_indices, strict=True) if index == group]
+        for group in sorted(set(group_indices))
+    ]
 
 
-def as_batches(source: Batches) -> tuple[Schema, Iterable[RecordBatch]]:
+def as_schema_and_batches(source: BatchesLike) -> tuple[Schema, Iterable[RecordBatch]]:
     """Return the schema and batches of `source`. Raises `UsageError` for objects without batches."""
     if isinstance(source, RecordBatch):
         return source.schema, [source]
@@ -134,54 +141,49 @@ def as_batches(source: Batches) -> tuple[Schema, Iterable[RecordBatch]]:
     if isinstance(source, FileReader | StreamReader):
         return source.schema, source
     if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
-        return as_batches(table(source))
+        return as_schema_and_batches(table(source))
     if hasattr(source, "__iter__"):
         iterator = iter(source)
         first = next(iterator, None)
         if isinstance(first, RecordBatch) or hasattr(first, "__arrow_c_array__"):
             first = as_batch(first)
-            return first.schema, _prepend(first, map(as_batch, iterator))
+            return first.schema, chain([first], map(as_batch, iterator))
         if first is None:
             raise UsageError("no batches, so no schema: give an empty table")
     raise UsageError(f"expected a table, record batches or a reader, not {type(source).__name__}")
 
 
-def _prepend(first: RecordBatch, rest: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-    yield first
-    yield from rest
-
-
-def _write(
-    kind: type[FileWriter | StreamWriter],
+def _write_region(
+    writer_class: type[FileWriter | StreamWriter],
     schema: Schema,
     batches: Iterable[RecordBatch],
     name: str,
     arena: Arena | None = None,
 ) -> tuple[Region, int]:
     if arena is not None:
-        layout = RegionLayout(name)
-        rows = _write_batches(kind, layout, schema, batches)
-        with arena.builder(layout.position, name) as builder:
-            layout.copy_into(builder.memory)
+        sink = DeferredCopySink(name)
+        rows = _write_batches(writer_class, sink, schema, batches)
+        with arena.builder(sink.position, name) as builder:
+            sink.copy_into(builder.memory)
             return builder.seal(), rows
     with Region.writer(name) as memory:
-        rows = _write_batches(kind, open_sink(memory.fileno()), schema, batches)
+        rows = _write_batches(writer_class, open_sink(memory.fileno()), schema, batches)
         return memory.seal(), rows
 
 
 def _write_batches(
-    kind: type[FileWriter | StreamWriter], sink: Sink, schema: Schema, batches: Iterable[RecordBatch]
+    writer_class: type[FileWriter | StreamWriter], sink: Sink, schema: Schema, batches: Iterable[RecordBatch]
 ) -> int:
     """Write batches and return their number of rows."""
     rows = 0
-    with kind(sink, Encoder(schema, may_replace=kind is StreamWriter)) as writer:
+    with writer_class(sink, Encoder(schema, may_replace=writer_class is StreamWriter)) as writer:
         for batch in batches:
             writer.write_batch(batch)
             rows += batch.num_rows
     return rows
 
 
-def open_region(region: Region) -> FileReader | StreamReader:
+def open_region_reader(region: Region) -> FileReader | StreamReader:
     """Open the file or stream in a region. Nothing is copied, and the batches keep the mapping."""
     source = MemorySource(Memory(region.memory), region.name)
     if is_file_start(bytes(region.memory[:_FIRST_MESSAGE])):
@@ -235,7 +237,7 @@ class StoredDataset:
         return StoredDataset(region, self.schema, messages, self.num_rows, offset_bytes, self.size_bytes)
 
 
-def pack(datasets: Sequence[StoredDataset], name: str) -> list[StoredDataset]:
+def pack_into_region(datasets: Sequence[StoredDataset], name: str) -> list[StoredDataset]:
     """Copy the files and streams of several regions into a new sealed one, which needs a single descriptor.
 
     Raises `ResourceError` if memory is short.
@@ -251,7 +253,7 @@ def pack(datasets: Sequence[StoredDataset], name: str) -> list[StoredDataset]:
     return [dataset.relocate(region, offset) for dataset, offset in zip(datasets, offsets, strict=True)]
 
 
-def read_batches(dataset: StoredDataset) -> tuple[Schema, Iterator[RecordBatch]]:
+def read_schema_and_batches(dataset: StoredDataset) -> tuple[Schema, Iterator[RecordBatch]]:
     """Return the schema and the batches of a data set, which keep the region's mapping; nothing is copied.
 
     Raises `InvalidDataError`, also while iterating.
@@ -259,21 +261,21 @@ def read_batches(dataset: StoredDataset) -> tuple[Schema, Iterator[RecordBatch]]
     region = dataset.region
     if region.is_descriptor_released:
         with region.duplicate() as opened:
-            return read_batches(replace(dataset, region=opened))
+            return read_schema_and_batches(replace(dataset, region=opened))
     memory, decoder = Memory(region.memory), Decoder()
     decoder.decode_header(dataset.schema)
-    return decoder.schema, _decode(decoder, memory, dataset.messages)
+    return decoder.schema, _decode_batches(decoder, memory, dataset.messages)
 
 
-def _decode(decoder: Decoder, memory: Memory, messages: Iterable[StoredMessage]) -> Iterator[RecordBatch]:
+def _decode_batches(decoder: Decoder, memory: Memory, messages: Iterable[StoredMessage]) -> Iterator[RecordBatch]:
     for message in messages:
         batch = decoder.decode(message.metadata, Buffer(memory, message.body_offset, message.body_bytes))
         if batch is not None:
             yield batch
 
 
-def read_stored_dataset(region: Region) -> StoredDataset:
-    """Read the headers of the file or stream in a region, but not the bodies. Raises `InvalidDataError`."""
+def index_stored_dataset(region: Region) -> StoredDataset:
+    """Index the messages of the file or stream in a region: read their headers. Raises `InvalidDataError`."""
     source = MemorySource(Memory(region.memory), region.name)
     is_file = is_file_start(source.read_at(0, min(_FIRST_MESSAGE, source.size)))
     if is_file:
@@ -289,15 +291,15 @@ def read_stored_dataset(region: Region) -> StoredDataset:
         raise InvalidDataError(f"{region.name}: expected a schema message at byte {first.offset}, found an end marker")
     schema = source.read_at(first.offset + first.prefix_bytes, first.metadata_bytes - first.prefix_bytes)
     if not is_file:
-        batches = _read_stream_batches(reader, source)
+        batches = _read_batch_messages(reader, source)
     messages, num_rows = [], 0
     for message in batches:
         num_rows += message.header.length if message.header.template.kind == RECORD_BATCH else 0
-        messages.append(_stored_message(message, region.size_bytes))
+        messages.append(_index_message(message, region.size_bytes))
     return StoredDataset(region, schema, tuple(messages), num_rows, 0, region.size_bytes)
 
 
-def _read_stream_batches(
+def _read_batch_messages(
     reader: MessageReader[BatchHeader | FlatbufferTable], source: MemorySource
 ) -> Iterator[Message[BatchHeader]]:
     """The messages of a stream after its schema message."""
@@ -308,7 +310,7 @@ def _read_stream_batches(
         yield cast("Message[BatchHeader]", message)
 
 
-def _stored_message(message: Message[BatchHeader], region_bytes: int) -> StoredMessage:
+def _index_message(message: Message[BatchHeader], region_bytes: int) -> StoredMessage:
     header = message.header
     spans, metadata = header.buffers(), bytes(header.raw[:])
     if len(metadata) == message.metadata_bytes:  # in a file, the header includes its prefix

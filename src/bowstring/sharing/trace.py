@@ -26,7 +26,7 @@ _HEADER_NAMES = {"Schema": "schema", "DictionaryBatch": "dictionary batch", "Rec
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """A decoded entry."""
 
     time_ns: int
@@ -51,7 +51,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
+class _MessageContent:
     """What a message contains."""
 
     kind: str
@@ -62,14 +62,14 @@ class _Content:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionInfo:
+class RecordedConnection:
     """A connection: which end was recorded, and the tags of its messages."""
 
     is_client: bool
     uri: StreamURI | None
 
     @classmethod
-    def of(cls, entry: ObservedEvent) -> ConnectionInfo:
+    def of(cls, entry: ObservedEvent) -> RecordedConnection:
         """Return the connection whose first entry this is."""
         try:
             uri = parse_uri(entry.text)
@@ -96,16 +96,16 @@ class ConnectionInfo:
         return self.uri is not None and (tag == self.uri.want_data or (not self.is_client and tag in ROLES))
 
 
-def trace(entries: Iterable[ObservedEvent]) -> Iterator[Step]:
+def decode_steps(entries: Iterable[ObservedEvent]) -> Iterator[TraceStep]:
     """Yield the decoded entries of a recording, in order. A message that can't be decoded is `invalid`."""
-    connections: dict[int, ConnectionInfo] = {}
+    connections: dict[int, RecordedConnection] = {}
     for entry in entries:
         if entry.kind is ObservedEventKind.CONNECTION:
-            connections[entry.connection] = ConnectionInfo.of(entry)
-        connection = connections.get(entry.connection, ConnectionInfo(True, None))
+            connections[entry.connection] = RecordedConnection.of(entry)
+        connection = connections.get(entry.connection, RecordedConnection(True, None))
         sender = connection.sender(entry)
-        content = _decode(entry, sender, connection)
-        yield Step(
+        content = _decode_entry(entry, sender, connection)
+        yield TraceStep(
             entry.time_ns,
             entry.connection,
             sender,
@@ -119,68 +119,68 @@ def trace(entries: Iterable[ObservedEvent]) -> Iterator[Step]:
         )
 
 
-def describe(connection: ConnectionInfo, sender: str, tag: int | None, data: BytesLike) -> str:
+def describe_message(connection: RecordedConnection, sender: str, tag: int | None, data: BytesLike) -> str:
     """Return the description of a message of the `client` or the `server`."""
     is_sent = (sender == "client") == connection.is_client
     direction = Direction.SENT if is_sent else Direction.RECEIVED
     entry = ObservedEvent(0, 0, direction, ObservedEventKind.MESSAGE, 0, tag, None, len(data), (data,))
-    return _decode(entry, sender, connection).text
+    return _decode_entry(entry, sender, connection).text
 
 
-def _decode(entry: ObservedEvent, sender: str, connection: ConnectionInfo) -> _Content:
+def _decode_entry(entry: ObservedEvent, sender: str, connection: RecordedConnection) -> _MessageContent:
     kind, size = entry.kind, format_count(entry.length_bytes, "byte")
     if kind is ObservedEventKind.MESSAGE:
         try:
             return _decode_message(entry, sender, connection, size)
         except BowstringError as error:
-            return _Content("invalid", f"invalid message, {_tag_text(entry)}, {size}: {error}")
+            return _MessageContent("invalid", f"invalid message, {_format_tag(entry)}, {size}: {error}")
     action = "receiving" if entry.direction is Direction.RECEIVED else "sending"
     texts = {
         ObservedEventKind.CONNECTION: f"connects to {entry.text}",
-        ObservedEventKind.DEPARTURE: f"message sent, {_tag_text(entry)}, {size}",
-        ObservedEventKind.OFFER: f"offers a message, {_tag_text(entry)}, {size}",
-        ObservedEventKind.CANCELLATION: f"message cancelled, {_tag_text(entry)}, {size}",
+        ObservedEventKind.DEPARTURE: f"message sent, {_format_tag(entry)}, {size}",
+        ObservedEventKind.OFFER: f"offers a message, {_format_tag(entry)}, {size}",
+        ObservedEventKind.CANCELLATION: f"message cancelled, {_format_tag(entry)}, {size}",
         ObservedEventKind.REGION: f"region at 0x{entry.address or 0:016x}, {size}, {entry.text}",
         ObservedEventKind.RETIREMENT: f"region at 0x{entry.address or 0:016x} retired",
         ObservedEventKind.LOSS: f"{action} ends: {entry.text}",
         ObservedEventKind.CLOSE: "closes the connection",
     }
-    return _Content(kind.value, texts[kind])
+    return _MessageContent(kind.value, texts[kind])
 
 
-def _decode_message(entry: ObservedEvent, sender: str, connection: ConnectionInfo, size: str) -> _Content:
+def _decode_message(entry: ObservedEvent, sender: str, connection: RecordedConnection, size: str) -> _MessageContent:
     data = entry.view()
     if sender == "client":
         if connection.is_request(entry.tag):
-            return _Content("want_data", f"want_data, {Ticket.decode(bytes(data))}")
+            return _MessageContent("want_data", f"want_data, {Ticket.decode(bytes(data))}")
         if connection.is_free_data(entry.tag):
             count = decode_free_data(data).size
-            return _Content("free_data", f"free_data, {count:,} addresses", num_addresses=count)
-        return _Content("invalid", f"unknown message, {_tag_text(entry)}, {size}")
+            return _MessageContent("free_data", f"free_data, {count:,} addresses", num_addresses=count)
+        return _MessageContent("invalid", f"unknown message, {_format_tag(entry)}, {size}")
     if entry.tag is None:
         return _decode_metadata(bytes(data), size)
     if connection.is_error(entry.tag):
         error = decode_error(data, "error")
-        return _Content("error_data", f"{type(error).__name__}: {str(error).removeprefix('error: ')}")
+        return _MessageContent("error_data", f"{type(error).__name__}: {str(error).removeprefix('error: ')}")
     sequence, body_type = decode_tag(entry.tag)
     if body_type is BodyType.PACKED:
-        return _Content("body", f"body {sequence}, {size}", sequence, int(body_type))
+        return _MessageContent("body", f"body {sequence}, {size}", sequence, int(body_type))
     body = decode_addresses(data)
     count = body.addresses.size
     text = f"body {sequence}, addresses of {count:,} buffers with {format_count(body.total_bytes, 'byte')}"
-    return _Content("body", text, sequence, int(body_type), count)
+    return _MessageContent("body", text, sequence, int(body_type), count)
 
 
-def _decode_metadata(data: bytes, size: str) -> _Content:
+def _decode_metadata(data: bytes, size: str) -> _MessageContent:
     message_type, sequence = decode_prefix(data)
     if message_type is MessageType.END_OF_STREAM:
-        return _Content("end_of_stream", f"end of stream {sequence}", sequence)
+        return _MessageContent("end_of_stream", f"end of stream {sequence}", sequence)
     try:
         name = _HEADER_NAMES[read_header_kind(read_root("Message", data[PREFIX_BYTES:], "header"))]
     except BowstringError as error:
         name = f"unknown header ({error})"
-    return _Content("metadata", f"metadata {sequence}, {name}, {size}", sequence)
+    return _MessageContent("metadata", f"metadata {sequence}, {name}, {size}", sequence)
 
 
-def _tag_text(entry: ObservedEvent) -> str:
+def _format_tag(entry: ObservedEvent) -> str:
     return "plain" if entry.tag is None else f"tag 0x{entry.tag:016x}"

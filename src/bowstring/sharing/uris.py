@@ -49,7 +49,7 @@ MAX_TICKETS = 256
 ERROR_DATA = 0xFF << BODY_TYPE_SHIFT | SEQUENCE_MASK
 
 _PACKED = b"\0packed"
-_KINDS: dict[str, type[BowstringError]] = {
+_ERROR_TYPES: dict[str, type[BowstringError]] = {
     "not-found": NotFoundError,
     "invalid": InvalidDataError,
     "denied": AccessDeniedError,
@@ -65,27 +65,27 @@ _TAG = re.compile(r"[0-9]{1,20}")
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A request for one or more data sets. `packed` requests bodies as bytes.
+    """A request for one or more data sets. `is_packed` requests bodies as bytes.
 
     Names are text. An opaque ticket is one name, in which bytes that are not valid UTF-8 are surrogates. Signed names
     are secret: `str` and `repr` hide the signatures.
     """
 
     names: tuple[str, ...] = field(repr=False)
-    packed: bool = False
+    is_packed: bool = False
 
     def encode(self) -> bytes:
         """Return the bytes of the <want_data> message."""
         text = self.names[0] if len(self.names) == 1 else "\0".join(("", *self.names, ""))
-        return text.encode(errors="surrogateescape") + (_PACKED if self.packed else b"")
+        return text.encode(errors="surrogateescape") + (_PACKED if self.is_packed else b"")
 
     @classmethod
     def decode(cls, data: bytes) -> Ticket:
         """Decode the bytes of a <want_data> message; any bytes are a ticket."""
-        packed = data.endswith(_PACKED)
-        text = (data[: -len(_PACKED)] if packed else data).decode(errors="surrogateescape")
+        is_packed = data.endswith(_PACKED)
+        text = (data[: -len(_PACKED)] if is_packed else data).decode(errors="surrogateescape")
         names = text[1:].removesuffix("\0").split("\0") if text.startswith("\0") else [text]
-        return cls(tuple(names), packed)
+        return cls(tuple(names), is_packed)
 
     @property
     def abbreviated(self) -> str:
@@ -102,7 +102,7 @@ class Ticket:
         return f"data set {first!r}" if len(self.names) == 1 else f"data sets {first!r} to {last!r}"
 
 
-def uri_for(
+def dataset_uri(
     address: str,
     name: object,
     scheme: str = "unix",
@@ -111,7 +111,7 @@ def uri_for(
     role: ConnectionRole = ConnectionRole.BOTH,
 ) -> str:
     """Return the URI of the data set `name` of the server at an address. Raises `UsageError` for invalid names."""
-    if not _is_text(name) or "\0" in name:
+    if not _is_utf8_text(name) or "\0" in name:
         raise UsageError(f"name of a data set: expected non-empty text without zero bytes, found {name!r}")
     uri = server_uri(address, scheme, remote_handle, scope, role)
     return str(replace(uri, parameters=(*uri.parameters, ("ticket", name))))
@@ -164,17 +164,17 @@ def without_ticket(uri: StreamURI) -> StreamURI:
 
 def encode_error(error: BowstringError) -> bytes:
     """Encode an error as the body of a message with the tag `error_data`."""
-    kind = next((kind for kind, type_ in _KINDS.items() if isinstance(error, type_)), "invalid")
+    kind = next((kind for kind, type_ in _ERROR_TYPES.items() if isinstance(error, type_)), "invalid")
     return f"{kind}\n{str(error)[:_MAX_TEXT]}".encode("utf-8", "backslashreplace")
 
 
 def decode_error(data: bytes | memoryview, where: str) -> BowstringError:
     """Decode the error of a message with the tag `error_data`; `where` is the prefix of its text."""
     kind, _, text = bytes(data[: 2 * _MAX_TEXT]).decode("utf-8", "replace").partition("\n")
-    return _KINDS.get(kind, ProtocolError)(f"{where}: {text or 'the server gives no reason'}")
+    return _ERROR_TYPES.get(kind, ProtocolError)(f"{where}: {text or 'the server gives no reason'}")
 
 
-def servers_of(uri: StreamURI) -> dict[ConnectionRole, StreamURI]:
+def servers_by_role(uri: StreamURI) -> dict[ConnectionRole, StreamURI]:
     """Return the URI of the server for each role: one for both, or with the parameter `bodies` one for each.
 
     Raises as `parse_dataset_uri`.
@@ -187,12 +187,12 @@ def servers_of(uri: StreamURI) -> dict[ConnectionRole, StreamURI]:
     )
 
 
-def requests_packed(uri: StreamURI, copy: bool) -> bool:
+def is_packed_request(uri: StreamURI, copy: bool) -> bool:
     """Return whether a ticket requests bodies as bytes: for a copy, or because their addresses could not be freed.
 
     Only servers of Bowstring support it.
     """
-    *_, server = servers_of(uri).values()
+    *_, server = servers_by_role(uri).values()
     return server.parameter("max_tickets") is not None and (copy or server.free_data is None)
 
 
@@ -212,7 +212,7 @@ def parse_dataset_uri(text: str, ticket: str | bytes | None = None) -> tuple[Str
         raise ProtocolError(hide_signatures(str(error))) from None
     if isinstance(ticket, bytes | bytearray | memoryview):
         return uri, bytes(ticket).decode(errors="surrogateescape")
-    if ticket is not None and not _is_text(ticket):
+    if ticket is not None and not _is_utf8_text(ticket):
         raise UsageError(f"ticket: expected bytes or text, found {hide_signatures(repr(ticket))}")
     ticket = uri.parameter("ticket") if ticket is None else ticket
     if not ticket:
@@ -222,6 +222,6 @@ def parse_dataset_uri(text: str, ticket: str | bytes | None = None) -> tuple[Str
     return uri, ticket
 
 
-def _is_text(value: object) -> TypeGuard[str]:
+def _is_utf8_text(value: object) -> TypeGuard[str]:
     """Whether `value` is text that is not empty and can be encoded as UTF-8, without surrogates."""
     return isinstance(value, str) and value != "" and not _SURROGATE.search(value)

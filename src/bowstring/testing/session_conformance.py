@@ -63,7 +63,7 @@ class ClientSessions:
             else:
                 with pytest.raises(getattr(errors, session.error)):
                     self.read(uri)
-            differences = server.finish()
+            differences = server.wait_for_differences()
             assert not differences, "; ".join(map(str, differences))
 
 

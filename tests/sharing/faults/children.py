@@ -33,7 +33,7 @@ from bowstring.sharing import agent_client
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.host_agent import HostAgent
 from bowstring.sharing.server_options import ServerOptions
-from bowstring.sharing.stored_dataset import store
+from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.transports.observation import ObservedEvent, ObservedTransport
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.tls import TlsOptions
@@ -323,7 +323,7 @@ def publish(key: AgentKey, name: str, kill_at: int | None = None, victim: int | 
         with AgentClient.open(key, start=False) as agent:
             uris = []
             for index in range(2):
-                region, rows = store(numbers(), name)
+                region, rows = store_in_region(numbers(), name)
                 with region:
                     uris.append(agent.put(name, (index, 7), region, rows=rows))
             assert agent.commit(name, {0: 7, 1: 7}) == []

@@ -1,6 +1,6 @@
-"""The layout of a file or stream in a region, computed before the region is allocated.
+"""A sink that copies into a region later, because the size of a file or stream is known only when it is written.
 
-`RegionLayout` is a sink that only records its parts. Afterwards the exact size is known, and `copy_into` copies the
+`DeferredCopySink` is a sink that only records its parts. Afterwards the exact size is known, and `copy_into` copies the
 parts by several threads.
 """
 
@@ -17,7 +17,7 @@ from bowstring.memory.parallel_copy import copy_all
 _MAX_GATHERED_BYTES = 1 << 15
 
 
-class RegionLayout:
+class DeferredCopySink:
     """A sink that records parts of memory and their offsets. It refers to the caller's memory until it is deleted.
 
     Without `has_bodies`, the bodies of messages are left out: their bytes will be written in place.
