@@ -166,20 +166,20 @@ class DictionaryLayout(Layout):
             return None
         indices, dictionary = array.buffers[1], array.dictionary
         if indices is not None and dictionary is not None:
-            key = indices.element(self.index_layout.dtype, array.offset + index)
-            if 0 <= key < dictionary.length:
-                return dictionary.layout.value_at(dictionary, key)
+            value_index = indices.element(self.index_layout.dtype, array.offset + index)
+            if 0 <= value_index < dictionary.length:
+                return dictionary.layout.value_at(dictionary, value_index)
         return super().value_at(array, index)  # raises
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        keys, dictionary = self.indices(array), array.require_dictionary()
+        indices, dictionary = self.indices(array), array.require_dictionary()
         if array.null_count == array.length:
             return [None] * array.length
         if array.length < dictionary.length:
-            used_indices, keys = np.unique(keys, return_inverse=True)
+            used_indices, indices = np.unique(indices, return_inverse=True)
             dictionary = dictionary.take(used_indices)
         values = dictionary.to_pylist()
-        return set_none([values[index] for index in keys.tolist()], array.validity_mask())
+        return set_none([values[index] for index in indices.tolist()], array.validity_mask())
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
@@ -216,14 +216,14 @@ class DictionaryLayout(Layout):
         shifted_indices: list[Indices] = []
         base = length = 0
         for array in arrays:
-            keys, dictionary = self.indices(array), array.require_dictionary()
+            indices, dictionary = self.indices(array), array.require_dictionary()
             last = dictionaries[-1] if dictionaries else None
             if last is not None and last.length < dictionary.length and has_prefix(dictionary, last):
                 dictionaries[-1], length = dictionary, base + dictionary.length
             elif last is None or not has_prefix(last, dictionary):
                 dictionaries.append(dictionary)
                 base, length = length, length + dictionary.length
-            shifted_indices.append(keys + base)
+            shifted_indices.append(indices + base)
         indices = self.narrow_indices(np.concatenate(shifted_indices), length)
         values = dictionaries[0] if len(dictionaries) == 1 else self._dictionary.concat(dictionaries)
         return ArrayData(self, len(indices), (concat_validity(arrays), to_buffer(indices)), (), values)
@@ -236,19 +236,19 @@ class DictionaryLayout(Layout):
         return arrays_equal(left_values.take(pairs // count), right_values.take(pairs % count), nans_equal)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
-        keys, dictionary = self._used_indices_and_values(array)
+        indices, dictionary = self._used_indices_and_values(array)
         sort_keys = dictionary.layout.sort_keys(dictionary)
-        return sort_keys and tuple(key[keys] for key in sort_keys)
+        return sort_keys and tuple(key[indices] for key in sort_keys)
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        keys, dictionary = self._used_indices_and_values(array)
-        return tuple(part[keys] for part in dictionary.layout.identity_keys(dictionary))
+        indices, dictionary = self._used_indices_and_values(array)
+        return tuple(part[indices] for part in dictionary.layout.identity_keys(dictionary))
 
     def _used_indices_and_values(self, array: ArrayData) -> tuple[Indices, ArrayData]:
         """Return indices into the used dictionary values, and these values."""
         dictionary = array.require_dictionary()
-        used_indices, keys = _unique_integers(self.indices(array), dictionary.length)
-        return keys, dictionary.take(used_indices)
+        used_indices, indices = _unique_integers(self.indices(array), dictionary.length)
+        return indices, dictionary.take(used_indices)
 
     def check(self, array: ArrayData) -> None:
         array.require_dictionary()
@@ -283,8 +283,8 @@ def decode_dictionary(array: ArrayData) -> ArrayData:
     layout = array.layout.storage
     if not isinstance(layout, DictionaryLayout):
         return array
-    keys, dictionary, mask = layout.indices(array), array.require_dictionary(), array.validity_mask()
+    indices, dictionary, mask = layout.indices(array), array.require_dictionary(), array.validity_mask()
     if mask is None:
-        return dictionary.take(keys)
+        return dictionary.take(indices)
     with_null = layout.dictionary.concat([dictionary, layout.dictionary.nulls(1)])
-    return with_null.take(np.where(mask, keys, dictionary.length))
+    return with_null.take(np.where(mask, indices, dictionary.length))

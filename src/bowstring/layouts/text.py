@@ -81,10 +81,10 @@ def check_utf8_ranges(data: Values, starts: Indices, stops: Indices, slots: Indi
         return
     nonempty = nonempty[np.argsort(starts[nonempty], kind="stable")]
     starts, stops, slots = starts[nonempty], stops[nonempty], slots[nonempty]
-    reach = np.maximum.accumulate(stops)
-    firsts = np.concatenate(([0], np.flatnonzero(starts[1:] > reach[:-1]) + 1))
-    ends = np.append(reach[firsts[1:] - 1], reach[-1])
-    end_of = np.repeat(ends, np.diff(np.append(firsts, len(starts))))
+    max_stops = np.maximum.accumulate(stops)
+    firsts = np.concatenate(([0], np.flatnonzero(starts[1:] > max_stops[:-1]) + 1))
+    ends = np.append(max_stops[firsts[1:] - 1], max_stops[-1])
+    range_ends = np.repeat(ends, np.diff(np.append(firsts, len(starts))))
     bad = continuation_byte_mask(data[starts])
     for first, last in zip(starts[firsts].tolist(), ends.tolist(), strict=True):
         offset = find_invalid_byte(data[first:last])
@@ -92,7 +92,7 @@ def check_utf8_ranges(data: Values, starts: Indices, stops: Indices, slots: Indi
             bad |= (starts <= first + offset) & (first + offset < stops)
             break
     else:
-        bad |= (stops < end_of) & continuation_byte_mask(data[np.minimum(stops, len(data) - 1)])
+        bad |= (stops < range_ends) & continuation_byte_mask(data[np.minimum(stops, len(data) - 1)])
     if bad.any():
         at = np.flatnonzero(bad)[np.argmin(slots[bad])]
         value = data[starts[at] : stops[at]][:40].tobytes()
