@@ -65,13 +65,13 @@ class Footer:
 
     def bytes_outside_block_lists(self) -> tuple[Bytes, ...]:
         """Return the bytes outside the lists, usually equal in all files of one schema, without copying."""
-        stretches, start, raw = [], 0, np.frombuffer(self.raw, UINT8)
+        ranges, start, raw = [], 0, np.frombuffer(self.raw, UINT8)
         for block_list in sorted(
             (self.batches, self.dictionaries), key=lambda block_list: (block_list.offset, block_list.stop)
         ):
-            stretches.append(raw[start : block_list.offset])
+            ranges.append(raw[start : block_list.offset])
             start = max(start, block_list.stop)
-        return (*stretches, raw[start:])
+        return (*ranges, raw[start:])
 
 
 def read_footer(source: RandomAccessSource, limits: ReadLimits) -> Footer:

@@ -82,9 +82,9 @@ class FileStatistics:
         Raises `TypeMismatchError` for bounds of another type, `UsageError` for NaN.
         """
         column = self.columns.get(index)
-        every = list(range(len(self.row_counts)))
+        all_indices = list(range(len(self.row_counts)))
         if column is None or column.minima is None or column.maxima is None:
-            return every
+            return all_indices
         bounds_arrays = [column.minima.layout.from_pylist([bound]) for bound in (low, high) if bound is not None]
         for bound in bounds_arrays:
             if min_max(bound) is None:
@@ -93,8 +93,8 @@ class FileStatistics:
         values = column.minima.layout.concat(
             [column.minima.take(batch_indices), column.maxima.take(batch_indices), *bounds_arrays]
         )
-        order = dense_ranks(values)
-        lows, highs, bounds = np.split(order, [len(batch_indices), 2 * len(batch_indices)])
+        value_ranks = dense_ranks(values)
+        lows, highs, bounds = np.split(value_ranks, [len(batch_indices), 2 * len(batch_indices)])
         is_candidate = np.ones(len(batch_indices), np.bool_)
         if low is not None:
             is_candidate &= highs >= bounds[0]
@@ -181,8 +181,8 @@ def _read_column_statistics(array: Array, type_: DataType, rows: Int64Array) -> 
     bounds = minima.layout.concat([minima.take(batch_indices), maxima.take(batch_indices)])
     if has_nan(bounds):
         raise InvalidDataError("NaN is not a valid bound")
-    order = dense_ranks(bounds)
-    if (order[: len(batch_indices)] > order[len(batch_indices) :]).any():
+    value_ranks = dense_ranks(bounds)
+    if (value_ranks[: len(batch_indices)] > value_ranks[len(batch_indices) :]).any():
         raise InvalidDataError("a minimum is greater than the maximum")
     return ColumnStatistics(nulls, minima, maxima, distinct)
 
@@ -208,8 +208,8 @@ def check_batch(statistics: FileStatistics, index: int, columns: Sequence[Array]
         if column.minima is None or column.maxima is None or actual is None:
             continue
         low, high = (bounds.slice(index, 1) for bounds in (column.minima, column.maxima))
-        order = None if _is_null(low)[0] else dense_ranks(low.layout.concat([low, *actual, high]))
-        if order is None or (np.diff(order) < 0).any():
+        value_ranks = None if _is_null(low)[0] else dense_ranks(low.layout.concat([low, *actual, high]))
+        if value_ranks is None or (np.diff(value_ranks) < 0).any():
             claimed_values, actual_values = (
                 [bound.to_pylist()[0] for bound in (low, high)],
                 [bound.to_pylist()[0] for bound in actual],

@@ -207,11 +207,6 @@ class Decoder:
             raise UsageError("no schema message has been read yet")
         return self._selection.schema
 
-    @property
-    def has_schema(self) -> bool:
-        """Whether the schema message has been decoded."""
-        return self._selection is not None
-
     def decode_header(
         self, metadata: bytes, flatbuffer_offset: int = 0, where: MessageLocation | None = None
     ) -> BatchHeader | None:

@@ -1,8 +1,9 @@
-"""Write dictionaries («Dictionary Messages»): the ids that fields share, and the dictionary batches due before a batch.
+"""Track written dictionaries («Dictionary Messages»): the ids that fields share, and the dictionary batches due before
+a batch.
 
-The writer tracks the dictionaries that readers have. Nothing is written if the readers' dictionary equals the batch's
-or begins with it, or if all of the batch's indices are null. If the batch's dictionary extends the readers', the rest
-is written as a delta; otherwise all of it, as a replacement, which files do not allow.
+The tracker registers the dictionaries that readers have. Nothing is written if the readers' dictionary equals the
+batch's or begins with it, or if all of the batch's indices are null. If the batch's dictionary extends the readers',
+the rest is written as a delta; otherwise all of it, as a replacement, which files do not allow.
 
 Inner dictionaries are only examined if the outer one has to be written, in terms of the readers' inner ones. If an
 inner one is replaced, the outer one is written again in full, because its indices have another meaning.
@@ -46,7 +47,7 @@ class BatchWritePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _DictionaryArray:
+class _DictionaryUse:
     """A dictionary array in a column of a batch: the column's index and name, and the array's index in it."""
 
     column_index: int
@@ -81,7 +82,9 @@ class DictionaryTracker:
         all_declarations = [declaration for _, _, declarations in self._encoded_columns for declaration in declarations]
         self._declarations = {declaration.id: declaration for declaration in all_declarations}
         self._shared_ids = {
-            id_ for id_, uses in Counter(declaration.id for declaration in all_declarations).items() if uses > 1
+            id_
+            for id_, count_of_id in Counter(declaration.id for declaration in all_declarations).items()
+            if count_of_id > 1
         }
         self._written_dictionaries: dict[int, ArrayData] = {}
         self._matching_dictionaries: dict[int, tuple[ArrayData, ...]] = {}
@@ -93,29 +96,31 @@ class DictionaryTracker:
         Raises `UsageError` with the column if a dictionary would have to be replaced but may not.
         """
         plan = BatchWritePlan(list(columns))
-        uses: dict[int, list[_DictionaryArray]] = {}
+        uses: dict[int, list[_DictionaryUse]] = {}
         for index, name, declarations in self._encoded_columns:
             column, first = columns[index], declarations[0].id
             if column.dictionary is not None and first not in self._shared_ids:
                 matching = self._matching_dictionaries.get(first)
                 if matching and matching[0] is column.dictionary:
                     continue
-            for number, (declaration, part) in enumerate(
+            for array_index, (declaration, array) in enumerate(
                 zip(declarations, iter_dictionary_arrays(column), strict=True)
             ):
                 uses.setdefault(declaration.id, []).append(
-                    _DictionaryArray(index, name, number, part, part.require_dictionary().storage)
+                    _DictionaryUse(index, name, array_index, array, array.require_dictionary().storage)
                 )
-        changed: dict[int, dict[int, ArrayData]] = {}
+        changed_arrays: dict[int, dict[int, ArrayData]] = {}
         for id_, uses_of_id in uses.items():
             matching = self._matching_dictionaries.get(id_) or ()
             if not all(any(use.dictionary is dictionary for dictionary in matching) for use in uses_of_id):
-                for use, part in self._plan_dictionary(plan, self._declarations[id_], uses_of_id):
-                    changed.setdefault(use.column_index, {})[use.array_index] = part
-        for index, parts in changed.items():
+                for use, array in self._plan_dictionary(plan, self._declarations[id_], uses_of_id):
+                    changed_arrays.setdefault(use.column_index, {})[use.array_index] = array
+        for index, arrays in changed_arrays.items():
             column = columns[index]
-            own_parts = (parts.get(number, part) for number, part in enumerate(iter_dictionary_arrays(column)))
-            plan.columns[index] = replace_dictionary_arrays(column, own_parts)
+            new_arrays = (
+                arrays.get(array_index, array) for array_index, array in enumerate(iter_dictionary_arrays(column))
+            )
+            plan.columns[index] = replace_dictionary_arrays(column, new_arrays)
         return plan
 
     def mark_written(self, dictionaries: Mapping[int, ArrayData]) -> None:
@@ -128,50 +133,52 @@ class DictionaryTracker:
         self._matching_dictionaries.update(plan.matching_dictionaries)
 
     def _plan_dictionary(
-        self, plan: BatchWritePlan, declaration: DictionaryDeclaration, uses: Sequence[_DictionaryArray]
-    ) -> Iterator[tuple[_DictionaryArray, ArrayData]]:
+        self, plan: BatchWritePlan, declaration: DictionaryDeclaration, uses: Sequence[_DictionaryUse]
+    ) -> Iterator[tuple[_DictionaryUse, ArrayData]]:
         """Plan the batches of a dictionary; yield the parts whose indices have to change."""
         written = self._dictionary_of_readers(plan, declaration)
-        used = [use for use in uses if use.array.null_count < use.array.length]
-        if not used and written is not None:
+        non_null_uses = [use for use in uses if use.array.null_count < use.array.length]
+        if not non_null_uses and written is not None:
             return
         names = list(dict.fromkeys(repr(use.column_name) for use in uses))
         where = f"column{'s' if len(names) > 1 else ''} {' and '.join(names)}"
-        distinct = list({id(use.dictionary): use.dictionary for use in used or uses}.values())
-        unified = find_dictionary_extending_all(distinct)
+        dictionaries = list({id(use.dictionary): use.dictionary for use in non_null_uses or uses}.values())
+        unified = find_dictionary_extending_all(dictionaries)
         is_fixed = self._options.unify_dictionaries and written is not None
         if unified is not None and not (is_fixed and written is not None and not has_prefix(written, unified)):
-            plan.matching_dictionaries[declaration.id] = tuple(distinct)
+            plan.matching_dictionaries[declaration.id] = tuple(dictionaries)
         else:
             plan.matching_dictionaries[declaration.id] = ()
             if written is not None and not is_fixed:
-                distinct.sort(key=lambda dictionary: not has_prefix(dictionary, written))
-            unified, index_maps = self._unify(declaration.id, written, distinct)
+                dictionaries.sort(key=lambda dictionary: not has_prefix(dictionary, written))
+            unified, index_maps = self._unify(declaration.id, written, dictionaries)
             if is_fixed and written is not None and unified.length > written.length:
                 raise UsageError(
                     f"{where}: {unified.length - written.length} values are not in the dictionary that is written, and "
                     f"with unify_dictionaries there is one for all batches: give write_table all of them at once"
                 )
-            map_of = {id(dictionary): index_map for dictionary, index_map in zip(distinct, index_maps, strict=True)}
-            yield from self._remap_indices(where, used or uses, unified, map_of)
+            map_of = {id(dictionary): index_map for dictionary, index_map in zip(dictionaries, index_maps, strict=True)}
+            yield from self._remap_indices(where, non_null_uses or uses, unified, map_of)
         self._plan_dictionary_batches(plan, declaration, unified, where)
 
-    def _unify(self, id_: int, written: ArrayData | None, distinct: list[ArrayData]) -> tuple[ArrayData, list[Indices]]:
+    def _unify(
+        self, id_: int, written: ArrayData | None, dictionaries: list[ArrayData]
+    ) -> tuple[ArrayData, list[Indices]]:
         """Return a dictionary for all parts of a batch; in a file it extends the written one."""
         can_extend = written is not None and (not self._may_replace or self._options.unify_dictionaries)
         if written is None or not can_extend:
-            return merge_dictionaries(distinct)
+            return merge_dictionaries(dictionaries)
         cached = self._index_map_cache.get(id_)
-        if len(distinct) == 1 and cached is not None and cached[0] is distinct[0] and cached[1] is written:
+        if len(dictionaries) == 1 and cached is not None and cached[0] is dictionaries[0] and cached[1] is written:
             return written, cached[2]
-        unified, (_, *index_maps) = merge_dictionaries([written, *distinct])
-        if len(distinct) == 1 and unified is written:
-            self._index_map_cache[id_] = distinct[0], written, index_maps
+        unified, (_, *index_maps) = merge_dictionaries([written, *dictionaries])
+        if len(dictionaries) == 1 and unified is written:
+            self._index_map_cache[id_] = dictionaries[0], written, index_maps
         return unified, index_maps
 
     def _remap_indices(
-        self, where: str, uses: Sequence[_DictionaryArray], unified: ArrayData, index_maps: dict[int, Indices]
-    ) -> Iterator[tuple[_DictionaryArray, ArrayData]]:
+        self, where: str, uses: Sequence[_DictionaryUse], unified: ArrayData, index_maps: dict[int, Indices]
+    ) -> Iterator[tuple[_DictionaryUse, ArrayData]]:
         for use in uses:
             index_map = index_maps[id(use.dictionary)]
             is_unchanged = np.array_equal(index_map, np.arange(len(index_map)))
@@ -195,11 +202,11 @@ class DictionaryTracker:
             can_extend = self._is_delta_allowed(declaration) and has_prefix(values, written)
             if not can_extend and not self._may_replace:
                 raise UsageError(f"{where}: {self._describe_conflict(values, written)}")
-        inner = [
-            self._plan_dictionary_batches(plan, inside, part.require_dictionary().storage, where)
-            for inside, part in zip(declaration.nested, iter_dictionary_arrays(values), strict=True)
+        is_inner_replaced = [
+            self._plan_dictionary_batches(plan, inner_declaration, array.require_dictionary().storage, where)
+            for inner_declaration, array in zip(declaration.nested, iter_dictionary_arrays(values), strict=True)
         ]
-        is_delta = written is not None and can_extend and not any(inner)
+        is_delta = written is not None and can_extend and not any(is_inner_replaced)
         new = values.slice(written.length) if is_delta and written is not None else values
         plan.dictionary_batches.append((DictionaryHeader(declaration.id, is_delta), new))
         plan.written_dictionaries[declaration.id] = values
@@ -234,8 +241,8 @@ def assign_shared_ids(wire: WireSchema, columns: Sequence[ArrayData]) -> list[in
     shared_ids: list[int] = []
     for declarations, column in zip(wire.dictionaries, columns, strict=True):
         if declarations:
-            for declaration, part in zip(declarations, iter_dictionary_arrays(column), strict=True):
-                dictionary = part.dictionary
+            for declaration, array in zip(declarations, iter_dictionary_arrays(column), strict=True):
+                dictionary = array.dictionary
                 memory = (
                     object()
                     if dictionary is None or dictionary.length == 0

@@ -152,21 +152,23 @@ class DictionaryMerger:
         return [OutputDictionaryBatch(DictionaryHeader(id_, True), None, source_values.slice(common_length))]
 
     def _replace_or_unify(
-        self, id_: int, messages: Sequence[BatchMessage], values: ValuesFunction, why: str
+        self, id_: int, messages: Sequence[BatchMessage], values: ValuesFunction, reason: str
     ) -> list[OutputDictionaryBatch]:
         if self._may_replace:
             self._mark_replaced(id_)
             return self._reuse_messages(id_, messages, values)
         if id_ in self._ordered_ids:
-            raise self._file_error(id_, f"its ordered dictionary differs from that of earlier sources: {why}")
-        if self._inner_ids[id_] or any(id_ in inside for inside in self._inner_ids.values()):
-            raise self._file_error(id_, f"its dictionary is nested and differs: {why}")
+            raise self._file_error(id_, f"its ordered dictionary differs from that of earlier sources: {reason}")
+        if self._inner_ids[id_] or any(id_ in inner_ids for inner_ids in self._inner_ids.values()):
+            raise self._file_error(id_, f"its dictionary is nested and differs: {reason}")
         return self._extend_by_missing_values(id_, self._output_dictionaries[id_], values)
 
     def _mark_replaced(self, id_: int) -> None:
         self.has_replaced = True
         self._stale_ids |= {
-            outer for outer, inside in self._inner_ids.items() if id_ in inside and outer in self._output_dictionaries
+            outer
+            for outer, inner_ids in self._inner_ids.items()
+            if id_ in inner_ids and outer in self._output_dictionaries
         }
 
     def _encode_whole(self, id_: int, values: ArrayData, is_replacement: bool) -> list[OutputDictionaryBatch]:
@@ -187,9 +189,9 @@ class DictionaryMerger:
         self._output_dictionaries[id_] = _OutputDictionary([*output.messages, None], lambda: unified)
         return [OutputDictionaryBatch(DictionaryHeader(id_, True), None, unified.slice(output_values.length))]
 
-    def _file_error(self, id_: int, why: str) -> UsageError:
+    def _file_error(self, id_: int, reason: str) -> UsageError:
         return UsageError(
-            f"column {self._column_names[id_]!r}: {why}. A file has one dictionary for all batches; a stream can "
+            f"column {self._column_names[id_]!r}: {reason}. A file has one dictionary for all batches; a stream can "
             f"replace it: write a stream (as_stream=True, --to stream)"
         )
 

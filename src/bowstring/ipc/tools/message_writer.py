@@ -128,7 +128,7 @@ class MessageWriter(FeatureCollector):
         self._rewritable_sink = sink if features is None and isinstance(sink, RewritableSink) else None
         self._declared_features = set(schema["features"].tolist())
         self._missing_dictionaries = {declaration.id: declaration for declaration in dictionaries}
-        self._empty_ids: set[int] = set()
+        self._empty_dictionary_ids: set[int] = set()
         self.blocks: dict[str, list[Block]] = {
             headers.DICTIONARY_BATCH: [],
             headers.RECORD_BATCH: [],
@@ -140,8 +140,8 @@ class MessageWriter(FeatureCollector):
         if self._rewritable_sink is not None:
             widest = copy_schema_table(schema, self._declared_features | _FEATURES_OF_MESSAGES)
             self._schema_bytes = len(frame_message(headers.build_schema_message(widest, version)))
-        head = self._frame_schema_message()
-        sink.write([head], len(head))
+        framed_metadata = self._frame_schema_message()
+        sink.write([framed_metadata], len(framed_metadata))
 
     def _frame_schema_message(self) -> bytes:
         """Return the framed schema message, with reserved space for all features that may be added later."""
@@ -155,14 +155,14 @@ class MessageWriter(FeatureCollector):
         self._write_preceding_dictionaries(kind, dictionary_id)
         self.add_codec(codec)
         start = self._sink.position
-        head = frame_message(metadata, start, ALIGNMENT_BYTES)
-        self._sink.write_message(head, body.parts, body.size_bytes)
-        self.blocks[kind].append((start, len(head), body.size_bytes))
+        framed_metadata = frame_message(metadata, start, ALIGNMENT_BYTES)
+        self._sink.write_message(framed_metadata, body.parts, body.size_bytes)
+        self.blocks[kind].append((start, len(framed_metadata), body.size_bytes))
 
     def copy_messages(self, messages: Sequence[BatchMessage], source: MemorySource | None) -> None:
         """Copy messages; `source` is the memory or file that contains them, None if each has its own body."""
         first = 0
-        for index, message in enumerate(messages if self._missing_dictionaries or self._empty_ids else ()):
+        for index, message in enumerate(messages if self._missing_dictionaries or self._empty_dictionary_ids else ()):
             if message.header.template.kind == headers.RECORD_BATCH and self._as_stream:
                 self._copy_runs(messages[first:index], source)
                 first = index
@@ -173,7 +173,7 @@ class MessageWriter(FeatureCollector):
         """Write the dictionaries that have to precede a message."""
         if kind == headers.DICTIONARY_BATCH:
             self._missing_dictionaries.pop(dictionary_id, None)
-            if dictionary_id in self._empty_ids:
+            if dictionary_id in self._empty_dictionary_ids:
                 self.features.add(DICTIONARY_REPLACEMENT)
         elif self._as_stream:
             self._write_empty_dictionaries()
@@ -188,7 +188,7 @@ class MessageWriter(FeatureCollector):
                 body.data_header, body.size_bytes, (), DictionaryHeader(declaration.id)
             )
             self.write_message(headers.DICTIONARY_BATCH, header, body, None, declaration.id)
-        self._empty_ids.update(missing_dictionaries)
+        self._empty_dictionary_ids.update(missing_dictionaries)
 
     def _copy_runs(self, messages: Sequence[BatchMessage], source: MemorySource | None) -> None:
         for run in _contiguous_runs(messages, source is not None):
@@ -201,8 +201,8 @@ class MessageWriter(FeatureCollector):
         size_bytes = last.body_offset + last.header.body_bytes - first.body_offset
         padding = bytes(-size_bytes % 8)
         flatbuffer = _metadata_with_padded_body_length(first) if padding else first.read_flatbuffer()
-        head = frame_message(flatbuffer, start - skew, ALIGNMENT_BYTES)
-        sink.write([head], len(head))
+        framed_metadata = frame_message(flatbuffer, start - skew, ALIGNMENT_BYTES)
+        sink.write([framed_metadata], len(framed_metadata))
         shift = sink.position - first.body_offset
         assert first.body is not None
         if isinstance(first.body, RemoteBody):

@@ -102,7 +102,7 @@ def recover(
 def _collect_features(search: MessageSearch, messages: Sequence[BatchMessage | DroppedRange]) -> set[int]:
     """Return the features that the messages use, and the schema's other features."""
     features = preserved_features(search.schema.table)
-    defined: set[int] = set()
+    defined_ids: set[int] = set()
     for message in messages:
         if isinstance(message, DroppedRange):
             continue
@@ -110,11 +110,11 @@ def _collect_features(search: MessageSearch, messages: Sequence[BatchMessage | D
         if template.compression is not None:
             features.add(COMPRESSED_BODY)
         if template.kind == headers.RECORD_BATCH:
-            defined.update(search.schema.cached_schema.wire.by_id)  # the writer defines those that are missing
+            defined_ids.update(search.schema.cached_schema.wire.by_id)  # the writer defines those that are missing
         if template.kind == headers.DICTIONARY_BATCH and not template.is_delta:
-            if template.dictionary_id in defined and not search.is_file:
+            if template.dictionary_id in defined_ids and not search.is_file:
                 features.add(DICTIONARY_REPLACEMENT)
-            defined.add(template.dictionary_id)
+            defined_ids.add(template.dictionary_id)
     return features
 
 
@@ -270,28 +270,32 @@ class _FileSelector(_MessageSelector):
     def select(self) -> Iterable[BatchMessage]:
         """Yield the messages to keep: dictionaries first, then the record batches in the footer's order."""
         batch_messages: list[BatchMessage] = []
-        gaps: list[int] = []
+        gap_offsets: list[int] = []
         for message in self.messages:
             if isinstance(message, BatchMessage):
                 batch_messages.append(message)
                 continue
             self.dropped.append(message)
             if self.may_contain_dictionary(message):
-                gaps.append(message.start)
-        gaps += self._missing_dictionary_offsets(batch_messages)
+                gap_offsets.append(message.start)
+        gap_offsets += self._missing_dictionary_offsets(batch_messages)
         dictionaries = self._sort_by_footer(batch_messages, headers.DICTIONARY_BATCH)
         batches = self._sort_by_footer(batch_messages, headers.RECORD_BATCH)
-        messages_by_id = self._group_by_dictionary(dictionaries, gaps)
+        messages_by_id = self._group_by_dictionary(dictionaries, gap_offsets)
         arrays: dict[int, Array] = {}
-        unavailable: set[int] = set()
+        unavailable_ids: set[int] = set()
 
         def lookup(declaration: DictionaryDeclaration) -> Array | None:
-            if declaration.id not in arrays and declaration.id in messages_by_id and declaration.id not in unavailable:
-                unavailable.add(declaration.id)  # while it is read, so that a dictionary inside itself is undefined
+            if (
+                declaration.id not in arrays
+                and declaration.id in messages_by_id
+                and declaration.id not in unavailable_ids
+            ):
+                unavailable_ids.add(declaration.id)  # while it is read, so that a dictionary inside itself is undefined
                 array = self._read_dictionary(messages_by_id[declaration.id], lookup)
                 if array is not None:
                     arrays[declaration.id] = array
-                    unavailable.discard(declaration.id)
+                    unavailable_ids.discard(declaration.id)
             return arrays.get(declaration.id)
 
         for declaration in self.search.schema.cached_schema.wire.whole.by_id.values():
@@ -322,34 +326,34 @@ class _FileSelector(_MessageSelector):
         at the listed offsets, an offset before each one.
         """
         footer = self.search.footer
-        present = {
+        present_offsets = {
             message.start for message in batch_messages if message.header.template.kind == headers.DICTIONARY_BATCH
         }
-        if footer is None or len(present) >= len(footer.dictionaries):
+        if footer is None or len(present_offsets) >= len(footer.dictionaries):
             return []
-        if present.difference(footer.dictionaries):
-            return [at - 1 for at in present]
-        return [at for at in footer.dictionaries if at not in present]
+        if present_offsets.difference(footer.dictionaries):
+            return [at - 1 for at in present_offsets]
+        return [at for at in footer.dictionaries if at not in present_offsets]
 
     def _group_by_dictionary(
-        self, batch_messages: list[BatchMessage], gaps: list[int]
+        self, batch_messages: list[BatchMessage], gap_offsets: list[int]
     ) -> dict[int, list[BatchMessage]]:
         """Return the messages of each dictionary, up to the first that may follow a missing one."""
         messages_by_id: dict[int, list[BatchMessage]] = {}
-        incomplete: set[int] = set()
+        incomplete_ids: set[int] = set()
         for message in batch_messages:
             template = message.header.template
             messages = messages_by_id.get(template.dictionary_id)
             if not template.is_delta:
                 if messages is not None:  # ambiguous
-                    incomplete.add(template.dictionary_id)
+                    incomplete_ids.add(template.dictionary_id)
                 messages_by_id.setdefault(template.dictionary_id, []).append(message)
             elif (
                 messages is None
-                or template.dictionary_id in incomplete
-                or _is_any_offset_between(gaps, messages[-1].start, message.start)
+                or template.dictionary_id in incomplete_ids
+                or _is_any_offset_between(gap_offsets, messages[-1].start, message.start)
             ):
-                incomplete.add(template.dictionary_id)
+                incomplete_ids.add(template.dictionary_id)
                 self.drop(message, "a delta whose predecessor may be lost")
             else:
                 messages.append(message)
