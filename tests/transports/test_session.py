@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from bowstring.dissociated.events import AddressesFreed, MessageReady, StreamComplete, StreamEnded
 from bowstring.dissociated.server import ConnectionRole
-from bowstring.dissociated.wire import AddressBody, Body, PackedBody
+from bowstring.dissociated.wire import AddressBody, Body, Message, PackedBody
 from bowstring.errors import ConnectionLostError, DeadlineError, ProtocolError
 from bowstring.memory.region import Region
 from bowstring.testing.protocol_conformance import run_in_thread
@@ -197,6 +198,29 @@ def test_a_stream_pauses_at_the_leased_bytes_until_some_are_freed(transport: Tra
                 driver.session.release(each.lease)
             server.step_until(partial(has_freed, server, expected))
         driver.close()
+
+
+def test_the_first_messages_of_a_stream_are_sent_before_the_last_are_created(transport: Transport) -> None:
+    with served(transport) as server:
+        session = Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0)
+        core = client_core()
+        session.request(core, core.request(b"ticket"), 0.0)
+        session.step(0.0)
+        server.step_until(lambda: bool(server.events))
+        bytes_sent: list[int] = []
+
+        def messages() -> Iterator[Sequence[Message]]:
+            for number in range(100):
+                bytes_sent.append(server.other.channel.bytes_sent)
+                yield server.core.send(b"schema") if number == 0 else server.core.send(b"batch", PackedBody.of(b"x"))
+            yield server.core.send_end()
+
+        server.session.start_stream(messages(), time.monotonic())
+        server.step()
+        assert len(bytes_sent) == 100
+        assert bytes_sent[10] > 0
+        assert len(set(bytes_sent)) < 10  # later messages are sent together
+        session.close()
 
 
 def test_a_step_ends_with_a_long_message_however_much_the_server_has_sent(transport: Transport) -> None:
