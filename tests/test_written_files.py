@@ -142,15 +142,15 @@ def test_data_for_some_readers_is_kept_in_adjacent_folders(tmp_path: Path, repos
     outer = ("PYTEST_", "PYTHONPATH", written_files.CHILDREN_KEY)
     env = {key: value for key, value in os.environ.items() if not key.startswith(outer)}
     for workers in ("-n1", "-n0"):  # the second run uses the existing folder
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, workers], capture_output=True, text=True, timeout=120, check=False, cwd=repository, env=env
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert process.returncode == 0, process.stdout + process.stderr
     folders = {path.name: len(list(path.iterdir())) for path in tmp_path.iterdir() if path.name.startswith("kept")}
     assert folders == {"kept": 3, "kept.pyarrow,polars,nanoarrow": 1, "kept.not-pyarrow": 1}
     names = sorted(path.name.rpartition("-")[0] for path in folder.iterdir())
     assert names == ["test_sample-py-test_all", "test_sample-py-test_all", "test_sample-py-test_child_process"]
-    lines = [line.split() for line in done.stdout.splitlines()]
+    lines = [line.split() for line in process.stdout.splitlines()]
     assert ["3", "peer_check.py", str(folder)] in lines
     some = "pyarrow,polars,nanoarrow"
     assert ["1", "peer_check.py", "--peers", some, f"{folder}.{some}"] in lines

@@ -30,18 +30,18 @@ def test_the_page_is_written_to_the_current_folder_under_the_name_of_the_file(
 
 
 def test_a_stream_on_a_pipe_becomes_a_page_on_a_pipe(tmp_path: Path) -> None:
-    done = run_with_pipe(write(tmp_path / "x.arrows", TABLE), "anatomy", "-", "-o", "-")
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.startswith(b"<!doctype html>")
-    assert b"Anatomy of standard input" in done.stdout
+    process = run_with_pipe(write(tmp_path / "x.arrows", TABLE), "anatomy", "-", "-o", "-")
+    assert (process.returncode, process.stderr) == (0, b"")
+    assert process.stdout.startswith(b"<!doctype html>")
+    assert b"Anatomy of standard input" in process.stdout
 
 
 def test_a_damaged_file_has_a_page_and_status_0(tmp_path: Path) -> None:
     path = write(tmp_path / "x.arrow", TABLE)
     path.write_bytes(path.read_bytes()[:-20])
     page = tmp_path / "page.html"
-    done = run_command("anatomy", path, "-o", page)
-    assert (done.returncode, done.stderr) == (0, b"")
+    process = run_command("anatomy", path, "-o", page)
+    assert (process.returncode, process.stderr) == (0, b"")
     assert b"the file is cut off" in page.read_bytes()
 
 
@@ -78,7 +78,7 @@ def test_a_page_replaces_an_older_one(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_data_that_is_not_arrow_is_one_error_line_and_no_page(tmp_path: Path) -> None:
     path, page = tmp_path / "x.csv", tmp_path / "page.html"
     path.write_text("a,b\n1,2\n")
-    done = run_command("anatomy", path, "-o", page)
-    assert done.returncode == 1
-    assert done.stderr.count(b"\n") == 1
+    process = run_command("anatomy", path, "-o", page)
+    assert process.returncode == 1
+    assert process.stderr.count(b"\n") == 1
     assert not page.exists()

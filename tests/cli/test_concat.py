@@ -51,10 +51,10 @@ def test_the_json_summary_has_the_same_numbers(tmp_path: Path, capsys: pytest.Ca
 def test_standard_input_and_output_can_be_sources_and_target(tmp_path: Path) -> None:
     first, second = write(tmp_path / "a.arrow", TABLE), write(tmp_path / "b.arrows", TABLE)
     with second.open("rb") as opened:
-        done = run_command("concat", "-", first, "-o", "-", stdin=opened)
-    assert done.returncode == 0, done.stderr
-    assert bs.open_file(done.stdout).read_all().num_rows == 6
-    assert b"6 rows in 2 record batches" in done.stderr
+        process = run_command("concat", "-", first, "-o", "-", stdin=opened)
+    assert process.returncode == 0, process.stderr
+    assert bs.open_file(process.stdout).read_all().num_rows == 6
+    assert b"6 rows in 2 record batches" in process.stderr
 
 
 def test_different_dictionaries_are_unified_in_a_file(tmp_path: Path) -> None:
@@ -73,11 +73,11 @@ def ordered_dictionary(letters: str) -> pa.Array:
 
 def test_different_ordered_dictionaries_need_a_stream(tmp_path: Path) -> None:
     parts = [write(tmp_path / f"{name}.arrow", pa.table({"d": ordered_dictionary(name)})) for name in ("ab", "ba")]
-    done = run_command("concat", *parts, "-o", tmp_path / "all.arrow")
-    assert done.returncode == 1
-    assert done.stderr.count(b"\n") == 1
-    assert b"its ordered dictionary differs" in done.stderr
-    assert b"--to stream" in done.stderr
+    process = run_command("concat", *parts, "-o", tmp_path / "all.arrow")
+    assert process.returncode == 1
+    assert process.stderr.count(b"\n") == 1
+    assert b"its ordered dictionary differs" in process.stderr
+    assert b"--to stream" in process.stderr
     with subprocess.Popen(
         [sys.executable, "-m", "bowstring", "concat", "--to", "stream", *map(str, parts), "-o", "-"],
         stdout=subprocess.PIPE,
@@ -89,10 +89,10 @@ def test_different_ordered_dictionaries_need_a_stream(tmp_path: Path) -> None:
 
 def test_incompatible_sources_are_one_error_line_and_leave_no_file(tmp_path: Path) -> None:
     parts = [write(tmp_path / "a.arrow", TABLE), write(tmp_path / "b.arrow", TABLE.select(["n"]))]
-    done = run_command("concat", *parts, "-o", tmp_path / "all.arrow")
-    assert done.returncode == 1
-    assert done.stderr.count(b"\n") == 1
-    assert b"b.arrow: expected 2 columns as in" in done.stderr
+    process = run_command("concat", *parts, "-o", tmp_path / "all.arrow")
+    assert process.returncode == 1
+    assert process.stderr.count(b"\n") == 1
+    assert b"b.arrow: expected 2 columns as in" in process.stderr
     assert not (tmp_path / "all.arrow").exists()
 
 

@@ -112,16 +112,16 @@ def test_a_file_name_may_be_invalid_utf_8_and_a_missing_one_is_reported(tmp_path
     convert(write(tmp_path / "source.arrow", TABLE.select(["n"])), path, "--to", kind)
     convert("--from", kind, path, tmp_path / "target.arrow")
     assert pa.ipc.open_file(tmp_path / "target.arrow").read_all()["n"].to_pylist() == TABLE["n"].to_pylist()
-    done = run_command("convert", "--from", kind, tmp_path / "missing", tmp_path / "other.arrow")
-    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-    assert b"missing: there is no such file" in done.stderr
+    process = run_command("convert", "--from", kind, tmp_path / "missing", tmp_path / "other.arrow")
+    assert (process.returncode, process.stderr.count(b"\n")) == (1, 1)
+    assert b"missing: there is no such file" in process.stderr
 
 
 def test_a_pipe_is_converted_into_a_pipe(tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", TABLE, 70)
-    done = run_with_pipe(source, "convert", "--to", "stream", "-", "-")
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert pa.ipc.open_stream(done.stdout).read_all().equals(TABLE)
+    conversion = run_with_pipe(source, "convert", "--to", "stream", "-", "-")
+    assert (conversion.returncode, conversion.stderr) == (0, b"")
+    assert pa.ipc.open_stream(conversion.stdout).read_all().equals(TABLE)
     command = [sys.executable, "-m", "bowstring", "convert", "--from", "jsonl", "--to", "file", "-", "-"]
     process = subprocess.run(command, input=b'{"a": 1}\n\n{"b": [true]}\n', capture_output=True, timeout=60, check=True)
     assert pa.ipc.open_file(process.stdout).read_all().to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": [True]}]
@@ -283,8 +283,8 @@ def test_columns_with_the_same_name_can_not_become_json_lines(
 
 def test_an_option_that_the_target_format_does_not_have_is_rejected(tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", TABLE)
-    done = run_command("convert", source, tmp_path / "x.csv", "--byte-order", "big")
-    assert (done.returncode, b"--byte-order" in done.stderr) == (2, True)
+    process = run_command("convert", source, tmp_path / "x.csv", "--byte-order", "big")
+    assert (process.returncode, b"--byte-order" in process.stderr) == (2, True)
     assert run_command("convert", source, tmp_path / "x").returncode == 2
 
 
@@ -322,16 +322,16 @@ def test_rows_without_bytes_are_expanded_only_up_to_a_limit(
 )
 def test_an_unknown_format_is_a_usage_error(arguments: list[str], message: str, tmp_path: Path) -> None:
     source = write(tmp_path / "x.arrow", TABLE)
-    done = run_command("convert", *arguments, source, tmp_path / "y.arrow")
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.decode().startswith(f"bowstring: {message}")
-    assert done.stderr.endswith(b"(bowstring convert --help shows how)\n")
+    process = run_command("convert", *arguments, source, tmp_path / "y.arrow")
+    assert (process.returncode, process.stdout) == (2, b"")
+    assert process.stderr.decode().startswith(f"bowstring: {message}")
+    assert process.stderr.endswith(b"(bowstring convert --help shows how)\n")
     assert not (tmp_path / "y.arrow").exists()
 
 
 def test_the_hint_for_another_format_on_a_pipe_names_the_option(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a,b\n1,2\n")
-    done = run_with_pipe(path, "convert", "-", tmp_path / "y.arrow")
-    assert done.returncode == 1
-    assert done.stderr.endswith(b"(use --from parquet, csv, json or jsonl for another format)\n")
+    process = run_with_pipe(path, "convert", "-", tmp_path / "y.arrow")
+    assert process.returncode == 1
+    assert process.stderr.endswith(b"(use --from parquet, csv, json or jsonl for another format)\n")

@@ -278,9 +278,9 @@ def test_csv_is_read_from_a_url(tmp_path: Path, supports_ranges: bool, capsys: p
 
 def test_csv_is_read_from_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a\n1\n")
-    done = run_with_pipe(tmp_path / "x.csv", "convert", "--from", "csv", "--to", "stream", "-", "-")
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert pa.ipc.open_stream(done.stdout).read_all().to_pydict() == {"a": [1]}
+    process = run_with_pipe(tmp_path / "x.csv", "convert", "--from", "csv", "--to", "stream", "-", "-")
+    assert (process.returncode, process.stderr) == (0, b"")
+    assert pa.ipc.open_stream(process.stdout).read_all().to_pydict() == {"a": [1]}
 
 
 def test_memory_is_bounded_by_blocks(tmp_path: Path) -> None:
@@ -293,14 +293,14 @@ def test_memory_is_bounded_by_blocks(tmp_path: Path) -> None:
         "status = main(sys.argv[1:]); print(status, peak_bytes())"
     )
     arguments = ["convert", str(tmp_path / "x.csv"), "/dev/null", "--to", "stream", "--block-size", str(1 << 20)]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         timeout=120,
         check=True,
     )
-    status, size_bytes = map(int, done.stdout.split())
+    status, size_bytes = map(int, process.stdout.split())
     assert status == 0
     assert (tmp_path / "x.csv").stat().st_size > 120 << 20
     assert size_bytes < 220 << 20

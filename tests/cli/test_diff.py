@@ -70,9 +70,9 @@ def test_metadata_is_compared_unless_an_option_ignores_it(tmp_path: Path, capsys
 def test_one_side_may_be_a_pipe(tmp_path: Path, repository: Path) -> None:
     left = write(tmp_path / "a.arrow", TABLE)
     right = write(tmp_path / "b.arrows", change_values(TABLE, "n", 3, 1.5), 10)
-    done = run_with_pipe(right, "diff", "--json", left, "-")
-    assert (done.returncode, done.stderr) == (1, b"")
-    document = json.loads(done.stdout)
+    process = run_with_pipe(right, "diff", "--json", left, "-")
+    assert (process.returncode, process.stderr) == (1, b"")
+    document = json.loads(process.stdout)
     assert (document["equal"], document["schema"], document["right"]) == (False, [], "standard input")
     assert document["rows"] == [{"row": 3, "cells": [{"column": "n", "left": 2.0, "right": 1.5}]}]
     page = (repository / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -83,8 +83,8 @@ def test_a_damaged_or_missing_file_is_one_error_line(tmp_path: Path) -> None:
     left, right = write(tmp_path / "a.arrow", TABLE), write(tmp_path / "b.arrow", TABLE)
     right.write_bytes(right.read_bytes()[:-9])
     for other in (right, tmp_path / "nothing"):
-        done = run_command("diff", left, other)
-        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+        process = run_command("diff", left, other)
+        assert (process.returncode, process.stdout, process.stderr.count(b"\n")) == (1, b"", 1)
     assert run_command("diff", "-", "-").returncode == 2
 
 
@@ -97,23 +97,23 @@ def test_an_invalid_value_is_reported_with_its_file_batch_column_and_index(tmp_p
     left = write(tmp_path / "a.arrow", pa.table({"word": ["sound", "other", "xxyyzz"]}))
     right = write(tmp_path / "b.arrow", pa.table({"word": ["sound", "sound", "xxyyzz"]}))
     write_invalid(right, b"xxyyzz", b"xx\xffyzz")
-    done = run_command("diff", left, right)
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+    process = run_command("diff", left, right)
+    assert (process.returncode, process.stdout, process.stderr.count(b"\n")) == (1, b"", 1)
     message = f"bowstring: {right}: record batch 0, column 'word': values[2] is not valid UTF-8"
-    assert done.stderr.decode().startswith(message)
-    assert b"--quick" in done.stderr
-    done = run_command("diff", "--quick", left, right)
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
-    assert b"on the right, from row 2 on, column 'word': values[0] is not valid UTF-8" in done.stderr
+    assert process.stderr.decode().startswith(message)
+    assert b"--quick" in process.stderr
+    process = run_command("diff", "--quick", left, right)
+    assert (process.returncode, process.stdout, process.stderr.count(b"\n")) == (1, b"", 1)
+    assert b"on the right, from row 2 on, column 'word': values[0] is not valid UTF-8" in process.stderr
 
 
 def test_files_with_the_same_invalid_value_are_not_equal(tmp_path: Path) -> None:
     both = [write(tmp_path / name, pa.table({"word": ["sound", "xxyyzz"]})) for name in ("a.arrow", "b.arrows")]
     for path in both:
         write_invalid(path, b"xxyyzz", b"xx\xffyzz")
-    done = run_command("diff", "--json", *both)
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert f"{both[0]}: record batch 0, column 'word': values[1] is not valid UTF-8" in done.stderr.decode()
+    process = run_command("diff", "--json", *both)
+    assert (process.returncode, process.stdout) == (1, b"")
+    assert f"{both[0]}: record batch 0, column 'word': values[1] is not valid UTF-8" in process.stderr.decode()
     assert run_command("diff", "--quick", *both).returncode == 0
 
 

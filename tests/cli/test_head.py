@@ -73,16 +73,16 @@ def test_the_first_rows_are_a_table_with_names_and_types(tmp_path: Path, capsys:
 
 @pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
 def test_output_to_a_pipe_is_all_rows_as_json_lines(tmp_path: Path, name: str) -> None:
-    done = run_with_pipe(write(tmp_path / name, NUMBERS, 700), "cat")
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert list(map(json.loads, done.stdout.splitlines())) == NUMBERS.to_pylist()
+    process = run_with_pipe(write(tmp_path / name, NUMBERS, 700), "cat")
+    assert (process.returncode, process.stderr) == (0, b"")
+    assert list(map(json.loads, process.stdout.splitlines())) == NUMBERS.to_pylist()
 
 
 def test_head_reads_no_more_of_a_stream_than_it_shows(tmp_path: Path) -> None:
     path = write(tmp_path / "data.arrows", NUMBERS, 1000)
     path.write_bytes(path.read_bytes()[:-5000])
-    done = run_with_pipe(path, "head", "-n", "1500", "--format", "jsonl")
-    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1500)
+    process = run_with_pipe(path, "head", "-n", "1500", "--format", "jsonl")
+    assert (process.returncode, len(process.stdout.splitlines())) == (0, 1500)
     assert run_with_pipe(path, "cat").returncode == 1
 
 
@@ -159,17 +159,17 @@ def test_damaged_data_is_one_error_line(tmp_path: Path) -> None:
     path = write(tmp_path / "x.arrow", NUMBERS)
     path.write_bytes(path.read_bytes()[:-20])
     for command in ("head", "cat"):
-        done = run_command(command, path)
-        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+        process = run_command(command, path)
+        assert (process.returncode, process.stdout, process.stderr.count(b"\n")) == (1, b"", 1)
 
 
 def test_an_invalid_value_is_reported_with_its_batch_and_column(tmp_path: Path) -> None:
     path = write(tmp_path / "x.arrow", pa.table({"id": [1, 2], "word": ["sound", "xxyyzz"]}), 1)
     path.write_bytes(path.read_bytes().replace(b"xxyyzz", b"xx\xffyzz"))
     for command in (["head"], ["cat"], ["cat", "--format", "csv"]):
-        done = run_command(*command, path)
-        assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-        assert b"x.arrow: record batch 1, column 'word': values[0] is not valid UTF-8" in done.stderr
+        process = run_command(*command, path)
+        assert (process.returncode, process.stderr.count(b"\n")) == (1, 1)
+        assert b"x.arrow: record batch 1, column 'word': values[0] is not valid UTF-8" in process.stderr
 
 
 def test_every_golden_case_can_be_shown(shared_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

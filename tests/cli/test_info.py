@@ -85,11 +85,11 @@ def test_a_size_below_a_kibibyte_is_shown_once(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_output_to_a_pipe_has_complete_lines_without_escapes_boxes_or_trailing_spaces(flights: Path) -> None:
-    done = run_command([str(flights)])
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\x1b" not in done.stdout
-    assert not set(done.stdout) & set(BOX)
-    assert all(line == line.rstrip() for line in done.stdout.splitlines())
+    process = run_command([str(flights)])
+    assert (process.returncode, process.stderr) == (0, "")
+    assert "\x1b" not in process.stdout
+    assert not set(process.stdout) & set(BOX)
+    assert all(line == line.rstrip() for line in process.stdout.splitlines())
 
 
 def test_json_has_everything_in_exact_bytes(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,9 +141,9 @@ def test_metadata_that_is_not_text_is_base64_in_json(tmp_path: Path, capsys: pyt
 def test_the_format_of_a_pipe_is_detected_from_its_content(tmp_path: Path, name: str, arguments: list[str]) -> None:
     path = write(tmp_path / name, pa.table({"a": range(100_000)}), batch_rows=10_000)
     with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as cat:
-        done = run_command([*arguments, "--json"], stdin=cat.stdout)
-    assert (done.returncode, done.stderr) == (0, "")
-    document = json.loads(done.stdout)
+        process = run_command([*arguments, "--json"], stdin=cat.stdout)
+    assert (process.returncode, process.stderr) == (0, "")
+    document = json.loads(process.stdout)
     assert document["source"] == "standard input"
     assert document["format"] == ("file" if name.endswith(".arrow") else "stream")
     assert document["media_type"] == f"application/vnd.apache.arrow.{document['format']}"
@@ -154,17 +154,17 @@ def test_a_redirected_file_is_read_like_a_path(tmp_path: Path) -> None:
     path = write(tmp_path / "data.arrow", pa.table({"a": range(1000)}))
     with path.open("rb") as opened:
         # Beyond a limit of 0 bytes a pipe would be refused; a file is mapped.
-        done = run_command(["--json", "--max-piped-bytes", "0"], stdin=opened)
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["rows"] == 1000
+        process = run_command(["--json", "--max-piped-bytes", "0"], stdin=opened)
+    assert process.returncode == 0
+    assert json.loads(process.stdout)["rows"] == 1000
 
 
 def test_a_large_file_on_a_pipe_is_rejected_and_the_error_names_the_option(tmp_path: Path) -> None:
     path = write(tmp_path / "data.arrow", pa.table({"a": range(1000)}))
     with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as cat:
-        done = run_command(["--max-piped-bytes", "1000"], stdin=cat.stdout)
-    assert done.returncode == 1
-    assert "--max-piped-bytes" in done.stderr
+        process = run_command(["--max-piped-bytes", "1000"], stdin=cat.stdout)
+    assert process.returncode == 1
+    assert "--max-piped-bytes" in process.stderr
 
 
 # On a terminal

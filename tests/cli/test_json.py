@@ -145,8 +145,8 @@ def test_invalid_json_is_one_error_line_with_its_location(
     arguments = ["convert", str(tmp_path / "x.json"), str(tmp_path / "target.arrow")]
     arguments += ["--block-size", "1024"] if "block" in what else []
     if "nested" in what:  # they overflow the stack of pyarrow
-        done = run_command(*arguments)
-        status, error = done.returncode, done.stderr.decode()
+        process = run_command(*arguments)
+        status, error = process.returncode, process.stderr.decode()
     else:
         status, error = main(arguments), capsys.readouterr().err
     assert (status, error) == (1, f"bowstring: {tmp_path}/x.json: {message}\n")
@@ -185,5 +185,5 @@ def test_json_is_read_from_a_url(tmp_path: Path, supports_ranges: bool) -> None:
 
 def test_json_is_read_from_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "x").write_text('[{"a": 1}]')
-    done = run_with_pipe(tmp_path / "x", "convert", "--from", "json", "--to", "jsonl", "-", "-")
-    assert (done.returncode, done.stdout, done.stderr) == (0, b'{"a": 1}\n', b"")
+    process = run_with_pipe(tmp_path / "x", "convert", "--from", "json", "--to", "jsonl", "-", "-")
+    assert (process.returncode, process.stdout, process.stderr) == (0, b'{"a": 1}\n', b"")

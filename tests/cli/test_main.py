@@ -102,8 +102,8 @@ def test_arrow_data_is_read_without_importing_pyarrow_or_pandas(call: str, tmp_p
     paths = {"DATA": str(path), "TARGET": str(tmp_path / "target.arrows")}
     arguments = [paths.get(word, word) for word in call.split()]
     code = f"import sys; from bowstring.cli.main import main; main({arguments}); print(*sys.modules)"
-    done = run_python("-c", code)
-    assert not {"pyarrow", "pandas", "fsspec"} & set(done.stdout.split()), done.stderr
+    process = run_python("-c", code)
+    assert not {"pyarrow", "pandas", "fsspec"} & set(process.stdout.split()), process.stderr
 
 
 def test_an_internal_error_has_a_traceback(fail_with: Callable[[BaseException], None]) -> None:
@@ -238,9 +238,9 @@ def test_the_error_for_a_missing_package_has_the_command_to_install_it() -> None
 def test_without_click_the_error_names_the_extra(tmp_path: Path) -> None:
     # An interpreter that refuses to find click, as one where it was never installed.
     program = "import sys; sys.modules['click'] = None; from bowstring.cli.main import main; sys.exit(main(['--help']))"
-    done = run_python("-c", program)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "bowstring: click is not installed: pip install 'bowstring[cli]'\n"
+    process = run_python("-c", program)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr == "bowstring: click is not installed: pip install 'bowstring[cli]'\n"
 
 
 @pytest.mark.parametrize("target", ["x.parquet", "x.csv"])
@@ -250,16 +250,16 @@ def test_without_pyarrow_the_error_for_another_format_names_the_extra(tmp_path: 
     program = (
         "import sys; sys.modules['pyarrow'] = None; from bowstring.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
-    done = run_python("-c", program, *arguments)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "bowstring: pyarrow is not installed: pip install 'bowstring[convert]'\n"
+    process = run_python("-c", program, *arguments)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr == "bowstring: pyarrow is not installed: pip install 'bowstring[convert]'\n"
     assert not (tmp_path / target).exists()
 
 
 def test_python_m_bowstring_runs_the_command() -> None:
-    done = run_python("-m", "bowstring", "--version")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("bowstring, version ")
+    process = run_python("-m", "bowstring", "--version")
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout.startswith("bowstring, version ")
 
 
 @pytest.mark.parametrize("name", program.COMMANDS)

@@ -25,9 +25,9 @@ REPOSITORY = Path(__file__).parents[2]
 
 def test_every_type_survives_a_round_trip_or_is_rejected_with_its_path(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.cli.parquet_types", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=REPOSITORY)
-    assert done.returncode == 0, done.stdout[-300:] + done.stderr
-    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=REPOSITORY)
+    assert process.returncode == 0, process.stdout[-300:] + process.stderr
+    outcomes = [json.loads(line) for line in process.stdout.splitlines()]
     refused = {kind: message for kind, status, message, _ in outcomes if status}
     assert [kind for kind, status, _, is_same in outcomes if not (status or is_same)] == []
     for kind, message in refused.items():
@@ -96,9 +96,9 @@ def test_parquet_is_compressed_by_default(tmp_path: Path, options: list[str], co
 
 def test_an_invalid_compression_level_is_one_error_line(tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", TABLE)
-    done = run_command("convert", source, tmp_path / "x.parquet", "--compression-level", "9")
-    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-    assert b"snappy" in done.stderr
+    process = run_command("convert", source, tmp_path / "x.parquet", "--compression-level", "9")
+    assert (process.returncode, process.stderr.count(b"\n")) == (1, 1)
+    assert b"snappy" in process.stderr
     assert not (tmp_path / "x.parquet").exists()
 
 
@@ -114,9 +114,9 @@ def test_damaged_parquet_is_one_error_line_with_the_file_name(tmp_path: Path) ->
     content = bytearray(path.read_bytes())
     content[200:2000] = bytes(1800)
     path.write_bytes(content)
-    done = run_command("convert", path, tmp_path / "target.arrow")
-    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-    assert b"x.parquet: pyarrow can't read it as Parquet" in done.stderr
+    process = run_command("convert", path, tmp_path / "target.arrow")
+    assert (process.returncode, process.stderr.count(b"\n")) == (1, 1)
+    assert b"x.parquet: pyarrow can't read it as Parquet" in process.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
 
 

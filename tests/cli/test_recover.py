@@ -78,19 +78,19 @@ def test_the_json_report_has_the_documented_keys(tmp_path: Path, capsys: pytest.
 def test_a_stream_is_recovered_from_pipe_to_pipe(tmp_path: Path) -> None:
     path = write(tmp_path / "in.arrows", TABLE, 3)
     path.write_bytes(path.read_bytes()[:-100])
-    done = run_with_pipe(path, "recover", "-", "-")
-    assert done.returncode == 1
-    assert bs.open_stream(done.stdout).read_all().num_rows == 6
-    assert b"6 rows in 2 record batches are in -" in done.stderr
+    process = run_with_pipe(path, "recover", "-", "-")
+    assert process.returncode == 1
+    assert bs.open_stream(process.stdout).read_all().num_rows == 6
+    assert b"6 rows in 2 record batches are in -" in process.stderr
 
 
 def test_data_without_intact_batches_is_one_error_line_and_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "no.arrow"
     path.write_bytes(b"ARROW1\0\0" + bytes(500))
-    done = run_command("recover", path, tmp_path / "out.arrow")
-    assert done.returncode == 1
-    assert done.stderr.count(b"\n") == 1
-    assert b"nothing can be recovered: no schema at the beginning" in done.stderr
+    process = run_command("recover", path, tmp_path / "out.arrow")
+    assert process.returncode == 1
+    assert process.stderr.count(b"\n") == 1
+    assert b"nothing can be recovered: no schema at the beginning" in process.stderr
     assert not (tmp_path / "out.arrow").exists()
 
 

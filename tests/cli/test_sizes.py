@@ -39,9 +39,9 @@ def test_the_json_output_agrees_with_inspect(tmp_path: Path, repository: Path) -
     path = tmp_path / "x.arrows"
     with pa.ipc.new_stream(path, TABLE.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(TABLE)
-    done = run_with_pipe(path, "sizes", "--json")
-    assert (done.returncode, done.stderr) == (0, b"")
-    document, inspection = json.loads(done.stdout), bs.inspection.inspect(path)
+    process = run_with_pipe(path, "sizes", "--json")
+    assert (process.returncode, process.stderr) == (0, b"")
+    document, inspection = json.loads(process.stdout), bs.inspection.inspect(path)
     assert [column["bytes"] for column in document["columns"]] == [c.total_bytes for c in inspection.columns_by_size()]
     assert document["columns"][0]["encoding"].endswith(" + zstd")
     page = (repository / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -63,8 +63,8 @@ def test_the_number_of_columns_is_limited_and_names_are_escaped(
 def test_a_truncated_file_is_one_error_line(tmp_path: Path) -> None:
     path = write(tmp_path / "x.arrow", TABLE)
     path.write_bytes(path.read_bytes()[:-9])
-    done = run_command("sizes", path)
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+    process = run_command("sizes", path)
+    assert (process.returncode, process.stdout, process.stderr.count(b"\n")) == (1, b"", 1)
 
 
 def test_a_narrow_terminal_shows_one_line_per_column_with_complete_numbers(tmp_path: Path) -> None:

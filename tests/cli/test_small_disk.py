@@ -29,8 +29,8 @@ def test_the_error_for_a_full_disk_names_the_target_and_leaves_no_file(command: 
     small = tmp_path / "small"
     small.mkdir()
     target = [small / "target.arrow"] if command != "concat" else ["-o", small / "target.arrow"]
-    done = run_on_4_mb(small, "-c", RUN_AND_LIST_FOLDER, small, *command.split(), source, *target)
-    assert done.stdout == "1 []\n"
-    assert "target.arrow: cannot be " in done.stderr
-    assert "No space left on device" in done.stderr
-    assert done.stderr.count("\n") == 1
+    process = run_on_4_mb(small, "-c", RUN_AND_LIST_FOLDER, small, *command.split(), source, *target)
+    assert process.stdout == "1 []\n"
+    assert "target.arrow: cannot be " in process.stderr
+    assert "No space left on device" in process.stderr
+    assert process.stderr.count("\n") == 1

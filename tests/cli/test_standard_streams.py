@@ -44,12 +44,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_output_to_a_full_disk_is_one_error_line_and_status_1(name: str, path: Path) -> None:
     arguments = [name] if name == "--help" else [name, path]
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
+        process = subprocess.run(
             command(*arguments), stdout=full, stderr=subprocess.PIPE, env=BUFFERED, timeout=60, check=False
         )
-    assert done.returncode == 1
-    assert b"No space left on device" in done.stderr
-    assert done.stderr.count(b"\n") == 1
+    assert process.returncode == 1
+    assert b"No space left on device" in process.stderr
+    assert process.stderr.count(b"\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_output_to_a_full_disk_is_one_error_line_and_status_1(name: str, path: P
 )
 def test_closed_output_is_one_error_line_and_status_1(arguments: list[str], path: Path) -> None:
     target = ["-"] if len(arguments) > 1 else []
-    done = run_without((1,), *arguments, path, *target)
-    assert done.returncode == 1
-    assert b"Bad file descriptor" in done.stderr
-    assert b"Writer" not in done.stderr
-    assert done.stderr.count(b"\n") == 1
+    process = run_without((1,), *arguments, path, *target)
+    assert process.returncode == 1
+    assert b"Bad file descriptor" in process.stderr
+    assert b"Writer" not in process.stderr
+    assert process.stderr.count(b"\n") == 1
 
 
 def test_commands_without_standard_streams_work_if_all_are_closed(path: Path, tmp_path: Path) -> None:
@@ -70,9 +70,9 @@ def test_commands_without_standard_streams_work_if_all_are_closed(path: Path, tm
 
 
 def test_closed_input_is_one_error_line_and_status_1() -> None:
-    done = run_without((0,), "info", "-")
-    assert done.returncode == 1
-    assert done.stderr.startswith(b"bowstring: standard input: cannot be read: Bad file descriptor")
+    process = run_without((0,), "info", "-")
+    assert process.returncode == 1
+    assert process.stderr.startswith(b"bowstring: standard input: cannot be read: Bad file descriptor")
 
 
 @pytest.mark.parametrize("arguments", [["cat"], ["convert", "--to", "stream"], ["concat", "-o", "-"], ["recover"]])
@@ -100,22 +100,22 @@ def test_a_file_without_read_permission_is_one_error_line_and_status_1(name: str
     closed = write(tmp_path / "closed.arrow", TABLE)
     closed.chmod(0)
     rest: dict[str, list[object]] = {"recover": [tmp_path / "out"], "concat": ["-o", tmp_path / "out"]}
-    done = subprocess.run(
+    process = subprocess.run(
         command(name, closed, *rest.get(name, [])),
         capture_output=True, timeout=60, check=False, preexec_fn=_drop_root_privileges,
     )  # fmt: skip
-    assert done.returncode == 1
-    assert done.stderr.endswith(b"closed.arrow: cannot be opened: Permission denied\n")
+    assert process.returncode == 1
+    assert process.stderr.endswith(b"closed.arrow: cannot be opened: Permission denied\n")
     assert not (tmp_path / "out").exists()
 
 
 def test_characters_that_the_output_can_not_encode_are_escaped(path: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         command("concat", path, "-o", tmp_path / "é\u0171.arrow"),
         env={**BUFFERED, "PYTHONIOENCODING": "latin-1"}, capture_output=True, timeout=60, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert b"/\xe9\\u0171.arrow: 100,000 rows" in done.stdout
+    assert (process.returncode, process.stderr) == (0, b"")
+    assert b"/\xe9\\u0171.arrow: 100,000 rows" in process.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

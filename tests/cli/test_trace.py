@@ -139,17 +139,17 @@ def test_a_truncated_recording_is_shown_up_to_its_last_entry(tmp_path: Path) -> 
     record_stream(tmp_path / "r")
     whole = (tmp_path / "r").read_bytes()
     (tmp_path / "r").write_bytes(whole[:-100])
-    done = run_command("trace", tmp_path / "r")
-    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-    assert done.stdout.count(b"\n") > 5
+    process = run_command("trace", tmp_path / "r")
+    assert (process.returncode, process.stderr.count(b"\n")) == (1, 1)
+    assert process.stdout.count(b"\n") > 5
     piped = run_with_pipe(tmp_path / "r", "trace", "--json")
     assert piped.returncode == 1
-    assert len(json.loads(piped.stdout)["entries"]) == done.stdout.count(b"\n")
+    assert len(json.loads(piped.stdout)["entries"]) == process.stdout.count(b"\n")
 
 
 def test_another_file_is_one_error_line(tmp_path: Path) -> None:
     with bs.new_stream(tmp_path / "x.arrows", TABLE.schema) as writer:
         writer.write(TABLE)
-    done = run_command("trace", tmp_path / "x.arrows")
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
-    assert b"expected a recording" in done.stderr
+    process = run_command("trace", tmp_path / "x.arrows")
+    assert (process.returncode, process.stdout, process.stderr.count(b"\n")) == (1, b"", 1)
+    assert b"expected a recording" in process.stderr

@@ -133,9 +133,9 @@ def test_quick_does_not_validate_values(tmp_path: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
 def test_the_json_output_has_every_error(tmp_path: Path, name: str, repository: Path) -> None:
-    done = run_with_pipe(write_damaged(tmp_path / name), "validate", "--json")
-    assert (done.returncode, done.stderr) == (1, b"")
-    document = json.loads(done.stdout)
+    process = run_with_pipe(write_damaged(tmp_path / name), "validate", "--json")
+    assert (process.returncode, process.stderr) == (1, b"")
+    document = json.loads(process.stdout)
     assert (document["source"], document["valid"], document["fault_count"]) == ("standard input", False, 3)
     assert [(fault["record_batch"], fault["column_name"]) for fault in document["faults"]] == [
         (0, "text"),
@@ -158,13 +158,13 @@ def test_the_error_for_a_truncated_stream_names_the_batch(tmp_path: Path, capsys
 @pytest.mark.parametrize("raw", [b"", b"ARROW1\0\0", b"PAR1 and more than that", b"a,b\n1,2\n"])
 def test_data_that_is_not_arrow_is_reported_as_an_error(tmp_path: Path, raw: bytes) -> None:
     (tmp_path / "x").write_bytes(raw)
-    done = run_command("validate", tmp_path / "x")
-    assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (1, b"", 1)
+    process = run_command("validate", tmp_path / "x")
+    assert (process.returncode, process.stderr, process.stdout.count(b"\n")) == (1, b"", 1)
 
 
 def test_a_missing_file_is_one_line_on_standard_error(tmp_path: Path) -> None:
-    done = run_command("validate", tmp_path / "nothing")
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+    process = run_command("validate", tmp_path / "nothing")
+    assert (process.returncode, process.stdout, process.stderr.count(b"\n")) == (1, b"", 1)
 
 
 def test_the_number_of_errors_is_limited_and_names_are_escaped(

@@ -244,8 +244,8 @@ def test_without_jinja2_the_error_names_the_extra() -> None:
         "try: bowstring.inspection.build_anatomy_page(b'')\n"
         "except ImportError as error: print(type(error).__name__, error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "MissingExtraError jinja2 is not installed: pip install 'bowstring[anatomy]'\n"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert process.stdout == "MissingExtraError jinja2 is not installed: pip install 'bowstring[anatomy]'\n"
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])

@@ -490,7 +490,7 @@ def test_fuzzed_files_are_rejected_in_little_time_and_memory(shared_folder: Path
     )
     paths = [str(path) for path in sorted((shared_folder / "corpus" / "fuzz").rglob("*")) if path.is_file()]
     assert len(paths) > 50
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program, *paths], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (process.returncode, process.stderr) == (0, "")

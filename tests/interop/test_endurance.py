@@ -245,10 +245,10 @@ print("grown" if grown > 2 << 20 else "steady")
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="requires /proc/self/statm")
 def test_thousands_of_rounds_do_not_grow_the_process() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", MEASURE_GROWTH], check=False, capture_output=True, text=True, timeout=200
     )
-    assert (done.stdout, done.stderr) == ("steady\n", "")
+    assert (process.stdout, process.stderr) == ("steady\n", "")
 
 
 EXIT_WITH_EXPORTS = """
@@ -280,10 +280,10 @@ print("ready")
     "ending", ["", "sys.exit(3)", "raise SystemExit(3)", "import os; sys.stdout.flush(); os._exit(3)"]
 )
 def test_a_process_exits_cleanly_with_exports_alive(ending: str) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", EXIT_WITH_EXPORTS + ending], check=False, capture_output=True, text=True, timeout=120
     )
-    assert (done.returncode, done.stdout, done.stderr) == (3 if ending else 0, "ready\n", "")
+    assert (process.returncode, process.stdout, process.stderr) == (3 if ending else 0, "ready\n", "")
 
 
 SUBINTERPRETER = """
@@ -307,12 +307,12 @@ print("ended")
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="NumPy supports second interpreters only up to Python 3.11")
 def test_a_subinterpreter_is_rejected_if_its_callbacks_would_deadlock() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SUBINTERPRETER], check=False, capture_output=True, text=True, timeout=60
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "main interpreter" in done.stdout
-    assert done.stdout.endswith("ended\n")
+    assert (process.returncode, process.stderr) == (0, "")
+    assert "main interpreter" in process.stdout
+    assert process.stdout.endswith("ended\n")
 
 
 def import_in_threads(import_values: Callable[[], list[int]]) -> tuple[list[list[int]], int]:

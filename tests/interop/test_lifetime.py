@@ -272,10 +272,10 @@ print("ready")
 
 
 def test_a_process_exits_cleanly_while_other_libraries_hold_its_memory() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", EXIT_WITH_EXPORTS], check=False, capture_output=True, text=True, timeout=120
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")
+    assert (process.returncode, process.stdout, process.stderr) == (0, "ready\n", "")
 
 
 def test_an_imported_array_reports_the_size_of_its_buffers() -> None:

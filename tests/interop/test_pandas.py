@@ -697,8 +697,8 @@ print("done")
 
 @pytest.mark.parametrize("program", [WITHOUT_PYARROW, WITHOUT_PANDAS], ids=["pyarrow", "pandas"])
 def test_the_error_for_a_missing_package_names_the_extra(program: str) -> None:
-    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=120)
-    assert (done.stdout, done.stderr) == ("done\n", "")
+    process = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=120)
+    assert (process.stdout, process.stderr) == ("done\n", "")
 
 
 @pytest.mark.parametrize(("size", "fits"), [(9_980, True), (10_000, False)])

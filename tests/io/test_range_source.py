@@ -357,10 +357,10 @@ def test_without_the_packages_for_a_url_the_error_names_the_extra() -> None:
         "        try:\n            use(url)\n"
         "        except bs.errors.MissingExtraError as error:\n            print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("pip install 'bowstring[fsspec]'") == 3
-    assert done.stdout.count("aiohttp") == 3
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("pip install 'bowstring[fsspec]'") == 3
+    assert process.stdout.count("aiohttp") == 3
 
 
 def test_streams_are_read_from_urls() -> None:

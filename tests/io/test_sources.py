@@ -149,9 +149,11 @@ def test_headers_of_a_file_that_shrinks_while_open_are_not_accessed(tmp_path: Pa
         "try:\n    reader[1]\n"
         "except bs.errors.TruncatedError as error:\n    print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "5000" in done.stdout
+    process = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    assert "5000" in process.stdout
 
 
 def test_the_dictionaries_of_a_batch_are_read_after_its_reader_was_closed(tmp_path: Path) -> None:

@@ -317,9 +317,9 @@ def test_a_bomb_is_rejected_or_read_in_little_memory_and_time(name: str, tmp_pat
     path.write_bytes(data)
     memory_bytes = (256 << 20) + 12 * len(data)
     command = [sys.executable, "-c", READ_WITH_ALL_READERS, str(path), str(memory_bytes)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    (read, took_s), *others = json.loads(done.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert process.returncode == 0, process.stderr[-2000:]
+    (read, took_s), *others = json.loads(process.stdout)
     assert re.match(pattern, read, re.DOTALL), read[:500]
     assert took_s < 4, f"reading took {took_s} s"
     assert all(took_s < 8 for _, took_s in others), others

@@ -84,8 +84,8 @@ def test_other_implementations_read_every_type_in_every_encoding(shared_folder: 
     report = tmp_path / "report.jsonl"
     peers = "pyarrow,polars,nanoarrow"
     command = [sys.executable, str(tool), str(written), "--peers", peers, "--json", str(report)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stdout[-4000:]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert process.returncode == 0, process.stdout[-4000:]
     reports = [json.loads(line) for line in report.read_text().splitlines()]
     assert len(reports) == 3 * len(list(written.iterdir()))
     statuses = defaultdict(set)

@@ -88,8 +88,8 @@ def test_standard_input_and_output_carry_streams() -> None:
         "    for batch in reader: writer.write(batch)\n"
     )
     data = as_stream(batch(), batch())
-    done = subprocess.run([sys.executable, "-c", program], input=data, capture_output=True, timeout=60, check=True)
-    assert done.stdout == data
+    process = subprocess.run([sys.executable, "-c", program], input=data, capture_output=True, timeout=60, check=True)
+    assert process.stdout == data
 
 
 def test_a_pipe_written_by_pyarrow_is_read_while_it_is_written() -> None:

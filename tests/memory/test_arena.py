@@ -237,8 +237,8 @@ with arena.builder(1000) as builder:
 
 
 def test_a_forked_child_does_not_fill_its_parents_memory() -> None:
-    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
-    assert done.stdout == "0 True\n"
+    process = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
+    assert process.stdout == "0 True\n"
 
 
 @pytest.mark.parametrize("call", [lambda: Arena(-1), lambda: Arena().builder(-1)])

@@ -44,11 +44,11 @@ def open_mapping(path: Path, size_bytes: int = SIZE_BYTES) -> mmap.mmap:
 
 
 def run_python(code: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PREAMBLE + code], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    assert (process.returncode, process.stderr) == (0, "")
+    return process.stdout
 
 
 def test_a_mapping_has_the_file_s_bytes_and_no_descriptor(file: Path) -> None:

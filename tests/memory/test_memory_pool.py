@@ -215,8 +215,8 @@ assert os.waitpid(child, 0)[1] == 0
 MEMORY_POOL._lock.release()
 assert MEMORY_POOL.unused_bytes == PAGE and (array == 7).all()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces limits of the address space")
@@ -240,8 +240,8 @@ for size_bytes in (200 * PAGE, 1 << 62, 2**63 - 1, 1 << 70):
     else:
         raise SystemExit("there is not so much memory")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 def test_a_process_may_end_while_memory_is_in_use() -> None:
@@ -253,8 +253,8 @@ owner, cycle = ArrayOwner(), ArrayOwner()
 owner.array, cycle.array, cycle.itself = MEMORY_POOL.allocate(10), MEMORY_POOL.allocate(10), cycle
 MEMORY_POOL.allocate(10)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 def compressed_file(seed: int, codec: str) -> tuple[pa.Table, bytes]:

@@ -420,8 +420,8 @@ for attempt in (lambda: Region.builder(2 << 20), lambda: Region.copy_of([bytes(2
     except ResourceError as error:
         print(error.errno)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.split() == [str(errno.EFBIG)] * 2
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert process.stdout.split() == [str(errno.EFBIG)] * 2
 
 
 def test_without_memfd_the_error_suggests_a_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,9 +209,9 @@ def test_the_agent_inherits_no_descriptors_of_the_process_that_started_it(key: A
     code = "from bowstring.sharing.agent_client import AgentClient; print(AgentClient.open(key).status()['pid'])"
     boot = f"import pickle; key = pickle.loads({__import__('pickle').dumps(key)!r}); exec({code!r})"
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", boot], capture_output=True, text=True, timeout=60, check=True)
+    process = subprocess.run([sys.executable, "-c", boot], capture_output=True, text=True, timeout=60, check=True)
     assert time.monotonic() - began < 30
-    pid = int(done.stdout)  # the pipe came to its end, though the host agent lives
+    pid = int(process.stdout)  # the pipe came to its end, though the host agent lives
     links = {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()}
     assert not [name for name in links if name.startswith("pipe:")]
     assert os.getsid(pid) != os.getsid(0)

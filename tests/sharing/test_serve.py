@@ -657,10 +657,10 @@ def test_a_process_that_ends_with_open_connections_prints_nothing(server: bs.sha
     code = (
         "import sys, bowstring as bs; data = bs.connect(sys.argv[1]); all = data.read_all(); it = iter(data); next(it)"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, server.uri("t")], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stderr == ""
+    assert process.stderr == ""
     assert wait_until(lambda: server.num_clients == 0)
 
 

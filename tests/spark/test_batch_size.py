@@ -52,11 +52,11 @@ def with_numbered_columns(frame: DataFrame) -> DataFrame:
 
 @pytest.mark.spark
 def test_no_wide_rows_exhaust_the_memory_of_the_jvm(tmp_path: Path) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(JOB), str(tmp_path / "files")], check=False, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr[-4000:]
-    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    assert process.returncode == 0, process.stderr[-4000:]
+    reports = [json.loads(line) for line in process.stdout.splitlines()]
     assert [report["rows"] for report in reports] == [3200, 3200, 154, 10_000, 30_000, 3000, 100_000, 3200]
     for report in reports:
         assert report["max_bytes"] < 1.05 * MAX_BATCH_BYTES + report["row_bytes"], report

@@ -30,7 +30,7 @@ def cluster_report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def run_job(master: str, folder: Path, **environment: str) -> dict[str, Any]:
     command = [sys.executable, str(JOB), master, str(folder)]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=folder,
         env={**os.environ, **environment},
@@ -39,9 +39,9 @@ def run_job(master: str, folder: Path, **environment: str) -> dict[str, Any]:
         timeout=240,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-5000:]
-    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return {**report, "folder": folder, "log": done.stderr}
+    assert process.returncode == 0, process.stderr[-5000:]
+    report: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
+    return {**report, "folder": folder, "log": process.stderr}
 
 
 def test_an_executor_was_killed_and_a_task_failed_in_the_middle_of_their_files(cluster_report: dict[str, Any]) -> None:

@@ -82,14 +82,14 @@ def test_the_corpus_classifies_lines_and_counts_users_of_a_package(spark: SparkS
 def test_the_command_prints_only_rows_check_methods_and_verdict(shared_folder: Path) -> None:
     data = shared_folder / "data" / "birdstrikes.csv"
     command = [sys.executable, "-m", "bowstring", "demo", "--input", str(data), "--rounds", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "10,000 rows" in done.stdout
-    assert "medians of 2 rounds" in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert process.returncode == 0, process.stderr
+    assert "10,000 rows" in process.stdout
+    assert "medians of 2 rounds" in process.stdout
     for method in ("Publish", "Through the driver", "Parquet"):
-        assert method in done.stdout
-    assert re.fullmatch(r".+ was the fastest, .+; the reader of Publish copied .+\.", done.stdout.splitlines()[-1])
-    assert done.stderr == ""
+        assert method in process.stdout
+    assert re.fullmatch(r".+ was the fastest, .+; the reader of Publish copied .+\.", process.stdout.splitlines()[-1])
+    assert process.stderr == ""
 
 
 @pytest.mark.parametrize("process_name", ["SparkSubmit", "pyspark.daemon"])
@@ -189,7 +189,7 @@ def test_a_wrong_input_is_reported_before_spark_starts(tmp_path: Path, monkeypat
 def test_an_input_without_rows_is_an_error_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n")
     command = [sys.executable, "-m", "bowstring", "demo", "--input", str(tmp_path / "x.csv")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    assert (done.returncode, done.stdout.strip()) == (1, "")
-    assert "x.csv: there are no rows to hand over" in done.stderr
-    assert "Traceback" not in done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert (process.returncode, process.stdout.strip()) == (1, "")
+    assert "x.csv: there are no rows to hand over" in process.stderr
+    assert "Traceback" not in process.stderr

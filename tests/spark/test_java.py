@@ -72,8 +72,8 @@ def test_an_existing_script_that_drops_the_flag_is_used_if_its_java_lacks_the_mo
     again = find_java(environment | {"JAVA_HOME": str(first.home)})  # as in a process that Spark's own started
     assert again.home == first.home
     on_path = find_java({"PATH": str(first.home / "bin"), "XDG_CACHE_HOME": str(tmp_path / "cache")})
-    done = subprocess.run([on_path.home / "bin" / "java", java.VECTOR_FLAG], timeout=30, check=False)
-    assert done.returncode == 0
+    process = subprocess.run([on_path.home / "bin" / "java", java.VECTOR_FLAG], timeout=30, check=False)
+    assert process.returncode == 0
 
 
 def test_a_java_without_the_vector_module_is_run_by_a_script(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_spark_runs_on_a_machine_without_java(tmp_path: Path) -> None:
     assert shutil.which("java", path=hidden["PATH"]) is None
     work = tmp_path / "work"
     work.mkdir()
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SPARK_WITHOUT_JAVA, str(tmp_path / "data")],
         env=hidden,
         cwd=work,
@@ -191,9 +191,9 @@ def test_spark_runs_on_a_machine_without_java(tmp_path: Path) -> None:
         timeout=180,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[:2] == ["rows", "7"]
-    assert done.stdout.split()[2].startswith(str(tmp_path / "cache"))
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.split()[:2] == ["rows", "7"]
+    assert process.stdout.split()[2].startswith(str(tmp_path / "cache"))
     assert list(work.iterdir()) == []
 
 
@@ -220,7 +220,7 @@ def test_a_connect_session_writes_and_reads(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     pytest.importorskip("grpc", reason="Spark Connect requires grpcio")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK", "PYSPARK"))}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", CONNECT, str(tmp_path / "data")],
         env=environment,
         cwd=tmp_path,
@@ -229,7 +229,7 @@ def test_a_connect_session_writes_and_reads(tmp_path: Path) -> None:
         timeout=240,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert "rows 7" in done.stdout
-    assert "does not support readStream" in done.stdout
-    assert "does not support writeStream" in done.stdout
+    assert process.returncode == 0, process.stderr
+    assert "rows 7" in process.stdout
+    assert "does not support readStream" in process.stdout
+    assert "does not support writeStream" in process.stdout

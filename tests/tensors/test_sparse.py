@@ -283,8 +283,8 @@ def test_a_missing_scipy_is_reported_with_its_extra() -> None:
         "try: bs.tensors.SparseCSRMatrix.from_dense_numpy(np.eye(2)).to_scipy()\n"
         "except bs.errors.MissingExtraError as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "scipy is not installed: pip install 'bowstring[sparse]'"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert process.stdout.strip() == "scipy is not installed: pip install 'bowstring[sparse]'"
 
 
 ENORMOUS = 1 << 62

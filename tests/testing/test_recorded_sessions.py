@@ -96,8 +96,8 @@ def test_the_sessions_have_dictionaries_that_grow_or_change_and_both_codecs() ->
 
 def test_the_command_writes_every_session_to_a_json_file(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bowstring.testing.recorded_sessions", str(tmp_path / "sessions")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == f"{len(recorded_sessions())} sessions\n"
+    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert process.stdout == f"{len(recorded_sessions())} sessions\n"
     paths = sorted((tmp_path / "sessions").iterdir())
     assert [path.name for path in paths] == sorted(f"{each.name}.json" for each in recorded_sessions())
     for path in paths:

@@ -423,8 +423,8 @@ def test_canonical_types_are_imported_on_first_use() -> None:
         "print(resolve_extension_type(field).type)\n"
         "print(loaded())"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.splitlines() == [
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert process.stdout.splitlines() == [
         "[]",
         "extension<arrow.uuid[fixed_size_binary[16]]>",
         "['parameters', 'uuid']",

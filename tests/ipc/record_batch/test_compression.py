@@ -196,8 +196,10 @@ for codec, frame in whole.items():
 
 
 def test_compression_bombs_are_rejected_in_little_memory() -> None:
-    done = subprocess.run([sys.executable, "-c", READ_BOMBS], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", READ_BOMBS], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert process.returncode == 0, process.stderr
 
 
 @CODECS
@@ -230,8 +232,8 @@ if not child:
     os._exit(0 if read() == 6 else 1)
 assert os.waitpid(child, 0)[1] == 0
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 def test_a_missing_codec_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,10 +330,10 @@ else:
 
 
 def test_many_columns_over_the_same_bytes_are_rejected_as_a_bomb() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", READ_OVERLAPPING_COLUMNS], capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 @CODECS

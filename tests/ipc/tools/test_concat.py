@@ -34,9 +34,9 @@ def test_columns_of_every_type_are_copied_from_files_and_streams(tmp_path: Path)
     (tmp_path / "a.arrow").write_bytes(as_file(source, source.slice(1)))
     (tmp_path / "b.arrows").write_bytes(as_stream(source.slice(2)))
     target = tmp_path / "all.arrow"
-    done = bs.ipc.concat_files([tmp_path / "a.arrow", tmp_path / "b.arrows", as_file(source)], target)
-    assert (done.sources, done.record_batches, done.rows) == (3, 4, 9)
-    assert done.size_bytes == target.stat().st_size
+    report = bs.ipc.concat_files([tmp_path / "a.arrow", tmp_path / "b.arrows", as_file(source)], target)
+    assert (report.sources, report.record_batches, report.rows) == (3, 4, 9)
+    assert report.size_bytes == target.stat().st_size
     expected = bs.Table.from_batches([source, source.slice(1), source.slice(2), source])
     with bs.open_file(target) as reader:
         assert [len(part) for part in reader] == [3, 2, 1, 3]
@@ -263,7 +263,7 @@ def rows_of(batches: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("version", ["0.14.1", "1.0.0-bigendian", "1.0.0-littleendian", "cpp-21.0.0"])
 def test_files_and_streams_of_other_writers_are_concatenated(shared_folder: Path, version: str) -> None:
     folder = shared_folder / "corpus" / "golden" / version
-    done = 0
+    num_concatenated = 0
     for path in sorted(folder.glob("*.arrow_file")):
         with bs.open_file(path) as reader:
             if "map_non_canonical" in path.name or len(set(reader.schema.names)) != len(reader.schema.names):
@@ -273,8 +273,8 @@ def test_files_and_streams_of_other_writers_are_concatenated(shared_folder: Path
             sink = io.BytesIO()
             bs.ipc.concat_files([path, path.with_suffix(".stream")], sink, is_stream)
             assert repr([batch.to_pydict() for batch in new(sink.getvalue())]) == repr(expected), path.name
-            done += 1
-    assert done >= 10
+            num_concatenated += 1
+    assert num_concatenated >= 10
 
 
 # Incompatible sources

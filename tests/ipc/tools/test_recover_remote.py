@@ -271,7 +271,7 @@ _LARGE_STREAM = """
 
 
 def test_recovering_and_drawing_a_large_stream_takes_a_fraction_of_its_size() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(_LARGE_STREAM)],
         cwd=Path(__file__).parents[3],
         capture_output=True,
@@ -279,8 +279,8 @@ def test_recovering_and_drawing_a_large_stream_takes_a_fraction_of_its_size() ->
         timeout=200,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    size_mib, grown_mib = map(int, done.stdout.split())
+    assert process.returncode == 0, process.stderr
+    size_mib, grown_mib = map(int, process.stdout.split())
     assert size_mib > 700
     assert grown_mib < 300
 

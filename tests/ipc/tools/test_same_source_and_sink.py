@@ -144,12 +144,12 @@ def test_a_command_rejects_a_target_that_is_the_source(
 )
 def test_a_command_rejects_standard_output_that_is_the_source(command: str, path: Path) -> None:
     with path.open("ab") as output:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "bowstring", *command.format(path).split()],
             stdout=output,
             stderr=subprocess.PIPE,
             timeout=60,
             check=False,
         )
-    assert done.returncode == 1
-    assert b"is the file to read as well as the file to write" in done.stderr
+    assert process.returncode == 1
+    assert b"is the file to read as well as the file to write" in process.stderr
