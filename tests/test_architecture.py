@@ -245,7 +245,7 @@ def test_functions_import_only_third_party_packages() -> None:
     ("source", "path", "hidden"),
     [
         ("def function():\n    from bowstring.interop import c_data", "arrays/record_batch.py", True),
-        ("def function():\n    import bowstring.cli.program", "cli/main.py", False),
+        ("def function():\n    import bowstring.cli.commands", "cli/main.py", False),
         ("def function():\n    import pandas", "interop/pandas/pandas_api.py", False),
         ("from bowstring.interop import c_data", "arrays/record_batch.py", False),
     ],

@@ -15,8 +15,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from bowstring.cli.demo import report
-from bowstring.cli.demo.methods import Measurement
 from bowstring.cli.demo.summary import ColumnSummary, TableSummary
+from bowstring.cli.demo.transfer_methods import Measurement
 
 SUMMARY = TableSummary(200_000, (ColumnSummary("a", 0, "1"), ColumnSummary("b", 7, None)))
 MEASUREMENT = Measurement(200_000, 1_600_000, 1.25, 0.1, 0.11, 0.14, 290_000, SUMMARY)
@@ -66,8 +66,8 @@ def test_an_empty_table_has_a_sample() -> None:
 
 def test_differences_from_spark_are_reported_per_column() -> None:
     out, written = console(100)
-    report.show_check(out, MEASUREMENT, [])
-    report.show_check(
+    report.show_comparison(out, MEASUREMENT, [])
+    report.show_comparison(
         out, MEASUREMENT, SUMMARY.differences(TableSummary(200_000, (SUMMARY.columns[0], ColumnSummary("b", 8, None))))
     )
     assert "✓ 200,000 rows match Spark's: null counts of 2 columns, sums of 1 numeric column." in written.getvalue()
@@ -86,21 +86,21 @@ def test_the_methods_are_shown_side_by_side_with_sizes_as_info_writes_them() -> 
 
 
 @pytest.mark.parametrize(
-    ("parquet_s", "verdict"),
+    ("parquet_s", "conclusion"),
     [
         (3.0, "Publish was the fastest, 1.39 s in total (Parquet 3.14 s); the reader of Publish copied"),
         (0.5, "Parquet was the fastest, 640.0 ms in total (Publish 1.39 s); the reader of Publish copied"),
     ],
 )
-def test_the_verdict_is_a_sentence_that_names_the_fastest_method(parquet_s: float, verdict: str) -> None:
+def test_the_conclusion_is_a_sentence_that_names_the_fastest_method(parquet_s: float, conclusion: str) -> None:
     out, written = console(200)
-    report.show_verdict(out, {"Publish": [MEASUREMENT], "Parquet": [replace(MEASUREMENT, write_s=parquet_s)]}, 0)
-    assert written.getvalue() == f"{verdict} 283 KiB of 1.53 MiB.\n"
+    report.show_conclusion(out, {"Publish": [MEASUREMENT], "Parquet": [replace(MEASUREMENT, write_s=parquet_s)]}, 0)
+    assert written.getvalue() == f"{conclusion} 283 KiB of 1.53 MiB.\n"
 
 
-def test_the_verdict_is_a_failure_if_the_rows_differ() -> None:
+def test_the_conclusion_is_a_failure_if_the_rows_differ() -> None:
     out, written = console(200)
-    report.show_verdict(out, {"Publish": [MEASUREMENT]}, 2)
+    report.show_conclusion(out, {"Publish": [MEASUREMENT]}, 2)
     assert written.getvalue() == "Failed: 2 differences from Spark's rows.\n"
 
 
@@ -125,5 +125,5 @@ def test_several_rounds_are_medians_over_their_spread() -> None:
 
 
 def test_a_spread_has_the_unit_of_its_longest_time() -> None:
-    assert report.spread_text([0.9, 1.234]) == "0.90–1.23 s"
-    assert report.spread_text([0.0134, 0.9]) == "13.4–900.0 ms"
+    assert report.format_time_range([0.9, 1.234]) == "0.90–1.23 s"
+    assert report.format_time_range([0.0134, 0.9]) == "13.4–900.0 ms"

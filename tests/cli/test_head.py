@@ -19,7 +19,7 @@ import pytest
 import bowstring as bs
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.main import main
-from bowstring.inspection.values import csv_line, format_text, iterate_rows, join_lines, json_line
+from bowstring.inspection.formatting import encode_lines, format_csv_line, format_json_line, format_text, iterate_rows
 from bowstring.layouts.registry import layout_of
 from tests.cli.command_line import run_command, run_with_pipe, terminal_lines, write
 
@@ -213,11 +213,12 @@ def test_the_first_rows_are_written_before_later_ones_are_converted(column: dict
     batch = bs.record_batch(column)
     rows = iterate_rows(batch)
     lines = (
-        json_line(batch.column_names, row) if form == "jsonl" else csv_line(list(map(format_text, row))) for row in rows
+        format_json_line(batch.column_names, row) if form == "jsonl" else format_csv_line(list(map(format_text, row)))
+        for row in rows
     )
     tracemalloc.start()
     try:
-        assert next(join_lines(lines))
+        assert next(encode_lines(lines))
         assert tracemalloc.get_traced_memory()[1] < 30_000_000
     finally:
         tracemalloc.stop()

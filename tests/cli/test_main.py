@@ -11,7 +11,7 @@ import click
 import pyarrow as pa
 import pytest
 
-from bowstring.cli import program
+from bowstring.cli import commands
 from bowstring.cli.main import format_error, main
 from bowstring.errors import BowstringError, InvalidDataError, MissingExtraError, TruncatedError
 from tests.cli.command_line import write
@@ -26,7 +26,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None
         def fail() -> None:
             raise error
 
-        monkeypatch.setattr(program.LazyGroup, "get_command", lambda self, ctx, name: fail if name == "fail" else None)
+        monkeypatch.setattr(commands.LazyGroup, "get_command", lambda self, ctx, name: fail if name == "fail" else None)
 
     return install
 
@@ -189,7 +189,7 @@ USAGE_ERRORS = {
     "integration validate one": "give a path for ARROW (bowstring integration validate --help shows how)",
     **{
         f"{command} --no-such-option": f"no such option '--no-such-option' (bowstring {command} --help shows how)"
-        for command in [*program.COMMANDS, *(f"integration {tester}" for tester in INTEGRATION_COMMANDS)]
+        for command in [*commands.COMMANDS, *(f"integration {tester}" for tester in INTEGRATION_COMMANDS)]
     },
 }
 
@@ -262,7 +262,7 @@ def test_python_m_bowstring_runs_the_command() -> None:
     assert process.stdout.startswith("bowstring, version ")
 
 
-@pytest.mark.parametrize("name", program.COMMANDS)
+@pytest.mark.parametrize("name", commands.COMMANDS)
 def test_every_listed_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
     assert f"Usage: bowstring {name}" in capsys.readouterr().out
@@ -271,5 +271,5 @@ def test_every_listed_command_has_help(name: str, capsys: pytest.CaptureFixture[
 def test_listing_the_commands_does_not_import_them() -> None:
     code = "import sys; from bowstring.cli.main import main; main(['--help']); print(*sys.modules)"
     loaded = set(run_python("-c", code).stdout.split())
-    assert "bowstring.cli.program" in loaded
-    assert not loaded & {f"bowstring.cli.{name}" for name in program.COMMANDS}
+    assert "bowstring.cli.commands" in loaded
+    assert not loaded & {f"bowstring.cli.{name}" for name in commands.COMMANDS}

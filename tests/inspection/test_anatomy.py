@@ -34,8 +34,8 @@ def assert_contiguous(anatomy: Anatomy) -> None:
     at = 0
     for part in anatomy.parts:
         assert part.start == at
-        assert (part.leaves.lengths_bytes > 0).all()
-        assert len(part.leaves.kinds) == len(part.leaves.buffers) == len(part.leaves)
+        assert (part.byte_ranges.lengths_bytes > 0).all()
+        assert len(part.byte_ranges.kinds) == len(part.byte_ranges.buffers) == len(part.byte_ranges)
         at = part.stop
     assert at == anatomy.total_bytes
 
@@ -46,14 +46,16 @@ def part_kinds(anatomy: Anatomy) -> list[str]:
 
 def buffer_ranges(anatomy: Anatomy, part: Part) -> dict[tuple[str, str], tuple[int, int]]:
     """Field and role of each buffer of a part that is on the map -> its bytes in the file."""
-    plan, out, at = anatomy.plans[part.plan], {}, part.start
-    slots = plan.slots_of(() if part.span is None or not plan.is_variadic else part.span.header.variadic_counts())
-    for size, number in zip(part.leaves.lengths_bytes.tolist(), part.leaves.buffers.tolist(), strict=True):
+    layout, out, at = anatomy.layouts[part.layout_index], {}, part.start
+    indices = layout.buffer_indices(
+        () if part.span is None or not layout.is_variadic else part.span.header.variadic_counts()
+    )
+    for size, number in zip(part.byte_ranges.lengths_bytes.tolist(), part.byte_ranges.buffers.tolist(), strict=True):
         if number >= 0:
-            slot = int(slots[number])
-            spec = plan.slots[slot if slot >= 0 else ~slot]
-            role = spec.role if slot >= 0 else "data"
-            out[plan.fields[spec.field].name, role] = (at, at + size)
+            index = int(indices[number])
+            spec = layout.buffers[index if index >= 0 else ~index]
+            role = spec.role if index >= 0 else "data"
+            out[layout.fields[spec.field].name, role] = (at, at + size)
         at += size
     return out
 
@@ -126,7 +128,7 @@ def test_leaves_have_the_bytes_of_their_kind() -> None:
     by_kind: dict[ByteRangeKind, list[bytes]] = {}
     for part in anatomy.parts:
         at = part.start
-        for size, kind in zip(part.leaves.lengths_bytes.tolist(), part.leaves.kinds.tolist(), strict=True):
+        for size, kind in zip(part.byte_ranges.lengths_bytes.tolist(), part.byte_ranges.kinds.tolist(), strict=True):
             by_kind.setdefault(ByteRangeKind(kind), []).append(raw[at : at + size])
             at += size
     assert by_kind[ByteRangeKind.MAGIC] == [b"ARROW1", b"ARROW1"]
@@ -153,7 +155,7 @@ def test_bytes_after_a_stream_are_an_unclaimed_part() -> None:
     anatomy = bs.inspection.build_anatomy(raw + b"something else")
     assert_contiguous(anatomy)
     assert anatomy.parts[-1].kind is PartKind.UNCLAIMED
-    assert anatomy.parts[-1].leaves.total_bytes == len(b"something else")
+    assert anatomy.parts[-1].byte_ranges.total_bytes == len(b"something else")
     assert not anatomy.faults
 
 
@@ -163,16 +165,16 @@ def test_tensors_are_messages_with_buffers() -> None:
     anatomy = bs.inspection.build_anatomy(bytes(raw.getvalue()))
     assert_contiguous(anatomy)
     assert part_kinds(anatomy) == ["tensor"]
-    assert [ByteRangeKind(kind) for kind in anatomy.parts[0].leaves.kinds].count(ByteRangeKind.BUFFER) == 1
+    assert [ByteRangeKind(kind) for kind in anatomy.parts[0].byte_ranges.kinds].count(ByteRangeKind.BUFFER) == 1
     assert anatomy.inspection is None
     assert not anatomy.faults
 
 
 def test_two_buffers_with_the_same_bytes_have_one_leaf() -> None:
-    from bowstring.inspection.anatomy.leaves import body_leaves
+    from bowstring.inspection.anatomy.message_byte_ranges import body_byte_ranges
 
     offsets, lengths = np.array([0, 8, 0, 64]), np.array([16, 16, 4, 8])
-    leaves = body_leaves(offsets, lengths, 80)
+    leaves = body_byte_ranges(offsets, lengths, 80)
     assert leaves.lengths_bytes.tolist() == [16, 8, 40, 8, 8]
     assert leaves.buffers.tolist() == [0, 1, -1, 3, -1]
 
@@ -291,7 +293,7 @@ def test_the_parts_of_golden_files_cover_all_bytes_without_errors(shared_folder:
         assert_contiguous(anatomy)
         assert (path.name, anatomy.faults) == (path.name, ())
         assert anatomy.inspection == bs.inspection.inspect(path)
-        assert all(part.plan >= 0 for part in anatomy.parts if part.lengths is not None)
+        assert all(part.layout_index >= 0 for part in anatomy.parts if part.lengths is not None)
 
 
 def test_the_parts_of_fuzzed_files_cover_all_bytes_or_the_file_is_rejected(shared_folder: Path) -> None:

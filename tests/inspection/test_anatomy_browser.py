@@ -148,7 +148,7 @@ def test_every_leaf_shows_its_bytes(browser: Browser, small: tuple[bytes, Path])
     raw, path = small
     at, expected = 0, []
     for part in bs.inspection.build_anatomy(raw).parts:
-        for size in part.leaves.lengths_bytes.tolist():
+        for size in part.byte_ranges.lengths_bytes.tolist():
             expected.append((at, raw[at : at + min(size, 256)]))
             at += size
     with open_page(browser, path) as session:
@@ -281,7 +281,7 @@ def test_small_parts_can_be_enlarged(browser: Browser, small: tuple[bytes, Path]
         session.page.wait_for_timeout(100)
         at, places = 0, []
         for part in bs.inspection.build_anatomy(small[0]).parts:
-            for size in part.leaves.lengths_bytes.tolist():
+            for size in part.byte_ranges.lengths_bytes.tolist():
                 places.append(session.page.evaluate("byte => anatomy.placeOf(byte, 2).x", at))
                 at += size
         assert min(np.diff(places)) > 2
@@ -300,7 +300,7 @@ def test_hostile_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
     with open_page(browser, page_of(raw, tmp_path, name="page.html")) as session:
         batch = next(part for part in bs.inspection.build_anatomy(raw).parts if part.kind is PartKind.RECORD_BATCH)
         at = batch.start
-        for size in batch.leaves.lengths_bytes.tolist():
+        for size in batch.byte_ranges.lengths_bytes.tolist():
             text = session.select_byte(at)
             at += size
         session.page.click("[data-column]")
@@ -415,7 +415,9 @@ def test_every_leaf_of_every_layout_can_be_selected(browser: Browser, tmp_path: 
         anatomy, texts, at = bs.inspection.build_anatomy(raw), {}, 0
         with open_page(browser, page_of(raw, tmp_path)) as session:
             for part in anatomy.parts:
-                for size, kind in zip(part.leaves.lengths_bytes.tolist(), part.leaves.kinds.tolist(), strict=True):
+                for size, kind in zip(
+                    part.byte_ranges.lengths_bytes.tolist(), part.byte_ranges.kinds.tolist(), strict=True
+                ):
                     texts[at] = session.select_byte(at)
                     assert "«" in texts[at]
                     at += size

@@ -202,14 +202,14 @@ def test_an_invalid_value_is_on_the_page_with_the_offset_of_its_buffer(what: str
     anatomy = bs.inspection.build_anatomy(damaged)
     position = int(match[1])
     part = next(part for part in anatomy.parts if part.start <= position < part.stop)
-    ends = part.start + np.cumsum(part.leaves.lengths_bytes)
+    ends = part.start + np.cumsum(part.byte_ranges.lengths_bytes)
     leaf = int(np.searchsorted(ends, position, "right"))
     if role == "dictionary":
         assert part.kind is PartKind.DICTIONARY_BATCH
     else:
-        assert ends[leaf] - part.leaves.lengths_bytes[leaf] <= at < ends[leaf]
-        plan = anatomy.plans[part.plan]
-        assert plan.slots[int(part.leaves.buffers[leaf])].role == role
+        assert ends[leaf] - part.byte_ranges.lengths_bytes[leaf] <= at < ends[leaf]
+        layout = anatomy.layouts[part.layout_index]
+        assert layout.buffers[int(part.byte_ranges.buffers[leaf])].role == role
     assert render_page(damaged, full=False)[1] == 0
 
 
@@ -232,7 +232,7 @@ def test_the_page_does_not_grow_with_the_data() -> None:
 
 def test_bodies_beyond_the_limit_are_one_part() -> None:
     raw = written_by_pyarrow(pa.table({f"c{n}": [n] for n in range(50)}), "file")
-    page = bs.inspection.build_anatomy_page(raw, page_limits=PageLimits(max_leaves=20))
+    page = bs.inspection.build_anatomy_page(raw, page_limits=PageLimits(max_byte_ranges=20))
     assert len(page) < len(bs.inspection.build_anatomy_page(raw))
     assert page_header(Page(page))["whole"] is False
 

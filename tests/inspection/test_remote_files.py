@@ -156,7 +156,7 @@ def test_remote_data_that_is_not_arrow_or_missing_is_an_error(upload: Callable[[
 
 def leaves_of(part: Part) -> tuple[Any, ...]:
     """The leaves of a part as arrays."""
-    return part.leaves.lengths_bytes, part.leaves.kinds, part.leaves.buffers
+    return part.byte_ranges.lengths_bytes, part.byte_ranges.kinds, part.byte_ranges.buffers
 
 
 def describe_anatomy(source: Any) -> Any:
@@ -166,12 +166,12 @@ def describe_anatomy(source: Any) -> Any:
     except errors.BowstringError as error:
         return type(error)
     parts = [
-        (part.kind, part.number, part.start, part.plan, part.is_listed, *map(bytes, leaves_of(part)))
+        (part.kind, part.number, part.start, part.layout_index, part.is_listed, *map(bytes, leaves_of(part)))
         for part in anatomy.parts
     ]
     faults = [(fault.offset, fault.message.replace(f"{anatomy.source}: ", "")) for fault in anatomy.faults]
     inspection = None if anatomy.inspection is None else replace(anatomy.inspection, source="it")
-    return parts, anatomy.plans, faults, anatomy.fault_count, inspection, anatomy.role_bytes
+    return parts, anatomy.layouts, faults, anatomy.fault_count, inspection, anatomy.role_bytes
 
 
 @EVERY_FORMAT

@@ -20,8 +20,8 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.demo import corpus, demo, inputs
-from bowstring.cli.demo.methods import measure_driver, measure_parquet, measure_publish
 from bowstring.cli.demo.summary import ColumnSummary, TableSummary, summarize_batches, summarize_frame
+from bowstring.cli.demo.transfer_methods import measure_collect_to_driver, measure_parquet, measure_publish
 from bowstring.errors import NotFoundError, UsageError
 from tests.polling import wait_until
 
@@ -47,9 +47,9 @@ def test_all_methods_deliver_all_rows_of_the_installed_python_files(spark: Spark
     before = spark.conf.get(setting)
     spark.conf.set(setting, 10_000)  # a hundred rows a batch, as for the other tests, are more objects than data
     try:
-        frame = corpus.python_lines(spark, corpus.installed_sources(60_000)).cache()
+        frame = corpus.python_lines(spark, corpus.installed_python_files(60_000)).cache()
         summary = summarize_frame(frame)
-        measurements = [measure_publish(frame), measure_driver(frame), measure_parquet(frame)]
+        measurements = [measure_publish(frame), measure_collect_to_driver(frame), measure_parquet(frame)]
     finally:
         spark.conf.set(setting, str(before))
     assert summary.rows > 30_000
@@ -67,8 +67,8 @@ def test_the_corpus_classifies_lines_and_counts_users_of_a_package(spark: SparkS
     (tmp_path / "user.py").write_text("from made import Bow\n")
     moment = datetime(2026, 1, 1)
     files = [
-        corpus.SourceFile(str(package / "bow.py"), "made", "made.bow", 60, moment),
-        corpus.SourceFile(str(tmp_path / "user.py"), "user", "user", 21, moment),
+        corpus.PythonFile(str(package / "bow.py"), "made", "made.bow", 60, moment),
+        corpus.PythonFile(str(tmp_path / "user.py"), "user", "user", 21, moment),
     ]
     rows = corpus.python_lines(spark, files).where("package = 'made'").orderBy("line").collect()
     assert [row.kind for row in rows] == ["import", "blank", "blank", "class", "comment", "function", "blank"]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from bowstring.cli.input_output import output_sink, progress, resolve_output, resolve_source, source_name
-from bowstring.cli.options import PATH, file_argument, max_piped_option, quick_option
+from bowstring.cli.input_output import open_output, resolve_output, resolve_source, source_name
+from bowstring.cli.options import PATH, file_argument, max_piped_bytes_option, quick_option
+from bowstring.cli.progress import progress_bar
 from bowstring.errors import format_count
 from bowstring.inspection.anatomy.page import render_page
 from bowstring.inspection.text import human_bytes, printable
@@ -23,7 +24,7 @@ from bowstring.inspection.text import human_bytes, printable
     help="Path of the page, or - for standard output.  [default: NAME.anatomy.html in the current folder]",
 )
 @quick_option
-@max_piped_option
+@max_piped_bytes_option
 def anatomy(file: str | None, *, output: str | None, quick: bool, max_piped_bytes: int) -> None:
     """Draw an Arrow file or stream to scale, as one HTML page that needs no network.
 
@@ -35,12 +36,12 @@ def anatomy(file: str | None, *, output: str | None, quick: bool, max_piped_byte
     target = output or (f"{Path(file).stem}.anatomy.html" if is_path and file else "anatomy.html")
     name = Path(file).name if is_path and file else source_name(file)
     out = resolve_output(target, file)
-    with progress("reading", "parts") as advance:
+    with progress_bar("reading", "parts") as report_progress:
         html, errors = render_page(
-            source, name, max_piped_bytes=max_piped_bytes, report_progress=advance, full=not quick
+            source, name, max_piped_bytes=max_piped_bytes, report_progress=report_progress, full=not quick
         )
         page = html.encode("utf-8")
-    with output_sink(out) as sink:
+    with open_output(out) as sink:
         sink.write([page], len(page))
     if target != "-":
         errors_note = f"; {format_count(errors, 'error')} in {printable(name)}" if errors else ""

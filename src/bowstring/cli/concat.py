@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
-from bowstring.cli.input_output import echo_json, is_stream_name, progress, resolve_output, resolve_source
-from bowstring.cli.options import PATH, arrow_format_option, json_option, max_piped_option
+from bowstring.cli.input_output import echo_json, has_stream_extension, resolve_output, resolve_source
+from bowstring.cli.options import PATH, arrow_format_option, json_option, max_piped_bytes_option
+from bowstring.cli.progress import ReportProgress, progress_bar
 from bowstring.errors import format_count
 from bowstring.inspection.text import printable
 from bowstring.ipc.tools.concat import concat_files
@@ -21,7 +22,7 @@ from bowstring.ipc.tools.concat import concat_files
 )
 @arrow_format_option("stream if OUTPUT ends in .arrows, else file")
 @json_option("Write the summary as JSON.")
-@max_piped_option
+@max_piped_bytes_option
 def concat(files: Sequence[str], *, target: str, arrow_format: str | None, as_json: bool, max_piped_bytes: int) -> None:
     """Join the record batches of several Arrow files and streams, in the order given.
 
@@ -33,10 +34,10 @@ def concat(files: Sequence[str], *, target: str, arrow_format: str | None, as_js
         raise click.UsageError("standard input can be read only once")
     if as_json and target == "-":
         raise click.UsageError("--json and the data can't both be written to standard output: give --output a path")
-    as_stream = is_stream_name(target) if arrow_format is None else arrow_format == "stream"
+    as_stream = has_stream_extension(target) if arrow_format is None else arrow_format == "stream"
     out = resolve_output(target)
-    with progress("concatenating", "sources") as advance:
-        report = concat_files(_resolve_sources(files, advance), out, as_stream, max_piped_bytes=max_piped_bytes)
+    with progress_bar("concatenating", "sources") as report_progress:
+        report = concat_files(_resolve_sources(files, report_progress), out, as_stream, max_piped_bytes=max_piped_bytes)
     if as_json:
         echo_json(
             {
@@ -54,8 +55,8 @@ def concat(files: Sequence[str], *, target: str, arrow_format: str | None, as_js
     click.echo(f"{printable(target)}: {rows} in {batches} of {sources}, {size}", err=target == "-")
 
 
-def _resolve_sources(files: Sequence[str], advance: Callable[[int, int | None], None]) -> Iterator[Any]:
+def _resolve_sources(files: Sequence[str], report_progress: ReportProgress) -> Iterator[Any]:
     for number, file in enumerate(files):
-        advance(number, len(files))
+        report_progress(number, len(files))
         yield resolve_source(file)
-    advance(len(files), len(files))
+    report_progress(len(files), len(files))

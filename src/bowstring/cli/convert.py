@@ -19,24 +19,22 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, schema_has_dictionaries, unify_batch_dictionaries
 from bowstring.cli import csv, json, parquet
 from bowstring.cli.input_output import (
-    Advance,
-    output_sink,
-    progress,
-    report_batches,
-    report_errors,
+    open_output,
+    prefix_errors_with_source,
     resolve_output,
     resolve_source,
     source_name,
 )
-from bowstring.cli.options import PATH, columns_option, max_piped_option
-from bowstring.cli.pyarrow_files import import_pyarrow, sequential_file
+from bowstring.cli.options import PATH, columns_option, max_piped_bytes_option
+from bowstring.cli.progress import ReportProgress, iterate_with_progress, progress_bar
+from bowstring.cli.pyarrow_adapters import import_pyarrow, open_sequential_file
 from bowstring.datatypes.field import Metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import FormatMismatchError, UsageError, format_count
+from bowstring.inspection.formatting import check_row_count
 from bowstring.inspection.text import printable
 from bowstring.inspection.validation import validate_batches
-from bowstring.inspection.values import check_rows
 from bowstring.io.fsspec_store import is_url
 from bowstring.ipc.api import new_file, new_stream, open_any
 from bowstring.ipc.file import FileReader
@@ -44,9 +42,9 @@ from bowstring.ipc.statistics import replace_statistics
 from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 
-SOURCES = ("arrow", "parquet", "csv", "json", "jsonl")
-TARGETS = ("file", "stream", "parquet", "csv", "json", "jsonl")
-_FORMATS = {
+SOURCE_FORMATS = ("arrow", "parquet", "csv", "json", "jsonl")
+TARGET_FORMATS = ("file", "stream", "parquet", "csv", "json", "jsonl")
+_FORMATS_BY_EXTENSION = {
     ".arrow": "file",
     ".feather": "file",
     ".ipc": "file",
@@ -59,8 +57,8 @@ _FORMATS = {
     ".ndjson": "jsonl",
 }
 _COMPRESSION_EXTENSIONS = (".gz", ".bz2", ".zst", ".lz4")
-_ARROW = ("file", "stream")
-_BLOCK_BYTES = 8 << 20
+_ARROW_FORMATS = ("file", "stream")
+_DEFAULT_BLOCK_BYTES = 8 << 20
 _MIN_BLOCK_BYTES = 1 << 10
 _SOURCE_OPTIONS = {
     "column_names": ("csv",),
@@ -73,40 +71,42 @@ _SOURCE_OPTIONS = {
     "block_size": ("csv", "json", "jsonl"),
 }
 _TARGET_OPTIONS = {
-    "compression": (*_ARROW, "parquet"),
-    "compression_level": (*_ARROW, "parquet"),
-    "alignment": _ARROW,
-    "byte_order": _ARROW,
-    "metadata_version": _ARROW,
-    "legacy_framing": _ARROW,
-    "unify_dictionaries": _ARROW,
-    "dictionary_deltas": _ARROW,
+    "compression": (*_ARROW_FORMATS, "parquet"),
+    "compression_level": (*_ARROW_FORMATS, "parquet"),
+    "alignment": _ARROW_FORMATS,
+    "byte_order": _ARROW_FORMATS,
+    "metadata_version": _ARROW_FORMATS,
+    "legacy_framing": _ARROW_FORMATS,
+    "unify_dictionaries": _ARROW_FORMATS,
+    "dictionary_deltas": _ARROW_FORMATS,
 }
 _SHARED_OPTIONS = {"delimiter": ("csv",), "no_header": ("csv",)}
 _CODECS = {
-    **dict.fromkeys(_ARROW, ("none", "lz4", "zstd")),
+    **dict.fromkeys(_ARROW_FORMATS, ("none", "lz4", "zstd")),
     "parquet": ("none", "snappy", "gzip", "brotli", "lz4", "zstd"),
 }
 _DEFAULT_CODECS = {"parquet": "snappy"}
-_PARAMETERS = re.compile(r"decimal(32|64|128|256)?\((\d+)(?:, *(-?\d+))?\)|timestamp\[(s|ms|us|ns), *(?:tz=)?(.+)\]")
+_PARAMETRIC_TYPE = re.compile(
+    r"decimal(32|64|128|256)?\((\d+)(?:, *(-?\d+))?\)|timestamp\[(s|ms|us|ns), *(?:tz=)?(.+)\]"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _LazyTable:
     """A schema and batches that are read lazily.
 
-    `has_fixed_dictionaries` is True if each column has the same dictionary in all batches, as in a file. `footer` is
-    the custom metadata of a file, without the statistics of its batches.
+    `has_fixed_dictionaries` is True if each column has the same dictionary in all batches, as in a file.
+    `footer_metadata` is the custom metadata of a file, without the statistics of its batches.
     """
 
     schema: Schema
     batches: Iterable[RecordBatch]
     has_fixed_dictionaries: bool = False
-    footer: Metadata = ()
+    footer_metadata: Metadata = ()
     is_arrow: bool = False
 
 
-def _column_types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+def _parse_column_types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
     """Parse `NAME=TYPE` options to a dictionary of pyarrow data types."""
     types = {}
     for value in values:
@@ -116,25 +116,25 @@ def _column_types(ctx: click.Context, param: click.Parameter, values: tuple[str,
         if not equals or not column:
             raise click.BadParameter(f"expected NAME=TYPE, such as price=float64, found {value!r}", ctx, param)
         try:
-            types[column] = _data_type(text.strip())
+            types[column] = _parse_pyarrow_type(text.strip())
         except (ValueError, TypeError):
             expected = "int32, string, timestamp[us], decimal128(10, 2) …"
             raise click.BadParameter(f"expected a type such as {expected}, found {text!r}", ctx, param) from None
     return types
 
 
-def _data_type(text: str) -> Any:
+def _parse_pyarrow_type(text: str) -> Any:
     pa = import_pyarrow()
-    matched = _PARAMETERS.fullmatch(text)
-    if matched is None:
+    match = _PARAMETRIC_TYPE.fullmatch(text)
+    if match is None:
         return pa.type_for_alias(text)
-    bits, precision, scale, unit, zone = matched.groups()
+    bits, precision, scale, unit, zone = match.groups()
     if unit is not None:
         return pa.timestamp(unit, zone)
     return getattr(pa, f"decimal{bits or 128}")(int(precision), int(scale or 0))
 
 
-def _character(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def _parse_character(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     if value in ("\\t", "tab"):
         return "\t"
     if value == "none" and param.name == "quote":
@@ -144,7 +144,7 @@ def _character(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return value
 
 
-def _encoding(ctx: click.Context, param: click.Parameter, value: str) -> str:
+def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> str:
     try:
         return codecs.lookup(value).name
     except LookupError:
@@ -155,9 +155,14 @@ def _encoding(ctx: click.Context, param: click.Parameter, value: str) -> str:
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
 @click.option(
-    "--from", "source_format", type=click.Choice(SOURCES), help="Format of SOURCE.  [default: by content or extension]"
+    "--from",
+    "source_format",
+    type=click.Choice(SOURCE_FORMATS),
+    help="Format of SOURCE.  [default: by content or extension]",
 )
-@click.option("--to", "target_format", type=click.Choice(TARGETS), help="Format of TARGET.  [default: by extension]")
+@click.option(
+    "--to", "target_format", type=click.Choice(TARGET_FORMATS), help="Format of TARGET.  [default: by extension]"
+)
 @columns_option
 @click.option(
     "--compression",
@@ -187,16 +192,16 @@ def _encoding(ctx: click.Context, param: click.Parameter, value: str) -> str:
 @click.option("--quick", is_flag=True, help="Do not validate values, except for Parquet and CSV as TARGET.")
 @click.option(
     "--delimiter",
-    callback=_character,
+    callback=_parse_character,
     help="Delimiter of CSV: one character, or \\t.  [default: a comma, or a tab for .tsv]",
 )
-@click.option("--quote", callback=_character, default='"', help="Quote character of CSV, or none.")
+@click.option("--quote", callback=_parse_character, default='"', help="Quote character of CSV, or none.")
 @click.option("--no-header", is_flag=True, help="CSV has no header; the columns of SOURCE are named f0, f1, …")
 @click.option("--column-names", metavar="A,B,…", help="Column names for CSV without a header, separated by commas.")
 @click.option(
     "--column-type",
     "column_types",
-    callback=_column_types,
+    callback=_parse_column_types,
     multiple=True,
     metavar="NAME=TYPE",
     help="Type of a column of CSV or JSON, such as int32 or timestamp[us, tz=UTC]; may be repeated.",
@@ -214,14 +219,14 @@ def _encoding(ctx: click.Context, param: click.Parameter, value: str) -> str:
     help="A strptime format of timestamps in CSV, in addition to ISO 8601; may be repeated.",
 )
 @click.option("--skip-rows", type=click.IntRange(min=0), default=0, help="Lines of CSV to skip before the header.")
-@click.option("--encoding", callback=_encoding, default="utf-8", help="Encoding of CSV.")
+@click.option("--encoding", callback=_parse_encoding, default="utf-8", help="Encoding of CSV.")
 @click.option(
     "--block-size",
     type=click.IntRange(min=_MIN_BLOCK_BYTES, max=(1 << 31) - 1),
-    default=_BLOCK_BYTES,
+    default=_DEFAULT_BLOCK_BYTES,
     help="Size of a block of CSV or JSON, in bytes; types are inferred from the first block.",
 )
-@max_piped_option
+@max_piped_bytes_option
 @click.pass_context
 def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> None:
     """Convert between Arrow files and streams, Parquet, CSV and JSON.
@@ -230,14 +235,14 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
     content, CSV and JSON by the extension of the name; --from and --to override both. Every value is validated.
     TARGET is replaced atomically, when it is complete.
     """
-    target_format = options["target_format"] or _FORMATS.get(_format_extension(target))
+    target_format = options["target_format"] or _FORMATS_BY_EXTENSION.get(_format_extension(target))
     if options["target_format"] is None and PurePosixPath(target).suffix.lower() in _COMPRESSION_EXTENSIONS:
         raise click.UsageError(f"{target!r}: compressed files can be read, but not written: remove the extension")
     if target_format is None:
-        raise click.UsageError(f"unknown format of {target!r}: give --to {'|'.join(TARGETS)}")
+        raise click.UsageError(f"unknown format of {target!r}: give --to {'|'.join(TARGET_FORMATS)}")
     source_format = options["source_format"] or _detect_source_format(source)
-    options = _check_options(ctx, options, source_format, target_format)
-    write_options = _write_options(target_format, options)
+    options = _resolve_options(ctx, options, source_format, target_format)
+    write_options = _ipc_write_options(target_format, options)
     rows = 0
 
     def count_rows(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
@@ -248,19 +253,19 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
 
     out = resolve_output(target, source)
     with (
-        report_errors(source),
-        progress("converting", _progress_unit(source_format)) as advance,
-        _open_input(source, source_format, options, advance) as table,
+        prefix_errors_with_source(source),
+        progress_bar("converting", _progress_unit(source_format)) as report_progress,
+        _open_input(source, source_format, options, report_progress) as source_table,
     ):
-        prepared = _prepare(table, target_format, options)
-        prepared = replace(prepared, batches=count_rows(prepared.batches))
-        if target_format in _ARROW:
-            _write_arrow(out, target_format, prepared, write_options, int(options["alignment"]))
+        table = _transform_table(source_table, target_format, options)
+        table = replace(table, batches=count_rows(table.batches))
+        if target_format in _ARROW_FORMATS:
+            _write_arrow(out, target_format, table, write_options, int(options["alignment"]))
         else:
-            _write_other(out, target, target_format, prepared, options)
+            _write_non_arrow(out, target, target_format, table, options)
     if target != "-":
         click.echo(
-            f"{printable(target)}: {format_count(rows, 'row')}, {format_count(len(prepared.schema), 'column')}",
+            f"{printable(target)}: {format_count(rows, 'row')}, {format_count(len(table.schema), 'column')}",
             err=True,
         )
 
@@ -280,16 +285,16 @@ def _progress_unit(source_format: str) -> str:
     return {"arrow": "record batches", "parquet": "rows"}.get(source_format, "bytes")
 
 
-def _check_options(
+def _resolve_options(
     ctx: click.Context, options: dict[str, Any], source_format: str, target_format: str
 ) -> dict[str, Any]:
     """Fill in defaults that depend on the formats. Raises `click.UsageError` for options of other formats."""
-    for params, used_formats, what in (
+    for formats_by_option, used_formats, what in (
         (_SOURCE_OPTIONS, {source_format}, source_format),
         (_TARGET_OPTIONS, {target_format}, target_format),
         (_SHARED_OPTIONS, {source_format, target_format}, f"{source_format} to {target_format}"),
     ):
-        for name, formats in params.items():
+        for name, formats in formats_by_option.items():
             if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE and not used_formats.intersection(formats):
                 option = next(param.opts[-1] for param in ctx.command.params if param.name == name)
                 raise click.UsageError(f"{option} does not apply to {what}, only to {', '.join(formats)}")
@@ -307,13 +312,13 @@ def _check_options(
     }
 
 
-def _with_delimiter(options: Mapping[str, Any], path: str) -> dict[str, Any]:
+def _with_default_delimiter(options: Mapping[str, Any], path: str) -> dict[str, Any]:
     return {**options, "delimiter": options["delimiter"] or ("\t" if _format_extension(path) == ".tsv" else ",")}
 
 
-def _write_options(target_format: str, options: dict[str, Any]) -> IpcWriteOptions:
+def _ipc_write_options(target_format: str, options: dict[str, Any]) -> IpcWriteOptions:
     """Return the options of the IPC writer. Raises `click.UsageError` for invalid combinations."""
-    if target_format not in _ARROW:
+    if target_format not in _ARROW_FORMATS:
         return IpcWriteOptions()
     try:
         return IpcWriteOptions(
@@ -333,18 +338,22 @@ def _write_options(target_format: str, options: dict[str, Any]) -> IpcWriteOptio
 
 
 @contextmanager
-def _open_input(path: str, source_format: str, options: dict[str, Any], advance: Advance) -> Iterator[_LazyTable]:
+def _open_input(
+    path: str, source_format: str, options: dict[str, Any], report_progress: ReportProgress
+) -> Iterator[_LazyTable]:
     source, name = resolve_source(path), source_name(path)
     if source_format == "arrow":
         with _open_arrow(source, options) as reader:
             is_file = isinstance(reader, FileReader)
-            footer = (
+            footer_metadata = (
                 replace_statistics(tuple(reader.metadata.items()), None, ()) if isinstance(reader, FileReader) else ()
             )
-            yield _LazyTable(reader.schema, report_batches(reader, advance), is_file, footer, is_arrow=True)
+            yield _LazyTable(
+                reader.schema, iterate_with_progress(reader, report_progress), is_file, footer_metadata, is_arrow=True
+            )
         return
     open_batches = {"csv": csv.open_batches, "parquet": parquet.open_batches}.get(source_format, json.open_batches)
-    with open_batches(source, name, _with_delimiter(options, path), advance) as (schema, batches):
+    with open_batches(source, name, _with_default_delimiter(options, path), report_progress) as (schema, batches):
         yield _LazyTable(schema, batches)
 
 
@@ -358,22 +367,22 @@ def _open_arrow(source: Any, options: Mapping[str, Any]) -> FileReader | StreamR
 
 def _detect_source_format(path: str) -> str:
     """Detect the format of a source: CSV and JSON by extension, Parquet by content, or by the extension of a URL."""
-    extension_format = _FORMATS.get(_format_extension(path), "file")
-    if extension_format not in _ARROW and (extension_format != "parquet" or path == "-" or is_url(path)):
+    extension_format = _FORMATS_BY_EXTENSION.get(_format_extension(path), "file")
+    if extension_format not in _ARROW_FORMATS and (extension_format != "parquet" or path == "-" or is_url(path)):
         return extension_format
     if path != "-" and os.path.isfile(path):
-        with sequential_file(path) as (file, _):
+        with open_sequential_file(path) as (file, _):
             return "parquet" if file.peek(4)[:4] == b"PAR1" else "arrow"
-    return "arrow" if extension_format in _ARROW else extension_format
+    return "arrow" if extension_format in _ARROW_FORMATS else extension_format
 
 
 # Transforming
 
 
-def _prepare(table: _LazyTable, target_format: str, options: dict[str, Any]) -> _LazyTable:
+def _transform_table(table: _LazyTable, target_format: str, options: dict[str, Any]) -> _LazyTable:
     schema, batches, has_fixed_dictionaries = table.schema, table.batches, table.has_fixed_dictionaries
     if not options["quick"] or target_format in ("parquet", "csv"):  # pyarrow crashes on invalid values
-        batches = validate_batches(batches, _hint(table, target_format))
+        batches = validate_batches(batches, _validation_hint(table, target_format))
     if options["decode_dictionaries"]:
         schema, batches = _decode_dictionaries(schema, batches)
     if options["batch_rows"]:
@@ -382,10 +391,10 @@ def _prepare(table: _LazyTable, target_format: str, options: dict[str, Any]) -> 
         options["unify_dictionaries"] or (target_format == "file" and not has_fixed_dictionaries)
     ):  # a file can't replace dictionaries
         batches = unify_batch_dictionaries(schema, list(batches))
-    return _LazyTable(schema, batches, has_fixed_dictionaries, table.footer)
+    return _LazyTable(schema, batches, has_fixed_dictionaries, table.footer_metadata)
 
 
-def _hint(table: _LazyTable, target_format: str) -> str:
+def _validation_hint(table: _LazyTable, target_format: str) -> str:
     hints = ["bowstring validate lists all errors"] if table.is_arrow else []
     if target_format not in ("parquet", "csv"):
         hints.append("--quick does not validate values")
@@ -396,13 +405,14 @@ def _decode_dictionaries(schema: Schema, batches: Iterable[RecordBatch]) -> tupl
     fields = [
         field.with_type(field.type.value_type) if isinstance(field.type, Dictionary) else field for field in schema
     ]
-    plain = Schema(tuple(fields), schema.pairs)
-    return plain, (
-        RecordBatch(plain, batch.num_rows, list(map(_plain, batch.columns)), batch.pairs) for batch in batches
+    decoded_schema = Schema(tuple(fields), schema.pairs)
+    return decoded_schema, (
+        RecordBatch(decoded_schema, batch.num_rows, list(map(_decode_dictionary, batch.columns)), batch.pairs)
+        for batch in batches
     )
 
 
-def _plain(column: Array) -> Array:
+def _decode_dictionary(column: Array) -> Array:
     return column.dictionary_decode() if isinstance(column.type, Dictionary) else column
 
 
@@ -410,7 +420,7 @@ def _resize_batches(schema: Schema, batches: Iterable[RecordBatch], rows: int) -
     pending: list[RecordBatch] = []
     count = 0
     for batch in batches:
-        check_rows(batch)
+        check_row_count(batch)
         offset = 0
         while offset < batch.num_rows:
             part = batch.slice(offset, rows - count)
@@ -426,21 +436,21 @@ def _resize_batches(schema: Schema, batches: Iterable[RecordBatch], rows: int) -
 # Writing
 
 
-def _write_arrow(out: Any, target_format: str, prepared: _LazyTable, options: IpcWriteOptions, alignment: int) -> None:
+def _write_arrow(out: Any, target_format: str, table: _LazyTable, options: IpcWriteOptions, alignment: int) -> None:
     with (
-        new_file(out, prepared.schema, prepared.footer, alignment, options=options)
+        new_file(out, table.schema, table.footer_metadata, alignment, options=options)
         if target_format == "file"
-        else new_stream(out, prepared.schema, alignment, options=options)
+        else new_stream(out, table.schema, alignment, options=options)
     ) as writer:
-        for batch in prepared.batches:
+        for batch in table.batches:
             writer.write_batch(batch)
 
 
-def _write_other(out: Any, path: str, target_format: str, prepared: _LazyTable, options: dict[str, Any]) -> None:
-    with output_sink(out) as sink:
+def _write_non_arrow(out: Any, path: str, target_format: str, table: _LazyTable, options: dict[str, Any]) -> None:
+    with open_output(out) as sink:
         if target_format == "parquet":
-            parquet.write(sink, prepared.schema, prepared.batches, options)
+            parquet.write(sink, table.schema, table.batches, options)
         elif target_format == "csv":
-            csv.write(sink, prepared.schema, prepared.batches, _with_delimiter(options, path))
+            csv.write(sink, table.schema, table.batches, _with_default_delimiter(options, path))
         else:
-            json.write(sink, prepared.schema, prepared.batches, is_array=target_format == "json")
+            json.write(sink, table.schema, table.batches, is_array=target_format == "json")

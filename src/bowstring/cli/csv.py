@@ -12,14 +12,14 @@ from typing import Any
 from bowstring.arrays.array import Array
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.cli.input_output import Advance
-from bowstring.cli.pyarrow_files import (
+from bowstring.cli.progress import ReportProgress
+from bowstring.cli.pyarrow_adapters import (
     INFERENCE_NOTE,
     WritableFile,
     import_pyarrow,
+    open_sequential_file,
     read_batches,
-    sequential_file,
-    translate_errors,
+    translate_pyarrow_errors,
     with_note,
     write_batches,
 )
@@ -45,22 +45,22 @@ from bowstring.errors import (
     NotFoundError,
     UnsupportedTypeError,
 )
-from bowstring.inspection.values import format_text
+from bowstring.inspection.formatting import format_text
 from bowstring.io.sinks import Sink
 
-_HEADER_BYTES = 1 << 16
-_MESSAGE_CHARACTERS = 200
-_CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (.+?): (.*)", re.DOTALL)
-_JSON = re.compile(r'\[\s*(?:\{\s*["}]|\])|\{\s*["}]')
+_MAX_HEADER_BYTES = 1 << 16
+_MAX_MESSAGE_CHARACTERS = 200
+_CONVERSION_ERROR = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (.+?): (.*)", re.DOTALL)
+_JSON_START = re.compile(r'\[\s*(?:\{\s*["}]|\])|\{\s*["}]')
 """The beginning of a JSON array of objects, or of an object."""
-_ROW = re.compile(r"(?:CSV parse error: )?Row #(\d+): (.*)", re.DOTALL)
-_TEXT = (Binary, BinaryView, Duration, FixedSizeBinary, LargeBinary, Utf8View)
+_ROW_ERROR = re.compile(r"(?:CSV parse error: )?Row #(\d+): (.*)", re.DOTALL)
+_TEXT_FORMATTED_TYPES = (Binary, BinaryView, Duration, FixedSizeBinary, LargeBinary, Utf8View)
 """Types that pyarrow does not write as text; they are written like in `bowstring cat`."""
 
 
 @contextmanager
 def open_batches(
-    source: Any, name: str, options: Mapping[str, Any], advance: Advance
+    source: Any, name: str, options: Mapping[str, Any], report_progress: ReportProgress
 ) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
     """Open a CSV file; yield its schema and an iterator of its batches.
 
@@ -69,17 +69,18 @@ def open_batches(
     match its type, and `NotFoundError` for an unknown column.
     """
     pc = import_pyarrow("pyarrow.csv")
-    with sequential_file(source, advance) as (file, report_position):
-        header = _header(file, name, options)
+    with open_sequential_file(source, report_progress) as (file, report_position):
+        header = _peek_header(file, name, options)
+        _check_column_names((*options["columns"], *options["column_types"]), header, name)
 
-        def describe(message: str, _rows: int) -> InvalidDataError:
-            return _parse_error(message, name, header, options["column_types"])
+        def create_error(message: str, _rows: int) -> InvalidDataError:
+            return _error_from_pyarrow(message, name, header, options["column_types"])
 
-        with translate_errors(describe):
+        with translate_pyarrow_errors(create_error):
             reader = pc.open_csv(file, **_pyarrow_options(pc, options, header))
         schema = import_schema(reader.schema)
-        _check_text(name, schema, options["column_types"])
-        yield schema, read_batches(reader, describe, report_position)
+        _check_utf8_columns(name, schema, options["column_types"])
+        yield schema, read_batches(reader, create_error, report_position)
 
 
 def _pyarrow_options(pc: Any, options: Mapping[str, Any], header: list[str]) -> dict[str, Any]:
@@ -110,56 +111,60 @@ def _pyarrow_options(pc: Any, options: Mapping[str, Any], header: list[str]) -> 
     }
 
 
-def _header(file: Any, name: str, options: Mapping[str, Any]) -> list[str]:
-    """Return the column names without moving `file`, and check the columns named in the options."""
-    raw = file.peek(_HEADER_BYTES)[:_HEADER_BYTES]
+def _peek_header(file: Any, name: str, options: Mapping[str, Any]) -> list[str]:
+    """Return the column names without moving the position of `file`."""
+    raw = file.peek(_MAX_HEADER_BYTES)[:_MAX_HEADER_BYTES]
     text = raw.decode(options["encoding"], "ignore").removeprefix("\ufeff")
     lines = text.splitlines()[options["skip_rows"] :]
     quote = options["quote"]
-    rule = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
-    first = next(csv.reader(lines[:1], delimiter=options["delimiter"], **rule), [])
+    quoting = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
+    first = next(csv.reader(lines[:1], delimiter=options["delimiter"], **quoting), [])
     if options["column_names"]:
-        header = list(options["column_names"])
-    elif options["no_header"]:
-        header = [f"f{index}" for index in range(len(first))]
-    elif not first:
+        return list(options["column_names"])
+    if options["no_header"]:
+        return [f"f{index}" for index in range(len(first))]
+    if not first:
         raise InvalidDataError(f"{name}: expected a header of column names, found an empty file")
-    else:
-        _check_not_json("\n".join(lines).lstrip(), name)
-        header = first
-    for column in (*options["columns"], *options["column_types"]):
-        if column not in header:
-            matches = get_close_matches(column, header, 1)
+    _check_not_json("\n".join(lines).lstrip(), name)
+    return first
+
+
+def _check_column_names(names: Iterable[str], header: list[str], source_name: str) -> None:
+    """Raise `NotFoundError` for a name that is not in the header."""
+    for name in names:
+        if name not in header:
+            matches = get_close_matches(name, header, 1)
             hint = f"; did you mean {matches[0]!r}?" if matches else ""
-            raise NotFoundError(f"{name}: there is no column {column!r}{hint}")
-    return header
+            raise NotFoundError(f"{source_name}: there is no column {name!r}{hint}")
 
 
 def _check_not_json(text: str, name: str) -> None:
     """Raise `FormatMismatchError` for JSON, which would otherwise be read as a header of odd column names."""
-    if _JSON.match(text):
+    if _JSON_START.match(text):
         contents = "an array of objects" if text.startswith("[") else "an object on each line"
         error = FormatMismatchError(f"{name}: expected CSV with a header of column names, found JSON: {contents}")
         raise with_note(error, "use --from json")
 
 
-def _parse_error(text: str, name: str, header: list[str], column_types: Mapping[str, Any]) -> InvalidDataError:
+def _error_from_pyarrow(
+    message: str, name: str, header: list[str], column_types: Mapping[str, Any]
+) -> InvalidDataError:
     """Convert an error message of pyarrow to an error with the option that helps, if any."""
-    conversion, row = _CONVERSION.fullmatch(text), _ROW.fullmatch(text)
+    conversion, row = _CONVERSION_ERROR.fullmatch(message), _ROW_ERROR.fullmatch(message)
     if conversion is not None:
         index, number, kind, reason = conversion.groups()
         column = header[int(index)] if int(index) < len(header) else f"#{index}"
         where = f"{name}: " + (f"row {int(number):,}, " if number else "")
         error = InvalidDataError(f"{where}column {column!r}: {reason} for {kind}")
         return error if column in column_types else with_note(error, INFERENCE_NOTE.format(column=column))
-    if "straddl" in text:
+    if "straddl" in message:
         return with_note(InvalidDataError(f"{name}: a row is larger than a block"), "--block-size sets a larger size")
     if row is not None:
-        return InvalidDataError(f"{name}: row {int(row[1]):,}: {row[2][:_MESSAGE_CHARACTERS]}")
-    return InvalidDataError(f"{name}: {text.removeprefix('CSV parse error: ')}")
+        return InvalidDataError(f"{name}: row {int(row[1]):,}: {row[2][:_MAX_MESSAGE_CHARACTERS]}")
+    return InvalidDataError(f"{name}: {message.removeprefix('CSV parse error: ')}")
 
 
-def _check_text(name: str, schema: Schema, column_types: Mapping[str, Any]) -> None:
+def _check_utf8_columns(name: str, schema: Schema, column_types: Mapping[str, Any]) -> None:
     """Raise `InvalidDataError` for text that is not valid UTF-8: pyarrow infers binary for it."""
     for field in schema:
         if isinstance(field.type, Binary) and field.name not in column_types:
@@ -170,37 +175,38 @@ def _check_text(name: str, schema: Schema, column_types: Mapping[str, Any]) -> N
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: Mapping[str, Any]) -> None:
     """Write a header and a line per row (RFC 4180, UTF-8, line feeds).
 
-    Raises `UnsupportedTypeError` for nested types and intervals, and what `check_rows` raises.
+    Raises `UnsupportedTypeError` for nested types and intervals, and what `check_row_count` raises.
     """
     pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
-    written = Schema(tuple(Field(field.name, _csv_type(field), field.nullable) for field in schema))
-    settings = pc.WriteOptions(include_header=not options["no_header"], delimiter=options["delimiter"])
+    csv_schema = Schema(tuple(Field(field.name, _csv_type(field), field.nullable) for field in schema))
+    write_options = pc.WriteOptions(include_header=not options["no_header"], delimiter=options["delimiter"])
     write_batches(
-        lambda: pc.CSVWriter(WritableFile(sink), pa.schema(written), write_options=settings),
+        lambda: pc.CSVWriter(WritableFile(sink), pa.schema(csv_schema), write_options=write_options),
         batches,
         "CSV",
-        lambda batch: RecordBatch(written, batch.num_rows, list(map(_csv_column, batch.columns))),
+        lambda batch: RecordBatch(csv_schema, batch.num_rows, list(map(_csv_column, batch.columns))),
     )
 
 
 def _csv_type(field: Field) -> DataType:
     """Return the type to pass to pyarrow. Raises `UnsupportedTypeError` if its values have no text form."""
-    plain = _plain_type(field.type)
-    if isinstance(plain, ExtensionType):
-        storage = plain.storage_type
-        has_text = not storage.fields or plain.extension_name == "arrow.timestamp_with_offset"
-        plain = string() if has_text else storage
-    if plain.fields or isinstance(plain, Interval):
+    decoded_type = _decoded_type(field.type)
+    if isinstance(decoded_type, ExtensionType):
+        storage = decoded_type.storage_type
+        has_text = not storage.fields or decoded_type.extension_name == "arrow.timestamp_with_offset"
+        decoded_type = string() if has_text else storage
+    if decoded_type.fields or isinstance(decoded_type, Interval):
         raise UnsupportedTypeError(
             f"column {field.name!r}: {field.type} can't be written as CSV: convert to JSON lines or Parquet instead"
         )
-    return string() if isinstance(plain, _TEXT) else plain
+    return string() if isinstance(decoded_type, _TEXT_FORMATTED_TYPES) else decoded_type
 
 
-def _plain_type(type: DataType) -> DataType:
+def _decoded_type(type: DataType) -> DataType:
+    """Return the type of the values of a dictionary-encoded or run-end encoded type, else the type itself."""
     if isinstance(type, Dictionary):
-        return _plain_type(type.value_type)
-    return _plain_type(type.values_field.type) if isinstance(type, RunEndEncoded) else type
+        return _decoded_type(type.value_type)
+    return _decoded_type(type.values_field.type) if isinstance(type, RunEndEncoded) else type
 
 
 def _csv_column(column: Array) -> Array:
@@ -208,6 +214,6 @@ def _csv_column(column: Array) -> Array:
         return _csv_column(column.dictionary_decode())
     if isinstance(column.type, RunEndEncoded):
         return _csv_column(column.run_end_decode())
-    if isinstance(column.type, (ExtensionType, *_TEXT)):
+    if isinstance(column.type, (ExtensionType, *_TEXT_FORMATTED_TYPES)):
         return array(list(map(format_text, column.to_pylist())), string())
     return column

@@ -10,16 +10,10 @@ from typing import Any
 import click
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.cli.input_output import (
-    echo_json,
-    progress,
-    report_batches,
-    report_errors,
-    resolve_source,
-    source_name,
-)
-from bowstring.cli.options import PATH, json_option, max_piped_option, rows_option
-from bowstring.cli.settings import FAILED
+from bowstring.cli.failures import EXIT_FAILURE
+from bowstring.cli.input_output import echo_json, prefix_errors_with_source, resolve_source, source_name
+from bowstring.cli.options import PATH, json_option, max_piped_bytes_option, rows_option
+from bowstring.cli.progress import iterate_with_progress, progress_bar
 from bowstring.inspection.diff import (
     LengthDifference,
     RowDifference,
@@ -27,9 +21,9 @@ from bowstring.inspection.diff import (
     row_differences,
     schema_differences,
 )
+from bowstring.inspection.formatting import format_json, to_json_value
 from bowstring.inspection.text import printable
 from bowstring.inspection.validation import validate_batches
-from bowstring.inspection.values import format_json, json_value
 from bowstring.ipc.api import open_any
 
 _COLUMNS_SHOWN = 50
@@ -45,7 +39,7 @@ _HINT = "bowstring validate lists all errors, --quick compares without validatio
 @click.option("--ignore-metadata", is_flag=True, help="Ignore differences in custom metadata.")
 @json_option("Write the differences as JSON.")
 @click.option("--quick", is_flag=True, help="Do not validate values before they are compared.")
-@max_piped_option
+@max_piped_bytes_option
 def diff(left: str, right: str, **options: Any) -> int:
     """Show the differences between two Arrow files or streams: the schema, then the first rows that differ.
 
@@ -61,10 +55,13 @@ def diff(left: str, right: str, **options: Any) -> int:
     ):
         schema = list(schema_differences(left_reader.schema, right_reader.schema, not options["ignore_metadata"]))
         columns = common_columns(left_reader.schema, right_reader.schema)
-        with progress("comparing") as advance:
+        with progress_bar("comparing") as report_progress:
             rows = row_differences(
                 _select_columns(
-                    left, report_batches(left_reader, advance), [index for index, _ in columns], options["quick"]
+                    left,
+                    iterate_with_progress(left_reader, report_progress),
+                    [index for index, _ in columns],
+                    options["quick"],
                 ),
                 _select_columns(right, right_reader, [index for _, index in columns], options["quick"]),
                 [(index, index) for index in range(len(columns))],
@@ -74,7 +71,7 @@ def diff(left: str, right: str, **options: Any) -> int:
         echo_json(_to_json((source_name(left), source_name(right)), schema, differences, count))
     else:
         _show(schema, differences, count)
-    return FAILED if schema or differences else 0
+    return EXIT_FAILURE if schema or differences else 0
 
 
 def _select_columns(
@@ -82,7 +79,7 @@ def _select_columns(
 ) -> Iterator[RecordBatch]:
     """Select the columns to compare, and validate them unless `is_quick`."""
     selected = (batch.select(columns) for batch in batches)
-    with report_errors(file):
+    with prefix_errors_with_source(file):
         yield from selected if is_quick else validate_batches(selected, _HINT)
 
 
@@ -96,7 +93,9 @@ def _show(schema: list[str], differences: list[RowDifference | LengthDifference]
             click.echo(f"rows: {difference.left:,} on the left, {difference.right:,} on the right")
             continue
         for cell in difference.cells[:_COLUMNS_SHOWN]:
-            values = (printable(format_json(json_value(value)), _VALUE_CHARACTERS) for value in (cell.left, cell.right))
+            values = (
+                printable(format_json(to_json_value(value)), _VALUE_CHARACTERS) for value in (cell.left, cell.right)
+            )
             click.echo(
                 f"row {difference.row}, column '{printable(cell.column, _VALUE_CHARACTERS)}': {' | '.join(values)}"
             )
@@ -121,7 +120,7 @@ def _to_json(
             {
                 "row": difference.row,
                 "cells": [
-                    {"column": cell.column, "left": json_value(cell.left), "right": json_value(cell.right)}
+                    {"column": cell.column, "left": to_json_value(cell.left), "right": to_json_value(cell.right)}
                     for cell in difference.cells
                 ],
             }

@@ -6,8 +6,9 @@ import sys
 
 import click
 
-from bowstring.cli.input_output import is_stream_name, progress, report_batches, resolve_output, write_arrow
+from bowstring.cli.input_output import has_stream_extension, resolve_output, write_arrow
 from bowstring.cli.options import PATH, arrow_format_option, record_option
+from bowstring.cli.progress import iterate_with_progress, progress_bar
 from bowstring.cli.tls import tls_options
 from bowstring.errors import format_count
 from bowstring.inspection.text import printable
@@ -47,13 +48,13 @@ def fetch(  # noqa: PLR0913 -- one parameter for each option
     but the URI may be secret. OUTPUT is a path or URL, or - for standard output, the default; it is replaced
     atomically, when it is complete. Values are not validated.
     """
-    as_stream = output == "-" or is_stream_name(output) if arrow_format is None else arrow_format == "stream"
+    as_stream = output == "-" or has_stream_extension(output) if arrow_format is None else arrow_format == "stream"
     out = resolve_output(output)
     with (
         connect(_read_uri() if uri == "-" else uri, ticket, timeout_s=timeout_s, tls=tls, record=record) as dataset,
-        progress("fetching") as advance,
+        progress_bar("fetching") as report_progress,
     ):
-        rows = write_arrow(out, dataset.schema, report_batches(dataset, advance), as_stream)
+        rows = write_arrow(out, dataset.schema, iterate_with_progress(dataset, report_progress), as_stream)
     if output != "-":
         click.echo(f"{printable(output)}: {format_count(rows, 'row')}", err=True)
 

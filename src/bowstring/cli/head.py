@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
-from bowstring.cli.input_output import idle_check, report_errors, resolve_source
+from bowstring.cli.input_output import is_input_idle, prefix_errors_with_source, resolve_source
 from bowstring.cli.options import (
     all_option,
     columns_option,
     file_argument,
-    format_option,
-    max_piped_option,
+    max_piped_bytes_option,
+    row_format_option,
     rows_option,
 )
 from bowstring.cli.rows import LimitedBatches, without_readahead, write_rows
@@ -20,10 +22,10 @@ from bowstring.ipc.api import open_any
 @click.command()
 @file_argument
 @rows_option("Number of rows.")
-@format_option("Output format.", default="table")
+@row_format_option("Output format.", default="table")
 @columns_option
 @all_option("In a table, show all columns and truncate nothing.")
-@max_piped_option
+@max_piped_bytes_option
 def head(
     file: str | None, *, count: int, row_format: str, columns: tuple[str, ...], show_all: bool, max_piped_bytes: int
 ) -> None:
@@ -33,6 +35,6 @@ def head(
     terminal. Only the batches that contain those rows are read.
     """
     source = resolve_source(file)
-    with report_errors(file), open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader:
+    with prefix_errors_with_source(file), open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader:
         batches = LimitedBatches(without_readahead(reader), count)
-        write_rows(reader.schema, batches, row_format, show_all, idle_check(file))
+        write_rows(reader.schema, batches, row_format, show_all, partial(is_input_idle, file))

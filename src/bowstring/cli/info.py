@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bowstring.cli.input_output import echo_json, resolve_source
-from bowstring.cli.options import all_option, file_argument, json_option, max_piped_option
-from bowstring.cli.tables import open_console, plain_table
+from bowstring.cli.options import all_option, file_argument, json_option, max_piped_bytes_option
+from bowstring.cli.tables import borderless_table, open_console
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.inspection.inspector import inspect
@@ -32,7 +32,7 @@ _VALUE_CHARACTERS = 100
 @file_argument
 @json_option("Write everything as JSON, sizes in bytes.")
 @all_option("Show all columns and all metadata, without truncation.")
-@max_piped_option
+@max_piped_bytes_option
 def info(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: int) -> None:
     """Show the contents of an Arrow file or stream: schema, batches, column sizes, compression, alignment, metadata.
 
@@ -44,35 +44,38 @@ def info(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: in
         echo_json(to_document(inspection))
         return
     with open_console() as console:
-        _write(console, inspection, show_all)
+        _show_inspection(console, inspection, show_all)
 
 
-def _write(console: Console, inspection: Inspection, show_all: bool) -> None:
+def _show_inspection(console: Console, inspection: Inspection, show_all: bool) -> None:
     size = inspection.bytes.total
     total = f"{human_bytes(size)} ({size:,} bytes)" if size >= 1024 else human_bytes(size)
     console.print(
         Text(f"{printable(inspection.source)}: Arrow {inspection.format}, {total}", style="bold"), soft_wrap=True
     )
-    _print_section(console, None, _properties(inspection))
-    _print_section(console, "Size by content", _size_by_content(inspection))
+    _print_section(console, None, _properties_table(inspection))
+    _print_section(console, "Size by content", _content_sizes_table(inspection))
     limit = None if show_all else _COLUMNS_SHOWN
     _print_section(
-        console, "Columns by size", _columns(inspection, limit), _hidden_note("columns", len(inspection.columns), limit)
+        console,
+        "Columns by size",
+        _columns_table(inspection, limit),
+        _hidden_note("columns", len(inspection.columns), limit),
     )
     if inspection.dictionaries:
         _print_section(
             console,
             "Dictionaries",
-            _dictionaries(inspection, limit),
+            _dictionaries_table(inspection, limit),
             _hidden_note("dictionaries", len(inspection.dictionaries), limit),
         )
-    _schema(console, inspection, show_all)
+    _print_schema(console, inspection, show_all)
     for title, pairs in (
         ("Schema metadata", inspection.schema_metadata),
         ("Footer metadata", inspection.footer_metadata),
     ):
         if pairs:
-            _metadata(console, title, pairs, show_all)
+            _print_metadata(console, title, pairs, show_all)
 
 
 def _print_section(console: Console, title: str | None, table: Table, note: str | None = None) -> None:
@@ -84,9 +87,11 @@ def _print_section(console: Console, title: str | None, table: Table, note: str 
         console.print(Text(f"  {note}", style="dim"))
 
 
-def _table(titles: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]], header: bool = True) -> Table:
+def _indented_table(
+    titles: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]], has_header: bool = True
+) -> Table:
     """Return an indented table; each column has a title and a flag for numbers, which are never truncated."""
-    table = plain_table(*titles, folds=True, header=header)
+    table = borderless_table(*titles, is_folded=True, has_header=has_header)
     for row in rows:
         table.add_row(*map(Text, row))
     for column, (_, is_number) in zip(table.columns, titles, strict=True):
@@ -99,31 +104,31 @@ def _hidden_note(what: str, count: int, limit: int | None) -> str | None:
     return None if limit is None or count <= limit else f"… and {count - limit:,} more {what} (--all shows them)"
 
 
-def _properties(inspection: Inspection) -> Table:
+def _properties_table(inspection: Inspection) -> Table:
     rows = list(inspection.properties())
-    table = _table([("", False), ("", False)], rows, header=False)
+    table = _indented_table([("", False), ("", False)], rows, has_header=False)
     table.columns[0].no_wrap, table.columns[0].min_width = True, max(len(name) for name, _ in rows)
     return table
 
 
-def _size_by_content(inspection: Inspection) -> Table:
+def _content_sizes_table(inspection: Inspection) -> Table:
     sizes = inspection.bytes
     names = ["buffers", "padding", "metadata", *(["other"] if sizes.other else [])]
     rows = [(name, getattr(sizes, name)) for name in names]
-    return _table(
+    return _indented_table(
         [("", False), ("size", True), ("bytes", True), ("share", True)],
         [(name, human_bytes(size), f"{size:,}", percent(share_of(size, sizes.total))) for name, size in rows],
     )
 
 
-def _columns(inspection: Inspection, limit: int | None) -> Table:
+def _columns_table(inspection: Inspection, limit: int | None) -> Table:
     compressed = " (compressed)" if inspection.encoding.codecs else ""
-    return _table(
+    return _indented_table(
         [("column", False), ("type", False), ("nulls", True), (f"size{compressed}", True), ("share", True)],
         [
             (
-                _name(column.name, limit is None),
-                printable(column.field.head, None if limit is None else _TYPE_CHARACTERS),
+                _printable_name(column.name, limit is None),
+                printable(column.field.type_without_children, None if limit is None else _TYPE_CHARACTERS),
                 f"{column.null_count:,}",
                 human_bytes(column.total_bytes),
                 percent(column.share),
@@ -133,10 +138,10 @@ def _columns(inspection: Inspection, limit: int | None) -> Table:
     )
 
 
-def _dictionaries(inspection: Inspection, limit: int | None) -> Table:
+def _dictionaries_table(inspection: Inspection, limit: int | None) -> Table:
     rows = []
     for dictionary in inspection.dictionaries[:limit]:
-        names = [_name(inspection.columns[i].name, limit is None) for i in dictionary.columns[:limit]]
+        names = [_printable_name(inspection.columns[i].name, limit is None) for i in dictionary.columns[:limit]]
         more = len(dictionary.columns) - len(names)
         rows.append(
             (
@@ -149,10 +154,10 @@ def _dictionaries(inspection: Inspection, limit: int | None) -> Table:
             )
         )
     titles = [("id", True), ("values", False), ("count", True), ("batches", True), ("size", True), ("used by", False)]
-    return _table(titles, rows)
+    return _indented_table(titles, rows)
 
 
-def _schema(console: Console, inspection: Inspection, show_all: bool) -> None:
+def _print_schema(console: Console, inspection: Inspection, show_all: bool) -> None:
     rows: list[tuple[str, str, str]] = []
     column_count = 0
     for column in inspection.columns:
@@ -164,11 +169,11 @@ def _schema(console: Console, inspection: Inspection, show_all: bool) -> None:
                 rows.append(("  " * depth + "…", "", ""))
                 break
             rows.append(_field_cells(depth, field, show_all))
-    table = _table([("field", False), ("type", False), ("", False)], rows)
+    table = _indented_table([("field", False), ("type", False), ("", False)], rows)
     _print_section(console, "Schema", table, _hidden_note("columns", len(inspection.columns), column_count))
 
 
-def _name(name: str, show_all: bool) -> str:
+def _printable_name(name: str, show_all: bool) -> str:
     return printable(name, None if show_all else _NAME_CHARACTERS) or "(no name)"
 
 
@@ -186,24 +191,26 @@ def _field_cells(depth: int, field: FieldReport, show_all: bool) -> tuple[str, s
         notes.append(f"extension {printable(field.extension, _NAME_CHARACTERS)}")
     metadata = [pair for pair in field.metadata if pair[0] != NAME_KEY]
     pairs = metadata if show_all else metadata[:3]
-    cut = None if show_all else _NAME_CHARACTERS // 2
-    notes += [f"{printable_bytes(key, cut)}={printable_bytes(value, cut)}" for key, value in pairs]
+    max_characters = None if show_all else _NAME_CHARACTERS // 2
+    notes += [
+        f"{printable_bytes(key, max_characters)}={printable_bytes(value, max_characters)}" for key, value in pairs
+    ]
     if len(metadata) > len(pairs):
         notes.append(f"and {len(metadata) - len(pairs):,} more")
     return (
-        "  " * depth + _name(field.name, show_all),
-        printable(field.head, None if show_all else _TYPE_CHARACTERS),
+        "  " * depth + _printable_name(field.name, show_all),
+        printable(field.type_without_children, None if show_all else _TYPE_CHARACTERS),
         ", ".join(notes),
     )
 
 
-def _metadata(console: Console, title: str, pairs: Metadata, show_all: bool) -> None:
+def _print_metadata(console: Console, title: str, pairs: Metadata, show_all: bool) -> None:
     if not show_all:
         rows = [
             (printable_bytes(key, _NAME_CHARACTERS), printable_bytes(value, _VALUE_CHARACTERS))
             for key, value in pairs[:_PAIRS_SHOWN]
         ]
-        table = _table([("key", False), ("value", False)], rows)
+        table = _indented_table([("key", False), ("value", False)], rows)
         _print_section(console, title, table, _hidden_note("entries", len(pairs), _PAIRS_SHOWN))
         return
     console.print()

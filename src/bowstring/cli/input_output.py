@@ -1,32 +1,23 @@
-"""Sources and sinks of commands: paths, URLs, pipes and terminals; and progress bars."""
+"""Input and output of commands: paths, URLs, pipes and terminals."""
 
 from __future__ import annotations
 
 import json
-import os
 import select
-import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import schema_has_dictionaries, unify_batch_dictionaries
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError, TypeMismatchError
-from bowstring.inspection.text import human_bytes
 from bowstring.io.sinks import Sink, open_sink, reject_same_file
 from bowstring.ipc.api import new_file, new_stream
-from bowstring.ipc.file import FileReader
 from bowstring.memory.closable import abandon_on_error
-
-Advance: TypeAlias = Callable[[int, int | None], None]
-"""A callback for progress: the amount done, and the total or None if it is unknown."""
 
 FORMAT_VERSION = 1
 """The version of the JSON that commands write; it changes if the meaning of a key changes."""
@@ -53,13 +44,13 @@ def source_name(file: str | None) -> str:
     return "standard input" if file is None or file == "-" else file
 
 
-def idle_check(file: str | None) -> Callable[[], bool]:
-    """Return a function that checks whether standard input, if it is the source, has no bytes to read right now."""
-    return lambda: file in (None, "-") and not select.select([sys.stdin], [], [], 0)[0]
+def is_input_idle(file: str | None) -> bool:
+    """Return whether the source is standard input and has no bytes to read right now."""
+    return file in (None, "-") and not select.select([sys.stdin], [], [], 0)[0]
 
 
 @contextmanager
-def report_errors(file: str | None) -> Iterator[None]:
+def prefix_errors_with_source(file: str | None) -> Iterator[None]:
     """Prefix errors in data with the name of their source, unless they begin with it."""
     try:
         yield
@@ -96,7 +87,7 @@ def resolve_output(path: str, *files: str | None) -> str | int | BinaryIO:
 
 
 @contextmanager
-def output_sink(out: str | int | BinaryIO) -> Iterator[Sink]:
+def open_output(out: str | int | BinaryIO) -> Iterator[Sink]:
     """Open a sink; finish it at the end of the block, or discard it if the block fails."""
     sink = open_sink(out)
     with abandon_on_error(sink):
@@ -104,8 +95,8 @@ def output_sink(out: str | int | BinaryIO) -> Iterator[Sink]:
         sink.finish()
 
 
-def is_stream_name(path: str) -> bool:
-    """Return whether the name of a file to write is that of an Arrow stream."""
+def has_stream_extension(path: str) -> bool:
+    """Return whether a path ends in `.arrows`, the extension of an Arrow stream."""
     return path.lower().endswith(".arrows")
 
 
@@ -122,47 +113,3 @@ def write_arrow(out: str | int | BinaryIO, schema: Schema, batches: Iterable[Rec
             writer.write_batch(batch)
             rows += batch.num_rows
     return rows
-
-
-@contextmanager
-def progress(what: str, unit: str = "record batches") -> Iterator[Advance]:
-    """Yield a callback that shows progress as a bar on standard error.
-
-    There is no bar if standard error is not a terminal, or if standard output is a pipe: its reader may write to the
-    same terminal. The bar disappears when the block ends.
-    """
-    if not sys.stderr.isatty() or _is_pipe(sys.stdout):
-        yield lambda _done, _of: None
-        return
-
-    def state(done: int, of: int | None) -> str:
-        if unit == "bytes":
-            return human_bytes(done) + ("" if of is None else f" of {human_bytes(of)}")
-        return f"{done:,}" + ("" if of is None else f" of {of:,}") + f" {unit}"
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[state]}", markup=False),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None, state="")
-        yield lambda done, of: bar.update(task, completed=done, total=of, state=state(done, of))
-
-
-def _is_pipe(file: Any) -> bool:
-    try:
-        mode = os.fstat(file.fileno()).st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-def report_batches(batches: Iterable[RecordBatch], advance: Advance) -> Iterator[RecordBatch]:
-    """Yield the batches of a reader; call `advance` before the first, and after each."""
-    of = len(batches) if isinstance(batches, FileReader) else None
-    advance(0, of)
-    for number, batch in enumerate(batches, 1):
-        yield batch
-        advance(number, of)

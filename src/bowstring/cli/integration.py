@@ -15,8 +15,8 @@ import click
 
 from bowstring import integration_json
 from bowstring.arrays.record_batch import RecordBatch
+from bowstring.cli.failures import EXIT_FAILURE
 from bowstring.cli.input_output import resolve_output, resolve_source, write_arrow
-from bowstring.cli.settings import FAILED
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
 from bowstring.inspection.text import printable
 from bowstring.ipc.api import open_any, open_file, open_stream
@@ -37,17 +37,17 @@ class _ValueChecks:
     date64: bool = False
     times: bool = False
 
-    def applies_to(self, kind: DataType) -> bool:
+    def is_enabled_for(self, type: DataType) -> bool:
         """Return whether to validate the values of this type and its children."""
-        if isinstance(kind, Decimal):
+        if isinstance(type, Decimal):
             return self.decimals
-        if isinstance(kind, Date):
-            return self.date64 or kind.bit_width != 64
-        if isinstance(kind, Time):
+        if isinstance(type, Date):
+            return self.date64 or type.bit_width != 64
+        if isinstance(type, Time):
             return self.times
-        if isinstance(kind, Dictionary):
-            return self.applies_to(kind.value_type)
-        return all(self.applies_to(field.type) for field in kind.fields)
+        if isinstance(type, Dictionary):
+            return self.is_enabled_for(type.value_type)
+        return all(self.is_enabled_for(field.type) for field in type.fields)
 
 
 _json_option = click.option(
@@ -58,7 +58,7 @@ _arrow_option = click.option(
 )
 
 
-def _check_option(name: str, what: str) -> Callable[[_Command], _Command]:
+def _value_check_option(name: str, what: str) -> Callable[[_Command], _Command]:
     return click.option(
         f"--validate_{name}",
         f"--validate-{name}",
@@ -69,18 +69,18 @@ def _check_option(name: str, what: str) -> Callable[[_Command], _Command]:
     )
 
 
-def _check_options(command: _Command) -> _Command:
+def _value_check_options(command: _Command) -> _Command:
     """Add the options that set the fields of `_ValueChecks`."""
     for name, what in (
         ("times", "times of day are less than a day"),
         ("date64", "64-bit dates are whole days"),
         ("decimals", "decimals fit their precision"),
     ):
-        command = _check_option(name, what)(command)
+        command = _value_check_option(name, what)(command)
     return command
 
 
-def _two_paths(paths: Sequence[str], paths_by_name: dict[str, str | None]) -> tuple[str, str]:
+def _resolve_paths(paths: Sequence[str], paths_by_name: dict[str, str | None]) -> tuple[str, str]:
     """Return two paths: from options if set, else from the arguments in order."""
     remaining = iter(paths)
     resolved = {name: path if path is not None else next(remaining, None) for name, path in paths_by_name.items()}
@@ -98,7 +98,7 @@ def _two_paths(paths: Sequence[str], paths_by_name: dict[str, str | None]) -> tu
 @click.option("-c", "-mode", "--mode", "mode", default="VALIDATE", help="Operation, if there is no subcommand.")
 @_json_option
 @_arrow_option
-@_check_options
+@_value_check_options
 @click.pass_context
 def integration(ctx: click.Context, /, *, mode: str, **options: Any) -> Any:
     """Convert between Arrow and its integration JSON, and compare the two.
@@ -124,13 +124,15 @@ def integration(ctx: click.Context, /, *, mode: str, **options: Any) -> Any:
 @click.argument("paths", nargs=-1, metavar="[JSON] [ARROW]")
 @_json_option
 @_arrow_option
-@click.option("--format", "kind", type=click.Choice(["file", "stream"]), default="file", help="Format to write.")
-def json_to_arrow(paths: tuple[str, ...], *, json_path: str | None, arrow_path: str | None, kind: str) -> None:
+@click.option(
+    "--format", "arrow_format", type=click.Choice(["file", "stream"]), default="file", help="Format to write."
+)
+def json_to_arrow(paths: tuple[str, ...], *, json_path: str | None, arrow_path: str | None, arrow_format: str) -> None:
     """Write integration JSON (gzip or not) as Arrow."""
-    source, target = _two_paths(paths, {"JSON": json_path, "ARROW": arrow_path})
+    source, target = _resolve_paths(paths, {"JSON": json_path, "ARROW": arrow_path})
     sink = resolve_output(target, source)
     data_file = integration_json.read(resolve_source(source))
-    write_arrow(sink, data_file.schema, data_file.batches, as_stream=kind == "stream")
+    write_arrow(sink, data_file.schema, data_file.batches, as_stream=arrow_format == "stream")
 
 
 @integration.command("arrow-to-json")
@@ -139,7 +141,7 @@ def json_to_arrow(paths: tuple[str, ...], *, json_path: str | None, arrow_path: 
 @_arrow_option
 def arrow_to_json(paths: tuple[str, ...], *, json_path: str | None, arrow_path: str | None) -> None:
     """Write an Arrow file or stream as integration JSON."""
-    source, target = _two_paths(paths, {"ARROW": arrow_path, "JSON": json_path})
+    source, target = _resolve_paths(paths, {"ARROW": arrow_path, "JSON": json_path})
     with open_any(resolve_source(source)) as reader:
         document = integration_json.build_document(reader.schema, reader)
     integration_json.write(resolve_output(target, source), document)
@@ -149,14 +151,14 @@ def arrow_to_json(paths: tuple[str, ...], *, json_path: str | None, arrow_path: 
 @click.argument("paths", nargs=-1, metavar="[JSON] [ARROW]")
 @_json_option
 @_arrow_option
-@_check_options
+@_value_check_options
 def validate(paths: tuple[str, ...], *, json_path: str | None, arrow_path: str | None, **checks: bool) -> int:
     """Compare Arrow data with integration JSON.
 
     Both are validated first. Each difference in schema, metadata or values is a line. The exit status is 1 if there
     are differences.
     """
-    json_file, arrow_file = _two_paths(paths, {"JSON": json_path, "ARROW": arrow_path})
+    json_file, arrow_file = _resolve_paths(paths, {"JSON": json_path, "ARROW": arrow_path})
     value_checks = _ValueChecks(**{name.removeprefix("validate_"): is_set for name, is_set in checks.items()})
     expected = integration_json.read(resolve_source(json_file))
     with open_any(resolve_source(arrow_file)) as reader:
@@ -164,23 +166,23 @@ def validate(paths: tuple[str, ...], *, json_path: str | None, arrow_path: str |
         for name, batches in ((json_file, expected.batches), (arrow_file, actual)):
             with prefix_errors(name):
                 _validate_batches(batches, value_checks)
-        differences = integration_json.find_differences(expected.schema, expected.batches, reader.schema, actual)
-        shown = list(islice(differences, _DIFFERENCES_SHOWN + 1))
-    for difference in shown[:_DIFFERENCES_SHOWN]:
+        all_differences = integration_json.find_differences(expected.schema, expected.batches, reader.schema, actual)
+        differences = list(islice(all_differences, _DIFFERENCES_SHOWN + 1))
+    for difference in differences[:_DIFFERENCES_SHOWN]:
         click.echo(f"{arrow_file}: {printable(difference)}", err=True)
-    if len(shown) > _DIFFERENCES_SHOWN:
+    if len(differences) > _DIFFERENCES_SHOWN:
         click.echo(f"{arrow_file}: and more", err=True)
-    if not shown:
+    if not differences:
         rows = sum(batch.num_rows for batch in actual)
         click.echo(f"{arrow_file}: {rows:,} rows in {len(actual):,} record batches match {json_file}")
-    return FAILED if shown else 0
+    return EXIT_FAILURE if differences else 0
 
 
 def _validate_batches(batches: Sequence[RecordBatch], checks: _ValueChecks) -> None:
     for number, batch in enumerate(batches):
         for index, field in enumerate(batch.schema):
             with prefix_errors(f"record batch {number}: column {field.name!r}"):
-                batch.column(index).validate(full=checks.applies_to(field.type))
+                batch.column(index).validate(full=checks.is_enabled_for(field.type))
 
 
 @integration.command("stream-to-file")

@@ -15,35 +15,35 @@ from typing import Any
 import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.cli.input_output import Advance
-from bowstring.cli.pyarrow_files import (
+from bowstring.cli.progress import ReportProgress
+from bowstring.cli.pyarrow_adapters import (
     INFERENCE_NOTE,
     ReadableFile,
     import_pyarrow,
+    open_sequential_file,
     read_batches,
-    sequential_file,
-    translate_errors,
+    translate_pyarrow_errors,
     with_note,
 )
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError
-from bowstring.inspection.values import check_unique_names, iterate_rows, join_lines, json_line
+from bowstring.inspection.formatting import check_unique_names, encode_lines, format_json_line, iterate_rows
 from bowstring.io.sinks import Sink
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.layouts import expansion_limits
 from bowstring.layouts.base import prefix_errors
 
 _DECODER = json.JSONDecoder()
-_SPACE = re.compile(r"[ \t\r\n]*")
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_ERROR = re.compile(r"(?:JSON parse error: )?(.*?)(?: in row (\d+))?", re.DOTALL)
-_ROOT = re.compile(r"Column\(\) changed from object to (\w+)")
-_COLUMN = re.compile(r"Column\(/([^/)]*)(.*?)\) (.*)")
+_WHITESPACE = re.compile(r"[ \t\r\n]*")
+_STRING_LITERAL = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_ERROR_MESSAGE = re.compile(r"(?:JSON parse error: )?(.*?)(?: in row (\d+))?", re.DOTALL)
+_ROOT_TYPE_ERROR = re.compile(r"Column\(\) changed from object to (\w+)")
+_COLUMN_ERROR = re.compile(r"Column\(/([^/)]*)(.*?)\) (.*)")
 
 
 @contextmanager
 def open_batches(
-    source: Any, name: str, options: Mapping[str, Any], advance: Advance
+    source: Any, name: str, options: Mapping[str, Any], report_progress: ReportProgress
 ) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
     """Open a JSON file; yield its schema and an iterator of its batches.
 
@@ -53,34 +53,37 @@ def open_batches(
     """
     pa, pj = import_pyarrow(), import_pyarrow("pyarrow.json")
     explicit = pa.schema(list(options["column_types"].items()))
-    with sequential_file(source, advance) as (file, report_position):
+    with open_sequential_file(source, report_progress) as (file, report_position):
         start = file.peek(1024)[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
-        _check_start(start, name)
+        _check_json_start(start, name)
         split = _array_chunks if start.startswith(b"[") else _line_chunks
-        chunks = (_check_nesting(chunk, name) for chunk in split(file, name, options["block_size"]))
+        chunks = _check_nesting_of_chunks(split(file, name, options["block_size"]), name)
         first = next(chunks, None)
         if first is None:
             yield import_schema(explicit), iter(())
             return
-        _check_keys(first, name)
-        describe = partial(_parse_error, name)
-        with translate_errors(describe):
+        _check_key_count(first, name)
+        create_error = partial(_error_from_pyarrow, name)
+        with translate_pyarrow_errors(create_error):
             reader = pj.open_json(
-                io.BufferedReader(ReadableFile(_chunk_reader(chain([first], chunks))), options["block_size"]),
+                io.BufferedReader(ReadableFile(_make_read_function(chain([first], chunks))), options["block_size"]),
                 read_options=pj.ReadOptions(use_threads=False, block_size=options["block_size"]),
                 parse_options=pj.ParseOptions(explicit_schema=explicit if len(explicit) else None),
             )
         schema, columns = import_schema(reader.schema), list(options["columns"])
-        yield schema.select(columns) if columns else schema, read_batches(reader, describe, report_position, columns)
+        yield (
+            schema.select(columns) if columns else schema,
+            read_batches(reader, create_error, report_position, columns),
+        )
 
 
-def _check_start(start: bytes, name: str) -> None:
+def _check_json_start(start: bytes, name: str) -> None:
     if start and start[:1] not in b"[{":
         error = FormatMismatchError(f"{name}: expected JSON objects or an array of objects, found {start[:20]!r}")
         raise with_note(error, "use --from csv for CSV")
 
 
-def _chunk_reader(chunks: Iterator[bytes]) -> Callable[[int], memoryview]:
+def _make_read_function(chunks: Iterator[bytes]) -> Callable[[int], memoryview]:
     """Return a function that reads from consecutive chunks."""
     rest = memoryview(b"")
 
@@ -101,7 +104,7 @@ def _line_chunks(file: Any, name: str, block_bytes: int) -> Iterator[bytes]:
         if not end:
             rest += part
             if len(rest) > block_bytes:
-                raise _too_large(name, "a line")
+                raise _block_size_error(name, "a line")
             continue
         chunk, rest = rest + part[:end], part[end:]
         if not chunk.isspace():
@@ -114,15 +117,15 @@ def _array_chunks(file: Any, name: str, block_characters: int) -> Iterator[bytes
     """Yield the objects of an array as lines, about a block at a time."""
     text = io.TextIOWrapper(file, "utf-8-sig", newline="")
     try:
-        objects = _ArrayScanner(text, name, block_characters).iter_objects()
-        yield from join_lines(objects, max_lines=sys.maxsize, max_characters=block_characters)
+        objects = _JsonArrayScanner(text, name, block_characters).iter_objects()
+        yield from encode_lines(objects, max_lines=sys.maxsize, max_characters=block_characters)
     except UnicodeDecodeError as error:
         raise InvalidDataError(f"{name}: is not valid UTF-8: {error.reason}") from None
     finally:
         text.detach()
 
 
-class _ArrayScanner:
+class _JsonArrayScanner:
     """Splits a JSON array of objects, which is read in blocks, into the texts of the objects."""
 
     def __init__(self, text: io.TextIOWrapper, name: str, block_characters: int) -> None:
@@ -135,27 +138,27 @@ class _ArrayScanner:
 
     def iter_objects(self) -> Iterator[str]:
         """Yield each object without line ends, which JSON allows only between values."""
-        separator, count = self._next_character(), 0
+        separator, count = self._peek_character(), 0
         assert separator == "["
         self._offset += 1
-        if self._next_character() == "]":
+        if self._peek_character() == "]":
             separator = "]"
             self._offset += 1
         while separator != "]":
             count += 1
-            yield self._object(count)
-            separator = self._next_character()
+            yield self._read_object(count)
+            separator = self._peek_character()
             if not separator:
                 raise self._unclosed_error(count)
             if separator not in ",]":
                 raise InvalidDataError(f"{self._name}: expected ',' or ']' after object {count:,}, found {separator!r}")
             self._offset += 1
-        if self._next_character():
+        if self._peek_character():
             rest = self._buffer[self._offset : self._offset + 20]
             raise InvalidDataError(f"{self._name}: expected nothing after the array, found {rest!r}")
 
-    def _object(self, number: int) -> str:
-        character = self._next_character()
+    def _read_object(self, number: int) -> str:
+        character = self._peek_character()
         if not character:
             raise self._unclosed_error(number - 1)
         if character != "{":
@@ -166,27 +169,27 @@ class _ArrayScanner:
             try:
                 _, end = _DECODER.raw_decode(self._buffer, self._offset)
             except RecursionError:
-                raise _too_deep(self._name) from None
+                raise _nesting_error(self._name) from None
             except json.JSONDecodeError as error:
-                if len(self._buffer) - self._offset < self._block_characters and self._read_more():
+                if len(self._buffer) - self._offset < self._block_characters and self._read_block():
                     continue
                 where = f"object {number:,} of the array"
                 if not self._is_at_end:
-                    raise _too_large(self._name, where) from None
+                    raise _block_size_error(self._name, where) from None
                 raise InvalidDataError(f"{self._name}: {where}: {error.msg}") from None
             value = self._buffer[self._offset : end].replace("\n", " ").replace("\r", " ")
             self._offset = end
             return value
 
-    def _next_character(self) -> str:
-        """Skip white space; return the next character, or empty text at the end."""
+    def _peek_character(self) -> str:
+        """Skip white space; return the next character without consuming it, or empty text at the end."""
         while True:
-            space = _SPACE.match(self._buffer, self._offset)
+            space = _WHITESPACE.match(self._buffer, self._offset)
             self._offset = self._offset if space is None else space.end()
-            if self._offset < len(self._buffer) or not self._read_more():
+            if self._offset < len(self._buffer) or not self._read_block():
                 return self._buffer[self._offset : self._offset + 1]
 
-    def _read_more(self) -> bool:
+    def _read_block(self) -> bool:
         """Append a block to the buffer; return False at the end of the text."""
         part = "" if self._is_at_end else self._text.read(self._block_characters)
         self._is_at_end = not part
@@ -199,37 +202,40 @@ class _ArrayScanner:
         )
 
 
-def _too_large(name: str, what: str) -> LimitError:
+def _block_size_error(name: str, what: str) -> LimitError:
     error = LimitError(f"{name}: {what} is larger than a block, or not valid JSON")
     return with_note(error, "--block-size sets a larger size")
 
 
-def _too_deep(name: str) -> LimitError:
+def _nesting_error(name: str) -> LimitError:
     return LimitError(f"{name}: values are nested deeper than {DEFAULT_LIMITS.max_nesting} levels")
 
 
-def _check_nesting(chunk: bytes, name: str) -> bytes:
-    """Return the chunk. Raise `LimitError` for values that are nested too deep: pyarrow overflows the stack.
+def _check_nesting_of_chunks(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Yield the chunks. Raise `LimitError` for values that are nested too deep: pyarrow overflows the stack."""
+    for chunk in chunks:
+        _check_nesting(chunk, name)
+        yield chunk
 
-    Only lines with many brackets are checked.
-    """
+
+def _check_nesting(chunk: bytes, name: str) -> None:
+    """Raise `LimitError` for values that are nested too deep. Only lines with many brackets are checked."""
     max_nesting = DEFAULT_LIMITS.max_nesting
     codes = np.frombuffer(chunk, np.uint8)
-    openers = np.flatnonzero((codes == ord("[")) | (codes == ord("{")))
-    ends = np.flatnonzero(codes == ord("\n"))
-    counts = np.diff(np.searchsorted(openers, ends), prepend=0, append=len(openers))
-    starts = np.concatenate([[0], ends + 1])
-    stops = np.concatenate([ends, [len(codes)]])
+    opening_offsets = np.flatnonzero((codes == ord("[")) | (codes == ord("{")))
+    line_ends = np.flatnonzero(codes == ord("\n"))
+    counts = np.diff(np.searchsorted(opening_offsets, line_ends), prepend=0, append=len(opening_offsets))
+    starts = np.concatenate([[0], line_ends + 1])
+    stops = np.concatenate([line_ends, [len(codes)]])
     for line in np.flatnonzero(counts > max_nesting).tolist():
-        bare = np.frombuffer(_STRING.sub(b"", chunk[starts[line] : stops[line]]), np.uint8)
-        steps = ((bare == ord("[")) | (bare == ord("{"))).astype(np.int64)
-        steps -= (bare == ord("]")) | (bare == ord("}"))
-        if np.cumsum(steps).max() > max_nesting:
-            raise _too_deep(name)
-    return chunk
+        outside_strings = np.frombuffer(_STRING_LITERAL.sub(b"", chunk[starts[line] : stops[line]]), np.uint8)
+        depth_changes = ((outside_strings == ord("[")) | (outside_strings == ord("{"))).astype(np.int64)
+        depth_changes -= (outside_strings == ord("]")) | (outside_strings == ord("}"))
+        if np.cumsum(depth_changes).max() > max_nesting:
+            raise _nesting_error(name)
 
 
-def _check_keys(chunk: bytes, name: str) -> None:
+def _check_key_count(chunk: bytes, name: str) -> None:
     """Raise `LimitError` for objects with so many different keys that most values would be nulls.
 
     pyarrow infers the columns from the first block only, so later blocks are not checked.
@@ -243,16 +249,16 @@ def _check_keys(chunk: bytes, name: str) -> None:
             expansion_limits.check_expanded_values(rows * (len(keys) - quoted), len(parts))
 
 
-def _parse_error(name: str, text: str, rows: int) -> InvalidDataError:
+def _error_from_pyarrow(name: str, message: str, rows: int) -> InvalidDataError:
     """Convert an error message of pyarrow to an error with the option that helps, if any.
 
     pyarrow counts the rows from the start of the block; `rows` come before it.
     """
-    matched = _ERROR.fullmatch(text)
-    assert matched is not None
-    reason, number = matched.groups()
+    match = _ERROR_MESSAGE.fullmatch(message)
+    assert match is not None
+    reason, number = match.groups()
     where = f"{name}: " + (f"after row {rows:,}: " if number is None else f"row {rows + int(number) + 1:,}: ")
-    root, column = _ROOT.fullmatch(reason), _COLUMN.fullmatch(reason)
+    root, column = _ROOT_TYPE_ERROR.fullmatch(reason), _COLUMN_ERROR.fullmatch(reason)
     if root is not None:
         return InvalidDataError(f"{where}expected a JSON object, found {root[1]}")
     if reason == "unexpected field":
@@ -268,15 +274,18 @@ def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], is_array: 
     """Write one object per line, or an array of objects. Raises `UsageError` for duplicate column names."""
     names = schema.names
     check_unique_names(names, "convert to CSV instead")
-    parts: Iterable[Iterable[str]] = ((json_line(names, row) for row in iterate_rows(batch)) for batch in batches)
+    lines_by_batch: Iterable[Iterable[str]] = (
+        (format_json_line(names, row) for row in iterate_rows(batch)) for batch in batches
+    )
     if is_array:
-        parts = [_as_array(chain.from_iterable(parts))]
-    for lines in parts:
-        for chunk in join_lines(lines):
+        lines_by_batch = [_wrap_in_array(chain.from_iterable(lines_by_batch))]
+    for lines in lines_by_batch:
+        for chunk in encode_lines(lines):
             sink.write([chunk], len(chunk))
 
 
-def _as_array(lines: Iterable[str]) -> Iterator[str]:
+def _wrap_in_array(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a JSON array whose elements are these lines."""
     last = None
     yield "["
     for line in lines:

@@ -14,17 +14,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from bowstring.cli.settings import FAILED, INTERRUPTED, Settings, failure_line
+from bowstring.cli.failures import EXIT_FAILURE, EXIT_INTERRUPTED, FailureSettings, format_failure
 from bowstring.errors import BowstringError, FormatMismatchError, MissingExtraError, NoDataError, TruncatedError
 
 _CLI_PACKAGES = ("click", "rich")
-_CONVERTIBLE = ("Parquet", "CSV", "JSON")
+_CONVERTIBLE_FORMATS = ("Parquet", "CSV", "JSON")
 _DEFAULT_MESSAGES = {"MemoryError": "out of memory"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. `arguments` exclude the program's name; default: sys.argv."""
-    settings = Settings(debug=bool(os.environ.get("BOWSTRING_DEBUG")))
+    settings = FailureSettings(debug=bool(os.environ.get("BOWSTRING_DEBUG")))
     _replace_closed_streams()
     _escape_unencodable_characters()
     try:
@@ -33,16 +33,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return status
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except Exception as error:
         if _is_caused_by(error, KeyboardInterrupt):  # for example py4j's, if interrupted during a call
-            return INTERRUPTED
-        if _is_caused_by(error, BrokenPipeError) and _is_output_abandoned():
-            return FAILED
+            return EXIT_INTERRUPTED
+        if _is_caused_by(error, BrokenPipeError) and _is_output_pipe_broken():
+            return EXIT_FAILURE
         if settings.debug or not isinstance(error, (BowstringError, OSError, MemoryError)):
             raise
         sys.stderr.write(format_error(error) + "\n")
-        return FAILED
+        return EXIT_FAILURE
     finally:
         _discard_unwritten_output()
 
@@ -55,13 +55,13 @@ def _exit_on_signals() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     is_main = threading.current_thread() is threading.main_thread()  # other threads can't set handlers
-    ends = [n for n in (signal.SIGTERM, signal.SIGHUP) if is_main and signal.getsignal(n) is signal.SIG_DFL]
-    for number in ends:
+    default_signals = [n for n in (signal.SIGTERM, signal.SIGHUP) if is_main and signal.getsignal(n) is signal.SIG_DFL]
+    for number in default_signals:
         signal.signal(number, exit_with_signal)
     try:
         yield
     finally:
-        for number in ends:
+        for number in default_signals:
             signal.signal(number, signal.SIG_DFL)
 
 
@@ -71,7 +71,7 @@ def _is_caused_by(error: BaseException | None, kind: type[BaseException]) -> boo
     return error is not None
 
 
-def _is_output_abandoned() -> bool:
+def _is_output_pipe_broken() -> bool:
     """Return whether the reader of standard output has closed its end."""
     poll = select.poll()
     with suppress(OSError):  # not a descriptor
@@ -107,21 +107,21 @@ def _replace_closed_streams() -> None:
 def format_error(error: Exception) -> str:
     """Return one printable line for `error`, with a hint, if any."""
     text = str(error).strip() or _DEFAULT_MESSAGES.get(type(error).__name__, type(error).__name__)
-    return failure_line(text, next(iter(getattr(error, "__notes__", [])), _hint(error, text)))
+    return format_failure(text, next(iter(getattr(error, "__notes__", [])), _error_hint(error, text)))
 
 
-def _hint(error: Exception, text: str) -> str:
+def _error_hint(error: Exception, text: str) -> str:
     """Return a hint for an error, or empty text."""
     if isinstance(error, TruncatedError) and not isinstance(error, NoDataError):
         return "bowstring recover saves the intact batches, if any"
-    if isinstance(error, FormatMismatchError) and any(name in text for name in _CONVERTIBLE):
-        return f"bowstring convert reads {', '.join(_CONVERTIBLE[:-1])} and {_CONVERTIBLE[-1]}"
+    if isinstance(error, FormatMismatchError) and any(name in text for name in _CONVERTIBLE_FORMATS):
+        return f"bowstring convert reads {', '.join(_CONVERTIBLE_FORMATS[:-1])} and {_CONVERTIBLE_FORMATS[-1]}"
     return ""
 
 
-def _run(arguments: Sequence[str] | None, settings: Settings) -> int:
+def _run(arguments: Sequence[str] | None, settings: FailureSettings) -> int:
     try:
-        from bowstring.cli.program import run
+        from bowstring.cli.commands import run
 
         return run(arguments, settings)
     except ModuleNotFoundError as error:

@@ -16,7 +16,7 @@ PATH = click.Path(allow_dash=True, readable=False)
 
 file_argument = click.argument("file", required=False, type=PATH)
 
-max_piped_option = click.option(
+max_piped_bytes_option = click.option(
     "--max-piped-bytes",
     type=click.IntRange(min=0),
     default=MAX_PIPED_BYTES,
@@ -35,25 +35,25 @@ record_option = click.option(
 quick_option = click.option("--quick", is_flag=True, help="Check the structure only, not every value.")
 
 
-def json_option(text: str) -> Callable[[_Command], _Command]:
+def json_option(help_text: str) -> Callable[[_Command], _Command]:
     """Return the option for JSON as output, with this help text."""
-    return click.option("--json", "as_json", is_flag=True, help=text)
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
-def all_option(text: str) -> Callable[[_Command], _Command]:
+def all_option(help_text: str) -> Callable[[_Command], _Command]:
     """Return the option that shows everything, with this help text."""
-    return click.option("--all", "show_all", is_flag=True, help=text)
+    return click.option("--all", "show_all", is_flag=True, help=help_text)
 
 
-def rows_option(text: str) -> Callable[[_Command], _Command]:
+def rows_option(help_text: str) -> Callable[[_Command], _Command]:
     """Return the option for a number of rows, with this help text."""
-    return click.option("-n", "--rows", "count", type=click.IntRange(min=0), default=10, help=text)
+    return click.option("-n", "--rows", "count", type=click.IntRange(min=0), default=10, help=help_text)
 
 
-def format_option(text: str, default: str | None = None) -> Callable[[_Command], _Command]:
+def row_format_option(help_text: str, default: str | None = None) -> Callable[[_Command], _Command]:
     """Return the option for the format of rows, with this help text."""
     formats = click.Choice(["table", "jsonl", "csv"])
-    return click.option("--format", "row_format", type=formats, default=default, help=text)
+    return click.option("--format", "row_format", type=formats, default=default, help=help_text)
 
 
 def arrow_format_option(default: str) -> Callable[[_Command], _Command]:

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.cli.input_output import Advance
-from bowstring.cli.pyarrow_files import (
+from bowstring.cli.progress import ReportProgress
+from bowstring.cli.pyarrow_adapters import (
     WritableFile,
     import_pyarrow,
-    random_access_file,
+    open_random_access_file,
     read_batches,
-    translate_errors,
+    translate_pyarrow_errors,
     write_batches,
 )
 from bowstring.datatypes.extension import ExtensionType
@@ -33,33 +33,33 @@ from bowstring.datatypes.types import (
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.io.sinks import Sink
 
-_ROWS = 1 << 16
+_BATCH_ROWS = 1 << 16
 
 
 @contextmanager
 def open_batches(
-    source: Any, name: str, options: Mapping[str, Any], advance: Advance
+    source: Any, name: str, options: Mapping[str, Any], report_progress: ReportProgress
 ) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
     """Open a Parquet file; yield its schema and an iterator of its batches. Raises `InvalidDataError` if malformed."""
     pq, columns = import_pyarrow("pyarrow.parquet"), list(options["columns"])
 
-    def describe(message: str, _rows: int) -> InvalidDataError:
+    def create_error(message: str, _rows: int) -> InvalidDataError:
         return InvalidDataError(f"{name}: pyarrow can't read it as Parquet: {message}")
 
-    with random_access_file(source, options["max_piped_bytes"]) as file:
-        with translate_errors(describe):
+    with open_random_access_file(source, options["max_piped_bytes"]) as file:
+        with translate_pyarrow_errors(create_error):
             parquet_file = pq.ParquetFile(file)
             schema = import_schema(parquet_file.schema_arrow)
-        reader = parquet_file.iter_batches(options["batch_rows"] or _ROWS, columns=columns or None)
+        reader = parquet_file.iter_batches(options["batch_rows"] or _BATCH_ROWS, columns=columns or None)
         total = parquet_file.metadata.num_rows
-        batches = read_batches(reader, describe, lambda rows: advance(rows, total), columns)
+        batches = read_batches(reader, create_error, lambda rows: report_progress(rows, total), columns)
         yield schema.select(columns) if columns else schema, batches
 
 
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: Mapping[str, Any]) -> None:
     """Write batches as row groups; pyarrow crashes on invalid values.
 
-    Raises `UnsupportedTypeError` for a type that Parquet does not have, and what `check_rows` raises.
+    Raises `UnsupportedTypeError` for a type that Parquet does not have, and what `check_row_count` raises.
     """
     pa, pq = import_pyarrow(), import_pyarrow("pyarrow.parquet")
     for field in schema:

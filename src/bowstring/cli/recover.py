@@ -7,15 +7,16 @@ from typing import Any
 
 import click
 
-from bowstring.cli.input_output import echo_json, progress, resolve_output, resolve_source, source_name
-from bowstring.cli.options import PATH, all_option, json_option, max_piped_option, quick_option
-from bowstring.cli.settings import FAILED
+from bowstring.cli.failures import EXIT_FAILURE
+from bowstring.cli.input_output import echo_json, resolve_output, resolve_source, source_name
+from bowstring.cli.options import PATH, all_option, json_option, max_piped_bytes_option, quick_option
+from bowstring.cli.progress import progress_bar
 from bowstring.errors import format_count
 from bowstring.inspection.text import printable
 from bowstring.ipc.tools.message_search import DroppedRange
 from bowstring.ipc.tools.recover import RecoveryReport, recover as recover_data
 
-_DROPPED_SHOWN = 100
+_DROPPED_RANGES_SHOWN = 100
 _REASON_CHARACTERS = 300
 
 
@@ -24,8 +25,8 @@ _REASON_CHARACTERS = 300
 @click.argument("target", type=PATH)
 @quick_option
 @json_option("Write the report as JSON.")
-@all_option(f"List everything that is dropped, not only the first {_DROPPED_SHOWN}.")
-@max_piped_option
+@all_option(f"List everything that is dropped, not only the first {_DROPPED_RANGES_SHOWN}.")
+@max_piped_bytes_option
 def recover(source: str, target: str, *, quick: bool, as_json: bool, show_all: bool, max_piped_bytes: int) -> int:
     """Save the intact batches of a damaged or truncated Arrow file or stream, and list the losses.
 
@@ -34,27 +35,29 @@ def recover(source: str, target: str, *, quick: bool, as_json: bool, show_all: b
     something was dropped. TARGET is valid, but changed values can't be detected: Arrow has no checksums.
     """
     out = resolve_output(target, source)
-    with progress("recovering", "bytes") as advance:
-        report = recover_data(resolve_source(source), out, not quick, max_piped_bytes=max_piped_bytes, advance=advance)
-    listed = list(report.dropped if show_all else report.dropped[:_DROPPED_SHOWN])
+    with progress_bar("recovering", "bytes") as report_progress:
+        report = recover_data(
+            resolve_source(source), out, not quick, max_piped_bytes=max_piped_bytes, report_progress=report_progress
+        )
+    dropped_ranges = list(report.dropped if show_all else report.dropped[:_DROPPED_RANGES_SHOWN])
     if as_json:
-        echo_json(_to_json(source_name(source), target, report, listed), err=target == "-")
+        echo_json(_to_json(source_name(source), target, report, dropped_ranges), err=target == "-")
     else:
-        _show(printable(source_name(source)), printable(target), report, listed, target == "-")
-    return FAILED if report.dropped else 0
+        _show(printable(source_name(source)), printable(target), report, dropped_ranges, target == "-")
+    return EXIT_FAILURE if report.dropped else 0
 
 
-def _show(name: str, target: str, report: RecoveryReport, listed: list[DroppedRange], to_error: bool) -> None:
+def _show(name: str, target: str, report: RecoveryReport, dropped_ranges: list[DroppedRange], to_error: bool) -> None:
     def write_line(line: str) -> None:
         click.echo(f"{name}: {line}", err=to_error)
 
-    for span in listed:
+    for span in dropped_ranges:
         what = str(span.kind or "")
         if span.rows is not None:
             what += f" of {span.rows:,} rows"
         reason = printable(span.reason, _REASON_CHARACTERS)
         write_line(f"dropped bytes {span.start:,} to {span.stop:,}{': ' if what else ''}{what}: {reason}")
-    hidden = len(report.dropped) - len(listed)
+    hidden = len(report.dropped) - len(dropped_ranges)
     if hidden:
         write_line(f"… and {hidden:,} more (--all shows them)")
     if report.footer_problem is not None:
@@ -66,7 +69,7 @@ def _show(name: str, target: str, report: RecoveryReport, listed: list[DroppedRa
     write_line(f"{state}; {report.rows:,} rows in {batches} are in {target}")
 
 
-def _to_json(name: str, target: str, report: RecoveryReport, listed: list[DroppedRange]) -> dict[str, Any]:
+def _to_json(name: str, target: str, report: RecoveryReport, dropped_ranges: list[DroppedRange]) -> dict[str, Any]:
     return {
         "source": name,
         "target": target,
@@ -77,5 +80,5 @@ def _to_json(name: str, target: str, report: RecoveryReport, listed: list[Droppe
         "rows": report.rows,
         "footer_problem": report.footer_problem,
         "dropped_count": len(report.dropped),
-        "dropped": [asdict(dropped_range) for dropped_range in listed],
+        "dropped": [asdict(dropped_range) for dropped_range in dropped_ranges],
     }

@@ -14,8 +14,15 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.tables import column_width, columns_that_fit, open_console, rows_table, terminal_width
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import format_count
+from bowstring.inspection.formatting import (
+    check_unique_names,
+    encode_lines,
+    format_csv_line,
+    format_json_line,
+    format_text,
+    iterate_rows,
+)
 from bowstring.inspection.text import printable
-from bowstring.inspection.values import check_unique_names, csv_line, format_text, iterate_rows, join_lines, json_line
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.stream import StreamReader
 
@@ -72,38 +79,43 @@ def _rows_by_batch(batches: Iterable[RecordBatch], columns: int | None = None) -
     """
     for number, batch in enumerate(batches):
         is_wide = columns is not None and columns < batch.num_columns
-        part = batch.select(range(columns)) if is_wide and columns is not None else batch
-        yield iterate_rows(part, where=f"record batch {number}, ")
+        selected = batch.select(range(columns)) if is_wide and columns is not None else batch
+        yield iterate_rows(selected, where=f"record batch {number}, ")
 
 
-def write_json_lines(schema: Schema, parts: Iterable[_Rows]) -> None:
+def write_json_lines(schema: Schema, rows_by_batch: Iterable[_Rows]) -> None:
     """Write one object per row, in ASCII on a terminal. Raises `UsageError` for duplicate column names."""
     names, is_terminal = schema.names, sys.stdout.isatty()
     check_unique_names(names, "use --format csv")
-    _write((json_line(names, row, is_terminal) for row in rows) for rows in parts)
+    _write_lines((format_json_line(names, row, is_terminal) for row in rows) for rows in rows_by_batch)
 
 
-def write_csv(schema: Schema, parts: Iterable[_Rows]) -> None:
+def write_csv(schema: Schema, rows_by_batch: Iterable[_Rows]) -> None:
     """Write a header and one line per row, with control characters as escapes on a terminal."""
     escape: Callable[[str], str] = printable if sys.stdout.isatty() else str
 
-    def line(cells: Iterable[str | None]) -> str:
-        return csv_line([None if cell is None else escape(cell) for cell in cells])
+    def escaped_line(cells: Iterable[str | None]) -> str:
+        return format_csv_line([None if cell is None else escape(cell) for cell in cells])
 
-    _write(chain([[line(schema.names)]], ((line(map(format_text, row)) for row in rows) for rows in parts)))
+    _write_lines(
+        chain(
+            [[escaped_line(schema.names)]],
+            ((escaped_line(map(format_text, row)) for row in rows) for rows in rows_by_batch),
+        )
+    )
 
 
-def _write(parts: Iterable[Iterable[str]]) -> None:
+def _write_lines(lines_by_batch: Iterable[Iterable[str]]) -> None:
     out = sys.stdout.buffer
     sys.stdout.flush()
-    for lines in parts:
-        for chunk in join_lines(lines):
+    for lines in lines_by_batch:
+        for chunk in encode_lines(lines):
             out.write(chunk)
         out.flush()
 
 
 def write_table(
-    schema: Schema, parts: Iterable[_Rows], show_all: bool = False, is_input_idle: Callable[[], bool] = bool
+    schema: Schema, rows_by_batch: Iterable[_Rows], show_all: bool = False, is_input_idle: Callable[[], bool] = bool
 ) -> None:
     """Print names, types and rows as tables of up to 500 rows, or of 5,000 cells; on a terminal as many columns as fit.
 
@@ -120,45 +132,47 @@ def write_table(
     ]
     rows_per_table = min(_TABLE_ROWS, max(1, _TABLE_CELLS // max(1, len(types))))
     previous_widths: list[int] = []
-    for rows, continues in _split_tables(parts, rows_per_table, bool if width is None else is_input_idle):
-        cells = [[_cell(value, max_characters) for value in row[:column_limit]] for row in rows]
+    for rows, is_continuation in _split_tables(rows_by_batch, rows_per_table, bool if width is None else is_input_idle):
+        cells = [[_format_cell(value, max_characters) for value in row[:column_limit]] for row in rows]
         columns: Sequence[Sequence[str]] = [
             [*heading, *(row[i] for row in cells)] for i, heading in enumerate(headings)
         ]
         if width is not None and not show_all:
             columns = columns_that_fit(columns, width)
         widths = list(map(column_width, columns))
-        is_more = continues and len(widths) >= len(previous_widths) and all(map(le, widths, previous_widths))
-        if is_more:
+        is_same_table = (
+            is_continuation and len(widths) >= len(previous_widths) and all(map(le, widths, previous_widths))
+        )
+        if is_same_table:
             columns, widths = columns[: len(previous_widths)], previous_widths
         previous_widths = widths
         with open_console() as console:
-            console.print(rows_table(columns, types, widths, has_header=not is_more))
+            console.print(rows_table(columns, types, widths, has_header=not is_same_table))
     hidden = len(schema) - len(columns)
     if hidden:
         click.echo(f"and {format_count(hidden, 'more column')} (--all shows them)", err=True)
 
 
 def _split_tables(
-    parts: Iterable[_Rows], rows_per_table: int, is_input_idle: Callable[[], bool]
+    rows_by_batch: Iterable[_Rows], rows_per_table: int, is_input_idle: Callable[[], bool]
 ) -> Iterator[tuple[list[_Row], bool]]:
     """Yield the rows of each table, at least one table, and whether it continues the previous one."""
     pending: list[_Row] = []
-    is_first, continues = True, False
-    for rows in parts:
+    is_first, is_continuation = True, False
+    for rows in rows_by_batch:
         for row in rows:
             pending.append(row)
             if len(pending) == rows_per_table:
-                yield pending, continues
-                pending, is_first, continues = [], False, False
+                yield pending, is_continuation
+                pending, is_first, is_continuation = [], False, False
         if pending and is_input_idle():
-            yield pending, continues
-            pending, is_first, continues = [], False, True
+            yield pending, is_continuation
+            pending, is_first, is_continuation = [], False, True
     if pending or is_first:
-        yield pending, continues
+        yield pending, is_continuation
 
 
-def _cell(value: Any, max_characters: int | None) -> str:
+def _format_cell(value: Any, max_characters: int | None) -> str:
     if isinstance(value, str) and max_characters is not None:
         value = value[: max_characters + 1]  # the rest is not shown
     text = format_text(value)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
+from bowstring.cli.failures import EXIT_FAILURE, format_failure
 from bowstring.cli.options import PATH, record_option
-from bowstring.cli.settings import FAILED, failure_line
 from bowstring.cli.tls import tls_options
 from bowstring.io.io_errors import translate_io_error
 from bowstring.sharing.server import serve as serve_sources
@@ -79,11 +79,11 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
         raise click.UsageError("--ticket-lifetime needs --ticket-key-file")
     options = ServerOptions(
         tls=tls,
-        ticket_key=None if ticket_key_file is None else _read_key(ticket_key_file),
+        ticket_key=None if ticket_key_file is None else _read_ticket_key(ticket_key_file),
         ticket_lifetime_s=math.inf if ticket_lifetime_s is None else ticket_lifetime_s,
         record=record,
     )
-    names = _check_names(paths, names)
+    names = _resolve_names(paths, names)
     if log_level is not None:
         logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     with serve_sources(dict(zip(names, paths, strict=True)), address, options, scheme=scheme) as server:
@@ -92,11 +92,11 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
             wait_for_signal()
         if server.drain(drain_s):
             return 0
-    click.echo(failure_line(f"clients still used the data after {drain_s:g} s, and were disconnected", ""), err=True)
-    return FAILED
+    click.echo(format_failure(f"clients still used the data after {drain_s:g} s, and were disconnected", ""), err=True)
+    return EXIT_FAILURE
 
 
-def _check_names(paths: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+def _resolve_names(paths: Sequence[str], names: Sequence[str]) -> Sequence[str]:
     """Return the names of the data sets. Raises `click.UsageError` unless there is a different one for each path."""
     if names and len(names) != len(paths):
         raise click.UsageError(f"expected one --name for each PATH: {len(paths)}, found {len(names)}")
@@ -107,7 +107,7 @@ def _check_names(paths: Sequence[str], names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def _read_key(path: str) -> bytes:
+def _read_ticket_key(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:

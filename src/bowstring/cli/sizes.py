@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from bowstring.cli.input_output import echo_json, resolve_source, source_name
-from bowstring.cli.options import all_option, file_argument, json_option, max_piped_option
-from bowstring.cli.tables import open_console, plain_table, terminal_width
+from bowstring.cli.options import all_option, file_argument, json_option, max_piped_bytes_option
+from bowstring.cli.tables import borderless_table, open_console, terminal_width
 from bowstring.errors import format_count
 from bowstring.inspection.inspector import inspect
 from bowstring.inspection.report import ColumnReport, Inspection
@@ -23,7 +23,7 @@ _TITLES = ("column", "type", "encoding", "bytes", "size", "share")
 @file_argument
 @json_option("Write all columns as JSON, sizes in bytes.")
 @all_option(f"Show all columns, not only the {_COLUMNS_SHOWN} largest.")
-@max_piped_option
+@max_piped_bytes_option
 def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: int) -> None:
     """Show the size of each column of an Arrow file or stream, as stored, largest first.
 
@@ -36,11 +36,11 @@ def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: i
         return
     limit = None if show_all else _COLUMNS_SHOWN
     titles = list(_TITLES)
-    rows = [_cells(column, inspection, show_all) for column in inspection.columns_by_size()[:limit]]
+    rows = [_column_cells(column, inspection, show_all) for column in inspection.columns_by_size()[:limit]]
     width = terminal_width()
     if width is not None and not show_all:
         titles, rows = _fit_width(rows, width)
-    table = plain_table(*((title, title in _TITLES[3:]) for title in titles))
+    table = borderless_table(*((title, title in _TITLES[3:]) for title in titles))
     for row in rows:
         table.add_row(*row)
     with open_console() as console:
@@ -50,12 +50,12 @@ def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: i
         click.echo(f"… and {format_count(hidden, 'more column')} (--all shows them)")
 
 
-def _cells(column: ColumnReport, inspection: Inspection, show_all: bool) -> list[str]:
+def _column_cells(column: ColumnReport, inspection: Inspection, show_all: bool) -> list[str]:
     max_characters = None if show_all else _NAME_CHARACTERS
     return [
         printable(column.name, max_characters) or "(no name)",
-        printable(column.field.head, max_characters),
-        encoding(column, inspection),
+        printable(column.field.type_without_children, max_characters),
+        _encoding_text(column, inspection),
         f"{column.total_bytes:,}",
         human_bytes(column.total_bytes),
         percent(column.share),
@@ -74,16 +74,16 @@ def _fit_width(rows: list[list[str]], width: int) -> tuple[list[str], list[list[
         available = width - sum(widths.values()) - 2 * (len(widths) - 1) + widths["column"] + widths["type"]
         if available >= min(widths["column"], _MIN_CHARACTERS) + min(widths["type"], _MIN_CHARACTERS):
             break
-    types = max(_MIN_CHARACTERS, min(widths["type"], available // 3, available - 12))
-    names = max(_MIN_CHARACTERS, available - types)
-    columns["column"] = [printable(name, names) for name in columns["column"]]
-    columns["type"] = [printable(kind, types) for kind in columns["type"]]
+    type_width = max(_MIN_CHARACTERS, min(widths["type"], available // 3, available - 12))
+    name_width = max(_MIN_CHARACTERS, available - type_width)
+    columns["column"] = [printable(name, name_width) for name in columns["column"]]
+    columns["type"] = [printable(type_text, type_width) for type_text in columns["type"]]
     return list(columns), list(map(list, zip(*columns.values(), strict=True)))
 
 
-def encoding(column: ColumnReport, inspection: Inspection) -> str:
+def _encoding_text(column: ColumnReport, inspection: Inspection) -> str:
     """Return the encoding of a column: plain, dictionary or run-end encoded, and the codecs of the bodies."""
-    kind = column.field.head.partition("<")[0]
+    kind = column.field.type_without_children.partition("<")[0]
     parts = [kind.replace("_", "-")] if column.field.dictionary is not None or kind.startswith("run_end") else ["plain"]
     return " + ".join([*parts, *inspection.encoding.codecs])
 
@@ -98,7 +98,7 @@ def _to_json(name: str, inspection: Inspection) -> dict[str, Any]:
                 "index": column.index,
                 "name": column.name,
                 "type": column.field.type,
-                "encoding": encoding(column, inspection),
+                "encoding": _encoding_text(column, inspection),
                 "bytes": column.total_bytes,
                 "share": round(column.share, 6),
                 "null_count": column.null_count,

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_UNLIMITED = 1 << 24
-_GAP = 2
+_UNLIMITED_WIDTH = 1 << 24
+_COLUMN_GAP = 2
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def open_console() -> Iterator[Console]:
     if console.is_terminal:
         yield console
         return
-    console.width = _UNLIMITED
+    console.width = _UNLIMITED_WIDTH
     with console.capture() as capture:
         yield console
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
@@ -34,15 +34,15 @@ def terminal_width() -> int | None:
     return console.width if console.is_terminal else None
 
 
-def plain_table(*columns: tuple[str, bool], folds: bool = False, header: bool = True) -> Table:
+def borderless_table(*columns: tuple[str, bool], is_folded: bool = False, has_header: bool = True) -> Table:
     """Return a table without borders. Each column has a title and a flag for numbers, which are aligned to the right.
 
-    Each row is one line, unless `folds`: then long text is wrapped, and the table is indented.
+    Each row is one line, unless `is_folded`: then long text is wrapped, and the table is indented.
     """
-    padding = (0, 0, 0, _GAP) if folds else (0, _GAP, 0, 0)
-    table = Table(box=None, show_header=header, padding=padding, pad_edge=folds, header_style="dim")
+    padding = (0, 0, 0, _COLUMN_GAP) if is_folded else (0, _COLUMN_GAP, 0, 0)
+    table = Table(box=None, show_header=has_header, padding=padding, pad_edge=is_folded, header_style="dim")
     for title, is_number in columns:
-        is_line = is_number or not folds
+        is_line = is_number or not is_folded
         table.add_column(
             Text(title),
             justify="right" if is_number else "left",
@@ -56,7 +56,7 @@ def rows_table(
     columns: Sequence[Sequence[str]], types: Sequence[str], widths: Sequence[int], has_header: bool = True
 ) -> Table:
     """Return a table of rows. Each column has its name, its type and its values; numbers are aligned to the right."""
-    table = Table(box=None, show_header=has_header, header_style="bold", pad_edge=False, padding=(0, _GAP, 0, 0))
+    table = Table(box=None, show_header=has_header, header_style="bold", pad_edge=False, padding=(0, _COLUMN_GAP, 0, 0))
     for (name, *_), type_, width in zip(columns, types, widths, strict=False):
         is_number = type_.startswith(("int", "uint", "float", "double", "half", "decimal"))
         justify = "right" if is_number else "left"
@@ -75,9 +75,9 @@ def column_width(cells: Sequence[str]) -> int:
 
 def columns_that_fit(columns: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]]:
     """Return the first columns, at least one, that fit side by side."""
-    remaining = width + _GAP
+    remaining = width + _COLUMN_GAP
     for count, column in enumerate(columns):
-        remaining -= column_width(column) + _GAP
+        remaining -= column_width(column) + _COLUMN_GAP
         if count and remaining < 0:
             return columns[:count]
     return columns

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from bowstring.cli.input_output import echo_json, report_errors, resolve_source, source_name
+from bowstring.cli.input_output import echo_json, prefix_errors_with_source, resolve_source, source_name
 from bowstring.cli.options import all_option, file_argument, json_option
 from bowstring.inspection.text import printable
 from bowstring.sharing.recording import read_entries
@@ -28,12 +28,12 @@ def trace(file: str | None, *, as_json: bool, show_all: bool) -> None:
     are not shown.
     """
     steps = decode_steps(read_entries(resolve_source(file)))
-    with report_errors(file):
+    with prefix_errors_with_source(file):
         if as_json:
             _write_json(source_name(file), steps)
             return
         for step in steps:
-            click.echo(_line(step, None if show_all else _TEXT_CHARACTERS))
+            click.echo(_format_step(step, None if show_all else _TEXT_CHARACTERS))
 
 
 def _write_json(source: str, steps: Iterator[TraceStep]) -> None:
@@ -45,6 +45,6 @@ def _write_json(source: str, steps: Iterator[TraceStep]) -> None:
         echo_json({"source": source, "entries": entries})
 
 
-def _line(step: TraceStep, max_characters: int | None) -> str:
+def _format_step(step: TraceStep, max_characters: int | None) -> str:
     text = printable(step.text, max_characters)
     return f"{step.time_ns / 1e9:12.6f}  {step.connection:>3}  {step.sender}  {text}"

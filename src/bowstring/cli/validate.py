@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
-from bowstring.cli.input_output import echo_json, progress, resolve_source, source_name
-from bowstring.cli.options import all_option, file_argument, json_option, max_piped_option, quick_option
-from bowstring.cli.settings import FAILED
+from bowstring.cli.failures import EXIT_FAILURE
+from bowstring.cli.input_output import echo_json, resolve_source, source_name
+from bowstring.cli.options import all_option, file_argument, json_option, max_piped_bytes_option, quick_option
+from bowstring.cli.progress import progress_bar
 from bowstring.errors import format_count
 from bowstring.inspection.text import printable
-from bowstring.inspection.validation import Fault, Validation, Validator
+from bowstring.inspection.validation import Fault, ValidationSummary, Validator
 
 _FAULTS_SHOWN = 100
 _MESSAGE_CHARACTERS = 400
@@ -24,7 +25,7 @@ _NAME_CHARACTERS = 60
 @quick_option
 @json_option("Write the report as JSON.")
 @all_option(f"Show all errors, not only the first {_FAULTS_SHOWN}.")
-@max_piped_option
+@max_piped_bytes_option
 def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, max_piped_bytes: int) -> int:
     """List all errors of an Arrow file or stream, with their location. The exit status is 1 if there are any.
 
@@ -32,25 +33,25 @@ def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, ma
     terminal. Every value is checked: offsets, indices, UTF-8, run ends, decimals and so on.
     """
     source, limit = resolve_source(file), None if show_all else _FAULTS_SHOWN
-    listed: list[Fault] = []
-    with progress("validating") as advance:
-        validator = Validator(source, not quick, max_piped_bytes=max_piped_bytes, advance=advance)
+    faults: list[Fault] = []
+    with progress_bar("validating") as report_progress:
+        validator = Validator(source, not quick, max_piped_bytes=max_piped_bytes, report_progress=report_progress)
         for fault in validator.faults():
-            if limit is None or len(listed) < limit:
-                listed.append(fault)
+            if limit is None or len(faults) < limit:
+                faults.append(fault)
     name, validation = source_name(file), validator.validation
     if as_json:
-        echo_json(_to_json(name, validation, listed, not quick))
+        echo_json(_to_json(name, validation, faults, not quick))
     else:
-        _show(printable(name), validation, listed)
-    return FAILED if validation.fault_count else 0
+        _show(printable(name), validation, faults)
+    return EXIT_FAILURE if validation.fault_count else 0
 
 
-def _show(name: str, validation: Validation, listed: list[Fault]) -> None:
-    for fault in listed:
+def _show(name: str, validation: ValidationSummary, faults: list[Fault]) -> None:
+    for fault in faults:
         message = printable(fault.message, _MESSAGE_CHARACTERS).removeprefix(f"{name}: ")
-        click.echo(f"{name}: {_location(fault)}{message}")
-    hidden = validation.fault_count - len(listed)
+        click.echo(f"{name}: {_format_location(fault)}{message}")
+    hidden = validation.fault_count - len(faults)
     if hidden:
         click.echo(f"{name}: … and {hidden:,} more errors (--all shows them)")
     if validation.fault_count:
@@ -62,7 +63,7 @@ def _show(name: str, validation: Validation, listed: list[Fault]) -> None:
     )
 
 
-def _location(fault: Fault) -> str:
+def _format_location(fault: Fault) -> str:
     parts = [] if fault.record_batch is None else [f"record batch {fault.record_batch}"]
     if fault.column_name is not None:
         parts.append(f"column {fault.column} ('{printable(fault.column_name, _NAME_CHARACTERS)}')")
@@ -71,15 +72,15 @@ def _location(fault: Fault) -> str:
     return " → ".join(steps) + (": " if steps else "")
 
 
-def _to_json(name: str, validation: Validation, listed: list[Fault], full: bool) -> dict[str, Any]:
+def _to_json(name: str, validation: ValidationSummary, faults: list[Fault], is_full: bool) -> dict[str, Any]:
     return {
         "source": name,
         "format": validation.format,
         "valid": not validation.fault_count,
-        "full": full,
+        "full": is_full,
         "columns": validation.columns,
         "record_batches": validation.record_batches,
         "rows": validation.rows,
         "fault_count": validation.fault_count,
-        "faults": [asdict(fault) for fault in listed],
+        "faults": [asdict(fault) for fault in faults],
     }

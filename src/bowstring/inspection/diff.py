@@ -14,11 +14,11 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.base import prefix_errors
 
-_Pair = tuple[Array, Array]
+_ArrayPair = tuple[Array, Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class CellDifference:
     """A value that differs: the column name and the Python values of both sides."""
 
     column: str
@@ -31,7 +31,7 @@ class RowDifference:
     """A row that differs: its index and the cells that differ."""
 
     row: int
-    cells: tuple[Cell, ...]
+    cells: tuple[CellDifference, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,13 @@ def row_differences(
         yield LengthDifference(lengths[0], lengths[1])
 
 
-def _bisect_differences(pairs: Sequence[tuple[str, _Pair]], start: int, count: int) -> Iterator[RowDifference]:
+def _bisect_differences(pairs: Sequence[tuple[str, _ArrayPair]], start: int, count: int) -> Iterator[RowDifference]:
     """Find the rows that differ by bisection."""
-    differing = [(name, pair) for name, pair in pairs if not _equal(name, pair, start)]
+    differing = [(name, pair) for name, pair in pairs if not _is_equal(name, pair, start)]
     if not differing:
         return
     if count == 1:
-        yield RowDifference(start, tuple(_read_cell(name, pair, start) for name, pair in differing))
+        yield RowDifference(start, tuple(_cell_difference(name, pair, start) for name, pair in differing))
         return
     half = count // 2
     for offset, length in ((0, half), (half, count - half)):
@@ -134,18 +134,18 @@ def _bisect_differences(pairs: Sequence[tuple[str, _Pair]], start: int, count: i
         yield from _bisect_differences(halves, start + offset, length)
 
 
-def _equal(name: str, pair: _Pair, start: int) -> bool:
-    with _locate_error(name, pair, start):
+def _is_equal(name: str, pair: _ArrayPair, start: int) -> bool:
+    with _prefix_pair_errors(name, pair, start):
         return pair[0].equals(pair[1], nans_equal=True)
 
 
-def _read_cell(name: str, pair: _Pair, row: int) -> Cell:
-    with _locate_error(name, pair, row):
-        return Cell(name, pair[0].to_pylist()[0], pair[1].to_pylist()[0])
+def _cell_difference(name: str, pair: _ArrayPair, row: int) -> CellDifference:
+    with _prefix_pair_errors(name, pair, row):
+        return CellDifference(name, pair[0].to_pylist()[0], pair[1].to_pylist()[0])
 
 
 @contextmanager
-def _locate_error(name: str, pair: _Pair, start: int) -> Iterator[None]:
+def _prefix_pair_errors(name: str, pair: _ArrayPair, start: int) -> Iterator[None]:
     """Add the side, row and column to an error in malformed data."""
     try:
         yield

@@ -18,11 +18,11 @@ from bowstring.inspection.report import (
     ColumnReport,
     DictionaryEncoding,
     DictionaryReport,
-    Encoding,
+    EncodingReport,
     FieldReport,
     Inspection,
 )
-from bowstring.inspection.sizes import DictionaryTally, Tally
+from bowstring.inspection.sizes import BatchTotals, DictionaryTotals
 from bowstring.inspection.text import share_of
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
@@ -61,17 +61,17 @@ def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: i
     """
     opened = open_source(source)
     try:
-        is_file, ready = detect_format(opened, max_piped_bytes)
+        is_file, source_from_start = detect_format(opened, max_piped_bytes)
         if not is_file:
-            return inspect_scan(StreamScan(ready, limits), opened.name, limits)
-        assert isinstance(ready, MemorySource | RangeSource)
-        return inspect_scan(FileScan(ready, limits), opened.name, limits)
+            return inspect_scan(StreamScan(source_from_start, limits), opened.name, limits)
+        assert isinstance(source_from_start, MemorySource | RangeSource)
+        return inspect_scan(FileScan(source_from_start, limits), opened.name, limits)
     finally:
         opened.close()
 
 
-def inspect_scan(scan: Scan, name: str, limits: ReadLimits, complete_tally: Tally | None = None) -> Inspection:
-    """Inspect a scan of the source `name`. `complete_tally` is the tally of its batches, if computed already.
+def inspect_scan(scan: Scan, name: str, limits: ReadLimits, totals: BatchTotals | None = None) -> Inspection:
+    """Inspect a scan of the source `name`. `totals` are those of its batches, if computed already.
 
     Raises `InvalidDataError` for inconsistent headers.
     """
@@ -79,37 +79,35 @@ def inspect_scan(scan: Scan, name: str, limits: ReadLimits, complete_tally: Tall
     endianness = scan.schema["endianness"]
     if not 0 <= endianness < len(_ENDIANNESS):
         raise InvalidDataError(f"{name}: endianness {endianness} is not valid: expected 0 (little) or 1 (big)")
-    if complete_tally is None:
-        tally = Tally(read_wire_schema(scan.schema, limits))
+    if totals is None:
+        totals = BatchTotals(read_wire_schema(scan.schema, limits))
         for span in scan.batches():
-            tally.add(span)
-    else:
-        tally = complete_tally
-    wire = tally.wire
+            totals.add(span)
+    wire = totals.wire
     overhead = scan.overhead()
-    rows = np.array(tally.rows, np.int64)
+    rows = np.array(totals.rows, np.int64)
     has_rows = len(rows) > 0
     return Inspection(
         source=name,
         format="file" if isinstance(scan, FileScan) else "stream",
-        rows=tally.total_rows,
+        rows=totals.total_rows,
         batches=BatchesReport(
             count=len(rows),
             rows_min=int(rows.min()) if has_rows else None,
             rows_median=float(np.median(rows)) if has_rows else None,
             rows_max=int(rows.max()) if has_rows else None,
-            with_metadata=tally.with_metadata,
+            with_metadata=totals.num_with_metadata,
         ),
-        dictionaries=_dictionaries(wire, tally),
-        columns=_columns(wire, tally),
-        bytes=_bytes_report(tally, overhead),
-        encoding=Encoding(
-            metadata_version=VERSIONS[min(tally.versions, default=scan.version)],
+        dictionaries=_dictionary_reports(wire, totals),
+        columns=_column_reports(wire, totals),
+        bytes=_bytes_report(totals, overhead),
+        encoding=EncodingReport(
+            metadata_version=VERSIONS[min(totals.versions, default=scan.version)],
             endianness=_ENDIANNESS[endianness],
-            alignment_bytes=tally.alignment_bytes,
-            codecs=tuple(sorted(tally.codecs)),
-            compressed_batches=tally.compressed,
-            legacy_framing=tally.has_legacy or overhead.is_legacy_framing,
+            alignment_bytes=totals.alignment_bytes,
+            codecs=tuple(sorted(totals.codecs)),
+            compressed_batches=totals.num_compressed,
+            legacy_framing=totals.has_legacy_framing or overhead.is_legacy_framing,
             end_marker=overhead.has_end_marker,
             features=tuple(
                 _FEATURES[n] if 0 <= n < len(_FEATURES) else str(n) for n in scan.schema["features"].tolist()
@@ -120,56 +118,60 @@ def inspect_scan(scan: Scan, name: str, limits: ReadLimits, complete_tally: Tall
     )
 
 
-def _bytes_report(tally: Tally, overhead: Overhead) -> BytesReport:
-    buffers = min(tally.buffer_bytes, tally.body_bytes)  # buffers can share bytes
-    padding = tally.body_bytes - buffers
+def _bytes_report(totals: BatchTotals, overhead: Overhead) -> BytesReport:
+    buffers = min(totals.buffer_bytes, totals.body_bytes)  # buffers can share bytes
+    padding = totals.body_bytes - buffers
     accounted_bytes = (
-        tally.body_bytes + tally.metadata_bytes + overhead.schema_bytes + overhead.footer_bytes + overhead.framing_bytes
+        totals.body_bytes
+        + totals.metadata_bytes
+        + overhead.schema_bytes
+        + overhead.footer_bytes
+        + overhead.framing_bytes
     )
     return BytesReport(
         overhead.total_bytes,
         buffers,
         padding,
         overhead.schema_bytes,
-        tally.metadata_bytes,
+        totals.metadata_bytes,
         overhead.footer_bytes,
         overhead.framing_bytes,
         max(0, overhead.total_bytes - accounted_bytes),
     )
 
 
-def _columns(wire: WireSchema, tally: Tally) -> tuple[ColumnReport, ...]:
-    parts = zip(
-        wire.schema.fields, wire.dictionaries, tally.column_bytes.tolist(), tally.null_counts.tolist(), strict=True
+def _column_reports(wire: WireSchema, totals: BatchTotals) -> tuple[ColumnReport, ...]:
+    columns = zip(
+        wire.schema.fields, wire.dictionaries, totals.column_bytes.tolist(), totals.null_counts.tolist(), strict=True
     )
     reports = []
-    for index, (field, nodes, buffer_bytes, nulls) in enumerate(parts):
+    for index, (field, nodes, buffer_bytes, nulls) in enumerate(columns):
         dictionary_ids = {node.id for node in _walk_dictionaries(nodes)}
         dictionary_bytes = sum(
-            tally.dictionaries[key].total_bytes for key in dictionary_ids if key in tally.dictionaries
+            totals.dictionaries[key].total_bytes for key in dictionary_ids if key in totals.dictionaries
         )
-        share = share_of(buffer_bytes + dictionary_bytes, tally.buffer_bytes)
-        report = _field(field, iter(nodes))
+        share = share_of(buffer_bytes + dictionary_bytes, totals.buffer_bytes)
+        report = _field_report(field, iter(nodes))
         reports.append(ColumnReport(index, report, buffer_bytes, dictionary_bytes, share, nulls))
     return tuple(reports)
 
 
-def _dictionaries(wire: WireSchema, tally: Tally) -> tuple[DictionaryReport, ...]:
+def _dictionary_reports(wire: WireSchema, totals: BatchTotals) -> tuple[DictionaryReport, ...]:
     users: dict[int, list[int]] = {key: [] for key in wire.by_id}
     for column, nodes in enumerate(wire.dictionaries):
         for key in {node.id for node in _walk_dictionaries(nodes)}:
             users[key].append(column)
     reports = []
     for key, node in sorted(wire.by_id.items()):
-        totals = tally.dictionaries.get(key, DictionaryTally())
+        dictionary_totals = totals.dictionaries.get(key, DictionaryTotals())
         reports.append(
             DictionaryReport(
                 key,
                 str(node.value_type),
-                totals.batches,
-                totals.deltas,
-                totals.values,
-                totals.total_bytes,
+                dictionary_totals.batches,
+                dictionary_totals.deltas,
+                dictionary_totals.values,
+                dictionary_totals.total_bytes,
                 tuple(users[key]),
             )
         )
@@ -182,25 +184,27 @@ def _walk_dictionaries(nodes: Iterable[DictionaryDeclaration]) -> Iterator[Dicti
         yield from _walk_dictionaries(node.nested)
 
 
-def _field(field: Field, nodes: Iterator[DictionaryDeclaration]) -> FieldReport:
+def _field_report(field: Field, nodes: Iterator[DictionaryDeclaration]) -> FieldReport:
     """Describe a field; `nodes` are the dictionaries of the field and its children, depth first."""
-    stored, extension = field.type, None
-    if isinstance(stored, ExtensionType):
-        extension, stored = stored.extension_name, stored.storage_type
+    storage, encoding = field.type, None
+    if isinstance(storage, ExtensionType):
+        extension: str | None = storage.extension_name
+        storage = storage.storage_type
     else:
-        named = dict(field.pairs).get(NAME_KEY)
-        extension = None if named is None else named.decode("utf-8", "replace")
-    encoding, head = None, type_head(stored)
-    if isinstance(stored, Dictionary):
+        raw_name = dict(field.pairs).get(NAME_KEY)
+        extension = None if raw_name is None else raw_name.decode("utf-8", "replace")
+    text = type_text_without_children(storage)
+    if isinstance(storage, Dictionary):
         node = next(nodes)
-        encoding = DictionaryEncoding(node.id, str(stored.index_type), stored.ordered)
-        stored, nodes = stored.value_type, iter(node.nested)
-        head = f"dictionary<{encoding.index_type} to {type_head(stored)}{', ordered' if encoding.ordered else ''}>"
-    children = tuple(_field(child, nodes) for child in stored.fields)
-    return FieldReport(field.name, str(field.type), head, field.nullable, encoding, extension, field.pairs, children)
+        encoding = DictionaryEncoding(node.id, str(storage.index_type), storage.ordered)
+        storage, nodes = storage.value_type, iter(node.nested)
+        order = ", ordered" if encoding.ordered else ""
+        text = f"dictionary<{encoding.index_type} to {type_text_without_children(storage)}{order}>"
+    children = tuple(_field_report(child, nodes) for child in storage.fields)
+    return FieldReport(field.name, str(field.type), text, field.nullable, encoding, extension, field.pairs, children)
 
 
-def type_head(type: DataType) -> str:
+def type_text_without_children(type: DataType) -> str:
     """Return the text of a type without its children: the text outside the angle brackets."""
     if not type.fields:
         return str(type)

@@ -28,17 +28,17 @@ def to_document(inspection: Inspection) -> dict[str, Any]:
         "legacy_framing": encoding.legacy_framing,
         "end_marker": encoding.end_marker,
         "features": list(encoding.features),
-        "columns": [_column(column) for column in inspection.columns_by_size()],
-        "dictionaries": [_dictionary(dictionary) for dictionary in inspection.dictionaries],
+        "columns": [_column_document(column) for column in inspection.columns_by_size()],
+        "dictionaries": [_dictionary_document(dictionary) for dictionary in inspection.dictionaries],
         "schema": {
-            "fields": [_field(column.field) for column in inspection.columns],
-            "metadata": _metadata(inspection.schema_metadata),
+            "fields": [_field_document(column.field) for column in inspection.columns],
+            "metadata": _metadata_document(inspection.schema_metadata),
         },
-        "footer_metadata": _metadata(inspection.footer_metadata),
+        "footer_metadata": _metadata_document(inspection.footer_metadata),
     }
 
 
-def _column(column: ColumnReport) -> dict[str, Any]:
+def _column_document(column: ColumnReport) -> dict[str, Any]:
     return {
         "index": column.index,
         "name": column.name,
@@ -51,29 +51,29 @@ def _column(column: ColumnReport) -> dict[str, Any]:
     }
 
 
-def _dictionary(dictionary: DictionaryReport) -> dict[str, Any]:
+def _dictionary_document(dictionary: DictionaryReport) -> dict[str, Any]:
     report = asdict(dictionary)
     report["bytes"] = report.pop("total_bytes")
     return report
 
 
-def _field(field: FieldReport) -> dict[str, Any]:
+def _field_document(field: FieldReport) -> dict[str, Any]:
     return {
         "name": field.name,
         "type": field.type,
         "nullable": field.nullable,
         "dictionary": None if field.dictionary is None else asdict(field.dictionary),
         "extension": field.extension,
-        "metadata": _metadata(field.metadata),
-        "children": [_field(child) for child in field.children],
+        "metadata": _metadata_document(field.metadata),
+        "children": [_field_document(child) for child in field.children],
     }
 
 
-def _metadata(pairs: Metadata) -> list[dict[str, str]]:
-    return [{**_text("key", key), **_text("value", value)} for key, value in pairs]
+def _metadata_document(pairs: Metadata) -> list[dict[str, str]]:
+    return [{**_text_or_base64("key", key), **_text_or_base64("value", value)} for key, value in pairs]
 
 
-def _text(name: str, raw: bytes) -> dict[str, str]:
+def _text_or_base64(name: str, raw: bytes) -> dict[str, str]:
     """Return the bytes as text, or in base64 under a key with the suffix `_base64` if they are not valid UTF-8."""
     try:
         return {name: raw.decode("utf-8")}

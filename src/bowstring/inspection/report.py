@@ -24,13 +24,13 @@ class DictionaryEncoding:
 class FieldReport:
     """A field and its children («Schema message»).
 
-    `type` is the text of the whole type, `head` that without the children. `extension` is the name of the extension
-    type, registered or not. The children of a dictionary-encoded field are those of its values.
+    `type` is the text of the whole type, `type_without_children` that without the children. `extension` is the name of
+    the extension type, registered or not. The children of a dictionary-encoded field are those of its values.
     """
 
     name: str
     type: str
-    head: str
+    type_without_children: str
     nullable: bool
     dictionary: DictionaryEncoding | None
     extension: str | None
@@ -116,7 +116,7 @@ class BytesReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoding:
+class EncodingReport:
     """The encoding of a file or stream.
 
     - `metadata_version`: "V4" or "V5", the oldest version of a batch (some writers use another one in the footer)
@@ -149,7 +149,7 @@ class Inspection:
     dictionaries: tuple[DictionaryReport, ...]
     columns: tuple[ColumnReport, ...]
     bytes: BytesReport
-    encoding: Encoding
+    encoding: EncodingReport
     schema_metadata: Metadata
     footer_metadata: Metadata
 

@@ -22,7 +22,7 @@ _MAX_ALIGNMENT = 64
 
 
 @dataclass(slots=True)
-class DictionaryTally:
+class DictionaryTotals:
     """The totals of one dictionary."""
 
     batches: int = 0
@@ -44,13 +44,13 @@ class _ColumnStarts:
     def from_schema(cls, wire: WireSchema, version: int) -> _ColumnStarts:
         plan = BatchReadPlan(wire, version == V4)
         starts = [(c.first_node, c.first_buffer, c.first_variadic) for c in plan]
-        table = np.array([*starts, (plan.node_count, plan.buffer_count, plan.variadic_count)], np.int64)
-        return cls(plan, table[:-1, 0], table[:, 1], table[:, 2])
+        bounds = np.array([*starts, (plan.node_count, plan.buffer_count, plan.variadic_count)], np.int64)
+        return cls(plan, bounds[:-1, 0], bounds[:, 1], bounds[:, 2])
 
 
 @dataclass(slots=True)
-class Tally:
-    """Sums over batches; `add` adds a batch and checks its header.
+class BatchTotals:
+    """Sums over record batches and dictionary batches; `add` adds a batch and checks its header.
 
     Raises `InvalidDataError` if nodes or buffers do not match the schema or the body.
     """
@@ -60,15 +60,15 @@ class Tally:
     total_rows: int = 0
     column_bytes: _Counts = field(init=False)
     null_counts: _Counts = field(init=False)
-    dictionaries: dict[int, DictionaryTally] = field(default_factory=dict)
+    dictionaries: dict[int, DictionaryTotals] = field(default_factory=dict)
     buffer_bytes: int = 0
     body_bytes: int = 0
     metadata_bytes: int = 0
-    with_metadata: int = 0
-    compressed: int = 0
+    num_with_metadata: int = 0
+    num_compressed: int = 0
     codecs: set[str] = field(default_factory=set)
     versions: set[int] = field(default_factory=set)
-    has_legacy: bool = False
+    has_legacy_framing: bool = False
     _offset_bits: int = 0
     _column_starts: dict[tuple[int | None, bool], _ColumnStarts] = field(default_factory=dict)
 
@@ -89,10 +89,10 @@ class Tally:
         template = span.header.template
         self.body_bytes += span.body_bytes
         self.metadata_bytes += span.metadata_bytes
-        self.has_legacy |= span.is_legacy_framing
+        self.has_legacy_framing |= span.is_legacy_framing
         self.versions.add(template.version)
         if template.compression is not None:
-            self.compressed += 1
+            self.num_compressed += 1
             self.codecs.add(template.compression)
         if template.kind == RECORD_BATCH:
             self._add_record_batch(span)
@@ -100,17 +100,17 @@ class Tally:
             self._add_dictionary(span)
 
     def _add_record_batch(self, span: BatchMessage) -> None:
-        columns = self._columns(None, self.wire, span.header)
-        sizes = self._column_sizes(columns, span)
+        starts = self._cached_column_starts(None, self.wire, span.header)
+        sizes = self._column_sizes(starts, span)
         rows = span.header.length
         self.total_rows += rows
         if self.total_rows > _MAX_TOTAL:
             raise InvalidDataError(f"{span.where}: more than {_MAX_TOTAL} rows")
-        nodes = span.header.nodes()[columns.nodes]
+        nodes = span.header.nodes()[starts.nodes]
         nulls, lengths = nodes["null_count"], nodes["length"]
-        bad = (lengths != rows) | (nulls < 0) | (nulls > rows)
-        if bad.any():
-            index = int(np.argmax(bad))
+        is_invalid = (lengths != rows) | (nulls < 0) | (nulls > rows)
+        if is_invalid.any():
+            index = int(np.argmax(is_invalid))
             name = self.wire.schema.fields[index].name
             raise InvalidDataError(
                 f"{span.where}, column {name!r}: {lengths[index]} slots, {nulls[index]} of them null, in {rows} rows"
@@ -118,7 +118,7 @@ class Tally:
         self.column_bytes += sizes
         self.null_counts += nulls
         self.rows.append(rows)
-        self.with_metadata += bool(span.header.template.pairs)
+        self.num_with_metadata += bool(span.header.template.pairs)
 
     def _add_dictionary(self, span: BatchMessage) -> None:
         template = span.header.template
@@ -128,24 +128,24 @@ class Tally:
                 f"{span.where}: dictionary {template.dictionary_id} is not in the schema, which has "
                 f"{sorted(self.wire.by_id)[:8]}"
             )
-        sizes = self._column_sizes(self._columns(node.id, _values(node), span.header), span)
-        totals = self.dictionaries.setdefault(node.id, DictionaryTally())
+        sizes = self._column_sizes(self._cached_column_starts(node.id, _values_schema(node), span.header), span)
+        totals = self.dictionaries.setdefault(node.id, DictionaryTotals())
         totals.batches += 1
         totals.deltas += template.is_delta
         totals.values += span.header.length
         totals.total_bytes += int(sizes[0])
 
-    def _columns(self, id: int | None, wire: WireSchema, header: BatchHeader) -> _ColumnStarts:
-        key = (id, header.template.version == V4)
-        columns = self._column_starts.get(key)
-        if columns is None:
-            columns = self._column_starts[key] = _ColumnStarts.from_schema(wire, header.template.version)
-        return columns
+    def _cached_column_starts(self, dictionary_id: int | None, wire: WireSchema, header: BatchHeader) -> _ColumnStarts:
+        key = (dictionary_id, header.template.version == V4)
+        starts = self._column_starts.get(key)
+        if starts is None:
+            starts = self._column_starts[key] = _ColumnStarts.from_schema(wire, header.template.version)
+        return starts
 
-    def _column_sizes(self, columns: _ColumnStarts, span: BatchMessage) -> _Counts:
-        """Return the size of the buffers of each column, and record their offsets for the alignment."""
-        header, template, plan = span.header, span.header.template, columns.plan
-        bounds = columns.buffers
+    def _column_sizes(self, column_starts: _ColumnStarts, span: BatchMessage) -> _Counts:
+        """Return the size of the buffers of each column; add them to the total size and the alignment."""
+        header, template, plan = span.header, span.header.template, column_starts.plan
+        bounds = column_starts.buffers
         if plan.variadic_count or template.variadic_count:
             counts = np.array(header.variadic_counts(), np.int64)
             if len(counts) != plan.variadic_count or ((counts < 0) | (counts > template.buffer_count)).any():
@@ -153,7 +153,7 @@ class Tally:
                     f"{span.where}: expected {plan.variadic_count} variadic counts, none above "
                     f"{template.buffer_count}, found {counts.tolist()[:8]}"
                 )
-            bounds = bounds + _cumulative_sums(counts)[columns.variadic]
+            bounds = bounds + _cumulative_sums(counts)[column_starts.variadic]
         if template.node_count != plan.node_count or template.buffer_count != bounds[-1]:
             raise InvalidDataError(
                 f"{span.where}: expected {plan.node_count} nodes and {bounds[-1]} buffers for its schema, found "
@@ -161,25 +161,25 @@ class Tally:
             )
         buffers = header.buffers()
         offsets, sizes = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
-        self._check(span, offsets, sizes)
-        starts = offsets[sizes > 0]
-        if len(starts):
-            self._offset_bits |= int(np.bitwise_or.reduce(starts + span.body_offset))
+        self._check_buffers(span, offsets, sizes)
+        self.buffer_bytes += int(sizes.sum())
+        non_empty_offsets = offsets[sizes > 0]
+        if len(non_empty_offsets):
+            self._offset_bits |= int(np.bitwise_or.reduce(non_empty_offsets + span.body_offset))
         return np.diff(_cumulative_sums(sizes)[bounds])
 
-    def _check(self, span: BatchMessage, offsets: _Counts, sizes: _Counts) -> None:
+    def _check_buffers(self, span: BatchMessage, offsets: _Counts, sizes: _Counts) -> None:
         limit = span.body_bytes
         if span.header.body_bytes > limit:
             raise InvalidDataError(f"{span.where}: expected a body of {span.header.body_bytes} bytes, found {limit}")
-        bad = (offsets < 0) | (sizes < 0) | (offsets > limit - sizes)
-        if bad.any():
-            index = int(np.argmax(bad))
+        is_invalid = (offsets < 0) | (sizes < 0) | (offsets > limit - sizes)
+        if is_invalid.any():
+            index = int(np.argmax(is_invalid))
             raise InvalidDataError(
                 f"{span.where}: buffer {index} of {sizes[index]} bytes at byte {offsets[index]} of a body of {limit}"
             )
         if self.buffer_bytes + sizes.sum(dtype=np.float64) > _MAX_TOTAL:
             raise InvalidDataError(f"{span.where}: expected buffers of up to {_MAX_TOTAL} bytes, found more")
-        self.buffer_bytes += int(sizes.sum())
 
 
 def _cumulative_sums(counts: npt.NDArray[Any]) -> _Counts:
@@ -189,5 +189,5 @@ def _cumulative_sums(counts: npt.NDArray[Any]) -> _Counts:
     return sums
 
 
-def _values(node: DictionaryDeclaration) -> WireSchema:
+def _values_schema(node: DictionaryDeclaration) -> WireSchema:
     return WireSchema(Schema((Field("values", node.value_type),)), (node.nested,))

@@ -10,7 +10,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError
 from bowstring.io.sources import open_source
 from bowstring.ipc.api import create_file_reader
-from bowstring.ipc.dictionaries import reader as reading
+from bowstring.ipc.dictionaries.reader import get_declaration
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -42,7 +42,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Validation:
+class ValidationSummary:
     """The totals of a validation, complete after iterating over `Validator.faults`."""
 
     source: str
@@ -57,12 +57,12 @@ class _ResilientReader(StreamReader):
     """A stream reader that continues after a malformed batch if the start of the next message is known."""
 
     @property
-    def batches_read(self) -> int:
+    def num_batches_read(self) -> int:
         """The number of complete record batches read."""
         return self._decoder.batch_count
 
     @property
-    def nodes(self) -> list[DictionaryDeclaration]:
+    def dictionary_declarations(self) -> list[DictionaryDeclaration]:
         """The dictionaries of the schema."""
         selection = self._decoder._selection
         return [] if selection is None else list(selection.cached.wire.by_id.values())
@@ -71,7 +71,7 @@ class _ResilientReader(StreamReader):
         """Return the current values of a dictionary, or None if it is not defined."""
         return self._decoder._dictionaries(node)
 
-    def walk(self) -> Iterator[tuple[int | None, RecordBatch | InvalidDataError]]:
+    def iterate_batches_and_errors(self) -> Iterator[tuple[int | None, RecordBatch | InvalidDataError]]:
         """Yield the index of each batch (None for a dictionary) and the batch or its error."""
         decoder = self._decoder
         while True:
@@ -82,9 +82,9 @@ class _ResilientReader(StreamReader):
                     return
                 batch = self._decode(message)
             except InvalidDataError as error:
-                is_over = decoder.message_count == messages  # the error is before a body
-                yield batches if is_over or decoder.batch_count > batches else None, error
-                if is_over:
+                is_at_end = decoder.message_count == messages  # the error is before a body
+                yield batches if is_at_end or decoder.batch_count > batches else None, error
+                if is_at_end:
                     return
                 continue
             if batch is not None:
@@ -99,8 +99,9 @@ class Validator:
     is reported once: in a file before all batches, in a stream at its first use, or at the end if it is not used. The
     statistics in a footer are compared with the batches. In a stream nothing is read after broken framing.
 
-    `faults` does not raise for malformed data, but raises `NotFoundError`, `ResourceError` and so on. `advance(done,
-    total)` is called before the first batch of a file and after each batch; `total` is None for a stream.
+    `faults` does not raise for malformed data, but raises `NotFoundError`, `ResourceError` and so on.
+    `report_progress(done, total)` is called before the first batch of a file and after each batch; `total` is None for
+    a stream.
     """
 
     def __init__(
@@ -109,30 +110,30 @@ class Validator:
         full: bool = True,
         limits: ReadLimits = DEFAULT_LIMITS,
         max_piped_bytes: int = MAX_PIPED_BYTES,
-        advance: Callable[[int, int | None], None] | None = None,
+        report_progress: Callable[[int, int | None], None] | None = None,
     ) -> None:
-        self.validation = Validation(source if isinstance(source, str) else getattr(source, "name", "memory"))
+        self.validation = ValidationSummary(source if isinstance(source, str) else getattr(source, "name", "memory"))
         self._source = source
         self._full = full
         self._limits = limits
         self._max_piped_bytes = max_piped_bytes
-        self._advance = advance
+        self._report_progress = report_progress
         self._validated: dict[int, ArrayData] = {}
         self._messages: set[str] = set()
         self._statistics: FileStatistics | None = None
 
     def faults(self) -> Iterator[Fault]:
         """Yield the errors in the order of the data, and update `validation`."""
-        for fault in self._walk():
+        for fault in self._find_faults():
             self.validation.fault_count += 1
             if len(self._messages) < _MAX_MESSAGES:
                 self._messages.add(fault.message)
             yield fault
 
-    def _walk(self) -> Iterator[Fault]:
+    def _find_faults(self) -> Iterator[Fault]:
         validation = self.validation
         try:
-            reader = self._open()
+            reader = self._open_reader()
         except InvalidDataError as error:
             yield _make_fault(error)
             return
@@ -144,48 +145,48 @@ class Validator:
                 yield _make_fault(error)
                 return
             if isinstance(reader, FileReader):
-                yield from self._file(reader)
+                yield from self._validate_file(reader)
             else:
-                yield from self._stream(reader)
+                yield from self._validate_stream(reader)
 
-    def _open(self) -> FileReader | _ResilientReader:
+    def _open_reader(self) -> FileReader | _ResilientReader:
         opened = open_source(self._source)
         with close_on_error(opened):
-            is_file, ready = detect_format(opened, self._max_piped_bytes)
+            is_file, source_from_start = detect_format(opened, self._max_piped_bytes)
             if is_file:
-                return create_file_reader(ready, None, self._limits)
-            return _ResilientReader(ready, None, self._limits)
+                return create_file_reader(source_from_start, None, self._limits)
+            return _ResilientReader(source_from_start, None, self._limits)
 
-    def _file(self, reader: FileReader) -> Iterator[Fault]:
-        self._report(reader.num_record_batches)
-        yield from self._footer(reader)
+    def _validate_file(self, reader: FileReader) -> Iterator[Fault]:
+        self._report_batches(reader.num_record_batches)
+        yield from self._validate_footer(reader)
         try:
             dictionaries = list(reader.cached_schema.wire.by_id.values())
             for header, _body, where in reader.read_dictionary_messages():
                 if not dictionaries:  # else they are checked below
-                    reading.get_declaration(reader.cached_schema.wire, header, where)
+                    get_declaration(reader.cached_schema.wire, header, where)
         except InvalidDataError as error:
             yield _make_fault(error)
             dictionaries = []
         for node in dictionaries:
-            yield from self._dictionary(reader, node)
+            yield from self._validate_dictionary(reader, node)
         for index in range(reader.num_record_batches):
             try:
                 batch = reader.get_prefetched_batch(index)
             except InvalidDataError as error:
                 yield _make_fault(error, (index, None, None))
             else:
-                before = self.validation.fault_count
-                yield from self._batch(index, batch)
-                if self._statistics is not None and self.validation.fault_count == before:
+                fault_count = self.validation.fault_count
+                yield from self._validate_batch(index, batch)
+                if self._statistics is not None and self.validation.fault_count == fault_count:
                     try:
                         check_batch(self._statistics, index, batch.columns)
                     except InvalidDataError as error:
                         yield _make_fault(error, (index, None, None))
             self.validation.record_batches += 1
-            self._report(reader.num_record_batches)
+            self._report_batches(reader.num_record_batches)
 
-    def _footer(self, reader: FileReader) -> Iterator[Fault]:
+    def _validate_footer(self, reader: FileReader) -> Iterator[Fault]:
         """Check the parts of the footer that readers don't need: version, custom metadata and statistics."""
         try:
             check_version(reader.footer["version"], "footer")
@@ -198,26 +199,28 @@ class Validator:
         else:
             self._statistics = statistics if self._full else None
 
-    def _stream(self, reader: _ResilientReader) -> Iterator[Fault]:
-        for index, decoded in reader.walk():
+    def _validate_stream(self, reader: _ResilientReader) -> Iterator[Fault]:
+        for index, decoded in reader.iterate_batches_and_errors():
             if isinstance(decoded, InvalidDataError):
                 yield _make_fault(decoded, (index, None, None))
             else:
                 assert index is not None
-                yield from self._batch(index, decoded)
-            if index is not None and reader.batches_read > index:
+                yield from self._validate_batch(index, decoded)
+            if index is not None and reader.num_batches_read > index:
                 self.validation.record_batches += 1
-                self._report(None)
-        for node in reader.nodes:
-            for fault in self._dictionary(reader, node):
+                self._report_batches(None)
+        for node in reader.dictionary_declarations:
+            for fault in self._validate_dictionary(reader, node):
                 if fault.message not in self._messages:  # else reported at its use
                     yield fault
 
-    def _report(self, of: int | None) -> None:
-        if self._advance is not None:
-            self._advance(self.validation.record_batches, of)
+    def _report_batches(self, total: int | None) -> None:
+        if self._report_progress is not None:
+            self._report_progress(self.validation.record_batches, total)
 
-    def _dictionary(self, reader: FileReader | _ResilientReader, node: DictionaryDeclaration) -> Iterator[Fault]:
+    def _validate_dictionary(
+        self, reader: FileReader | _ResilientReader, node: DictionaryDeclaration
+    ) -> Iterator[Fault]:
         try:
             values = reader.get_dictionary(node)
         except InvalidDataError as error:
@@ -228,7 +231,7 @@ class Validator:
             for path, problem in find_faults(values, self._full, self._validated):
                 yield _make_fault(problem, path=(f"dictionary {node.id}", *path))
 
-    def _batch(self, number: int, batch: RecordBatch) -> Iterator[Fault]:
+    def _validate_batch(self, number: int, batch: RecordBatch) -> Iterator[Fault]:
         self.validation.rows += batch.num_rows
         if len(self._validated) > _MAX_VALIDATED:  # each is kept in memory
             self._validated.clear()

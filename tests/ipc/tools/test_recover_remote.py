@@ -207,7 +207,7 @@ def test_a_file_that_disappears_during_recovery_raises_and_leaves_no_output(
             MemoryFileSystem.store["/stored.arrow"].truncate(100_000)
 
     with pytest.raises((errors.ResourceError, errors.TruncatedError)):
-        bs.ipc.recover(url, tmp_path / "out.arrow", advance=forget)
+        bs.ipc.recover(url, tmp_path / "out.arrow", report_progress=forget)
     assert os.listdir(tmp_path) == []
 
 

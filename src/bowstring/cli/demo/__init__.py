@@ -20,21 +20,21 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from bowstring import spark as bowstring_spark
-from bowstring.cli.demo import corpus, inputs, methods, report
+from bowstring.cli.demo import corpus, inputs, report, transfer_methods
 from bowstring.cli.demo.summary import summarize_frame
 from bowstring.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bowstring.cli.demo.methods import Measurement
+    from bowstring.cli.demo.transfer_methods import Measurement
 
 T = TypeVar("T")
 _JAVA_NOTICE = "WARNING: Using incubator modules"
 _POLL_S = 0.1
 _WARM_UP_ROWS = 20_000
-_WIDE = 200
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+_PIPE_WIDTH = 200
+_INTERRUPT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StepProgress:
@@ -48,18 +48,18 @@ class StepProgress:
     def run(self, title: str, work: Callable[[], T]) -> T:
         """Run `work` under a progress bar and return its value."""
         task = self._progress.add_task(title, total=None, note="")
-        done = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(task, done), daemon=True)
+        is_done = threading.Event()
+        watcher = threading.Thread(target=self._update_task_counts, args=(task, is_done), daemon=True)
         watcher.start()
         try:
             return work()
         finally:
-            done.set()
+            is_done.set()
             watcher.join()
             self._progress.update(task, total=1, completed=1, note="")
 
-    def _watch(self, task: TaskID, done: threading.Event) -> None:
-        while not done.wait(_POLL_S):
+    def _update_task_counts(self, task: TaskID, is_done: threading.Event) -> None:
+        while not is_done.wait(_POLL_S):
             if self.spark is None:
                 continue
             tracker = self.spark.sparkContext.statusTracker()
@@ -77,25 +77,26 @@ class StepProgress:
         self._progress.stop()
 
 
-def _compute(spark: SparkSession, path: str | None, lines: int) -> DataFrame:
+def _create_frame(spark: SparkSession, path: str | None, lines: int) -> DataFrame:
     spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
     if path is not None:
         return inputs.read_input(spark, path)
-    return corpus.python_lines(spark, corpus.installed_sources(lines))
+    return corpus.python_lines(spark, corpus.installed_python_files(lines))
 
 
 def _warm_up(frame: DataFrame, rows: int) -> None:
     """Run each method once with a sample of the rows, so that Spark has compiled all its code."""
     sample = frame if rows <= _WARM_UP_ROWS else frame.sample(_WARM_UP_ROWS / rows, 0)
-    for measure in methods.METHODS.values():
+    for measure in transfer_methods.TRANSFER_METHODS.values():
         measure(sample)
 
 
-def _run_round(frame: DataFrame, first: int, measurements: dict[str, list[Measurement]]) -> None:
+def _run_round(frame: DataFrame, number: int, measurements: dict[str, list[Measurement]]) -> None:
     """Run each method once. Another method is the first in each round, because the order affects the times."""
-    names = list(methods.METHODS)
-    for method in (*names[first % len(names) :], *names[: first % len(names)]):
-        measurements[method].append(methods.METHODS[method](frame))
+    names = list(transfer_methods.TRANSFER_METHODS)
+    first = number % len(names)
+    for method in (*names[first:], *names[:first]):
+        measurements[method].append(transfer_methods.TRANSFER_METHODS[method](frame))
 
 
 @contextmanager
@@ -119,13 +120,13 @@ def _show_log_on_failure() -> Iterator[BinaryIO]:
 def _start_spark(master: str, log: BinaryIO) -> SparkSession:
     """Start Spark, and redirect the standard error of its processes to `log`."""
     sys.stderr.flush()
-    terminal = os.dup(2)
+    standard_error = os.dup(2)
     os.dup2(log.fileno(), 2)
     try:
         return bowstring_spark.session(master, app_name="bowstring demo")
     finally:
-        os.dup2(terminal, 2)
-        os.close(terminal)
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
 
 
 @contextmanager
@@ -138,13 +139,13 @@ def _stop_at_end(spark: SparkSession) -> Iterator[None]:
     interrupts: list[BaseException] = []
 
     def interrupt(number: int, _frame: object) -> NoReturn:
-        for ignored_number in _INTERRUPTS:
+        for ignored_number in _INTERRUPT_SIGNALS:
             signal.signal(ignored_number, signal.SIG_IGN)  # Spark is being stopped
         interrupts.append(KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number))
         raise interrupts[0]
 
     if threading.current_thread() is threading.main_thread():
-        for number in _INTERRUPTS:
+        for number in _INTERRUPT_SIGNALS:
             signal.signal(number, interrupt)
     try:
         try:
@@ -188,24 +189,25 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
         "ignore", "PySpark does not yet fully support pandas", FutureWarning
     )  # pandas is not used here
     if path is not None:
-        inputs.format_of(path)  # raise for a wrong path before Spark starts
+        inputs.spark_format(path)  # raise for a wrong path before Spark starts
     logging.disable(logging.CRITICAL)  # py4j and PySpark log the errors that they raise
     console = Console()
     if not console.is_terminal:
-        console.width = _WIDE  # no line breaks in a pipe
+        console.width = _PIPE_WIDTH  # no line breaks in a pipe
     start = time.perf_counter()
     with _show_log_on_failure() as log, StepProgress(console) as steps:
         spark = steps.run("Starting Spark", partial(_start_spark, master, log))
         with _stop_at_end(spark):
             steps.spark = spark
             frame = steps.run(
-                "Computing: Spark reads, parses, joins and aggregates", lambda: _compute(spark, path, lines).cache()
+                "Computing: Spark reads, parses, joins and aggregates",
+                lambda: _create_frame(spark, path, lines).cache(),
             )
             summary = steps.run("Counting rows and nulls, and summing columns in Spark", lambda: summarize_frame(frame))
             if not summary.rows:
                 raise UsageError(f"{path}: there are no rows to hand over")
             steps.run("Warming up each method with some of the rows", partial(_warm_up, frame, summary.rows))
-            measurements: dict[str, list[Measurement]] = {name: [] for name in methods.METHODS}
+            measurements: dict[str, list[Measurement]] = {name: [] for name in transfer_methods.TRANSFER_METHODS}
             for number in range(rounds):
                 title = f"Running each method with all rows, round {number + 1} of {rounds}"
                 steps.run(title, partial(_run_round, frame, number, measurements))
@@ -221,9 +223,9 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
     if last.sample:
         report.show_sample(console, last.sample)
         console.print()
-    report.show_check(console, last, differences)
+    report.show_comparison(console, last, differences)
     console.print()
     report.show_methods(console, measurements, time.perf_counter() - start)
     console.print()
-    report.show_verdict(console, measurements, len(differences))
+    report.show_conclusion(console, measurements, len(differences))
     return 1 if differences else 0

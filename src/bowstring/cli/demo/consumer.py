@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SAMPLE_ROWS = 8
 
 
-def anonymous_bytes() -> int:
+def anonymous_memory_bytes() -> int:
     """Return the size of this process's anonymous memory: it includes copies, but no mapped files."""
     try:
         with open("/proc/self/smaps_rollup") as file:
@@ -35,33 +35,36 @@ def anonymous_bytes() -> int:
 
 def read_published(uris: list[str]) -> dict[str, Any]:
     """Attach to published partitions and read them in place."""
-    before, start = anonymous_bytes(), time.perf_counter()
-    batches, first = [], 0.0
+    before, start = anonymous_memory_bytes(), time.perf_counter()
+    batches, first_batch_s = [], 0.0
     with connect(uris) as dataset:
         schema = dataset.schema
         for batch in dataset:
             batch.columns  # noqa: B018 - creates every array
             batches.append(batch)
-            first = first or time.perf_counter() - start
-    usable, copied = time.perf_counter() - start, anonymous_bytes() - before
+            first_batch_s = first_batch_s or time.perf_counter() - start
+    all_batches_s, copied_bytes = time.perf_counter() - start, anonymous_memory_bytes() - before
     summary = summarize_batches(schema.names, batches)
-    summed = time.perf_counter() - start
+    read_and_sum_s = time.perf_counter() - start
     sample = {"names": schema.names, "types": [str(t) for t in schema.types], "rows": _sample_rows(batches)}
-    return _timing_reply(first, usable, summed, copied) | {"summary": asdict(summary), "sample": sample}
+    return _timing_reply(first_batch_s, all_batches_s, read_and_sum_s, copied_bytes) | {
+        "summary": asdict(summary),
+        "sample": sample,
+    }
 
 
 def _sample_rows(batches: list[RecordBatch]) -> list[list[str]]:
     """Return the cells of a few rows, spread over all batches."""
-    filled = [batch for batch in batches if batch.num_rows]
+    non_empty_batches = [batch for batch in batches if batch.num_rows]
     rows = []
-    for number in range(min(SAMPLE_ROWS, sum(batch.num_rows for batch in filled))):
-        batch = filled[number * len(filled) // SAMPLE_ROWS]
+    for number in range(min(SAMPLE_ROWS, sum(batch.num_rows for batch in non_empty_batches))):
+        batch = non_empty_batches[number * len(non_empty_batches) // SAMPLE_ROWS]
         index = (number * batch.num_rows // SAMPLE_ROWS + number) % batch.num_rows
-        rows.append([_cell(column[index]) for column in batch.columns])
+        rows.append([_format_cell(column[index]) for column in batch.columns])
     return rows
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     return value.strip() if isinstance(value, str) and value.isprintable() else format_value(value)
 
 
@@ -84,22 +87,31 @@ def _read_with_pyarrow(open_batches: Callable[[], Iterator[Any]]) -> dict[str, A
     import pyarrow.compute as pc
     import pyarrow.types as pt
 
-    before, start = anonymous_bytes(), time.perf_counter()
-    batches, first = [], 0.0
+    before, start = anonymous_memory_bytes(), time.perf_counter()
+    batches, first_batch_s = [], 0.0
     for batch in open_batches():
         batches.append(batch)
-        first = first or time.perf_counter() - start
-    usable, copied = time.perf_counter() - start, anonymous_bytes() - before
+        first_batch_s = first_batch_s or time.perf_counter() - start
+    all_batches_s, copied_bytes = time.perf_counter() - start, anonymous_memory_bytes() - before
     for batch in batches:
         for column in batch.columns:
             if pt.is_integer(column.type) or pt.is_floating(column.type) or pt.is_decimal(column.type):
                 pc.sum(column)
-    summed = time.perf_counter() - start
-    return _timing_reply(first, usable, summed, copied) | {"rows": sum(batch.num_rows for batch in batches)}
+    read_and_sum_s = time.perf_counter() - start
+    return _timing_reply(first_batch_s, all_batches_s, read_and_sum_s, copied_bytes) | {
+        "rows": sum(batch.num_rows for batch in batches)
+    }
 
 
-def _timing_reply(first: float, usable: float, summed: float, copied: int) -> dict[str, Any]:
-    return {"first_batch_s": first, "all_batches_s": usable, "read_and_sum_s": summed, "copied_bytes": max(copied, 0)}
+def _timing_reply(
+    first_batch_s: float, all_batches_s: float, read_and_sum_s: float, copied_bytes: int
+) -> dict[str, Any]:
+    return {
+        "first_batch_s": first_batch_s,
+        "all_batches_s": all_batches_s,
+        "read_and_sum_s": read_and_sum_s,
+        "copied_bytes": max(copied_bytes, 0),
+    }
 
 
 READERS: dict[str, Callable[[Any], dict[str, Any]]] = {
@@ -114,12 +126,12 @@ def main() -> None:
     if sys.argv[1:] == ["peer"]:
         import pyarrow.compute
         import pyarrow.dataset  # noqa: F401 - the import is not measured
-    _send("ready")
+    _write_reply("ready")
     request = json.loads(sys.stdin.readline())
-    _send(READERS[request["method"]](request["location"]))
+    _write_reply(READERS[request["method"]](request["location"]))
 
 
-def _send(reply: object) -> None:
+def _write_reply(reply: object) -> None:
     sys.stdout.write(json.dumps(reply) + "\n")
     sys.stdout.flush()
 

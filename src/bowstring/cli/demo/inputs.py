@@ -13,7 +13,7 @@ from bowstring.errors import MissingFileError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FORMATS = {
+SPARK_FORMATS = {
     ".parquet": "parquet",
     ".csv": "csv",
     ".json": "json",
@@ -24,10 +24,10 @@ FORMATS = {
     ".feather": "arrow",
     ".ipc": "arrow",
 }
-_JSON_LINES = {".jsonl", ".ndjson"}
+_JSON_LINES_EXTENSIONS = {".jsonl", ".ndjson"}
 
 
-def format_of(path: str) -> str:
+def spark_format(path: str) -> str:
     """Return Spark's format for a local or remote file or folder, by extension.
 
     Raises `MissingFileError` if a local path does not exist, `UsageError` for an unknown extension.
@@ -39,25 +39,25 @@ def format_of(path: str) -> str:
         names += sorted(name for name in os.listdir(path) if not name.startswith(("_", ".")))
     for name in names:
         for ending in (os.path.splitext(name)[1], os.path.splitext(os.path.splitext(name)[0])[1]):
-            if ending.lower() in FORMATS:
-                return FORMATS[ending.lower()]
-    raise UsageError(f"{path}: expected a name that ends in {', '.join(FORMATS)}, or a folder of such files")
+            if ending.lower() in SPARK_FORMATS:
+                return SPARK_FORMATS[ending.lower()]
+    raise UsageError(f"{path}: expected a name that ends in {', '.join(SPARK_FORMATS)}, or a folder of such files")
 
 
 def read_input(spark: SparkSession, path: str) -> DataFrame:
-    """Read a local or remote path with Spark. Raises the errors of `format_of`."""
-    kind = format_of(path)
+    """Read a local or remote path with Spark. Raises the errors of `spark_format`."""
+    format_ = spark_format(path)
     reader = spark.read
-    if kind == "csv":
+    if format_ == "csv":
         reader = reader.options(header=True, inferSchema=True, quote='"', escape='"', multiLine=True)
-    if kind == "json":
+    if format_ == "json":
         reader = reader.option("multiLine", not _is_json_lines(path))
-    return reader.format(kind).load(path)
+    return reader.format(format_).load(path)
 
 
 def _is_json_lines(path: str) -> bool:
     """Return whether a JSON file contains one document per line, judged by its name or its first two lines."""
-    if not os.path.isfile(path) or not _JSON_LINES.isdisjoint(Path(path.lower()).suffixes):
+    if not os.path.isfile(path) or not _JSON_LINES_EXTENSIONS.isdisjoint(Path(path.lower()).suffixes):
         return True
     with gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb") as file:
         first = file.readline(1 << 20).strip()

@@ -1,4 +1,4 @@
-"""The report of the demo: sample rows, the comparison with Spark, the three methods, and the verdict."""
+"""The report of the demo: sample rows, the comparison with Spark, the three methods, and a conclusion."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from bowstring.inspection.text import human_bytes, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from bowstring.cli.demo.methods import Measurement
+    from bowstring.cli.demo.transfer_methods import Measurement
 
 _MAX_COLUMNS = 10
 _CELL_CHARACTERS = 32
 
 
-def time_text(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Format a time in seconds, or in milliseconds below one second."""
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
 
 
-def spread_text(seconds: Sequence[float]) -> str:
+def format_time_range(seconds: Sequence[float]) -> str:
     """Format the minimum and maximum of times, in the unit of the maximum."""
     least, most = min(seconds), max(seconds)
     return f"{least:.2f}–{most:.2f} s" if most >= 1 else f"{least * 1000:.1f}–{most * 1000:.1f} ms"
@@ -40,14 +40,15 @@ def show_sample(console: Console, sample: dict[str, Any]) -> None:
         [printable(cell, _CELL_CHARACTERS) for cell in cells]
         for cells in zip(sample["names"], sample["types"], *sample["rows"], strict=True)
     ]
-    shown = columns_that_fit(columns[:_MAX_COLUMNS], console.width)
-    console.print(rows_table(shown, [""] * len(shown), list(map(column_width, shown))))
-    hidden = len(columns) - len(shown)
+    visible_columns = columns_that_fit(columns[:_MAX_COLUMNS], console.width)
+    widths = list(map(column_width, visible_columns))
+    console.print(rows_table(visible_columns, [""] * len(visible_columns), widths))
+    hidden = len(columns) - len(visible_columns)
     if hidden:
         console.print(f"[dim]and {format_count(hidden, 'more column')}[/dim]", highlight=False)
 
 
-def show_check(console: Console, measurement: Measurement, differences: list[str]) -> None:
+def show_comparison(console: Console, measurement: Measurement, differences: list[str]) -> None:
     """Print whether the published rows match the statistics computed by Spark."""
     assert measurement.summary is not None
     sums = sum(column.total is not None for column in measurement.summary.columns)
@@ -71,36 +72,40 @@ def show_methods(console: Console, measurements: dict[str, list[Measurement]], e
     for number, name in enumerate(measurements):
         style = "" if number else "bold green"
         table.add_column(name, justify="right", style=style, header_style=f"bold {style}")
-    for title, value, shown in _AMOUNTS:
-        table.add_row(title, *(shown(statistics.median_low(map(value, samples))) for samples in measurements.values()))
+    for title, count, format_value in _COUNTS:
+        table.add_row(
+            title, *(format_value(statistics.median_low(map(count, samples))) for samples in measurements.values())
+        )
     for title, time in _TIMES:
         times = [[time(measurement) for measurement in samples] for samples in measurements.values()]
-        table.add_row(title, *(time_text(statistics.median(each)) for each in times))
+        table.add_row(title, *(format_time(statistics.median(round_times)) for round_times in times))
         if rounds > 1:
-            table.add_row("", *(Text(spread_text(each), style="not bold dim") for each in times))
+            table.add_row("", *(Text(format_time_range(round_times), style="not bold dim") for round_times in times))
     console.print(table)
     note = f"medians of {rounds} rounds, minimum and maximum below them; " if rounds > 1 else ""
     console.print(f"{note}the demo took {elapsed_s:.0f} s", style="dim", highlight=False)
 
 
-def show_verdict(console: Console, measurements: dict[str, list[Measurement]], difference_count: int) -> None:
+def show_conclusion(console: Console, measurements: dict[str, list[Measurement]], difference_count: int) -> None:
     """Print one sentence: the fastest method, and the bytes that the reader of the first method copied."""
     if difference_count:
         console.print(f"[bold red]Failed:[/bold red] {format_count(difference_count, 'difference')} from Spark's rows.")
         return
-    totals = {name: statistics.median(a.total_s for a in rounds) for name, rounds in measurements.items()}
+    totals = {
+        name: statistics.median(measurement.total_s for measurement in rounds) for name, rounds in measurements.items()
+    }
     first, *others = sorted(totals, key=totals.__getitem__)
-    rest = ", ".join(f"{name} {time_text(totals[name])}" for name in others)
+    rest = ", ".join(f"{name} {format_time(totals[name])}" for name in others)
     published, rounds = next(iter(measurements.items()))
     copied_bytes = statistics.median_low(measurement.copied_bytes for measurement in rounds)
     console.print(
-        f"[bold]{first} was the fastest, {time_text(totals[first])} in total ({rest}); the reader of {published} "
+        f"[bold]{first} was the fastest, {format_time(totals[first])} in total ({rest}); the reader of {published} "
         f"copied {human_bytes(copied_bytes)} of {human_bytes(rounds[-1].size_bytes)}.[/bold]",
         highlight=False,
     )
 
 
-_AMOUNTS: tuple[tuple[str, Callable[[Measurement], int], Callable[[int], str]], ...] = (
+_COUNTS: tuple[tuple[str, Callable[[Measurement], int], Callable[[int], str]], ...] = (
     ("rows", lambda measurement: measurement.rows, lambda rows: f"{rows:,}"),
     ("size", lambda measurement: measurement.size_bytes, human_bytes),
     ("bytes the reader copied", lambda measurement: measurement.copied_bytes, human_bytes),

@@ -32,7 +32,7 @@ class ColumnSummary:
     nulls: int
     total: str | None
 
-    def agrees_with(self, other: ColumnSummary) -> bool:
+    def is_close_to(self, other: ColumnSummary) -> bool:
         """Return whether names, null counts and sums are equal, sums of floats within `TOLERANCE`."""
         if (self.name, self.nulls) != (other.name, other.nulls):
             return False
@@ -63,7 +63,7 @@ class TableSummary:
         return sentences + [
             f"column {column.name!r}: {column.nulls} nulls and sum {column.total}, not {peer.nulls} and {peer.total}"
             for column, peer in zip(self.columns, other.columns, strict=True)
-            if not column.agrees_with(peer)
+            if not column.is_close_to(peer)
         ]
 
     @classmethod
@@ -109,7 +109,7 @@ def summarize_batches(names: list[str], batches: Iterable[RecordBatch]) -> Table
         for index in range(len(names)):
             column = batch.column(index)
             nulls[index] += column.null_count
-            total = column_total(column)
+            total = sum_column(column)
             if total is not None:
                 before = totals[index]
                 totals[index] = total if before is None else before + total  # type: ignore[operator]
@@ -120,7 +120,7 @@ def summarize_batches(names: list[str], batches: Iterable[RecordBatch]) -> Table
     return TableSummary(rows, tuple(columns))
 
 
-def column_total(column: Array) -> int | float | Decimal | None:
+def sum_column(column: Array) -> int | float | Decimal | None:
     """Return the sum of a numeric column, exact for integers and decimals; None for other types or only nulls."""
     if column.null_count == column.length or not isinstance(column.type, (Int, FloatingPoint, DecimalType)):
         return None

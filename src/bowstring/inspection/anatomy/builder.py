@@ -11,13 +11,13 @@ import numpy as np
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Table
-from bowstring.inspection.anatomy.buffer_roles import column_plan, dictionary_plan, tensor_plan
-from bowstring.inspection.anatomy.leaves import body_leaves, clip_buffers
-from bowstring.inspection.anatomy.model import Anatomy, BodyBufferPlan, ByteRangeKind, Leaves, Part, PartKind
+from bowstring.inspection.anatomy.body_layout import dictionary_layout, record_batch_layout, tensor_layout
+from bowstring.inspection.anatomy.message_byte_ranges import body_byte_ranges, clip_buffers
+from bowstring.inspection.anatomy.model import Anatomy, BodyLayout, ByteRangeKind, Part, PartKind
 from bowstring.inspection.anatomy.walker import Walker
 from bowstring.inspection.inspector import inspect_scan
 from bowstring.inspection.report import Inspection
-from bowstring.inspection.sizes import Tally
+from bowstring.inspection.sizes import BatchTotals
 from bowstring.io.sources import RandomAccessSource, as_random_access, open_source
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
@@ -27,8 +27,7 @@ from bowstring.ipc.tools.scan import BatchMessage, Overhead
 from bowstring.memory.closable import close_on_error
 
 MAX_PARTS = 100_000
-_ADVANCE_EVERY = 500
-_NO_ROLES: dict[tuple[int, str], int] = {}
+_PROGRESS_INTERVAL = 500
 
 
 def build_anatomy(
@@ -48,7 +47,7 @@ def build_anatomy(
     """
     opened, is_file = open_seekable(source, max_piped_bytes)
     try:
-        return build_from_source(opened, is_file, limits, max_parts)
+        return build_anatomy_from_source(opened, is_file, limits, max_parts)
     finally:
         opened.close()
 
@@ -57,14 +56,14 @@ def open_seekable(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[
     """Open a source with random access from its position on; return it and whether it is a file."""
     opened = open_source(source)
     with close_on_error(opened):
-        is_file, ready = detect_format(opened, max_piped_bytes)
-        seekable = as_random_access(ready, max_piped_bytes)
+        is_file, source_from_start = detect_format(opened, max_piped_bytes)
+        seekable = as_random_access(source_from_start, max_piped_bytes)
     if seekable is not opened:
         opened.close()
     return seekable, is_file
 
 
-def build_from_source(
+def build_anatomy_from_source(
     source: RandomAccessSource,
     is_file: bool,
     limits: ReadLimits,
@@ -72,119 +71,126 @@ def build_from_source(
     report_progress: Callable[[int, int | None], None] | None = None,
 ) -> Anatomy:
     """Build the anatomy of a source, which stays open. `report_progress(done, total)` gets numbers of parts."""
-    walk = Walker(source, is_file, limits, max_parts)
-    parts_without_bodies = list(walk.parts())
-    bodies = _BodySplitter(walk, limits)
-    split: list[Part] = []
+    walker = Walker(source, is_file, limits, max_parts)
+    parts_without_bodies = list(walker.parts())
+    bodies = _BodySplitter(walker, limits)
+    split_parts: list[Part] = []
     for part in parts_without_bodies:
-        if report_progress is not None and len(split) % _ADVANCE_EVERY == 0:
-            report_progress(len(split), len(parts_without_bodies))
-        split.append(bodies.split(part))
+        if report_progress is not None and len(split_parts) % _PROGRESS_INTERVAL == 0:
+            report_progress(len(split_parts), len(parts_without_bodies))
+        split_parts.append(bodies.split(part))
     if report_progress is not None:
         report_progress(len(parts_without_bodies), len(parts_without_bodies))
-    parts = tuple(split)
-    inspection = bodies.inspection(parts)
+    parts = tuple(split_parts)
+    inspection = bodies.inspect_batches(parts)
     return Anatomy(
         source.name,
         "file" if is_file else "stream",
         source.size,
         parts,
-        tuple(bodies.plans),
-        tuple(walk.faults.entries),
-        walk.faults.count,
+        tuple(bodies.layouts),
+        tuple(walker.faults.entries),
+        walker.faults.count,
         inspection,
-        _NO_ROLES if inspection is None else _role_bytes(parts, bodies.plans),
-        walk.is_shortened,
+        {} if inspection is None else _sum_role_bytes(parts, bodies.layouts),
+        walker.is_shortened,
     )
 
 
 class _BodySplitter:
-    """Splits bodies into buffers, finds their plans, and excludes batches that contradict the schema."""
+    """Splits bodies into buffers, finds their layouts, and excludes batches that contradict the schema."""
 
-    def __init__(self, walk: Walker, limits: ReadLimits) -> None:
-        self.plans: list[BodyBufferPlan] = []
-        self._walk = walk
+    def __init__(self, walker: Walker, limits: ReadLimits) -> None:
+        self.layouts: list[BodyLayout] = []
+        self._walker = walker
         self._limits = limits
         self._intact_spans: list[BatchMessage] = []
-        self._is_tally_complete = True
-        self._plan_indices: dict[tuple[object, ...], int] = {}
+        self._has_all_totals = True
+        self._layout_indices: dict[tuple[object, ...], int] = {}
         self._wire: WireSchema | None = None
-        if walk.schema is not None:
+        if walker.schema is not None:
             try:
-                self._wire = read_wire_schema(walk.schema.table, limits)
-                self._tally = Tally(self._wire)
+                self._wire = read_wire_schema(walker.schema.table, limits)
+                self._totals = BatchTotals(self._wire)
             except InvalidDataError as error:
-                walk.faults.add(walk.schema.offset, error)
+                walker.faults.add(walker.schema.offset, error)
 
     def split(self, part: Part) -> Part:
-        """Return the part with its body split into leaves."""
-        offsets, lengths, leaves = part.offsets, part.lengths, part.leaves
+        """Return the part with its body split into buffers and padding."""
+        offsets, lengths, byte_ranges = part.offsets, part.lengths, part.byte_ranges
         if offsets is None or lengths is None:
             return part
-        body_bytes = int(leaves.lengths_bytes[-1]) if len(leaves) and leaves.kinds[-1] == ByteRangeKind.BODY else 0
-        plan = self._plan(part)
+        has_body = len(byte_ranges) > 0 and byte_ranges.kinds[-1] == ByteRangeKind.BODY
+        body_bytes = int(byte_ranges.lengths_bytes[-1]) if has_body else 0
+        layout_index = self._layout_index(part)
         if body_bytes:
-            head = Leaves(leaves.lengths_bytes[:-1], leaves.kinds[:-1], leaves.buffers[:-1])
-            if plan < 0 or part.span is None or part.span.header.body_bytes > body_bytes:
+            if layout_index < 0 or part.span is None or part.span.header.body_bytes > body_bytes:
                 offsets, lengths = clip_buffers(offsets, lengths, body_bytes)
-            leaves = head.concat(body_leaves(offsets, lengths, body_bytes))
-        return replace(part, leaves=leaves, plan=plan)
+            body = body_byte_ranges(offsets, lengths, body_bytes)
+            byte_ranges = byte_ranges.first(len(byte_ranges) - 1).concat(body)
+        return replace(part, byte_ranges=byte_ranges, layout_index=layout_index)
 
-    def _plan(self, part: Part) -> int:
+    def _layout_index(self, part: Part) -> int:
+        """Return the index of the layout of a part's body, or -1 for a batch that contradicts the schema."""
         span = part.span
         if span is None:
             roles = _tensor_roles(0 if part.offsets is None else len(part.offsets))
-            return self._plan_index((part.kind, roles), lambda: tensor_plan(roles, part.kind.value, V5))
-        wire = self._wire
-        if wire is None:
+            return self._find_or_add_layout((part.kind, roles), lambda: tensor_layout(roles, part.kind.value, V5))
+        wire, template = self._wire, span.header.template
+        if wire is None or not self._count_batch(part, span):
             return -1
-        template = span.header.template
+        if part.kind is PartKind.RECORD_BATCH:
+            return self._find_or_add_layout(
+                (None, template.version), lambda: record_batch_layout(wire, template.version)
+            )
+        node = wire.by_id[template.dictionary_id]
+        return self._find_or_add_layout((node.id, template.version), lambda: dictionary_layout(node, template.version))
+
+    def _count_batch(self, part: Part, span: BatchMessage) -> bool:
+        """Add a batch to the totals; return False if it contradicts the schema."""
         try:
-            self._tally.add(span)
+            self._totals.add(span)
         except InvalidDataError as error:
             if span.body_bytes == span.header.body_bytes:  # otherwise the walker has recorded the truncation
-                self._walk.faults.add(part.start, error)
-            self._is_tally_complete = False
-            return -1
+                self._walker.faults.add(part.start, error)
+            self._has_all_totals = False
+            return False
         if part.is_listed:
             self._intact_spans.append(span)
         else:
-            self._is_tally_complete = False
-        if part.kind is PartKind.RECORD_BATCH:
-            return self._plan_index((None, template.version), lambda: column_plan(wire, template.version))
-        node = wire.by_id[template.dictionary_id]
-        return self._plan_index((node.id, template.version), lambda: dictionary_plan(node, template.version))
+            self._has_all_totals = False
+        return True
 
-    def _plan_index(self, key: tuple[object, ...], make: Any) -> int:
-        index = self._plan_indices.get(key)
+    def _find_or_add_layout(self, key: tuple[object, ...], create: Callable[[], BodyLayout]) -> int:
+        index = self._layout_indices.get(key)
         if index is None:
-            index = self._plan_indices[key] = len(self.plans)
-            self.plans.append(make())
+            index = self._layout_indices[key] = len(self.layouts)
+            self.layouts.append(create())
         return index
 
-    def inspection(self, parts: tuple[Part, ...]) -> Inspection | None:
+    def inspect_batches(self, parts: tuple[Part, ...]) -> Inspection | None:
         """Return the report of `bowstring.inspection.inspect` on the valid batches."""
-        walk = self._walk
-        if walk.schema is None or self._wire is None or walk.schema.version not in (V4, V5):
+        walker = self._walker
+        if walker.schema is None or self._wire is None or walker.schema.version not in (V4, V5):
             return None
-        scan = _IntactBatches(
-            walk.schema.table,
-            walk.schema.version,
-            walk.footer_metadata,
+        scan = _IntactScan(
+            walker.schema.table,
+            walker.schema.version,
+            walker.footer_metadata,
             self._intact_spans,
-            _measure_overhead(walk, parts),
+            _measure_overhead(walker, parts),
         )
         try:
-            tally = self._tally if self._is_tally_complete else None
-            inspection = inspect_scan(scan, walk.source.name, self._limits, tally)
-            return replace(inspection, format="file" if walk.is_file else "stream")
+            totals = self._totals if self._has_all_totals else None
+            inspection = inspect_scan(scan, walker.source.name, self._limits, totals)
+            return replace(inspection, format="file" if walker.is_file else "stream")
         except InvalidDataError as error:
-            walk.faults.add(walk.schema.offset, error)
+            walker.faults.add(walker.schema.offset, error)
             return None
 
 
 @dataclass(slots=True)
-class _IntactBatches:
+class _IntactScan:
     """The valid batches with the interface of a scan."""
 
     schema: Table
@@ -200,19 +206,19 @@ class _IntactBatches:
         return self.measured_overhead
 
 
-def _measure_overhead(walk: Walker, parts: tuple[Part, ...]) -> Overhead:
+def _measure_overhead(walker: Walker, parts: tuple[Part, ...]) -> Overhead:
     sizes = dict.fromkeys(PartKind, 0)
     for part in parts:
-        sizes[part.kind] += part.leaves.total_bytes
-    first = next((part for part in parts if part.kind is PartKind.SCHEMA), None)
-    is_legacy_framing = first is not None and first.leaves.kinds[0] == ByteRangeKind.LENGTH
+        sizes[part.kind] += part.byte_ranges.total_bytes
+    schema_part = next((part for part in parts if part.kind is PartKind.SCHEMA), None)
+    is_legacy_framing = schema_part is not None and schema_part.byte_ranges.kinds[0] == ByteRangeKind.LENGTH
     trailer_bytes = TRAILER.size if sizes[PartKind.FOOTER] else 0
     return Overhead(
-        walk.source.size,
+        walker.source.size,
         sizes[PartKind.SCHEMA],
         sizes[PartKind.FOOTER] - trailer_bytes,
         sizes[PartKind.START] + sizes[PartKind.END] + trailer_bytes,
-        None if walk.is_file else walk.has_end_marker,
+        None if walker.is_file else walker.has_end_marker,
         is_legacy_framing,
     )
 
@@ -226,26 +232,33 @@ def _tensor_roles(count: int) -> tuple[str, ...]:
     return ("values", *index)[:count]
 
 
-def _role_bytes(parts: tuple[Part, ...], plans: list[BodyBufferPlan]) -> dict[tuple[int, str], int]:
+def _sum_role_bytes(parts: tuple[Part, ...], layouts: list[BodyLayout]) -> dict[tuple[int, str], int]:
     """Add up the buffers of record batches by column and role; variadic buffers count as data."""
-    sums = [np.zeros(len(plan.slots), np.int64) for plan in plans]
-    variadic_sums = [np.zeros(len(plan.slots), np.int64) for plan in plans]
+    sums = [np.zeros(len(layout.buffers), np.int64) for layout in layouts]
+    variadic_sums = [np.zeros(len(layout.buffers), np.int64) for layout in layouts]
     for part in parts:
-        if part.kind is not PartKind.RECORD_BATCH or part.plan < 0 or not part.is_listed or part.lengths is None:
+        if (
+            part.kind is not PartKind.RECORD_BATCH
+            or part.layout_index < 0
+            or not part.is_listed
+            or part.lengths is None
+        ):
             continue
-        plan = plans[part.plan]
-        if plan.is_variadic and part.span is not None:
-            slots = plan.slots_of(part.span.header.variadic_counts())
-            declared = slots >= 0
-            sums[part.plan] += part.lengths[declared]
-            np.add.at(variadic_sums[part.plan], ~slots[~declared], part.lengths[~declared])
+        layout = layouts[part.layout_index]
+        if layout.is_variadic and part.span is not None:
+            indices = layout.buffer_indices(part.span.header.variadic_counts())
+            is_declared = indices >= 0
+            sums[part.layout_index] += part.lengths[is_declared]
+            np.add.at(variadic_sums[part.layout_index], ~indices[~is_declared], part.lengths[~is_declared])
         else:
-            sums[part.plan] += part.lengths
-    out: dict[tuple[int, str], int] = {}
-    for plan, own, extra in zip(plans, sums, variadic_sums, strict=True):
-        if plan.dictionary_id is None:
-            for slot, size, more in zip(plan.slots, own.tolist(), extra.tolist(), strict=True):
-                column = plan.fields[slot.field].column
-                for role, size_bytes in ((slot.role, size), ("data", more)):
-                    out[column, role] = out.get((column, role), 0) + size_bytes
-    return out
+            sums[part.layout_index] += part.lengths
+    totals: dict[tuple[int, str], int] = {}
+    for layout, sizes, variadic_sizes in zip(layouts, sums, variadic_sums, strict=True):
+        if layout.dictionary_id is None:
+            for buffer, size, variadic_size in zip(
+                layout.buffers, sizes.tolist(), variadic_sizes.tolist(), strict=True
+            ):
+                column = layout.fields[buffer.field].column
+                for role, size_bytes in ((buffer.role, size), ("data", variadic_size)):
+                    totals[column, role] = totals.get((column, role), 0) + size_bytes
+    return totals

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import MissingExtraError
-from bowstring.inspection.anatomy.glossary import to_json_data
-from bowstring.inspection.anatomy.model import Anatomy, BodyBufferPlan, ByteRangeKind, Leaves, Part, PartKind
+from bowstring.inspection.anatomy.glossary import to_json
+from bowstring.inspection.anatomy.model import Anatomy, BodyLayout, ByteRangeKind, ByteRanges, Part, PartKind
 from bowstring.inspection.text import printable
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
@@ -40,13 +40,13 @@ _LISTED, _DELTA, _LEGACY, _WITH_METADATA = 1, 2, 4, 8
 class PageLimits:
     """Limits on the contents of a page.
 
-    - `max_leaves`: the number of leaves after which the body of a batch becomes a single leaf
+    - `max_byte_ranges`: the number of byte ranges after which the body of a batch becomes a single one
     - `max_whole_bytes`: the size up to which the page has the whole file
     - `max_sample_bytes`: the number of bytes of a larger file, from its first batches and its last
     - `sample_bytes`, `header_sample_bytes`: the number of bytes of each buffer and of each header
     """
 
-    max_leaves: int = 1_500_000
+    max_byte_ranges: int = 1_500_000
     max_whole_bytes: int = 256 << 10
     max_sample_bytes: int = 1_250_000
     sample_bytes: int = 64
@@ -57,9 +57,9 @@ class _Arrays:
     """Consecutive named arrays, each at a multiple of 8 bytes."""
 
     def __init__(self) -> None:
-        self.positions: dict[str, tuple[str, int, int]] = {}
+        self.descriptors: dict[str, tuple[str, int, int]] = {}
         self._parts: list[bytes] = []
-        self._at = 0
+        self._size_bytes = 0
 
     def add(self, name: str, values: npt.ArrayLike, dtype: str) -> None:
         """Add an array of a dtype such as "u1", "i4" or "f8"; "u4" becomes "f8" for larger values."""
@@ -67,9 +67,9 @@ class _Arrays:
         if dtype == "u4" and array.size and int(array.max()) > 0xFFFFFFFF:
             dtype = "f8"
         raw = array.astype(f"<{dtype}").tobytes()
-        self.positions[name] = (dtype, self._at, array.size)
+        self.descriptors[name] = (dtype, self._size_bytes, array.size)
         self._parts.append(raw + bytes(-len(raw) % _ALIGNMENT))
-        self._at += len(self._parts[-1])
+        self._size_bytes += len(self._parts[-1])
 
     def to_bytes(self) -> bytes:
         """Return all arrays."""
@@ -79,11 +79,11 @@ class _Arrays:
 def encode_anatomy(anatomy: Anatomy, source: RandomAccessSource, name: str, limits: PageLimits) -> str:
     """Return the data of the page in base64: zlib over the length of a JSON header, the header and the arrays."""
     arrays = _Arrays()
-    parts, is_detailed = _limit_leaves(anatomy.parts, limits.max_leaves)
-    shared = _add_parts(arrays, parts, is_detailed, anatomy.plans)
-    ranges = _merge_ranges(_ranges(parts, anatomy.total_bytes, limits))
+    parts, is_detailed = _limit_byte_ranges(anatomy.parts, limits.max_byte_ranges)
+    shared = _add_parts(arrays, parts, is_detailed, anatomy.layouts)
+    ranges = _merge_ranges(_sampled_ranges(parts, anatomy.total_bytes, limits))
     _add_file_bytes(arrays, ranges, source)
-    _add_decompressed(arrays, parts, ranges, source, limits)
+    _add_decompressed_bytes(arrays, parts, ranges, source, limits)
     inspection = anatomy.inspection
     header = {
         "name": name,
@@ -91,100 +91,105 @@ def encode_anatomy(anatomy: Anatomy, source: RandomAccessSource, name: str, limi
         "total": anatomy.total_bytes,
         "big": inspection is not None and inspection.encoding.endianness == "big",
         "part_kinds": [kind.value for kind in PartKind],
-        "plans": [_plan(plan) for plan in anatomy.plans],
-        "columns": [] if inspection is None else [_text(c.name) for c in inspection.columns[:_MAX_FIELDS]],
+        "layouts": [_layout_to_json(layout) for layout in anatomy.layouts],
+        "columns": [] if inspection is None else [_printable_name(c.name) for c in inspection.columns[:_MAX_FIELDS]],
         "dictionaries": {} if inspection is None else {str(d.id): list(d.columns) for d in inspection.dictionaries},
         "faults": [[fault.offset, printable(fault.message, _MESSAGE_CHARACTERS)] for fault in anatomy.faults],
         "shared": shared,
         "whole": sum(is_detailed) == len(parts),
-        "glossary": to_json_data(),
-        "arrays": arrays.positions,
+        "glossary": to_json(),
+        "arrays": arrays.descriptors,
     }
     text = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     text += b" " * (-(len(text) + 8) % _ALIGNMENT)
     return b64encode(zlib.compress(len(text).to_bytes(8, "little") + text + arrays.to_bytes(), 6)).decode("ascii")
 
 
-def _text(text: str) -> str:
+def _printable_name(text: str) -> str:
     return printable(text, _NAME_CHARACTERS)
 
 
-def _plan(plan: BodyBufferPlan) -> dict[str, Any]:
-    is_small = len(plan.fields) <= _MAX_FIELDS
+def _layout_to_json(layout: BodyLayout) -> dict[str, Any]:
+    is_small = len(layout.fields) <= _MAX_FIELDS
     return {
-        "dictionary": None if plan.dictionary_id is None else str(plan.dictionary_id),
-        "fields": [[_text(f.name), f.parent, printable(f.type, _TYPE_CHARACTERS), f.column] for f in plan.fields]
+        "dictionary": None if layout.dictionary_id is None else str(layout.dictionary_id),
+        "fields": [
+            [_printable_name(f.name), f.parent, printable(f.type, _TYPE_CHARACTERS), f.column] for f in layout.fields
+        ]
         if is_small
         else [],
-        "slots": [[s.field, s.role, s.element, int(s.is_variadic)] for s in plan.slots] if is_small else [],
+        "buffers": [[b.field, b.role, b.element, int(b.is_variadic)] for b in layout.buffers] if is_small else [],
     }
 
 
-def _limit_leaves(parts: tuple[Part, ...], max_leaves: int) -> tuple[list[tuple[Part, Leaves]], list[bool]]:
-    """Return the parts with the leaves that the page shows, and for each whether these are all."""
-    out, is_detailed, leaf_count = [], [], 0
+def _limit_byte_ranges(
+    parts: tuple[Part, ...], max_byte_ranges: int
+) -> tuple[list[tuple[Part, ByteRanges]], list[bool]]:
+    """Return the parts with the byte ranges that the page shows, and for each whether these are all."""
+    visible_parts, is_detailed, range_count = [], [], 0
     for part in parts:
-        leaves = part.leaves
-        leaf_count += len(leaves)
-        fits = leaf_count <= max_leaves or len(leaves) <= 5
-        if not fits:
-            first = (
-                int(np.argmax(leaves.kinds == ByteRangeKind.BUFFER))
-                if (leaves.kinds == ByteRangeKind.BUFFER).any()
-                else len(leaves)
-            )
-            head = Leaves(leaves.lengths_bytes[:first], leaves.kinds[:first], leaves.buffers[:first])
-            leaves = head.concat(Leaves.of((int(leaves.lengths_bytes[first:].sum()), ByteRangeKind.BODY)))
-        out.append((part, leaves))
-        is_detailed.append(fits)
-    return out, is_detailed
+        byte_ranges = part.byte_ranges
+        range_count += len(byte_ranges)
+        has_room = range_count <= max_byte_ranges or len(byte_ranges) <= 5
+        if not has_room:
+            is_buffer = byte_ranges.kinds == ByteRangeKind.BUFFER
+            count = int(np.argmax(is_buffer)) if is_buffer.any() else len(byte_ranges)
+            body = ByteRanges.of((int(byte_ranges.lengths_bytes[count:].sum()), ByteRangeKind.BODY))
+            byte_ranges = byte_ranges.first(count).concat(body)
+        visible_parts.append((part, byte_ranges))
+        is_detailed.append(has_room)
+    return visible_parts, is_detailed
 
 
 def _add_parts(
-    arrays: _Arrays, parts: list[tuple[Part, Leaves]], is_detailed: list[bool], plans: tuple[BodyBufferPlan, ...]
+    arrays: _Arrays, parts: list[tuple[Part, ByteRanges]], is_detailed: list[bool], layouts: tuple[BodyLayout, ...]
 ) -> dict[str, list[list[int]]]:
     """Add the arrays of the parts; return the spans of buffers of messages with overlapping buffers."""
     nodes, variadic = [], []
     shared: dict[str, list[list[int]]] = {}
-    rows = {name: np.full(len(parts), -1, np.int64) for name in ("number", "plan", "rows", "codec", "body", "claimed")}
-    rows |= {name: np.zeros(len(parts), np.int64) for name in ("flags", "leaves", "buffers", "nodes", "kind")}
+    columns = {
+        name: np.full(len(parts), -1, np.int64)
+        for name in ("number", "layout", "rows", "codec", "body_offset", "body_bytes")
+    }
+    columns |= {name: np.zeros(len(parts), np.int64) for name in ("flags", "leaves", "buffers", "nodes", "kind")}
     dictionary = [""] * len(parts)
-    for index, (part, leaves) in enumerate(parts):
-        rows["kind"][index], rows["number"][index] = _PART_KINDS[part.kind], part.number
-        rows["leaves"][index] = len(leaves)
-        rows["flags"][index] = _LISTED * part.is_listed
+    for index, (part, byte_ranges) in enumerate(parts):
+        columns["kind"][index], columns["number"][index] = _PART_KINDS[part.kind], part.number
+        columns["leaves"][index] = len(byte_ranges)
+        columns["flags"][index] = _LISTED * part.is_listed
         span = part.span
         if is_detailed[index]:
-            rows["plan"][index] = part.plan if part.plan < 0 or len(plans[part.plan].fields) <= _MAX_FIELDS else -1
-            rows["buffers"][index] = 0 if part.lengths is None else len(part.lengths)
+            has_layout = part.layout_index >= 0 and len(layouts[part.layout_index].fields) <= _MAX_FIELDS
+            columns["layout"][index] = part.layout_index if has_layout else -1
+            columns["buffers"][index] = 0 if part.lengths is None else len(part.lengths)
             if part.lengths is not None and part.offsets is not None and len(shared) < _MAX_SHARED:
-                own = int(leaves.lengths_bytes[leaves.kinds == ByteRangeKind.BUFFER].sum())
-                if own != int(part.lengths.clip(0).sum()):
+                buffer_bytes = int(byte_ranges.lengths_bytes[byte_ranges.kinds == ByteRangeKind.BUFFER].sum())
+                if buffer_bytes != int(part.lengths.clip(0).sum()):
                     spans = zip(part.offsets[:1000].tolist(), part.lengths[:1000].tolist(), strict=True)
                     shared[str(index)] = list(map(list, spans))
         if span is None:
             continue
         template = span.header.template
-        rows["rows"][index], rows["body"][index] = span.header.length, span.body_offset
-        rows["claimed"][index] = span.header.body_bytes
-        rows["codec"][index] = ("lz4", "zstd").index(template.compression) if template.compression else -1
-        rows["flags"][index] |= (
+        columns["rows"][index], columns["body_offset"][index] = span.header.length, span.body_offset
+        columns["body_bytes"][index] = span.header.body_bytes
+        columns["codec"][index] = ("lz4", "zstd").index(template.compression) if template.compression else -1
+        columns["flags"][index] |= (
             _DELTA * template.is_delta | _LEGACY * span.is_legacy_framing | _WITH_METADATA * bool(template.pairs)
         )
         dictionary[index] = str(template.dictionary_id) if part.kind is PartKind.DICTIONARY_BATCH else ""
-        if rows["plan"][index] >= 0:
+        if columns["layout"][index] >= 0:
             node_array = span.header.nodes()
-            rows["nodes"][index] = len(node_array)
+            columns["nodes"][index] = len(node_array)
             nodes.append(np.stack([node_array["length"], node_array["null_count"]], axis=1).astype(np.int64))
-            if plans[part.plan].is_variadic:
+            if layouts[part.layout_index].is_variadic:
                 variadic.append(np.array(span.header.variadic_counts(), np.int64))
-    for name, values in rows.items():
+    for name, values in columns.items():
         arrays.add(f"part_{name}", values, "u1" if name in ("kind", "flags") else "f8" if name != "leaves" else "u4")
     arrays.add("part_dictionary", [int(key) if key else -1 for key in dictionary], "f8")
-    every = [leaves for _, leaves in parts]
-    arrays.add("leaf_length", np.concatenate([e.lengths_bytes for e in every]), "u4")
-    arrays.add("leaf_kind", np.concatenate([e.kinds for e in every]), "u1")
-    arrays.add("leaf_buffer", np.concatenate([e.buffers for e in every]), "i4")
+    all_ranges = [byte_ranges for _, byte_ranges in parts]
+    arrays.add("leaf_length", np.concatenate([ranges.lengths_bytes for ranges in all_ranges]), "u4")
+    arrays.add("leaf_kind", np.concatenate([ranges.kinds for ranges in all_ranges]), "u1")
+    arrays.add("leaf_buffer", np.concatenate([ranges.buffers for ranges in all_ranges]), "i4")
     arrays.add("nodes", np.concatenate([np.zeros((0, 2), np.int64), *nodes]).ravel().clip(-1), "f8")
     arrays.add("variadic", np.concatenate([np.zeros(0, np.int64), *variadic]), "i4")
     return shared
@@ -193,22 +198,24 @@ def _add_parts(
 # The file's own bytes
 
 
-def _ranges(parts: list[tuple[Part, Leaves]], total_bytes: int, limits: PageLimits) -> Iterator[tuple[int, int]]:
+def _sampled_ranges(
+    parts: list[tuple[Part, ByteRanges]], total_bytes: int, limits: PageLimits
+) -> Iterator[tuple[int, int]]:
     """Yield start and stop of the ranges of the file in the page, unordered."""
     if total_bytes <= limits.max_whole_bytes:
         yield 0, total_bytes
         return
-    batches = [(part, leaves) for part, leaves in parts if part.lengths is not None]
-    others = [(part, leaves) for part, leaves in parts if part.lengths is None]
+    batches = [(part, byte_ranges) for part, byte_ranges in parts if part.lengths is not None]
+    others = [(part, byte_ranges) for part, byte_ranges in parts if part.lengths is None]
     remaining_bytes = limits.max_sample_bytes
-    for part, leaves in [*others, *batches[:3], *batches[-1:], *batches[3:-1]]:
-        is_small = (leaves.kinds == ByteRangeKind.BUFFER) | (leaves.kinds == ByteRangeKind.PADDING)
+    for part, byte_ranges in [*others, *batches[:3], *batches[-1:], *batches[3:-1]]:
+        is_small = (byte_ranges.kinds == ByteRangeKind.BUFFER) | (byte_ranges.kinds == ByteRangeKind.PADDING)
         max_bytes = np.where(is_small, limits.sample_bytes, limits.header_sample_bytes)
-        sizes = np.minimum(leaves.lengths_bytes, max_bytes)
+        sizes = np.minimum(byte_ranges.lengths_bytes, max_bytes)
         remaining_bytes -= int(sizes.sum())
         if remaining_bytes < 0:
             return
-        starts = part.start + np.cumsum(leaves.lengths_bytes) - leaves.lengths_bytes
+        starts = part.start + np.cumsum(byte_ranges.lengths_bytes) - byte_ranges.lengths_bytes
         yield from zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
 
 
@@ -226,14 +233,14 @@ def _add_file_bytes(arrays: _Arrays, ranges: list[list[int]], source: RandomAcce
     arrays.add("range_start", [start for start, _ in ranges], "f8")
     arrays.add("range_length", [stop - start for start, stop in ranges], "u4")
     spans = [(start, stop - start) for start, stop in ranges]
-    pieces = source.fetch(spans, _GAP_BYTES)
-    content = b"".join(pieces.read(*span) for span in spans)
+    fetched_ranges = source.fetch(spans, _GAP_BYTES)
+    content = b"".join(fetched_ranges.read(*span) for span in spans)
     arrays.add("bytes", np.frombuffer(content, np.uint8), "u1")
 
 
-def _add_decompressed(
+def _add_decompressed_bytes(
     arrays: _Arrays,
-    parts: list[tuple[Part, Leaves]],
+    parts: list[tuple[Part, ByteRanges]],
     ranges: list[list[int]],
     source: RandomAccessSource,
     limits: PageLimits,
@@ -241,35 +248,35 @@ def _add_decompressed(
     """Add the first decompressed bytes of each compressed buffer with bytes in the page."""
     starts = np.array([start for start, _ in ranges], np.int64)
     requests: list[tuple[int, str, Span]] = []
-    first, remaining_bytes = 0, MAX_ROUND_BYTES if isinstance(source, RangeSource) else sys.maxsize
-    for part, leaves in parts:
+    first_leaf, remaining_bytes = 0, MAX_ROUND_BYTES if isinstance(source, RangeSource) else sys.maxsize
+    for part, byte_ranges in parts:
         codec = None if part.span is None else part.span.header.template.compression
         if codec is not None and len(requests) < _MAX_DECOMPRESSED and remaining_bytes > 0:
-            offsets = part.start + np.cumsum(leaves.lengths_bytes) - leaves.lengths_bytes
-            for leaf in np.flatnonzero(leaves.kinds == ByteRangeKind.BUFFER).tolist():
-                offset, size = int(offsets[leaf]), int(leaves.lengths_bytes[leaf])
-                around = int(np.searchsorted(starts, offset, "right")) - 1
+            offsets = part.start + np.cumsum(byte_ranges.lengths_bytes) - byte_ranges.lengths_bytes
+            for leaf in np.flatnonzero(byte_ranges.kinds == ByteRangeKind.BUFFER).tolist():
+                offset, size = int(offsets[leaf]), int(byte_ranges.lengths_bytes[leaf])
+                range_index = int(np.searchsorted(starts, offset, "right")) - 1
                 if (
-                    around < 0
-                    or offset >= ranges[around][1]
+                    range_index < 0
+                    or offset >= ranges[range_index][1]
                     or len(requests) >= _MAX_DECOMPRESSED
                     or remaining_bytes <= 0
                 ):
                     continue
-                requests.append((first + leaf, codec, (offset, min(size, _MAX_COMPRESSED_BYTES))))
+                requests.append((first_leaf + leaf, codec, (offset, min(size, _MAX_COMPRESSED_BYTES))))
                 remaining_bytes -= requests[-1][2][1]
-        first += len(leaves)
-    numbers, chunks = [], []
+        first_leaf += len(byte_ranges)
+    leaves, chunks = [], []
     for group in group_by_size(requests, [size for _, _, (_, size) in requests], MAX_ROUND_BYTES):
-        pieces = source.fetch([span for _, _, span in group], _GAP_BYTES)
-        for number, codec, span in group:
+        fetched_ranges = source.fetch([span for _, _, span in group], _GAP_BYTES)
+        for leaf, codec, span in group:
             try:
-                decompressed = decompress_first_bytes(codec, pieces.read(*span), limits.sample_bytes)
+                decompressed = decompress_first_bytes(codec, fetched_ranges.read(*span), limits.sample_bytes)
             except MissingExtraError:
                 decompressed = b""
             if decompressed:
-                numbers.append(number)
+                leaves.append(leaf)
                 chunks.append(decompressed)
-    arrays.add("decompressed_leaf", numbers, "u4")
+    arrays.add("decompressed_leaf", leaves, "u4")
     arrays.add("decompressed_length", [len(chunk) for chunk in chunks], "u4")
     arrays.add("decompressed_bytes", np.frombuffer(b"".join(chunks), np.uint8), "u1")

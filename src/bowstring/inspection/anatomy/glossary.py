@@ -22,7 +22,7 @@ MEANINGS: dict[str, Any] = tomllib.loads(
 """The `title` and `text` of each part, and the `headings` of the specification that define it."""
 
 
-def to_json_data() -> dict[str, Any]:
+def to_json() -> dict[str, Any]:
     """Return the meanings for the page: title, text, and the name and URL of each heading."""
     return {
         key: [meaning["title"], meaning["text"], [[heading, heading_url(heading)] for heading in meaning["headings"]]]

@@ -1,4 +1,4 @@
-"""The anatomy of a file or a stream: consecutive parts, each with consecutive leaves, cover all bytes.
+"""The anatomy of a file or a stream: consecutive parts, each of consecutive byte ranges, cover all bytes.
 
 «IPC File Format» and «IPC Streaming Format» define the parts, «Encapsulated message format» their contents.
 """
@@ -33,7 +33,7 @@ class PartKind(Enum):
 
 
 class ByteRangeKind(IntEnum):
-    """The kind of a leaf, a range of bytes with one meaning. `BODY` is a body that is not split into buffers."""
+    """The kind of a range of bytes with one meaning. `BODY` is a body that is not split into buffers."""
 
     MAGIC = 0
     CONTINUATION = 1
@@ -49,8 +49,8 @@ class ByteRangeKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Leaves:
-    """Consecutive leaves, each an entry of three arrays of shape (n,).
+class ByteRanges:
+    """Consecutive ranges of bytes, each an entry of three arrays of shape (n,).
 
     The arrays have the length in bytes (int64, never 0), the `ByteRangeKind` (uint8), and for a `BUFFER` its index
     among the buffers of its message (int32), else -1. Bytes of several overlapping buffers belong to the first of them.
@@ -61,26 +61,30 @@ class Leaves:
     buffers: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, *leaves: tuple[int, ByteRangeKind]) -> Leaves:
-        """Create leaves without buffers, omitting empty ones."""
-        non_empty = [(size, kind) for size, kind in leaves if size > 0]
+    def of(cls, *ranges: tuple[int, ByteRangeKind]) -> ByteRanges:
+        """Create ranges from sizes and kinds, without buffers, omitting empty ones."""
+        non_empty = [(size, kind) for size, kind in ranges if size > 0]
         return cls(
             np.array([size for size, _ in non_empty], np.int64),
             np.array([kind for _, kind in non_empty], np.uint8),
             np.full(len(non_empty), -1, np.int32),
         )
 
-    def concat(self, other: Leaves) -> Leaves:
-        """Return these leaves followed by others."""
-        return Leaves(
+    def concat(self, other: ByteRanges) -> ByteRanges:
+        """Return these ranges followed by others."""
+        return ByteRanges(
             np.concatenate([self.lengths_bytes, other.lengths_bytes]),
             np.concatenate([self.kinds, other.kinds]),
             np.concatenate([self.buffers, other.buffers]),
         )
 
+    def first(self, count: int) -> ByteRanges:
+        """Return the first ranges."""
+        return ByteRanges(self.lengths_bytes[:count], self.kinds[:count], self.buffers[:count])
+
     @property
     def total_bytes(self) -> int:
-        """The total size of the leaves."""
+        """The total size of the ranges."""
         return int(self.lengths_bytes.sum())
 
     def __len__(self) -> int:
@@ -94,29 +98,29 @@ class Part:
     - `number`: the index among parts of its kind, in the footer's order for batches of a file; -1 if not applicable
     - `span`: the header and the body's offset of a record or dictionary batch
     - `offsets`, `lengths`: those of the body's buffers in the header, int64 of shape (buffers,)
-    - `plan`: the index in `Anatomy.plans` of the plan that describes its buffers, or -1
+    - `layout_index`: the index in `Anatomy.layouts` of the layout of its body, or -1
     - `is_listed`: whether the file's footer refers to it
     """
 
     kind: PartKind
     start: int
-    leaves: Leaves
+    byte_ranges: ByteRanges
     number: int = -1
     span: BatchMessage | None = None
     offsets: npt.NDArray[np.int64] | None = None
     lengths: npt.NDArray[np.int64] | None = None
-    plan: int = -1
+    layout_index: int = -1
     is_listed: bool = True
 
     @property
     def stop(self) -> int:
         """The offset after the last byte."""
-        return self.start + self.leaves.total_bytes
+        return self.start + self.byte_ranges.total_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class PlanField:
-    """A field of a plan, flattened («RecordBatch message»).
+class BodyField:
+    """A field of a body, flattened («RecordBatch message»).
 
     `parent` is the index of its parent field, or -1; `column` is the index of its column in the schema.
     """
@@ -128,11 +132,11 @@ class PlanField:
 
 
 @dataclass(frozen=True, slots=True)
-class BufferDescription:
+class BodyBuffer:
     """The description of one buffer of a body («Buffer Listing for Each Layout»).
 
-    It has the index of its field (and field node) in the plan, its role, and its element: a short NumPy dtype, "bit",
-    or "" for bytes. A slot with `is_variadic` is followed by the data buffers of its field, whose number is in the
+    It has the index of its field (and field node) in the layout, its role, and its element: a short NumPy dtype, "bit",
+    or "" for bytes. A buffer with `is_variadic` is followed by the data buffers of its field, whose number is in the
     message («Variadic buffers»).
     """
 
@@ -143,28 +147,28 @@ class BufferDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class BodyBufferPlan:
+class BodyLayout:
     """The fields and buffers of a kind of body in the format's order; `dictionary_id` is None for record batches."""
 
     dictionary_id: int | None
     version: int
-    fields: tuple[PlanField, ...]
-    slots: tuple[BufferDescription, ...]
+    fields: tuple[BodyField, ...]
+    buffers: tuple[BodyBuffer, ...]
 
     @property
     def is_variadic(self) -> bool:
         """Whether the number of buffers depends on the message."""
-        return any(slot.is_variadic for slot in self.slots)
+        return any(buffer.is_variadic for buffer in self.buffers)
 
-    def slots_of(self, variadic_counts: tuple[int, ...]) -> npt.NDArray[np.int64]:
-        """Return the slot index of each buffer of a message, shape (buffers,); ~index for variadic data buffers."""
-        variadic = [n for n, slot in enumerate(self.slots) if slot.is_variadic]
-        repeats = np.ones(len(self.slots), np.int64)
+    def buffer_indices(self, variadic_counts: tuple[int, ...]) -> npt.NDArray[np.int64]:
+        """Return the index in `buffers` of each buffer of a message, shape (n,); ~index for variadic data buffers."""
+        variadic = [index for index, buffer in enumerate(self.buffers) if buffer.is_variadic]
+        repeats = np.ones(len(self.buffers), np.int64)
         repeats[variadic] += np.array(variadic_counts, np.int64)
-        slots = np.repeat(np.arange(len(self.slots)), repeats)
-        is_repeated = np.zeros(len(slots), np.bool_)
-        is_repeated[1:] = slots[1:] == slots[:-1]
-        return np.where(is_repeated, ~slots, slots)
+        indices = np.repeat(np.arange(len(self.buffers)), repeats)
+        is_repeated = np.zeros(len(indices), np.bool_)
+        is_repeated[1:] = indices[1:] == indices[:-1]
+        return np.where(is_repeated, ~indices, indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,7 @@ class FaultAtOffset:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Anatomy:
-    """The meaning of every byte of a file or a stream: the consecutive leaves of the parts cover all bytes.
+    """The meaning of every byte of a file or a stream: the consecutive byte ranges of the parts cover all bytes.
 
     `inspection` is the report of `inspect` on the valid batches, or None without a schema. `faults` are the first
     errors in the structure, `fault_count` is their total; values are not checked. If `is_shortened`, a limit was
@@ -188,7 +192,7 @@ class Anatomy:
     format: Literal["file", "stream"]
     total_bytes: int
     parts: tuple[Part, ...]
-    plans: tuple[BodyBufferPlan, ...]
+    layouts: tuple[BodyLayout, ...]
     faults: tuple[FaultAtOffset, ...]
     fault_count: int
     inspection: Inspection | None

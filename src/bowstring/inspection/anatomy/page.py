@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from bowstring.errors import MissingExtraError, format_count
-from bowstring.inspection.anatomy.builder import MAX_PARTS, build_from_source, open_seekable
+from bowstring.inspection.anatomy.builder import MAX_PARTS, build_anatomy_from_source, open_seekable
 from bowstring.inspection.anatomy.encoder import PageLimits, encode_anatomy
 from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, PartKind
 from bowstring.inspection.anatomy.value_errors import with_value_errors
@@ -32,7 +32,7 @@ DEFAULT_PAGE_LIMITS = PageLimits()
 _NAME_CHARACTERS = 120
 _COLUMNS_SHOWN = 200
 _FAULTS_SHOWN = 10
-_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'"
+_CONTENT_SECURITY_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'"
 _SCRIPTS = ("data.js", "glossary.js", "drawing.js", "selection.js", "panel.js", "values.js", "pointer.js")
 _ROLES = ("validity", "offsets", "sizes", "type ids", "views", "data", "indices")
 
@@ -68,10 +68,10 @@ def render_page(  # noqa: PLR0913 - the parameters of `build_anatomy_page`, and 
 
     Raises `MissingExtraError` if jinja2 is not installed.
     """
-    template = _template()
+    template = _load_template()
     opened, is_file = open_seekable(source, max_piped_bytes)
     try:
-        anatomy = build_from_source(opened, is_file, limits, MAX_PARTS, report_progress)
+        anatomy = build_anatomy_from_source(opened, is_file, limits, MAX_PARTS, report_progress)
         is_validated = full and isinstance(opened, MemorySource)
         if full and isinstance(opened, MemorySource):
             anatomy = with_value_errors(anatomy, opened, limits)
@@ -82,25 +82,25 @@ def render_page(  # noqa: PLR0913 - the parameters of `build_anatomy_page`, and 
     style, script = _read_asset("page.css"), "\n".join(map(_read_asset, _SCRIPTS))
     inspection = anatomy.inspection
     columns = [] if inspection is None else inspection.columns_by_size()[:_COLUMNS_SHOWN]
-    largest = max((column.total_bytes for column in columns), default=0) or 1
+    max_bytes = max((column.total_bytes for column in columns), default=0) or 1
     html = template.render(
         title=title,
         style=style,
         script=script,
-        policy=f"{_POLICY}; style-src {_policy_hash(style)}; script-src {_policy_hash(script)}",
+        policy=f"{_CONTENT_SECURITY_POLICY}; style-src {_content_hash(style)}; script-src {_content_hash(script)}",
         data=data,
         anatomy=anatomy,
         inspection=inspection,
         summary=_summary(anatomy),
         properties=[*_properties(anatomy), *([] if is_validated else [("values", "not validated")])],
         faults=sorted(anatomy.faults, key=lambda fault: fault.offset)[:_FAULTS_SHOWN],
-        columns=[(column, _column_bars(column, anatomy, largest)) for column in columns],
+        columns=[(column, _column_bars(column, anatomy, max_bytes)) for column in columns],
     )
     return html, anatomy.fault_count
 
 
 @cache
-def _template() -> Template:
+def _load_template() -> Template:
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError:
@@ -122,7 +122,7 @@ def _read_asset(name: str) -> str:
     return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _policy_hash(text: str) -> str:
+def _content_hash(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
@@ -148,18 +148,19 @@ def _properties(anatomy: Anatomy) -> Iterator[tuple[str, str]]:
         return
     yield from anatomy.inspection.properties()
     padding = sum(
-        int(part.leaves.lengths_bytes[part.leaves.kinds == ByteRangeKind.PADDING].sum()) for part in anatomy.parts
+        int(part.byte_ranges.lengths_bytes[part.byte_ranges.kinds == ByteRangeKind.PADDING].sum())
+        for part in anatomy.parts
     )
     yield "padding", percent(share_of(padding, anatomy.total_bytes))
 
 
-def _column_bars(column: ColumnReport, anatomy: Anatomy, largest: int) -> list[tuple[str, float, float]]:
+def _column_bars(column: ColumnReport, anatomy: Anatomy, max_bytes: int) -> list[tuple[str, float, float]]:
     """Return role, position and width of each bar of a column, in percent of the largest column."""
     sizes = [(role, anatomy.role_bytes.get((column.index, role), 0)) for role in _ROLES]
     bars, offset = [], 0.0
     for role, size in [*sizes, ("dictionary", column.dictionary_bytes)]:
         if size:
-            width = 100 * size / largest
+            width = 100 * size / max_bytes
             bars.append((role, round(offset, 3), round(width, 3)))
             offset += width
     return bars

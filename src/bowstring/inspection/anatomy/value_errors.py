@@ -13,7 +13,7 @@ from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.limits import ReadLimits
 
 _MAX_FAULTS = 100
-_SUBJECT = re.compile(r"(\w+)\[")
+_BUFFER_NAME = re.compile(r"(\w+)\[")
 
 
 def with_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits) -> Anatomy:
@@ -32,12 +32,12 @@ def with_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits
             continue
         count += 1
         if len(faults) < _MAX_FAULTS:
-            faults.append(FaultAtOffset(offset, _message(fault)))
+            faults.append(FaultAtOffset(offset, _format_message(fault)))
     return replace(anatomy, faults=tuple(faults), fault_count=count)
 
 
 def _is_damaged(part: Part, faults: tuple[FaultAtOffset, ...]) -> bool:
-    return part.plan < 0 or any(part.start <= fault.offset < part.stop for fault in faults)
+    return part.layout_index < 0 or any(part.start <= fault.offset < part.stop for fault in faults)
 
 
 def _offset_of(fault: Fault, anatomy: Anatomy, batches: dict[int, Part]) -> int | None:
@@ -51,21 +51,25 @@ def _offset_of(fault: Fault, anatomy: Anatomy, batches: dict[int, Part]) -> int 
     part = batches.get(fault.record_batch)
     if part is None or part.span is None or part.offsets is None or part.lengths is None:
         return None
-    plan = anatomy.plans[part.plan]
-    slots = plan.slots_of(part.span.header.variadic_counts()) if plan.is_variadic else np.arange(len(part.lengths))
-    subject = _SUBJECT.match(fault.message)
-    best: int | None = None
-    for slot, offset, length in zip(slots.tolist(), part.offsets.tolist(), part.lengths.tolist(), strict=True):
-        slot_plan = plan.slots[slot if slot >= 0 else ~slot]
-        if not length or plan.fields[slot_plan.field].column != fault.column:
+    layout = anatomy.layouts[part.layout_index]
+    indices = (
+        layout.buffer_indices(part.span.header.variadic_counts())
+        if layout.is_variadic
+        else np.arange(len(part.lengths))
+    )
+    buffer_name = _BUFFER_NAME.match(fault.message)
+    first_offset: int | None = None
+    for index, offset, length in zip(indices.tolist(), part.offsets.tolist(), part.lengths.tolist(), strict=True):
+        buffer = layout.buffers[index if index >= 0 else ~index]
+        if not length or layout.fields[buffer.field].column != fault.column:
             continue
         buffer_offset = part.span.body_offset + int(offset)
-        if subject is not None and slot_plan.role == {"values": "data"}.get(subject[1], subject[1]):
+        if buffer_name is not None and buffer.role == {"values": "data"}.get(buffer_name[1], buffer_name[1]):
             return buffer_offset
-        best = buffer_offset if best is None else best
-    return part.start if best is None else best
+        first_offset = buffer_offset if first_offset is None else first_offset
+    return part.start if first_offset is None else first_offset
 
 
-def _message(fault: Fault) -> str:
+def _format_message(fault: Fault) -> str:
     where = [] if fault.record_batch is None else [f"record batch {fault.record_batch}, column {fault.column_name!r}"]
     return f"{' → '.join([*where, *fault.path])}: {fault.message}"

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from bowstring.errors import InvalidDataError, TruncatedError, UnsupportedError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import HEADERS, read_root
-from bowstring.inspection.anatomy.leaves import flatbuffer_bytes, metadata_leaves
-from bowstring.inspection.anatomy.model import ByteRangeKind, FaultAtOffset, Leaves, Part, PartKind
+from bowstring.inspection.anatomy.message_byte_ranges import flatbuffer_size, metadata_byte_ranges
+from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges, FaultAtOffset, Part, PartKind
 from bowstring.io.byte_ranges import MAX_GAP_BYTES, Span
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import MAX_ROUND_BYTES
@@ -41,18 +41,18 @@ from bowstring.ipc.tools.scan import BatchMessage
 
 _MAX_FAULTS = 100
 _MAX_PREFETCHED = 10_000
-_KINDS = {"RecordBatch": PartKind.RECORD_BATCH, "DictionaryBatch": PartKind.DICTIONARY_BATCH}
-_HEADER_KINDS = {kind: name for name, kind in _KINDS.items()}
-_LEAF_BY_PART_KIND = {
+_BATCH_PART_KINDS = {"RecordBatch": PartKind.RECORD_BATCH, "DictionaryBatch": PartKind.DICTIONARY_BATCH}
+_HEADERS_BY_PART_KIND = {kind: name for name, kind in _BATCH_PART_KINDS.items()}
+_RANGE_KINDS_BY_PART_KIND = {
     PartKind.UNREAD: ByteRangeKind.UNREAD,
     PartKind.UNCLAIMED: ByteRangeKind.UNCLAIMED,
     PartKind.OMITTED: ByteRangeKind.OMITTED,
 }
-_TENSORS = {"Tensor": PartKind.TENSOR, "SparseTensor": PartKind.SPARSE_TENSOR}
+_TENSOR_PART_KINDS = {"Tensor": PartKind.TENSOR, "SparseTensor": PartKind.SPARSE_TENSOR}
 
 
 @dataclass(frozen=True, slots=True)
-class WalkedSchema:
+class LocatedSchema:
     """The schema of a source, the offset of the footer or schema message that it is from, and its metadata version."""
 
     table: Table
@@ -79,13 +79,13 @@ class Walker:
     """Walks over the parts of a source and records its errors in `faults`.
 
     `schema` and `footer_metadata` are from the footer if it is valid, else from the first schema message. `parts`
-    yields the parts in the order of their offsets; the body of a batch is a single leaf.
+    yields the parts in the order of their offsets; the body of a batch is a single byte range.
     """
 
     def __init__(self, source: RandomAccessSource, is_file: bool, limits: ReadLimits, max_parts: int) -> None:
         self.source = source
         self.is_file = is_file
-        self.schema: WalkedSchema | None = None
+        self.schema: LocatedSchema | None = None
         self.footer_metadata: Any = ()
         self.faults = FaultList(source.name)
         self.is_shortened = False
@@ -101,49 +101,50 @@ class Walker:
         """Yield every part in the order of offsets."""
         source = self.source
         if not self.is_file:
-            offset = yield from self._messages(source.position, source.size)
+            offset = yield from self._message_parts(source.position, source.size)
             if (
                 self.schema is None
                 and not self.faults.count
-                and not any(self._counts[kind] for kind in _TENSORS.values())
+                and not any(self._counts[kind] for kind in _TENSOR_PART_KINDS.values())
             ):
                 self.faults.add(
                     offset, TruncatedError(f"{source.name}: the stream ends at byte {offset}, before a schema")
                 )
-            yield from self._single_part(
+            yield from self._unparsed_part(
                 offset, source.size, PartKind.UNCLAIMED if self.has_end_marker else PartKind.UNREAD
             )
             return
         start = len(FILE_START)
-        head = source.read_at(0, min(start, source.size))
+        start_bytes = source.read_at(0, min(start, source.size))
         yield Part(
             PartKind.START,
             0,
-            Leaves.of(
-                (min(len(MAGIC), len(head)), ByteRangeKind.MAGIC), (len(head) - len(MAGIC), ByteRangeKind.PADDING)
+            ByteRanges.of(
+                (min(len(MAGIC), len(start_bytes)), ByteRangeKind.MAGIC),
+                (len(start_bytes) - len(MAGIC), ByteRangeKind.PADDING),
             ),
         )
         try:
             footer = _Footer(source, self._limits)
         except InvalidDataError as error:
-            yield from self._without_footer(start, error)
+            yield from self._parts_without_footer(start, error)
             return
-        self.schema = WalkedSchema(footer.schema, footer.offset, footer.version)
+        self.schema = LocatedSchema(footer.schema, footer.offset, footer.version)
         self.footer_metadata = footer.pairs
-        offset = yield from self._footer_parts(footer, start)
+        offset = yield from self._parts_of_footer(footer, start)
         offset = yield from self._parts_between(offset, footer.offset)
-        yield Part(PartKind.FOOTER, offset, footer.leaves)
+        yield Part(PartKind.FOOTER, offset, footer.byte_ranges)
 
     # Files
 
-    def _without_footer(self, start: int, error: InvalidDataError) -> Iterator[Part]:
+    def _parts_without_footer(self, start: int, error: InvalidDataError) -> Iterator[Part]:
         source = self.source
         has_magic = source.read_at(source.size - 6, 6) == MAGIC if source.size >= start + 6 else False
         self.faults.add(max(start, source.size - (TRAILER.size if has_magic else 0)), error)
-        offset = yield from self._messages(start, source.size)
-        yield from self._single_part(offset, source.size, PartKind.UNREAD)
+        offset = yield from self._message_parts(start, source.size)
+        yield from self._unparsed_part(offset, source.size, PartKind.UNREAD)
 
-    def _footer_parts(self, footer: _Footer, offset: int) -> Generator[Part, None, int]:
+    def _parts_of_footer(self, footer: _Footer, offset: int) -> Generator[Part, None, int]:
         """Yield the batches of the footer and the parts between them by offset; return the offset after them."""
         for start, stop, kind, number in self._prefetched_blocks(footer):
             where = f"{kind.value} {number}"
@@ -154,10 +155,10 @@ class Walker:
                     f"{where}: the footer places it at bytes {start} to {stop}, {before} the previous part",
                 )
                 continue
-            if self._is_limit_reached():
+            if not self._reserve_part():
                 break
             offset = yield from self._parts_between(offset, start)
-            part = self._block(start, stop, footer, kind, number)
+            part = self._block_part(start, stop, footer, kind, number)
             yield part
             offset = part.stop
         return offset
@@ -169,44 +170,48 @@ class Walker:
             return
         group: list[tuple[int, int, PartKind, int]] = []
         spans: list[Span] = []
-        fetched_bytes, reach = 0, len(FILE_START)
+        fetched_bytes, fetched_stop = 0, len(FILE_START)
         for start, stop, kind, number in footer.blocks:
-            head_bytes = footer.head_bytes(kind, number)
-            if fetched_bytes + head_bytes > MAX_ROUND_BYTES or len(group) == _MAX_PREFETCHED:
+            metadata_bytes = footer.metadata_bytes(kind, number)
+            if fetched_bytes + metadata_bytes > MAX_ROUND_BYTES or len(group) == _MAX_PREFETCHED:
                 self.source.prefetch(spans)
                 yield from group
                 group, spans, fetched_bytes = [], [], 0
             group.append((start, stop, kind, number))
-            if reach <= start and stop <= footer.offset and 0 < head_bytes <= self._limits.max_metadata_bytes:
-                first = reach if start - reach <= MAX_GAP_BYTES else start
-                spans.append((first, start + head_bytes - first))
+            if (
+                fetched_stop <= start
+                and stop <= footer.offset
+                and 0 < metadata_bytes <= self._limits.max_metadata_bytes
+            ):
+                first = fetched_stop if start - fetched_stop <= MAX_GAP_BYTES else start
+                spans.append((first, start + metadata_bytes - first))
                 fetched_bytes += spans[-1][1]
-                reach = stop
+                fetched_stop = stop
         self.source.prefetch(spans)
         yield from group
 
-    def _block(self, start: int, stop: int, footer: _Footer, kind: PartKind, number: int) -> Part:
+    def _block_part(self, start: int, stop: int, footer: _Footer, kind: PartKind, number: int) -> Part:
         try:
-            message = footer.reader.messages.read(_HEADER_KINDS[kind], number)
+            message = footer.reader.messages.read(_HEADERS_BY_PART_KIND[kind], number)
         except InvalidDataError as error:
             self.faults.add(start, error)
-            return Part(PartKind.UNREAD, start, Leaves.of((stop - start, ByteRangeKind.UNREAD)), number)
-        return self._batch(message, number)
+            return Part(PartKind.UNREAD, start, ByteRanges.of((stop - start, ByteRangeKind.UNREAD)), number)
+        return self._batch_part(message, number)
 
     def _parts_between(self, offset: int, stop: int) -> Generator[Part, None, int]:
         """Yield the parts between messages of the footer: the schema message, the end marker, unlisted messages."""
         if offset < stop:
-            offset = yield from self._messages(offset, stop, is_listed=False)
-            yield from self._single_part(offset, stop, PartKind.UNCLAIMED)
+            offset = yield from self._message_parts(offset, stop, is_listed=False)
+            yield from self._unparsed_part(offset, stop, PartKind.UNCLAIMED)
         return stop
 
     # Consecutive messages
 
-    def _messages(self, offset: int, stop: int, is_listed: bool = True) -> Generator[Part, None, int]:
+    def _message_parts(self, offset: int, stop: int, is_listed: bool = True) -> Generator[Part, None, int]:
         """Yield messages until one cannot be read; return the offset after the last."""
-        must_read = is_listed  # bytes that a footer does not list may be anything
+        is_error = is_listed  # bytes that a footer does not list may be anything
         while offset < stop:
-            if self._is_limit_reached():
+            if not self._reserve_part():
                 return offset
             try:
                 self._reader.seek(offset)
@@ -215,18 +220,20 @@ class Walker:
                     size_bytes = message.size_bytes
                     if not is_listed and size_bytes == LEGACY_PREFIX_BYTES and offset + size_bytes < stop:
                         return offset  # zeros between messages need not be the marker of the legacy form
-                    marker = size_bytes - LEGACY_PREFIX_BYTES
+                    marker_bytes = size_bytes - LEGACY_PREFIX_BYTES
                     yield Part(
-                        PartKind.END, offset, Leaves.of((marker, ByteRangeKind.CONTINUATION), (4, ByteRangeKind.LENGTH))
+                        PartKind.END,
+                        offset,
+                        ByteRanges.of((marker_bytes, ByteRangeKind.CONTINUATION), (4, ByteRangeKind.LENGTH)),
                     )
                     self.has_end_marker = True
                     return offset + size_bytes
-                part = self._message(message, stop, is_listed)
+                part = self._message_part(message, stop, is_listed)
             except InvalidDataError as error:
-                if must_read:
+                if is_error:
                     self.faults.add(offset, error)
                 return offset
-            if part.stop > stop or (part.kind is PartKind.UNREAD and not must_read):
+            if part.stop > stop or (part.kind is PartKind.UNREAD and not is_error):
                 return offset
             yield part
             offset = part.stop
@@ -243,33 +250,33 @@ class Walker:
                 raise error from None
             return tensor
 
-    def _message(self, message: Message[Any], stop: int, is_listed: bool) -> Part:
+    def _message_part(self, message: Message[Any], stop: int, is_listed: bool) -> Part:
         """Return the part of a message. Raises `InvalidDataError` if it is not expected there."""
         header, offset, name = message.header, message.offset, f"message at byte {message.offset}"
         if isinstance(header, _TensorHeader):
-            return self._tensor(message, stop)
+            return self._tensor_part(message, stop)
         if not isinstance(header, BatchHeader):
-            size_bytes = flatbuffer_bytes(header.flatbuffer.raw, "Message", name, self._limits.max_tables)
+            size_bytes = flatbuffer_size(header.flatbuffer.raw, "Message", name, self._limits.max_tables)
             if self.schema is None:
-                self.schema = WalkedSchema(header, offset, header.flatbuffer.root("Message")["version"])
+                self.schema = LocatedSchema(header, offset, header.flatbuffer.root("Message")["version"])
             elif not self.is_file:
                 raise InvalidDataError(f"{name}: a second schema")
             return Part(
-                PartKind.SCHEMA, offset, metadata_leaves(message.metadata_bytes, message.prefix_bytes, size_bytes)
+                PartKind.SCHEMA, offset, metadata_byte_ranges(message.metadata_bytes, message.prefix_bytes, size_bytes)
             )
         if self.schema is None and is_listed:
             self.faults.add(offset, f"{name}: expected a schema first, found a {header.template.kind}")
-        kind = _KINDS[header.template.kind]
+        kind = _BATCH_PART_KINDS[header.template.kind]
         number = self._counts[kind] if is_listed else -1
         if message.stop > stop:
             if not is_listed:
                 raise TruncatedError(f"{name}: its body is missing")
-            message = self._cut_body(message, stop)
+            message = self._with_available_body(message, stop)
         self._counts[kind] += is_listed
-        return self._batch(message, number, is_listed)
+        return self._batch_part(message, number, is_listed)
 
-    def _cut_body(self, message: Message[Any], stop: int) -> Message[Any]:
-        """Record the fault of a message whose body is cut off, and return it with the rest of the body."""
+    def _with_available_body(self, message: Message[Any], stop: int) -> Message[Any]:
+        """Add the error of a message whose body is truncated, and return the message with the available body."""
         available_bytes = stop - message.body_offset
         self.faults.add(
             stop,
@@ -278,53 +285,55 @@ class Walker:
         )
         return message._replace(body_bytes=available_bytes)
 
-    def _batch(self, message: Message[BatchHeader], number: int, is_listed: bool = True) -> Part:
+    def _batch_part(self, message: Message[BatchHeader], number: int, is_listed: bool = True) -> Part:
         header = message.header
-        kind = _KINDS[header.template.kind]
+        kind = _BATCH_PART_KINDS[header.template.kind]
         span = BatchMessage.of(message, f"{self.source.name}: {kind.value} {number}")
-        leaves = metadata_leaves(message.metadata_bytes, message.prefix_bytes, self._flatbuffer_bytes(span))
+        byte_ranges = metadata_byte_ranges(message.metadata_bytes, message.prefix_bytes, self._flatbuffer_size(span))
         buffers = header.buffers()
         offsets, lengths = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
-        body = Leaves.of((message.body_bytes, ByteRangeKind.BODY))
-        return Part(kind, message.offset, leaves.concat(body), number, span, offsets, lengths, is_listed=is_listed)
+        body = ByteRanges.of((message.body_bytes, ByteRangeKind.BODY))
+        return Part(kind, message.offset, byte_ranges.concat(body), number, span, offsets, lengths, is_listed=is_listed)
 
-    def _flatbuffer_bytes(self, span: BatchMessage) -> int:
+    def _flatbuffer_size(self, span: BatchMessage) -> int:
         """Return the size of a header's flatbuffer, cached by template: its headers differ only in numbers."""
         template = span.header.template
         cached = self._flatbuffer_sizes.get(id(template))
         if cached is None or cached[0] is not template:
-            size_bytes = flatbuffer_bytes(span.read_flatbuffer(), "Message", "header", self._limits.max_tables)
+            size_bytes = flatbuffer_size(span.read_flatbuffer(), "Message", "header", self._limits.max_tables)
             cached = self._flatbuffer_sizes[id(template)] = (template, size_bytes)
         return cached[1]
 
-    def _tensor(self, message: Message[_TensorHeader], stop: int) -> Part:
+    def _tensor_part(self, message: Message[_TensorHeader], stop: int) -> Part:
         header, offset = message.header, message.offset
         if message.stop > stop:
-            message = self._cut_body(message, stop)
+            message = self._with_available_body(message, stop)
         table = header.table
         is_sparse = header.kind == "SparseTensor"
-        buffers = [table["data"], *_index_buffers(table)] if is_sparse else [table["data"]]
+        buffers = [table["data"], *_sparse_index_buffers(table)] if is_sparse else [table["data"]]
         offsets, lengths = (np.array([int(buffer[n]) for buffer in buffers], np.int64) for n in ("offset", "length"))
-        size_bytes = flatbuffer_bytes(
+        size_bytes = flatbuffer_size(
             table.flatbuffer.raw, "Message", f"message at byte {offset}", self._limits.max_tables
         )
-        leaves = metadata_leaves(message.metadata_bytes, message.prefix_bytes, size_bytes)
-        leaves = leaves.concat(Leaves.of((message.body_bytes, ByteRangeKind.BODY)))
-        part_kind = _TENSORS[header.kind]
+        byte_ranges = metadata_byte_ranges(message.metadata_bytes, message.prefix_bytes, size_bytes)
+        byte_ranges = byte_ranges.concat(ByteRanges.of((message.body_bytes, ByteRangeKind.BODY)))
+        part_kind = _TENSOR_PART_KINDS[header.kind]
         number = self._counts[part_kind]
         self._counts[part_kind] += 1
-        return Part(part_kind, offset, leaves, number, None, offsets, lengths)
+        return Part(part_kind, offset, byte_ranges, number, None, offsets, lengths)
 
-    def _single_part(self, offset: int, stop: int, kind: PartKind) -> Iterator[Part]:
+    def _unparsed_part(self, offset: int, stop: int, kind: PartKind) -> Iterator[Part]:
+        """Yield the bytes up to `stop`, if any, as one part of this kind, or as omitted if the limit is exceeded."""
         if offset < stop:
             kind = PartKind.OMITTED if self.is_shortened else kind
-            leaf = _LEAF_BY_PART_KIND[kind]
-            yield Part(kind, offset, Leaves.of((stop - offset, leaf)))
+            range_kind = _RANGE_KINDS_BY_PART_KIND[kind]
+            yield Part(kind, offset, ByteRanges.of((stop - offset, range_kind)))
 
-    def _is_limit_reached(self) -> bool:
+    def _reserve_part(self) -> bool:
+        """Count a part; return False if the limit is exceeded."""
         self._remaining_parts -= 1
         self.is_shortened = self._remaining_parts < 0
-        return self.is_shortened
+        return not self.is_shortened
 
 
 class _Footer:
@@ -344,15 +353,15 @@ class _Footer:
             PartKind.DICTIONARY_BATCH: self.reader.dictionary_blocks,
             PartKind.RECORD_BATCH: self.reader.blocks,
         }
-        size_bytes = flatbuffer_bytes(raw, "Footer", where, limits.max_tables)
-        self.leaves = Leaves.of(
+        size_bytes = flatbuffer_size(raw, "Footer", where, limits.max_tables)
+        self.byte_ranges = ByteRanges.of(
             (size_bytes, ByteRangeKind.METADATA),
             (len(raw) - size_bytes, ByteRangeKind.PADDING),
             (4, ByteRangeKind.FOOTER_LENGTH),
             (6, ByteRangeKind.MAGIC),
         )
 
-    def head_bytes(self, kind: PartKind, number: int) -> int:
+    def metadata_bytes(self, kind: PartKind, number: int) -> int:
         """Return the length of a message up to its body according to the footer."""
         return int(self.blocks_by_kind[kind]["metaDataLength"][number])
 
@@ -384,12 +393,12 @@ class _TensorHeader:
         """Return the header in a flatbuffer, or None if it is not that of a tensor."""
         root = read_root("Message", raw, where, limits.max_tables)
         kind = HEADERS[root["header_type"]] if 0 < root["header_type"] < len(HEADERS) else ""
-        table = root["header"] if kind in _TENSORS else None
+        table = root["header"] if kind in _TENSOR_PART_KINDS else None
         body_bytes = root["bodyLength"]
         return None if table is None or body_bytes < 0 else cls(kind, table, body_bytes)
 
 
-def _index_buffers(sparse: Table) -> list[Any]:
+def _sparse_index_buffers(sparse: Table) -> list[Any]:
     """Return the buffers of a sparse tensor's index («SparseTensor») in the order of its table."""
     index = sparse["sparseIndex"]
     if index is None:

@@ -62,7 +62,7 @@ def recover(
     full: bool = True,
     limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
-    advance: Callable[[int, int | None], None] | None = None,
+    report_progress: Callable[[int, int | None], None] | None = None,
 ) -> RecoveryReport:
     """Save the complete and valid record batches of a damaged file or stream, and the dictionaries that they need.
 
@@ -72,7 +72,7 @@ def recover(
     without decoding. The search for messages continues after damage. The schema lists the features that valid messages
     use. Batches are in the footer's order if all its blocks are complete. A batch is also dropped if no message follows
     directly and its padding is not zero. A lost dictionary that no recovered index refers to is written without values.
-    `advance(done, total)` is called at the beginning and after each message, in bytes.
+    `report_progress(done, total)` is called at the beginning and after each message, in bytes.
 
     Raises `UsageError` if the source is the sink, by any path or link, `InvalidDataError` if there is no schema at the
     beginning or in a footer, `FormatMismatchError` for other formats, `LimitError` for more than `max_piped_bytes`
@@ -82,8 +82,8 @@ def recover(
     opened_source = open_source(source)
     try:
         seekable = as_random_access(opened_source, max_piped_bytes)
-        if advance is not None:
-            advance(0, seekable.size)
+        if report_progress is not None:
+            report_progress(0, seekable.size)
         search = MessageSearch(seekable, limits)
         messages = list(search.messages())
         selector = _FileSelector(search, messages, full) if search.is_file else _StreamSelector(search, messages, full)
@@ -94,7 +94,7 @@ def recover(
             writer = MessageWriter(
                 target, search.schema.table, dictionaries, search.schema.version, not search.is_file, features
             )
-            return _write_selected(selector, writer, advance)
+            return _write_selected(selector, writer, report_progress)
     finally:
         opened_source.close()
 
@@ -119,7 +119,7 @@ def _collect_features(search: MessageSearch, messages: Sequence[BatchMessage | D
 
 
 def _write_selected(
-    selector: _MessageSelector, writer: MessageWriter, advance: Callable[[int, int | None], None] | None
+    selector: _MessageSelector, writer: MessageWriter, report_progress: Callable[[int, int | None], None] | None
 ) -> RecoveryReport:
     search = selector.search
     memory = search.source if isinstance(search.source, MemorySource) else None
@@ -135,8 +135,8 @@ def _write_selected(
             rows += message.header.length
         else:
             dictionaries += 1
-        if advance is not None:
-            advance(message.body_offset + message.header.body_bytes, search.source.size)
+        if report_progress is not None:
+            report_progress(message.body_offset + message.header.body_bytes, search.source.size)
     writer.copy_messages(pending, memory)
     footer = search.footer
     writer.end(() if footer is None else replace_statistics(footer.pairs, None, ()))

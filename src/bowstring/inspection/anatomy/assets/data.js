@@ -45,34 +45,34 @@ const partFirst = new Uint32Array(P + 1), nodeFirst = new Float64Array(P + 1), v
 const groupFirstList = [], groupColumnList = [];
 
 const partKind = (p) => D.part_kinds[A.part_kind[p]];
-const planOf = (p) => (A.part_plan[p] < 0 ? null : D.plans[A.part_plan[p]]);
-const slotCache = new Map();
-for (const plan of D.plans) {
-  plan.variadic = plan.slots.reduce((n, slot) => n + slot[3], 0);
-  plan.cats = Uint8Array.from(plan.slots, (slot) => CAT[ROLE_CAT[slot[1]] ?? slot[1]] ?? CAT.data);
-  plan.columnOf = Int32Array.from(plan.slots, (slot) => plan.fields[slot[0]][3]);
-  plan.plain = plan.variadic ? null : Int32Array.from(plan.slots, (_, i) => i);
+const layoutOf = (p) => (A.part_layout[p] < 0 ? null : D.layouts[A.part_layout[p]]);
+const bufferIndexCache = new Map();
+for (const layout of D.layouts) {
+  layout.variadic = layout.buffers.reduce((n, buffer) => n + buffer[3], 0);
+  layout.cats = Uint8Array.from(layout.buffers, (buffer) => CAT[ROLE_CAT[buffer[1]] ?? buffer[1]] ?? CAT.data);
+  layout.columnOf = Int32Array.from(layout.buffers, (buffer) => layout.fields[buffer[0]][3]);
+  layout.plain = layout.variadic ? null : Int32Array.from(layout.buffers, (_, i) => i);
 }
 
-/** The slot of each buffer of a part; ~slot for the variadic data buffers behind slot. */
-function slotsOf(p) {
-  const plan = planOf(p);
-  if (!plan) return null;
-  if (plan.plain) return plan.plain;
-  const counts = A.variadic.subarray(variadicFirst[p], variadicFirst[p] + plan.variadic);
-  const key = A.part_plan[p] + ":" + counts.join();
-  let slots = slotCache.get(key);
-  if (!slots) {
+/** The index in its layout of each buffer of a part; ~index for the variadic data buffers behind a buffer. */
+function bufferIndicesOf(p) {
+  const layout = layoutOf(p);
+  if (!layout) return null;
+  if (layout.plain) return layout.plain;
+  const counts = A.variadic.subarray(variadicFirst[p], variadicFirst[p] + layout.variadic);
+  const key = A.part_layout[p] + ":" + counts.join();
+  let indices = bufferIndexCache.get(key);
+  if (!indices) {
     const out = [];
     let v = 0;
-    plan.slots.forEach((slot, i) => {
+    layout.buffers.forEach((buffer, i) => {
       out.push(i);
-      if (slot[3]) for (let n = counts[v++]; n > 0; n--) out.push(~i);
+      if (buffer[3]) for (let n = counts[v++]; n > 0; n--) out.push(~i);
     });
-    slots = Int32Array.from(out);
-    if (slotCache.size < 5000) slotCache.set(key, slots);
+    indices = Int32Array.from(out);
+    if (bufferIndexCache.size < 5000) bufferIndexCache.set(key, indices);
   }
-  return slots;
+  return indices;
 }
 
 {
@@ -82,9 +82,9 @@ function slotsOf(p) {
     nodeFirst[p] = node;
     variadicFirst[p] = variadic;
     node += A.part_nodes[p];
-    const plan = planOf(p);
-    if (plan) variadic += plan.variadic;
-    const slots = slotsOf(p);
+    const layout = layoutOf(p);
+    if (layout) variadic += layout.variadic;
+    const indices = bufferIndicesOf(p);
     const body = A.part_buffers[p] > 0;
     let column = null;
     for (const end = leaf + A.part_leaves[p]; leaf < end; leaf++) {
@@ -94,10 +94,10 @@ function slotsOf(p) {
       partOf[leaf] = p;
       let c = LEAF_CAT[kind], now = column;
       if (kind === LEAF.BUFFER) {
-        const slot = slots ? slots[A.leaf_buffer[leaf]] : undefined;
-        if (slot !== undefined) {
-          c = slot < 0 ? CAT.data : plan.cats[slot];
-          now = plan.columnOf[slot < 0 ? ~slot : slot];
+        const index = indices ? indices[A.leaf_buffer[leaf]] : undefined;
+        if (index !== undefined) {
+          c = index < 0 ? CAT.data : layout.cats[index];
+          now = layout.columnOf[index < 0 ? ~index : index];
         } else {
           c = CAT.body;
           now = NO_COLUMN;

@@ -75,9 +75,9 @@ function fit(canvas, height) {
 function isDim(leaf) {
   if (highlight === null) return false;
   if (highlight.cat !== undefined) return cat[leaf] !== highlight.cat;
-  const p = partOf[leaf], plan = planOf(p), column = groupColumn[groupOfLeaf(leaf)];
-  if (!plan || column < 0) return true;
-  return plan.dictionary === null ? column !== highlight.column : !(D.dictionaries[plan.dictionary] ?? []).includes(highlight.column);
+  const p = partOf[leaf], layout = layoutOf(p), column = groupColumn[groupOfLeaf(leaf)];
+  if (!layout || column < 0) return true;
+  return layout.dictionary === null ? column !== highlight.column : !(D.dictionaries[layout.dictionary] ?? []).includes(highlight.column);
 }
 
 let hatchesOf = null, hatches = {};

@@ -27,29 +27,29 @@ function partTitle(p, isShort) {
   if (isShort) return { schema: "schema", "end of stream": "end", footer: "footer", unclaimed: "unclaimed", unread: "unread", "left out": "left out" }[kind];
   return { schema: "Schema", "end of stream": "End of stream", footer: "Footer", unclaimed: "Not referenced", unread: "Cannot be read", "left out": "Left out" }[kind];
 }
-const columnName = (plan, column) =>
-  plan.dictionary === null ? (D.columns[column] ?? plan.fields.find((f) => f[3] === column)?.[0] ?? "") || "(no name)" : "values";
+const columnName = (layout, column) =>
+  layout.dictionary === null ? (D.columns[column] ?? layout.fields.find((f) => f[3] === column)?.[0] ?? "") || "(no name)" : "values";
 function groupTitle(g) {
   const column = groupColumn[g], p = partOf[groupFirst[g]];
   if (column === METADATA) {
     const kind = partKind(p);
     return { start: "magic string", footer: "footer", unread: "cannot be read", unclaimed: "not referenced", "end of stream": "marker", "left out": "left out" }[kind] ?? "header";
   }
-  return column === NO_COLUMN ? "body" : columnName(planOf(p), column);
+  return column === NO_COLUMN ? "body" : columnName(layoutOf(p), column);
 }
-function slotAt(leaf) {
-  const slots = A.leaf_kind[leaf] === LEAF.BUFFER ? slotsOf(partOf[leaf]) : null;
-  return slots ? slots[A.leaf_buffer[leaf]] : undefined;
+function bufferIndexAt(leaf) {
+  const indices = A.leaf_kind[leaf] === LEAF.BUFFER ? bufferIndicesOf(partOf[leaf]) : null;
+  return indices ? indices[A.leaf_buffer[leaf]] : undefined;
 }
-function fieldPath(plan, field) {
+function fieldPath(layout, field) {
   const names = [];
-  for (let f = field; f >= 0; f = plan.fields[f][1]) names.unshift(plan.fields[f][0] || "(no name)");
+  for (let f = field; f >= 0; f = layout.fields[f][1]) names.unshift(layout.fields[f][0] || "(no name)");
   return names.join(" › ");
 }
 /** What a leaf is: the key of its meaning, a short label, and where it belongs. */
 function leafFacts(leaf) {
-  const p = partOf[leaf], kind = A.leaf_kind[leaf], kindOfPart = partKind(p), slot = slotAt(leaf);
-  if (kind === LEAF.BUFFER) return slot === undefined ? { key: "buffer", label: "buffer " + A.leaf_buffer[leaf], p } : bufferFacts(p, slot);
+  const p = partOf[leaf], kind = A.leaf_kind[leaf], kindOfPart = partKind(p), index = bufferIndexAt(leaf);
+  if (kind === LEAF.BUFFER) return index === undefined ? { key: "buffer", label: "buffer " + A.leaf_buffer[leaf], p } : bufferFacts(p, index);
   if (kind === LEAF.PADDING) {
     const behind = leaf > partFirst[p] ? A.leaf_kind[leaf - 1] : LEAF.BUFFER;
     const key = kindOfPart === "start" ? "padding start" : behind === LEAF.METADATA ? "padding metadata" : "padding body";
@@ -59,17 +59,17 @@ function leafFacts(leaf) {
   const label = { 0: "magic string", 1: "continuation", 2: "length", 3: "metadata", 6: "body", 7: "length of the footer", 8: "not referenced", 9: "cannot be read", 10: "left out" }[kind];
   return { key, label, p };
 }
-function bufferFacts(p, slot) {
-  const plan = planOf(p), isExtra = slot < 0;
-  const [field, role, element] = plan.slots[isExtra ? ~slot : slot];
-  const type = plan.fields[field][2], isTensor = partKind(p).includes("tensor");
+function bufferFacts(p, index) {
+  const layout = layoutOf(p), isExtra = index < 0;
+  const [field, role, element] = layout.buffers[isExtra ? ~index : index];
+  const type = layout.fields[field][2], isTensor = partKind(p).includes("tensor");
   let key = role;
   if (isExtra) key = "data of views";
   else if (isTensor && role === "indices") key = "tensor indices";
   else if (role === "offsets") key = type.includes("list_view") ? "offsets of a list view" : type.includes("union") ? "offsets of a union" : /^(large_)?list|^map/.test(type) ? "offsets of a list" : "offsets";
   else if (role === "data") key = element === "bit" ? "data bits" : element === "" ? "data bytes" : "data";
   const label = isExtra ? "data" : role.startsWith("validity") ? "validity" : role === "data" ? "values" : role;
-  return { key, label, p, plan, field, role: isExtra ? "data" : role, element: isExtra ? "" : element, type, path: fieldPath(plan, field) };
+  return { key, label, p, layout, field, role: isExtra ? "data" : role, element: isExtra ? "" : element, type, path: fieldPath(layout, field) };
 }
 function titleOf(level, i) {
   if (level === WHOLE) return D.name;

@@ -19,7 +19,7 @@ function meaningKey([level, i]) {
   if (level === LEAFS) return leafFacts(i).key;
   const column = groupColumn[i], p = partOf[groupFirst[i]];
   if (column === NO_COLUMN) return "body";
-  if (column !== METADATA) return planOf(p).dictionary === null ? "column" : "dictionary values";
+  if (column !== METADATA) return layoutOf(p).dictionary === null ? "column" : "dictionary values";
   return ["start", "footer", "end of stream", "unread", "unclaimed", "left out"].includes(partKind(p)) ? partKind(p) : "metadata group";
 }
 
@@ -47,24 +47,24 @@ function factsOf([level, i]) {
     if (users && partKind(p) === "dictionary batch") out.push(["Used by", users.slice(0, 12).map((c) => D.columns[c]).join(", ") + (users.length > 12 ? ", …" : "")]);
   }
   if (level === GROUP && groupColumn[i] >= 0) {
-    const plan = planOf(p), field = plan.fields.findIndex((f) => f[3] === groupColumn[i]);
+    const layout = layoutOf(p), field = layout.fields.findIndex((f) => f[3] === groupColumn[i]);
     const node = nodeOf(p, field);
-    out.push(["Type", plan.fields[field][2]]);
+    out.push(["Type", layout.fields[field][2]]);
     if (node) out.push(["Slots", number(node.length) + ", " + (node.nulls ? number(node.nulls) + " of them null" : "none of them null")]);
   }
   if (level === LEAFS) {
     const facts = leafFacts(i);
     if (facts.key === "metadata") {
       out.push(["Message", partKind(p)]);
-      if (A.part_rows[p] >= 0) out.push(["Rows", number(A.part_rows[p])], ["Body", bytesText(A.part_claimed[p]) + " in " + number(A.part_buffers[p]) + " buffers of " + number(A.part_nodes[p]) + " fields"], ["Compression", codecOf(p) ?? "none"]);
+      if (A.part_rows[p] >= 0) out.push(["Rows", number(A.part_rows[p])], ["Body", bytesText(A.part_body_bytes[p]) + " in " + number(A.part_buffers[p]) + " buffers of " + number(A.part_nodes[p]) + " fields"], ["Compression", codecOf(p) ?? "none"]);
     }
     if (facts.path) {
       const node = nodeOf(p, facts.field);
       out.push(["Column", facts.path], ["Type", facts.type]);
       if (node) out.push(["Slots", number(node.length) + ", " + (node.nulls ? number(node.nulls) + " of them null" : "none of them null")]);
       out.push(["Buffer", "number " + A.leaf_buffer[i] + " of its message"]);
-      const from = a - A.part_body[p];
-      if (A.part_body[p] >= 0) out.push(["In the body", "from byte " + number(from) + " on"]);
+      const from = a - A.part_body_offset[p];
+      if (A.part_body_offset[p] >= 0) out.push(["In the body", "from byte " + number(from) + " on"]);
       if (codecOf(p)) out.push(["Compression", codecOf(p)]);
     }
   }
@@ -93,14 +93,14 @@ function childrenOf([level, i]) {
 }
 /** The empty buffers of a column, which are not on the map. */
 function emptyBuffers(g) {
-  const p = partOf[groupFirst[g]], slots = slotsOf(p), plan = planOf(p);
-  if (!slots || groupColumn[g] < 0) return [];
+  const p = partOf[groupFirst[g]], indices = bufferIndicesOf(p), layout = layoutOf(p);
+  if (!indices || groupColumn[g] < 0) return [];
   const there = new Set();
   for (let leaf = groupFirst[g]; leaf < groupFirst[g + 1]; leaf++) there.add(A.leaf_buffer[leaf]);
   const out = [];
-  for (let n = 0; n < slots.length && out.length < 40; n++) {
-    const slot = slots[n];
-    if (!there.has(n) && plan.columnOf[slot < 0 ? ~slot : slot] === groupColumn[g]) out.push(bufferFacts(p, slot));
+  for (let n = 0; n < indices.length && out.length < 40; n++) {
+    const index = indices[n];
+    if (!there.has(n) && layout.columnOf[index < 0 ? ~index : index] === groupColumn[g]) out.push(bufferFacts(p, index));
   }
   return out;
 }
@@ -139,13 +139,13 @@ async function showDetail() {
     const list = createElement("ul", { class: "parts" });
     const add = (child) => {
       const [l, k] = child, facts = l === LEAFS ? leafFacts(k) : null;
-      const name = l === LEAFS && facts.plan ? facts.label + (facts.plan.fields[facts.field][1] >= 0 ? " of " + facts.path : "") : titleOf(l, k);
+      const name = l === LEAFS && facts.layout ? facts.label + (facts.layout.fields[facts.field][1] >= 0 ? " of " + facts.path : "") : titleOf(l, k);
       list.append(createElement("li", {}, l === LEAFS ? swatch(cat[k]) : createElement("span"), createElement("button", { type: "button", class: "link", click: () => select(child) }, name), createElement("span", { class: "size" }, human(stopOf(l, k) - startOf(l, k)))));
     };
     children.forEach(add);
     if (more) list.append(createElement("li", { class: "quiet" }, createElement("span"), createElement("span", {}, "… " + number(more) + " more, on the map")));
     last.forEach(add);
-    if (level === GROUP) for (const facts of emptyBuffers(i)) list.append(createElement("li", { class: "quiet" }, createElement("span"), createElement("span", {}, facts.label + (facts.plan.fields[facts.field][1] >= 0 ? " of " + facts.path : "") + (facts.role.startsWith("validity") ? ": left out, without nulls" : ": empty")), createElement("span", { class: "size" }, "0 bytes")));
+    if (level === GROUP) for (const facts of emptyBuffers(i)) list.append(createElement("li", { class: "quiet" }, createElement("span"), createElement("span", {}, facts.label + (facts.layout.fields[facts.field][1] >= 0 ? " of " + facts.path : "") + (facts.role.startsWith("validity") ? ": left out, without nulls" : ": empty")), createElement("span", { class: "size" }, "0 bytes")));
     right.append(list);
   }
   if (level !== WHOLE) right.append(...(await bytesOf(item)));

@@ -128,7 +128,7 @@ function valuesOf(leaf, bytes, size) {
   if (kind === LEAF.METADATA) return metadataOf(partOf[leaf], list);
   if (kind !== LEAF.BUFFER) return [];
   const facts = leafFacts(leaf);
-  if (!facts.plan || partKind(facts.p).includes("tensor")) return [];
+  if (!facts.layout || partKind(facts.p).includes("tensor")) return [];
   if (codecOf(facts.p)) {
     if (bytes.length < 8) return [];
     const claim = view.getBigInt64(0, true);
@@ -142,7 +142,7 @@ function valuesOf(leaf, bytes, size) {
 }
 /** The fields and buffers of a header, or the batches of the footer, from the data of the map. */
 function metadataOf(p, list) {
-  const most = 24, out = [], plan = planOf(p);
+  const most = 24, out = [], layout = layoutOf(p);
   const addList = (title, items, total) => {
     if (!total) return;
     out.push(createElement("h3", {}, title), list(items));
@@ -152,27 +152,27 @@ function metadataOf(p, list) {
     const items = [];
     let total = 0;
     for (let q = 0; q < P; q++) {
-      if (A.part_body[q] < 0 || !(A.part_flags[q] & 1)) continue;
+      if (A.part_body_offset[q] < 0 || !(A.part_flags[q] & 1)) continue;
       if (++total > most) continue;
       const from = startOf(PART, q);
-      items.push([partTitle(q, true), "at " + number(from) + ": " + number(A.part_body[q] - from) + " + " + bytesText(stopOf(PART, q) - A.part_body[q])]);
+      items.push([partTitle(q, true), "at " + number(from) + ": " + number(A.part_body_offset[q] - from) + " + " + bytesText(stopOf(PART, q) - A.part_body_offset[q])]);
     }
     addList("Blocks: offset, header and body", items, total);
     return out;
   }
-  if (!plan || !A.part_nodes[p]) return out;
-  const nodes = plan.fields.slice(0, most).map((_, f) => {
+  if (!layout || !A.part_nodes[p]) return out;
+  const nodes = layout.fields.slice(0, most).map((_, f) => {
     const node = nodeOf(p, f);
-    return [f, fieldPath(plan, f) + ": " + number(node.length) + (node.nulls ? ", " + number(node.nulls) + " null" : "")];
+    return [f, fieldPath(layout, f) + ": " + number(node.length) + (node.nulls ? ", " + number(node.nulls) + " null" : "")];
   });
   addList("Field nodes: slots and nulls", nodes, A.part_nodes[p]);
-  const slots = slotsOf(p), places = new Map();
+  const indices = bufferIndicesOf(p), places = new Map();
   for (let leaf = partFirst[p]; leaf < partFirst[p + 1]; leaf++) if (A.leaf_buffer[leaf] >= 0) places.set(A.leaf_buffer[leaf], leaf);
   const buffers = [];
-  for (let n = 0; n < Math.min(slots.length, most); n++) {
-    const facts = bufferFacts(p, slots[n]), leaf = places.get(n), claimed = D.shared[p]?.[n];
+  for (let n = 0; n < Math.min(indices.length, most); n++) {
+    const facts = bufferFacts(p, indices[n]), leaf = places.get(n), claimed = D.shared[p]?.[n];
     const size = claimed ? claimed[1] : leaf === undefined ? 0 : A.leaf_length[leaf];
-    const from = claimed ? claimed[0] : leaf === undefined ? 0 : start[leaf] - A.part_body[p];
+    const from = claimed ? claimed[0] : leaf === undefined ? 0 : start[leaf] - A.part_body_offset[p];
     buffers.push([n, facts.path + " " + facts.label + ": " + (size ? number(size) + " at " + number(from) : "nothing")]);
   }
   addList("Buffers: bytes, and offset in the body", buffers, A.part_buffers[p]);
@@ -192,9 +192,9 @@ for (let i = 0; i < A.decompressed_leaf.length; i++) decompressedFirst[i + 1] = 
 function beside(leaf, facts, role) {
   const g = groupOfLeaf(leaf);
   for (let other = groupFirst[g]; other < Math.min(groupFirst[g + 1], leaf); other++) {
-    const slot = slotAt(other);
-    if (slot === undefined || slot < 0) continue;
-    const [field, itsRole, element] = facts.plan.slots[slot];
+    const index = bufferIndexAt(other);
+    if (index === undefined || index < 0) continue;
+    const [field, itsRole, element] = facts.layout.buffers[index];
     if (field !== facts.field || itsRole !== role) continue;
     const bytes = codecOf(facts.p) ? decompressedBytes(other) : embeddedBytes(start[other], Math.min(A.leaf_length[other], 512));
     return bytes && bytes.length ? [bytes, Number(element.slice(1))] : null;

@@ -1,4 +1,4 @@
-"""Helpers for pyarrow: its import, file objects over sources, and the batches of its readers."""
+"""Adapters to pyarrow: its import, file objects over sources and sinks, batches of its readers, and its errors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
 from bowstring.arrays.record_batch import RecordBatch, record_batch
-from bowstring.cli.input_output import Advance
+from bowstring.cli.progress import ReportProgress
 from bowstring.errors import BowstringError, InvalidDataError, MissingExtraError, UnsupportedTypeError
-from bowstring.inspection.values import check_rows
+from bowstring.inspection.formatting import check_row_count
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import Sink
@@ -29,24 +29,24 @@ _Error = TypeVar("_Error", bound=Exception)
 INFERENCE_NOTE = "types are inferred from the first block: --column-type '{column}=TYPE' or a larger --block-size"
 """A format string for the note of an error in a value whose type is inferred."""
 
-DescribeError: TypeAlias = Callable[[str, int], InvalidDataError]
+ErrorFactory: TypeAlias = Callable[[str, int], InvalidDataError]
 """Converts a message of pyarrow, and the number of rows read before, to an error."""
 ReportRows: TypeAlias = Callable[[int], None]
 """Reports progress after a number of rows."""
 
 _EXIT_TIMEOUT_S = 1.0
-_open_files: weakref.WeakSet[io.RawIOBase] = weakref.WeakSet()
+_unreleased_files: weakref.WeakSet[io.RawIOBase] = weakref.WeakSet()
 
 
 @atexit.register
-def _wait_for_release() -> None:
+def _wait_until_files_are_released() -> None:
     """Wait until pyarrow's threads have released their files.
 
     A thread that releases one while the interpreter is finalized ends the process with SIGABRT.
     """
     gc.collect()
     deadline_s = time.monotonic() + _EXIT_TIMEOUT_S
-    while _open_files and time.monotonic() < deadline_s:
+    while _unreleased_files and time.monotonic() < deadline_s:
         time.sleep(0.001)
 
 
@@ -69,7 +69,7 @@ class ReadableFile(io.RawIOBase):
 
     def __init__(self, read: Callable[[int], bytes | memoryview]) -> None:
         super().__init__()
-        _open_files.add(self)
+        _unreleased_files.add(self)
         self._read = read
 
     def readable(self) -> bool:
@@ -88,7 +88,7 @@ class RandomAccessFile(io.RawIOBase):
 
     def __init__(self, source: MemorySource | RangeSource) -> None:
         super().__init__()
-        _open_files.add(self)
+        _unreleased_files.add(self)
         self._source = source
         self._position = 0
 
@@ -143,27 +143,29 @@ class WritableFile(io.RawIOBase):
 
 
 @contextmanager
-def sequential_file(source: Any, advance: Advance | None = None) -> Iterator[tuple[Any, ReportRows]]:
+def open_sequential_file(
+    source: Any, report_progress: ReportProgress | None = None
+) -> Iterator[tuple[Any, ReportRows]]:
     """Open a path, URL or file object for sequential reading.
 
-    Yield its decompressed bytes as a file object, and a function that reports the position to `advance`, whatever the
-    number of rows. gzip, bzip2, Zstandard and LZ4 are detected by their first bytes.
+    Yield its decompressed bytes as a file object, and a function that reports the position to `report_progress`,
+    whatever the number of rows. gzip, bzip2, Zstandard and LZ4 are detected by their first bytes.
     """
-    opened = open_from_position(source)
+    source = open_from_position(source)
 
     def report_position(_rows: int) -> None:
-        if advance is not None:
-            advance(opened.position, opened.size if isinstance(opened, MemorySource) else None)
+        if report_progress is not None:
+            report_progress(source.position, source.size if isinstance(source, MemorySource) else None)
 
     try:
-        file = io.BufferedReader(ReadableFile(opened.read), _BUFFER_BYTES)
-        head = file.peek(4)[:4]
-        codec = next((name for magic, name in _CODECS.items() if head.startswith(magic)), None)
+        file = io.BufferedReader(ReadableFile(source.read), _BUFFER_BYTES)
+        magic = file.peek(4)[:4]
+        codec = next((name for prefix, name in _CODECS.items() if magic.startswith(prefix)), None)
         if codec is not None:
-            file = io.BufferedReader(ReadableFile(_decompressor(file, codec, opened.name)), _BUFFER_BYTES)
+            file = io.BufferedReader(ReadableFile(_decompressor(file, codec, source.name)), _BUFFER_BYTES)
         yield file, report_position
     finally:
-        opened.close()
+        source.close()
 
 
 def _decompressor(file: Any, codec: str, name: str) -> Callable[[int], bytes]:
@@ -183,43 +185,43 @@ def _decompressor(file: Any, codec: str, name: str) -> Callable[[int], bytes]:
 
 
 @contextmanager
-def random_access_file(source: Any, max_piped_bytes: int) -> Iterator[RandomAccessFile]:
+def open_random_access_file(source: Any, max_piped_bytes: int) -> Iterator[RandomAccessFile]:
     """Open a path, URL or file object for random access.
 
     A pipe, or a URL whose server does not support ranges, is read into memory. Raises `LimitError` for more than
     `max_piped_bytes`.
     """
-    opened = open_random_access(source)
+    source = open_random_access(source)
     try:
-        whole = read_into_memory(opened, max_piped_bytes) if isinstance(opened, StreamSource) else opened
-        yield RandomAccessFile(whole)
+        readable = read_into_memory(source, max_piped_bytes) if isinstance(source, StreamSource) else source
+        yield RandomAccessFile(readable)
     finally:
-        opened.close()
+        source.close()
 
 
 @contextmanager
-def translate_errors(describe: DescribeError, rows: int = 0) -> Iterator[None]:
-    """Raise `describe(message, rows)` for an error that pyarrow raises for malformed data after this many rows."""
+def translate_pyarrow_errors(create_error: ErrorFactory, rows: int = 0) -> Iterator[None]:
+    """Raise `create_error(message, rows)` for an error that pyarrow raises for malformed data after this many rows."""
     pa = import_pyarrow()
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # an OSError for damaged pages
         if isinstance(error, BowstringError):
             raise
-        raise describe(str(error), rows) from error
+        raise create_error(str(error), rows) from error
 
 
 def read_batches(
-    reader: Any, describe: DescribeError, report: ReportRows, columns: Sequence[str] = ()
+    reader: Any, create_error: ErrorFactory, report_rows: ReportRows, columns: Sequence[str] = ()
 ) -> Iterator[RecordBatch]:
-    """Yield the record batches of a pyarrow reader, with these columns only if any; errors as in `translate_errors`.
+    """Yield the record batches of a pyarrow reader, with only `columns` if any; `create_error` translates its errors.
 
-    `report` is called before the first batch and after each.
+    `report_rows` is called before the first batch and after each.
     """
     batches, rows = iter(reader), 0
     while True:
-        report(rows)
-        with translate_errors(describe, rows):
+        report_rows(rows)
+        with translate_pyarrow_errors(create_error, rows):
             batch = next(batches, None)
         if batch is None:
             return
@@ -235,13 +237,13 @@ def write_batches(
 ) -> None:
     """Convert record batches and write them with a writer of pyarrow, which does not check that values are valid.
 
-    Raises `UnsupportedTypeError` for a type that pyarrow can't write, and what `check_rows` raises.
+    Raises `UnsupportedTypeError` for a type that pyarrow can't write, and what `check_row_count` raises.
     """
     pa = import_pyarrow()
     try:
         with open_writer() as writer:
             for number, batch in enumerate(batches):
-                check_rows(batch, f"record batch {number}, ")
+                check_row_count(batch, f"record batch {number}, ")
                 writer.write_batch(pa.record_batch(convert(batch)))
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
         raise UnsupportedTypeError(f"pyarrow can't write this as {format_name}: {error}") from error

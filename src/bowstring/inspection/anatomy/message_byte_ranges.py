@@ -1,4 +1,4 @@
-"""Split a message into leaves («Encapsulated message format», «RecordBatch message», «Buffer Alignment»)."""
+"""Split a message into byte ranges («Encapsulated message format», «RecordBatch message», «Buffer Alignment»)."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.specs import Scalar, String, Struct, SubTable, TableVector, Union
 from bowstring.flatbuf.tables import read_root
-from bowstring.inspection.anatomy.model import ByteRangeKind, Leaves
+from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges
 
 _Numbers = npt.NDArray[np.int64]
 _MAX_PADDING = 64
 _PADDING, _BUFFER = int(ByteRangeKind.PADDING), int(ByteRangeKind.BUFFER)
 
 
-def metadata_leaves(metadata_bytes: int, prefix_bytes: int, used: int) -> Leaves:
-    """Return the leaves of a message up to its body: `metadata_bytes` in total, `used` of them the flatbuffer."""
-    marker = prefix_bytes - 4
-    return Leaves.of(
-        (marker, ByteRangeKind.CONTINUATION),
+def metadata_byte_ranges(metadata_bytes: int, prefix_bytes: int, flatbuffer_bytes: int) -> ByteRanges:
+    """Return the ranges of a message of which `metadata_bytes` come before the body."""
+    marker_bytes = prefix_bytes - 4
+    return ByteRanges.of(
+        (marker_bytes, ByteRangeKind.CONTINUATION),
         (4, ByteRangeKind.LENGTH),
-        (used, ByteRangeKind.METADATA),
-        (metadata_bytes - prefix_bytes - used, ByteRangeKind.PADDING),
+        (flatbuffer_bytes, ByteRangeKind.METADATA),
+        (metadata_bytes - prefix_bytes - flatbuffer_bytes, ByteRangeKind.PADDING),
     )
 
 
-def body_leaves(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> Leaves:
+def body_byte_ranges(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> ByteRanges:
     """Split a body into the buffers at `offsets` with `lengths` and padding. Buffers must be inside and may overlap."""
     non_empty = np.flatnonzero(lengths > 0)
     order = non_empty[np.argsort(offsets[non_empty], kind="stable")]
     starts, stops = offsets[order], offsets[order] + lengths[order]
-    reach = np.zeros(len(order) + 1, np.int64)
-    np.maximum.accumulate(stops, out=reach[1:])
-    before = reach[:-1]
+    reached_offsets = np.zeros(len(order) + 1, np.int64)
+    np.maximum.accumulate(stops, out=reached_offsets[1:])
+    previous_stops = reached_offsets[:-1]
     sizes = np.empty(2 * len(order) + 1, np.int64)
-    sizes[:-1:2] = np.maximum(starts - before, 0)
-    sizes[1:-1:2] = np.maximum(stops - np.maximum(starts, before), 0)
-    sizes[-1] = body_bytes - reach[-1]
+    sizes[:-1:2] = np.maximum(starts - previous_stops, 0)
+    sizes[1:-1:2] = np.maximum(stops - np.maximum(starts, previous_stops), 0)
+    sizes[-1] = body_bytes - reached_offsets[-1]
     kinds = np.full(len(sizes), _PADDING, np.uint8)
     kinds[1::2] = _BUFFER
     buffers = np.full(len(sizes), -1, np.int32)
     buffers[1::2] = order
     has_bytes = sizes > 0
-    return Leaves(sizes[has_bytes], kinds[has_bytes], buffers[has_bytes])
+    return ByteRanges(sizes[has_bytes], kinds[has_bytes], buffers[has_bytes])
 
 
 def clip_buffers(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> tuple[_Numbers, _Numbers]:
@@ -57,20 +57,20 @@ def clip_buffers(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> tuple
     return starts, np.where(fits, np.clip(lengths, 0, remaining_bytes), 0)
 
 
-def flatbuffer_bytes(raw: bytes, root: str, where: str, max_tables: int) -> int:
+def flatbuffer_size(raw: bytes, root: str, where: str, max_tables: int) -> int:
     """Return the size of the flatbuffer in `raw` without padding: the end of the last byte that a table refers to.
 
     Bytes after it that are not zero, or too many for padding, are counted as part of the flatbuffer.
     """
     try:
-        end = max(_table_ends(read_root(root, raw, where, max_tables)), default=len(raw))
+        end = max(_referenced_ends(read_root(root, raw, where, max_tables)), default=len(raw))
     except InvalidDataError:
         return len(raw)
     rest = raw[end:]
     return end if len(rest) < _MAX_PADDING and not any(rest) else len(raw)
 
 
-def _table_ends(root: Table) -> Iterator[int]:
+def _referenced_ends(root: Table) -> Iterator[int]:
     tables = [root]
     while tables:
         table = tables.pop()

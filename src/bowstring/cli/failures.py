@@ -1,4 +1,4 @@
-"""Exit statuses, messages and settings of all commands."""
+"""Exit statuses and error messages of all commands."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from bowstring.inspection.text import printable
 
-FAILED, INTERRUPTED = 1, 130
+EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
 """Exit statuses in addition to 0 for success and click's 2 for usage errors."""
 
 
-def failure_line(text: str, hint: str) -> str:
+def format_failure(text: str, hint: str) -> str:
     """Return one printable line for a failure, with a hint, if any.
 
     Control characters are shown as escapes, because the text may contain bytes of a hostile file.
@@ -19,8 +19,8 @@ def failure_line(text: str, hint: str) -> str:
 
 
 @dataclass(slots=True)
-class Settings:
-    """Settings of every command: whether to show tracebacks, and the name of the command."""
+class FailureSettings:
+    """How to report a failure: whether to show the traceback, and the command to name in a hint."""
 
     debug: bool = False
     command: str = "bowstring"

@@ -38,13 +38,21 @@ class Measurement:
     summary: TableSummary | None = None
     sample: dict[str, Any] | None = None
 
+    @classmethod
+    def from_reply(cls, size_bytes: int, write_s: float, reply: dict[str, Any]) -> Measurement:
+        """Create a measurement from the size and time of writing, and the reply of the consumer."""
+        summary = TableSummary.from_json(reply["summary"]) if "summary" in reply else None
+        rows = reply["rows"] if summary is None else summary.rows
+        times = (reply["first_batch_s"], reply["all_batches_s"], reply["read_and_sum_s"])
+        return cls(rows, size_bytes, write_s, *times, reply["copied_bytes"], summary, reply.get("sample"))
+
     @property
     def total_s(self) -> float:
         """The time to write, to read, and to sum the numeric columns."""
         return self.write_s + self.read_and_sum_s
 
 
-class Consumer:
+class ConsumerProcess:
     """A consumer process, started before the measurement."""
 
     def __init__(self, *arguments: str, descriptor: int | None = None) -> None:
@@ -58,9 +66,10 @@ class Consumer:
             pass_fds=descriptors,
             process_group=0,  # only the demo receives interrupts; it ends its consumers
         )
-        self._read_reply()
+        self.receive()
 
-    def _read_reply(self) -> Any:
+    def receive(self) -> Any:
+        """Return the next reply."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -72,11 +81,6 @@ class Consumer:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"method": method, "location": location}) + "\n")
         self._process.stdin.flush()
-
-    def receive(self) -> dict[str, Any]:
-        """Return the reply."""
-        reply: dict[str, Any] = self._read_reply()
-        return reply
 
     def __enter__(self) -> Self:
         return self
@@ -94,38 +98,31 @@ class Consumer:
 
 def _measure_time(work: Callable[[], Any]) -> tuple[Any, float]:
     start = time.perf_counter()
-    value = work()
-    return value, time.perf_counter() - start
-
-
-def _measurement(size_bytes: int, write_s: float, reply: dict[str, Any]) -> Measurement:
-    summary = TableSummary.from_json(reply["summary"]) if "summary" in reply else None
-    rows = reply["rows"] if summary is None else summary.rows
-    times = (reply["first_batch_s"], reply["all_batches_s"], reply["read_and_sum_s"])
-    return Measurement(rows, size_bytes, write_s, *times, reply["copied_bytes"], summary, reply.get("sample"))
+    returned = work()
+    return returned, time.perf_counter() - start
 
 
 def measure_publish(frame: DataFrame) -> Measurement:
     """Publish: the executors write shared memory, and the consumer attaches to it."""
-    with Consumer() as consumer:
+    with ConsumerProcess() as consumer:
         published, write_s = _measure_time(lambda: publish(frame))
         with published:
             consumer.send("shared", list(published.uris))
-            return _measurement(published.nbytes, write_s, consumer.receive())
+            return Measurement.from_reply(published.nbytes, write_s, consumer.receive())
 
 
-def measure_driver(frame: DataFrame) -> Measurement:
+def measure_collect_to_driver(frame: DataFrame) -> Measurement:
     """Through the driver: `toArrow()` collects the rows, and pyarrow sends an IPC stream to the consumer."""
     import pyarrow as pa
 
     local, remote = socket.socketpair()
-    with local, remote, Consumer("peer", descriptor=remote.fileno()) as consumer:
+    with local, remote, ConsumerProcess("peer", descriptor=remote.fileno()) as consumer:
         table, write_s = _measure_time(frame.toArrow)
         consumer.send("driver", remote.fileno())
         with local.makefile("wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
         local.shutdown(socket.SHUT_WR)
-        return _measurement(table.nbytes, write_s, consumer.receive())
+        return Measurement.from_reply(table.nbytes, write_s, consumer.receive())
 
 
 def measure_parquet(frame: DataFrame) -> Measurement:
@@ -133,17 +130,17 @@ def measure_parquet(frame: DataFrame) -> Measurement:
     folder = tempfile.mkdtemp(prefix="bowstring-demo-")
     try:
         path = os.path.join(folder, "result.parquet")
-        with Consumer("peer") as consumer:
+        with ConsumerProcess("peer") as consumer:
             _, write_s = _measure_time(lambda: frame.write.parquet(path))
             size_bytes = sum(entry.stat().st_size for entry in os.scandir(path))
             consumer.send("parquet", path)
-            return _measurement(size_bytes, write_s, consumer.receive())
+            return Measurement.from_reply(size_bytes, write_s, consumer.receive())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-METHODS: dict[str, Callable[[DataFrame], Measurement]] = {
+TRANSFER_METHODS: dict[str, Callable[[DataFrame], Measurement]] = {
     "Publish": measure_publish,
-    "Through the driver": measure_driver,
+    "Through the driver": measure_collect_to_driver,
     "Parquet": measure_parquet,
 }

@@ -9,7 +9,7 @@ from importlib import import_module
 import click
 
 from bowstring import __version__
-from bowstring.cli.settings import INTERRUPTED, Settings, failure_line
+from bowstring.cli.failures import EXIT_INTERRUPTED, FailureSettings, format_failure
 
 # Each command is the object of that name in the module bowstring.cli.<name>; the text is for the help of the group.
 COMMANDS: dict[str, str] = {
@@ -44,12 +44,12 @@ debug_option = click.option(
 )
 
 
-def _accept_debug(command: click.Command) -> None:
+def _add_debug_option(command: click.Command) -> None:
     """Add `--debug` to a command and its subcommands."""
     if all(param.name != "debug" for param in command.params):
         debug_option(command)
     for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
-        _accept_debug(subcommand)
+        _add_debug_option(subcommand)
 
 
 class LazyGroup(click.Group):
@@ -66,7 +66,7 @@ class LazyGroup(click.Group):
         ctx.obj.command = f"bowstring {cmd_name}"
         command = getattr(import_module(f"bowstring.cli.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
-        _accept_debug(command)
+        _add_debug_option(command)
         return command
 
     def resolve_command(
@@ -97,30 +97,30 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="bowstring")
 @debug_option
 @click.pass_context
-def program(ctx: click.Context) -> None:
+def command_group(ctx: click.Context) -> None:
     """Inspect, check, convert, repair and share Arrow files and streams, and compare ways to share a Spark result."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
-def run(arguments: Sequence[str] | None, settings: Settings) -> int:
+def run(arguments: Sequence[str] | None, settings: FailureSettings) -> int:
     """Run the command line and return its exit status. Errors of a command are propagated."""
     try:
         # Not standalone: click would exit with its own status for an OSError.
-        status = program.main(
+        status = command_group.main(
             None if arguments is None else list(arguments), prog_name="bowstring", standalone_mode=False, obj=settings
         )
     except click.ClickException as error:
         click.echo(_format_usage_error(error, settings), err=True)
         return error.exit_code
     except click.Abort:
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     return status if isinstance(status, int) else 0
 
 
-def _format_usage_error(error: click.ClickException, settings: Settings) -> str:
+def _format_usage_error(error: click.ClickException, settings: FailureSettings) -> str:
     """Format a usage error as one line with a hint; click would print four."""
     message = error.format_message().strip().removesuffix(".")
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     command = settings.command if ctx is None else ctx.command_path
-    return failure_line(message[:1].lower() + message[1:], f"{command} --help shows how")
+    return format_failure(message[:1].lower() + message[1:], f"{command} --help shows how")

@@ -1,4 +1,4 @@
-"""Formatting of values as JSON, CSV and cells of tables («Data Types»).
+"""Formatting of rows and values as JSON, CSV and cells of tables («Data Types»).
 
 The formats depend on the Python value from `to_pylist`, not on the type. They are documented in docs/command-line.md.
 """
@@ -24,10 +24,10 @@ from bowstring.layouts.expansion_limits import check_expanded_arrays
 
 _MAX_CHUNK_ROWS, _MAX_CHUNK_CELLS, _MAX_CHUNK_BYTES = 1024, 1 << 16, 4 << 20
 _MAX_JOINED_LINES, _MAX_JOINED_CHARACTERS = 1000, 1 << 20
-_TICKS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_DECIMALS_BY_UNIT = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _QUOTED_CHARACTERS = frozenset('",\r\n')
 _JSON_TYPES = frozenset((NoneType, bool, int, str))
-_ENCODE = {
+_JSON_ENCODERS = {
     ascii_only: json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, separators=(", ", ": ")).encode
     for ascii_only in (False, True)
 }
@@ -37,10 +37,10 @@ def iterate_rows(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...
     """Yield the rows as tuples of Python values, converted in chunks; column names need not be unique.
 
     Raises `InvalidDataError` or `TypeMismatchError` with `where`, the first row of the chunk and the column, and the
-    errors of `check_rows`.
+    errors of `check_row_count`.
     """
-    check_rows(batch, where)
-    chunk_rows = _chunk_rows(batch)
+    check_row_count(batch, where)
+    chunk_rows = _rows_per_chunk(batch)
     for start in range(0, batch.num_rows, chunk_rows):
         part = batch.slice(start, chunk_rows)
         if part.num_columns == 0:
@@ -54,7 +54,7 @@ def iterate_rows(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...
             yield from zip(*columns, strict=True)
 
 
-def _chunk_rows(batch: RecordBatch) -> int:
+def _rows_per_chunk(batch: RecordBatch) -> int:
     total_bytes = max(1, sum(map(_buffer_bytes, batch.columns)))
     rows = min(_MAX_CHUNK_CELLS // max(1, batch.num_columns), _MAX_CHUNK_BYTES * batch.num_rows // total_bytes)
     return max(1, min(rows, _MAX_CHUNK_ROWS))
@@ -65,7 +65,7 @@ def _buffer_bytes(array: Array) -> int:
     return sum(b.size for b in array.buffers if b is not None) + sum(map(_buffer_bytes, array.children))
 
 
-def join_lines(
+def encode_lines(
     lines: Iterable[str], max_lines: int = _MAX_JOINED_LINES, max_characters: int = _MAX_JOINED_CHARACTERS
 ) -> Iterator[bytes]:
     """Yield lines with line ends in UTF-8, several in one chunk, which ends with the line that reaches a limit."""
@@ -81,7 +81,7 @@ def join_lines(
         yield "\n".join((*pending, "")).encode()
 
 
-def check_rows(batch: RecordBatch, where: str = "") -> None:
+def check_row_count(batch: RecordBatch, where: str = "") -> None:
     """Raise `LimitError` with `where` if there are many more rows than bytes in the columns, as in hostile data."""
     with prefix_errors(f"{where}{batch.num_rows} rows"):
         check_expanded_arrays(batch.source, batch.num_rows)
@@ -94,7 +94,7 @@ def check_unique_names(names: Sequence[str], hint: str) -> None:
         raise UsageError(f"two columns have the name {duplicate!r}, but the keys of a JSON object are unique: {hint}")
 
 
-def json_value(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     r"""Convert a Python value of an array to a value that the module `json` can encode.
 
     >>> from decimal import Decimal
@@ -104,7 +104,7 @@ def json_value(value: Any) -> Any:
     if type(value) in _JSON_TYPES or isinstance(value, int | str):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else _not_finite(value)
+        return value if math.isfinite(value) else _format_non_finite(value)
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, bytes | bytearray | memoryview):
@@ -114,28 +114,28 @@ def json_value(value: Any) -> Any:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, timedelta):
-        return _duration(value // timedelta(microseconds=1), 6)
+        return _format_duration(value // timedelta(microseconds=1), 6)
     if isinstance(value, np.timedelta64):
-        return _duration(int(value.astype(np.int64)), _TICKS.get(np.datetime_data(value.dtype)[0], 0))
+        return _format_duration(int(value.astype(np.int64)), _DECIMALS_BY_UNIT.get(np.datetime_data(value.dtype)[0], 0))
     if isinstance(value, np.datetime64):
         return str(value)
     if isinstance(value, np.generic | np.ndarray):
-        return json_value(value.tolist())
+        return to_json_value(value.tolist())
     if isinstance(value, dict):
-        return {str(key): json_value(element) for key, element in value.items()}
+        return {str(key): to_json_value(element) for key, element in value.items()}
     names = getattr(value, "_fields", None)  # a named tuple, such as an interval
     if names is not None:
-        return {name: json_value(element) for name, element in zip(names, value, strict=True)}
+        return {name: to_json_value(element) for name, element in zip(names, value, strict=True)}
     if isinstance(value, Sequence):
-        return [json_value(element) for element in value]
+        return [to_json_value(element) for element in value]
     return str(value)  # a UUID, or a value of a user's extension type
 
 
-def _not_finite(value: float) -> str:
+def _format_non_finite(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _duration(ticks: int, decimals: int) -> str:
+def _format_duration(ticks: int, decimals: int) -> str:
     """Format a duration exactly, in seconds, according to ISO 8601."""
     whole, rest = divmod(abs(ticks), 10**decimals)
     text = f"{whole}.{rest:0{decimals}d}".rstrip("0").rstrip(".") if decimals else str(whole)
@@ -150,25 +150,25 @@ def _format_offset_timestamp(value: OffsetTimestamp) -> str:
     return f"{local}{'-' if minutes < 0 else '+'}{hours:02d}:{rest:02d}"
 
 
-def json_line(names: Sequence[str], row: Sequence[Any], ascii_only: bool = False) -> str:
+def format_json_line(names: Sequence[str], row: Sequence[Any], ascii_only: bool = False) -> str:
     """Format a row as a JSON object on one line."""
-    return format_json(dict(zip(names, map(json_value, row), strict=True)), ascii_only)
+    return format_json(dict(zip(names, map(to_json_value, row), strict=True)), ascii_only)
 
 
 def format_json(value: Any, ascii_only: bool = False) -> str:
-    """Format a value from `json_value` on one line."""
-    return _ENCODE[ascii_only](value)
+    """Format a value from `to_json_value` on one line."""
+    return _JSON_ENCODERS[ascii_only](value)
 
 
 def format_text(value: Any) -> str | None:
     """Format a value as plain text: strings unchanged, nested values as JSON, None for null."""
-    plain = json_value(value)
-    if plain is None or isinstance(plain, str):
-        return plain
-    return repr(plain) if type(plain) in (int, float) else format_json(plain)
+    converted = to_json_value(value)
+    if converted is None or isinstance(converted, str):
+        return converted
+    return repr(converted) if type(converted) in (int, float) else format_json(converted)
 
 
-def csv_line(cells: Sequence[str | None]) -> str:
+def format_csv_line(cells: Sequence[str | None]) -> str:
     """Format cells as a line of CSV (RFC 4180) without line end. Null is empty, empty text is `""`.
 
     >>> csv_line(["a", None, "", "b, c"])

@@ -1,0 +1,64 @@
+"""Progress bars on standard error."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.inspection.text import human_bytes
+from bowstring.ipc.file import FileReader
+
+ReportProgress: TypeAlias = Callable[[int, int | None], None]
+"""A callback for progress: the amount done, and the total or None if it is unknown."""
+
+
+@contextmanager
+def progress_bar(title: str, unit: str = "record batches") -> Iterator[ReportProgress]:
+    """Yield a callback that shows progress as a bar on standard error.
+
+    There is no bar if standard error is not a terminal, or if standard output is a pipe: its reader may write to the
+    same terminal. The bar disappears when the block ends.
+    """
+    if not sys.stderr.isatty() or _is_pipe(sys.stdout):
+        yield lambda _done, _of: None
+        return
+
+    def format_counts(done: int, of: int | None) -> str:
+        if unit == "bytes":
+            return human_bytes(done) + ("" if of is None else f" of {human_bytes(of)}")
+        return f"{done:,}" + ("" if of is None else f" of {of:,}") + f" {unit}"
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[counts]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None, counts="")
+        yield lambda done, of: bar.update(task, completed=done, total=of, counts=format_counts(done, of))
+
+
+def _is_pipe(file: Any) -> bool:
+    try:
+        mode = os.fstat(file.fileno()).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def iterate_with_progress(batches: Iterable[RecordBatch], report_progress: ReportProgress) -> Iterator[RecordBatch]:
+    """Yield the batches of a reader; call `report_progress` before the first, and after each."""
+    of = len(batches) if isinstance(batches, FileReader) else None
+    report_progress(0, of)
+    for number, batch in enumerate(batches, 1):
+        yield batch
+        report_progress(number, of)
