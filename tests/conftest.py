@@ -65,9 +65,9 @@ def shared_folder() -> Path:
 @pytest.fixture
 def no_descriptor_is_left() -> Iterator[None]:
     """Assert that the test and its other fixtures close each descriptor that they open."""
-    from bowstring.testing.descriptors import no_descriptor_left
+    from bowstring.testing.descriptors import assert_descriptors_closed
 
-    with no_descriptor_left():
+    with assert_descriptors_closed():
         yield
 
 

@@ -17,7 +17,7 @@ from bowstring.sharing.agent_client import AgentClient
 from bowstring.sharing.host_agent import TRANSPORT_OPTIONS, HostAgent
 from bowstring.sharing.processes import Process
 from bowstring.sharing.uris import ERROR_DATA
-from bowstring.testing.descriptors import open_descriptors
+from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.frames import HELLO_BODY, VERSION, FrameKind
@@ -39,7 +39,7 @@ def check_agent_requests(data: bytes) -> bool:
     """Check a host agent that receives these bytes from a task."""
     options, sent = (data[0] & ~TCP, data[1:]) if data else (0, b"")
     passed_region(options & 0x30)
-    descriptors_before = open_descriptors()
+    descriptors_before = count_open_descriptors()
     with listen("unix") as (listening_socket, address), HostAgent() as agent:
         listener = UnixListener.inherit(listening_socket.dup(), TRANSPORT_OPTIONS)
         with listener:
@@ -48,7 +48,7 @@ def check_agent_requests(data: bytes) -> bool:
         _check_status(json.loads(bytes(status[-1].payload)))
         for reply in replies:
             _check_reply(reply)
-    expect(open_descriptors() == descriptors_before, "the agent leaves descriptors open")
+    expect(count_open_descriptors() == descriptors_before, "the agent leaves descriptors open")
     num_requests = sum(each.kind == FrameKind.PLAIN for each in parse_frames(sent))
     return (
         bool(num_requests) and [each.kind for each in replies] == [FrameKind.HELLO] + [FrameKind.PLAIN] * num_requests
@@ -60,7 +60,7 @@ def check_agent_replies(data: bytes) -> bool:
     options, received = (data[0] & ~TCP, data[1:]) if data else (0, b"")
     region = passed_region(0)
     passed_region(options & 0x30)
-    descriptors_before = open_descriptors()
+    descriptors_before = count_open_descriptors()
     is_valid = True
     with listen("unix") as (listening_socket, address):
         channel = BlockingChannel.dial(UNIX, address, options=TransportOptions(timeout_s=_TIMEOUT_S, max_regions=1))
@@ -81,7 +81,7 @@ def check_agent_replies(data: bytes) -> bool:
                 except BowstringError as error:
                     _check_error(error, received)
                     is_valid = False
-    expect(open_descriptors() == descriptors_before, "the client leaves descriptors open")
+    expect(count_open_descriptors() == descriptors_before, "the client leaves descriptors open")
     return is_valid
 
 

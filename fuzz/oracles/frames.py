@@ -17,7 +17,7 @@ import bowstring as bs
 from bowstring.errors import ConnectionLostError, UsageError
 from bowstring.memory.region import Region
 from bowstring.sharing.stored_dataset import store_in_region
-from bowstring.testing.descriptors import open_descriptors
+from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.base import (
     RECEIVE,
     Channel,
@@ -49,10 +49,10 @@ def check_frames(data: bytes) -> bool:
     options, received = (data[0], data[1:]) if data else (0, b"")
     size_bytes = max(_PIECE_BYTES[options >> 1 & 3], len(received) // _MAX_PIECES)
     passed_region(options & 0x30)
-    descriptors_before = open_descriptors()
+    descriptors_before = count_open_descriptors()
     at_once = _receive(options, received, len(received) + 1)
     in_pieces = _receive(options, received, size_bytes)
-    expect(open_descriptors() == descriptors_before, "descriptors are left open")
+    expect(count_open_descriptors() == descriptors_before, "descriptors are left open")
     if not options >> 4 & 3:  # after missing or superfluous descriptors, what came with them may be dropped
         expect(at_once == in_pieces, f"at once: {at_once}; in pieces: {in_pieces}")
     return at_once[-1] == ("lost", ConnectionLostError, True)

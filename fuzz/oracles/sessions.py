@@ -23,7 +23,7 @@ from bowstring.sharing.connection import Connection
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, WANT_METADATA, Ticket, dataset_uri
-from bowstring.testing.descriptors import open_descriptors
+from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import dial
 from bowstring.transports.frames import HELLO_BODY, VERSION, FrameKind
@@ -47,9 +47,9 @@ def check_replies(data: bytes) -> bool:
     """Check a client that receives these bytes."""
     options, received = (data[0], data[1:]) if data else (0, b"")
     passed_region(options & 0x30)
-    descriptors_before = open_descriptors()
+    descriptors_before = count_open_descriptors()
     is_valid = _read(options, received)
-    expect(open_descriptors() == descriptors_before, "the client leaves descriptors open")
+    expect(count_open_descriptors() == descriptors_before, "the client leaves descriptors open")
     return is_valid
 
 
@@ -58,7 +58,7 @@ def check_requests(data: bytes) -> bool:
     options, sent = (data[0], data[1:]) if data else (0, b"")
     server = _server(_SCHEMES[options & TCP])
     passed_region(options & 0x30)
-    descriptors_before = open_descriptors()
+    descriptors_before = count_open_descriptors()
     failures: list[str] = []
     previous, threading.excepthook = threading.excepthook, lambda failure: failures.append(repr(failure.exc_value))
     try:
@@ -70,7 +70,7 @@ def check_requests(data: bytes) -> bool:
     expect(not failures, f"the server's thread fails: {failures}")
     with bs.connect(server.uri(NAME)) as dataset:
         expect(dataset.read_all() == TABLE, "the next client receives other data")
-    expect(_wait_until(lambda: open_descriptors() == descriptors_before), "the server leaves descriptors open")
+    expect(_wait_until(lambda: count_open_descriptors() == descriptors_before), "the server leaves descriptors open")
     num_requests = sum(map(_is_request, parse_frames(sent)))
     return not any(map(_is_error, replies)) and sum(map(_is_end, replies)) == num_requests
 

@@ -21,7 +21,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.ipc.api import open_any
 from bowstring.ipc.message import CONTINUATION, FILE_START
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from tests.ipc import samples
 from tests.ipc.formats import ENCODERS, EVERY_FORMAT, OPENERS
 
@@ -225,6 +225,6 @@ def test_a_file_in_a_named_pipe_keeps_no_descriptor(tmp_path: Path, open_: Calla
 def test_a_table_of_a_mapped_file_keeps_no_descriptor(tmp_path: Path) -> None:
     path = tmp_path / "file.arrow"
     path.write_bytes(samples.as_file(bs.record_batch({"a": [1, 2, 3]})))
-    with no_descriptor_left(), bs.open_file(path) as reader:
+    with assert_descriptors_closed(), bs.open_file(path) as reader:
         table = reader.read_all()
     assert table.to_pydict() == {"a": [1, 2, 3]}

@@ -15,7 +15,7 @@ import pytest
 
 from bowstring.errors import ClosedError, InvalidDataError, TruncatedError, UsageError
 from bowstring.memory import Arena, Region
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from tests.polling import wait_until
 
 BLOCK_BYTES = 1 << 16
@@ -24,7 +24,7 @@ BLOCK_BYTES = 1 << 16
 
 @pytest.fixture(autouse=True)
 def no_descriptor_is_left() -> Iterator[None]:
-    with no_descriptor_left():
+    with assert_descriptors_closed():
         yield
         gc.collect()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bowstring.memory.descriptors import map_file
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 
 SIZE_BYTES = 3 * mmap.PAGESIZE + 5
 
@@ -52,7 +52,7 @@ def run_python(code: str) -> str:
 
 
 def test_a_mapping_has_the_file_s_bytes_and_no_descriptor(file: Path) -> None:
-    with no_descriptor_left():
+    with assert_descriptors_closed():
         view = memoryview(open_mapping(file))
     assert view == file.read_bytes()[:SIZE_BYTES]
     assert view.readonly

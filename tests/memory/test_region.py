@@ -30,7 +30,7 @@ from bowstring.errors import (
 )
 from bowstring.memory import available_memory
 from bowstring.memory.region import Region, RegionWriter
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 
 F_ADD_SEALS = 1033
 SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_WRITE, SEAL_FUTURE_WRITE = 1, 2, 4, 8, 16
@@ -39,7 +39,7 @@ ALLOW_SEALING = 2
 
 @pytest.fixture(autouse=True)
 def no_descriptor_is_left() -> Iterator[None]:
-    with no_descriptor_left():
+    with assert_descriptors_closed():
         yield
         gc.collect()
 
@@ -213,7 +213,7 @@ def test_a_duplicate_keeps_the_memory_of_a_closed_region() -> None:
 
 
 def test_a_view_of_a_closed_region_keeps_no_descriptor() -> None:
-    with no_descriptor_left():
+    with assert_descriptors_closed():
         views = []
         for number in range(20):
             with Region.copy_of([bytes([number]) * 5000]) as region:

@@ -28,7 +28,7 @@ from bowstring.sharing import agent_client
 from bowstring.sharing.agent_client import AgentClient, AgentKey, launch_agent
 from bowstring.sharing.processes import Process
 from bowstring.sharing.stored_dataset import store_in_region
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.unix import UNIX
 from tests.polling import wait_until
@@ -331,6 +331,6 @@ def test_an_attempt_is_accepted_once(key: AgentKey, host: str) -> None:
 
 def test_an_owner_that_does_not_run_is_an_error(key: AgentKey) -> None:
     ended_owner_key = replace(key, owner=replace(key.owner, start_ticks=1))
-    with no_descriptor_left(), pytest.raises(UsageError, match="does not run on this host") as caught:
+    with assert_descriptors_closed(), pytest.raises(UsageError, match="does not run on this host") as caught:
         AgentClient.open(ended_owner_key)
     assert caught.traceback  # it would keep a connection that was not closed

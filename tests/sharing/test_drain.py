@@ -20,7 +20,7 @@ from bowstring.errors import ClosedError, ConnectionLostError, UsageError
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signals import wait_for_signal
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
@@ -39,7 +39,7 @@ NEVER_INLINE = ServerOptions(inline_bytes=0)
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with no_descriptor_left(), bs.serve({"t": bs.table({"a": np.arange(1000)})}, options=NEVER_INLINE) as server:
+    with assert_descriptors_closed(), bs.serve({"t": bs.table({"a": np.arange(1000)})}, options=NEVER_INLINE) as server:
         yield server
 
 
@@ -163,7 +163,7 @@ def test_the_previous_handlers_and_descriptor_return_after_the_signal() -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     timer = threading.Timer(0.05, signal.raise_signal, (signal.SIGTERM,))
     timer.start()
-    with no_descriptor_left():
+    with assert_descriptors_closed():
         assert wait_for_signal() is signal.SIGTERM
     timer.join()
     assert before == (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT))

@@ -18,7 +18,7 @@ from bowstring.errors import ConnectionLostError, DeadlineError, NotFoundError, 
 from bowstring.sharing import Locations
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
-from bowstring.testing.descriptors import no_descriptor_left, open_descriptors
+from bowstring.testing.descriptors import assert_descriptors_closed, count_open_descriptors
 from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
@@ -47,10 +47,10 @@ def server() -> Iterator[Server]:
 
 @contextmanager
 def no_connection_left() -> Iterator[None]:
-    """As `no_descriptor_left`, with a server in this process, which closes its ends in its own thread."""
-    before = open_descriptors()
+    """As `assert_descriptors_closed`, with a server in this process, which closes its ends in its own thread."""
+    before = count_open_descriptors()
     yield
-    assert wait_until(lambda: open_descriptors() == before)
+    assert wait_until(lambda: count_open_descriptors() == before)
 
 
 def with_other_scope(uri: str) -> str:
@@ -60,7 +60,7 @@ def with_other_scope(uri: str) -> str:
 
 
 def test_a_client_of_this_host_gets_shared_memory_whatever_the_order() -> None:
-    with PythonProcess(SERVE, addresses={"tcp": None, "unix": None}) as server, no_descriptor_left():
+    with PythonProcess(SERVE, addresses={"tcp": None, "unix": None}) as server, assert_descriptors_closed():
         locations = server.receive()
         tcp, unix = locations.uris
         for order in (locations, Locations((unix, tcp))):

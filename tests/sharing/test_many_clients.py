@@ -67,7 +67,7 @@ def process_status(pid: int, field: str) -> int:
     return int(line.split()[1])
 
 
-def open_descriptors(pid: int) -> int:
+def count_open_descriptors(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
@@ -193,7 +193,7 @@ def test_silent_connections_do_not_block_others_and_use_no_threads(count: int) -
         with bs.connect(uri, timeout_s=10) as data:
             assert data.read_all().num_rows == 1000
         assert process_status(other.process.pid, "Threads") == threads
-        assert open_descriptors(other.process.pid) < ServerOptions().max_silent + 50
+        assert count_open_descriptors(other.process.pid) < ServerOptions().max_silent + 50
         silent[0].settimeout(10)
         assert b"connections without a request" in silent[0].recv(1000)
 
@@ -285,7 +285,7 @@ def test_random_frames_end_only_their_own_connection() -> None:
     good = frame_header(1, WANT_DATA, 1) + b"t" + frame_header(1, FREE_DATA, 8) + struct.pack("<Q", 64)
     with server_process() as (other, uri):
         bs.connect(uri).read_all()
-        before, descriptors = process_status(other.process.pid, "RssAnon"), open_descriptors(other.process.pid)
+        before, descriptors = process_status(other.process.pid, "RssAnon"), count_open_descriptors(other.process.pid)
         for number in range(300):
             with connect_socket(uri) as connected:
                 frames = bytearray(good if number % 2 else source.randbytes(source.randrange(200)))
@@ -294,5 +294,5 @@ def test_random_frames_end_only_their_own_connection() -> None:
                 with suppress(ConnectionError):
                     connected.sendall(bytes(frames))
         assert bs.connect(uri).read_all().num_rows == 1000
-        assert wait_until(lambda: open_descriptors(other.process.pid) <= descriptors)
+        assert wait_until(lambda: count_open_descriptors(other.process.pid) <= descriptors)
         assert process_status(other.process.pid, "RssAnon") - before < 20_000

@@ -14,7 +14,7 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import UsageError
 from bowstring.sharing import Recorder, ServerOptions, read_recording
 from bowstring.sharing.replay import ReplayServer, replay_client
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.recorded_sessions import TABLE as NUMBERS, recorded_sessions
 from bowstring.transports.observation import ObservedEvent
 from tests.polling import wait_until
@@ -44,7 +44,7 @@ def test_a_client_reads_a_played_recording_as_it_read_the_server(
     tmp_path: Path, side: str, scheme: str, played: str
 ) -> None:
     entries = record_session(tmp_path / "r", side, scheme, reads=2)
-    with no_descriptor_left(), ReplayServer(entries, scheme=played, timeout_s=20) as server:
+    with assert_descriptors_closed(), ReplayServer(entries, scheme=played, timeout_s=20) as server:
         with bs.connect(server.uri("t")) as dataset:
             assert dataset.read_all() == TABLE
             assert dataset.read_all() == TABLE
@@ -121,7 +121,7 @@ def test_addresses_that_are_freed_without_a_lease_are_a_difference(tmp_path: Pat
 
 def test_both_connections_to_two_servers_are_recorded_and_played(tmp_path: Path) -> None:
     (session,) = (each for each in recorded_sessions() if each.name == "two-connections-addresses")
-    entries = session.recorded_entries()
+    entries = session.to_recording()
     for path in (tmp_path / "first", tmp_path / "second"):
         with ReplayServer(entries, timeout_s=20) as server:
             bodies = quote(server.uri("numbers", 1), safe="")

@@ -36,7 +36,7 @@ from bowstring.sharing.connection import Connection
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket
-from bowstring.testing.descriptors import open_descriptors
+from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports import regions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.unix import UNIX
@@ -224,10 +224,10 @@ def test_arrays_refer_to_the_servers_memory_and_are_read_only() -> None:
 
 def test_tables_keep_no_descriptor(server: bs.sharing.Server) -> None:
     uris = [server.add(f"part {i}", bs.table({"a": [i]})) for i in range(20)]
-    before = open_descriptors()
+    before = count_open_descriptors()
     with bs.connect(uris) as data:
         table = data.read_all()
-        assert wait_until(lambda: open_descriptors() == before + 2)  # both ends of the connection
+        assert wait_until(lambda: count_open_descriptors() == before + 2)  # both ends of the connection
     assert table["a"].to_pylist() == list(range(20))
 
 

@@ -17,7 +17,7 @@ from bowstring.errors import ConnectionLostError, NotFoundError, UsageError
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
-from bowstring.testing.descriptors import no_descriptor_left, open_descriptors
+from bowstring.testing.descriptors import assert_descriptors_closed, count_open_descriptors
 from bowstring.transports.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.tcp_address import parse_address
 from bowstring.transports.tls import TlsOptions
@@ -72,7 +72,7 @@ def test_a_table_of_another_process_is_received(rows: int) -> None:
     with serve_in_other_process(rows=rows) as other:
         uri = other.receive()
         assert uri.startswith("tcp://127.0.0.1:")
-        with no_descriptor_left(), bs.connect(uri) as dataset:
+        with assert_descriptors_closed(), bs.connect(uri) as dataset:
             for _ in range(2):
                 assert batch_sums(dataset.read_all()) == [int((np.arange(rows) + n).sum()) for n in range(3)]
         assert wait_until(lambda: num_clients(other) == 0)
@@ -82,11 +82,11 @@ def test_files_and_data_sets_of_several_kinds_are_received(tmp_path: Path) -> No
     table = bs.table({"a": list(range(100_000)), "b": ["text", None] * 50_000})
     write_file(tmp_path / "file.arrow", table)
     with bs.serve({"t": table, "f": tmp_path / "file.arrow"}, scheme="tcp") as server:
-        before = open_descriptors()
+        before = count_open_descriptors()
         for name in ("t", "f"):
             with bs.connect(server.uri(name)) as dataset:
                 assert dataset.read_all().to_pydict() == table.to_pydict()
-        assert wait_until(lambda: open_descriptors() == before)  # the server closes its ends in its own thread
+        assert wait_until(lambda: count_open_descriptors() == before)  # the server closes its ends in its own thread
         with bs.connect([server.uri("t"), server.uri("f")]) as dataset:
             assert dataset.read_all().num_rows == 200_000
         uri = server.uri("t").replace("ticket=t", "ticket=missing")
@@ -107,18 +107,18 @@ def test_a_file_whose_descriptor_is_released_is_received(tmp_path: Path) -> None
 def test_a_table_is_received_with_tls_and_certificates_of_both_ends(authority: Authority) -> None:
     with serve_in_other_process("tcp+tls", 300_000, tls=authority.server(checks_clients=True)) as other:
         uri = other.receive()
-        with no_descriptor_left(), bs.connect(uri, tls=authority.client("alice")) as dataset:
+        with assert_descriptors_closed(), bs.connect(uri, tls=authority.client("alice")) as dataset:
             assert batch_sums(dataset.read_all()) == [int((np.arange(300_000) + n).sum()) for n in range(3)]
-        with no_descriptor_left(), pytest.raises(ConnectionLostError):  # an alert, unless it is late
+        with assert_descriptors_closed(), pytest.raises(ConnectionLostError):  # an alert, unless it is late
             bs.connect(uri, tls=authority.client())
-        with no_descriptor_left(), pytest.raises(ConnectionLostError, match="certificate is not valid"):
+        with assert_descriptors_closed(), pytest.raises(ConnectionLostError, match="certificate is not valid"):
             bs.connect(uri)
-        with no_descriptor_left(), pytest.raises(ConnectionLostError):
+        with assert_descriptors_closed(), pytest.raises(ConnectionLostError):
             bs.connect(uri.replace("tcp+tls:", "tcp:"))
 
 
 def test_a_server_at_all_addresses_needs_tls(authority: Authority) -> None:
-    with no_descriptor_left(), pytest.raises(UsageError, match="not a loopback address: use tcp\\+tls"):
+    with assert_descriptors_closed(), pytest.raises(UsageError, match="not a loopback address: use tcp\\+tls"):
         Server("0.0.0.0:0", scheme="tcp")
     with Server("0.0.0.0:0", ServerOptions(tls=authority.server()), scheme="tcp+tls") as server:
         uri = server.add("t", bs.table({"a": [1]}))
@@ -137,7 +137,7 @@ def test_tls_is_refused_by_name_where_it_is_not_supported(scheme: str) -> None:
 
 
 def test_a_server_that_is_killed_in_the_middle_is_a_lost_connection() -> None:
-    with serve_in_other_process(rows=ROWS, batches=BATCHES) as other, no_descriptor_left():
+    with serve_in_other_process(rows=ROWS, batches=BATCHES) as other, assert_descriptors_closed():
         with bs.connect(other.receive()) as dataset:
             batches = iter(dataset)
             first = next(batches)
@@ -191,7 +191,7 @@ def test_clients_that_read_at_once_receive_all_batches_each() -> None:
                 everyone_is_connected.wait()
                 return [sum(batch_sums(dataset.read_all())) for _ in range(2)]
 
-        with no_descriptor_left(), ThreadPoolExecutor(clients) as pool:
+        with assert_descriptors_closed(), ThreadPoolExecutor(clients) as pool:
             expected = sum(int((np.arange(rows) + n).sum()) for n in range(batches))
             assert list(pool.map(read, range(clients))) == [[expected, expected]] * clients
         assert wait_until(lambda: num_clients(other) == 0)

@@ -26,7 +26,7 @@ from bowstring.errors import (
 )
 from bowstring.memory import Arena, Region
 from bowstring.sharing import stored_dataset
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 
@@ -135,7 +135,7 @@ def test_a_file_that_is_changed_after_it_was_shared_is_an_error(arrow_file: Path
 
 def test_files_that_are_missing_or_not_arrow_data_are_errors(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("neither a file nor a stream of Arrow")
-    with no_descriptor_left():
+    with assert_descriptors_closed():
         with pytest.raises(MissingFileError):
             bs.share(tmp_path / "missing")
         with pytest.raises(FormatMismatchError):
@@ -324,7 +324,7 @@ def test_attached_arrays_refer_to_the_shared_memory_and_are_read_only() -> None:
 
 
 def test_attached_tables_keep_no_descriptor() -> None:
-    with bs.share(example_table()) as handle, no_descriptor_left():
+    with bs.share(example_table()) as handle, assert_descriptors_closed():
         tables = [bs.attach(handle) for _ in range(20)]
     assert tables == [example_table()] * 20
 

@@ -13,7 +13,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ClosedError, UsageError
 from bowstring.sharing import new_shared_table
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from tests.sharing.python_process import run_python
 
 ATTACH = "import bowstring as bs; send(bs.attach(handle).to_pydict())"
@@ -122,7 +122,7 @@ def test_other_types_can_not_be_allocated(schema: Any, message: str) -> None:
 
 def test_an_error_in_the_block_frees_the_memory() -> None:
     gc.collect()
-    with no_descriptor_left():
+    with assert_descriptors_closed():
         with pytest.raises(ZeroDivisionError), new_shared_table({"a": bs.int8()}) as writer:
             writer.allocate(100)
             writer.write(bs.record_batch({"a": bs.array([1], bs.int8())}))

@@ -14,7 +14,7 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.tcp_address import parse_address
 from tests.polling import wait_until
@@ -40,7 +40,7 @@ EXPECTED = sum(int((np.arange(ROWS) + n).sum()) for n in range(BATCHES))
 @pytest.fixture
 def server() -> Iterator[Server]:
     options = ServerOptions(inline_bytes=0, max_clients=4, max_total_leased_bytes=TOTAL_BYTES)
-    with no_descriptor_left(), bs.serve({"t": example_table()}, options=options) as server:
+    with assert_descriptors_closed(), bs.serve({"t": example_table()}, options=options) as server:
         yield server
 
 
@@ -80,7 +80,7 @@ def test_clients_that_receive_nothing_do_not_stop_others_at_the_limit_of_queued_
     rows, batches = 1 << 17, 16  # 16 MB, more than the buffers of the sockets
     options = ServerOptions(max_clients=8, max_total_queued_bytes=1 << 20)
     with (
-        no_descriptor_left(),
+        assert_descriptors_closed(),
         bs.serve({"t": example_table(rows, batches)}, options=options, scheme="tcp") as server,
         ExitStack() as stack,
     ):

@@ -16,7 +16,7 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import AccessDeniedError, ConnectionLostError, NotFoundError, ProtocolError, UsageError
 from bowstring.sharing import ServerOptions
 from bowstring.sharing.uris import display_uri
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.tls import TlsOptions
 from tests.sharing.python_process import PythonProcess
 from tests.transports.certificates import Authority
@@ -78,7 +78,7 @@ def test_metadata_and_bodies_come_from_two_processes(
 ) -> None:
     first, second = servers
     metadata, bodies = first.uris[schemes[0], "metadata"], second.uris[schemes[1], "bodies"]
-    with no_descriptor_left():
+    with assert_descriptors_closed():
         with bs.connect(uri_of_two_servers(metadata, bodies), copy=copy) as data:
             for _ in range(2):  # the second time over the same connections
                 check_table(data.read_all())

@@ -79,7 +79,7 @@ def test_the_corpus_classifies_lines_and_counts_users_of_a_package(spark: SparkS
     assert rows[0].of.comments == Decimal("0.1429")
 
 
-def test_the_command_prints_only_rows_check_methods_and_verdict(shared_folder: Path) -> None:
+def test_the_command_prints_only_rows_check_methods_and_conclusion(shared_folder: Path) -> None:
     data = shared_folder / "data" / "birdstrikes.csv"
     command = [sys.executable, "-m", "bowstring", "demo", "--input", str(data), "--rounds", "2"]
     process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

@@ -17,11 +17,11 @@ from bowstring.dissociated.wire import PackedBody
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import Buffer
 from bowstring.sharing import ServerOptions
-from bowstring.testing import ClientSessions, ServerSessions
+from bowstring.testing import ClientConformance, ServerConformance
 from bowstring.testing.recorded_sessions import TABLE, RecordedSession, recorded_sessions
 
 
-class TestUnixClient(ClientSessions):
+class TestUnixClient(ClientConformance):
     def read(self, uri: str) -> list[dict[str, Any]]:
         with bs.connect(uri, timeout_s=20) as dataset:
             return dataset.read_all().to_pylist()
@@ -31,7 +31,7 @@ class TestLoopbackClient(TestUnixClient):
     scheme = "loopback"
 
 
-class TestUnixServer(ServerSessions):
+class TestUnixServer(ServerConformance):
     scheme = "unix"
 
     @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import Interest
 from bowstring.transports.event_loop import EventLoop
 from tests.polling import wait_until
@@ -53,7 +53,7 @@ class Echo:
 
 @pytest.fixture
 def loop() -> Iterator[EventLoop]:
-    with no_descriptor_left(), EventLoop("test") as loop:
+    with assert_descriptors_closed(), EventLoop("test") as loop:
         yield loop
 
 

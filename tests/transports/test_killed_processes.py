@@ -17,7 +17,7 @@ from bowstring.dissociated.states import State
 from bowstring.dissociated.wire import AddressBody
 from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.region_addresses import region_address, region_addresses
@@ -107,7 +107,7 @@ def transport_has_input(transport: BlockingChannel) -> bool:
 
 @pytest.fixture
 def listener() -> Iterator[BlockingListener]:
-    with no_descriptor_left(), BlockingListener.listen(UNIX, options=OPTIONS) as own:
+    with assert_descriptors_closed(), BlockingListener.listen(UNIX, options=OPTIONS) as own:
         yield own
 
 

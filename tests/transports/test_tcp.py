@@ -9,7 +9,7 @@ import pytest
 
 from bowstring.errors import ConnectionLostError, TruncatedError, UsageError
 from bowstring.memory.region import FileRange, Region
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, run_in_thread
 from bowstring.testing.transport_conformance import TransportConformance
 from bowstring.transports.base import BOTH_DIRECTIONS, DirectionLost, TransportOptions
@@ -95,7 +95,7 @@ def test_a_name_with_several_addresses_is_dialed_at_each() -> None:
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "//[::]:0", "192.0.2.1:0"])
 def test_addresses_other_than_loopback_need_tls(address: str) -> None:
-    with no_descriptor_left(), pytest.raises(UsageError, match="is not a loopback address"):
+    with assert_descriptors_closed(), pytest.raises(UsageError, match="is not a loopback address"):
         TCP.listen(address)
 
 
@@ -116,7 +116,7 @@ def test_an_address_in_use_is_refused() -> None:
 def test_an_address_without_a_listener_is_an_error() -> None:
     with BlockingListener.listen(TCP) as listener:
         address = listener.address
-    with no_descriptor_left(), pytest.raises(ConnectionLostError, match="nobody answers there"):
+    with assert_descriptors_closed(), pytest.raises(ConnectionLostError, match="nobody answers there"):
         BlockingChannel.dial(TCP, address, options=DEFAULT_OPTIONS)
 
 
@@ -147,7 +147,7 @@ def test_an_option_that_is_not_supported_is_named(
 
 @pytest.fixture
 def ends() -> Iterator[ChannelPair]:
-    with no_descriptor_left():
+    with assert_descriptors_closed():
         one, other = BlockingChannel.pair(TCP, DEFAULT_OPTIONS)
         with one, other:
             yield one, other

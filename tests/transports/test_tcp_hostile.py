@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import RECEIVE, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.tcp import TCP
@@ -39,7 +39,7 @@ Peer = tuple[socket.socket, BlockingChannel]
 
 @pytest.fixture
 def peer() -> Iterator[Peer]:
-    with no_descriptor_left():
+    with assert_descriptors_closed():
         hostile, channel = connect_raw()
         with hostile, channel:
             yield hostile, channel
@@ -176,7 +176,7 @@ def test_a_stream_with_flipped_bits_is_messages_or_errors_of_bowstring() -> None
     hello = frame(HELLO, content=struct.pack("<HH", 1, 1))
     good = hello + frame(0, 0, b"plain message") + frame(1, 1 << 56 | 3, b"tagged") + frame(0)
     source = random.Random(5)
-    with no_descriptor_left():
+    with assert_descriptors_closed():
         for _ in range(200):
             damaged = bytearray(good)
             damaged[source.randrange(len(damaged))] ^= 1 << source.randrange(8)

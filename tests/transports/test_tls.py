@@ -10,7 +10,7 @@ import pytest
 
 from bowstring.errors import BowstringError, ConnectionLostError, MissingFileError, UsageError
 from bowstring.memory.region import FileRange, Region
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import RECEIVE, PeerIdentity, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
@@ -48,12 +48,15 @@ def test_a_server_that_requires_certificates_has_the_name_of_its_client(authorit
 
 
 def test_a_server_of_another_authority_is_refused(authority: Authority, other_authority: Authority) -> None:
-    with no_descriptor_left(), pytest.raises(ConnectionLostError, match="certificate is not valid: unable to get"):
+    with (
+        assert_descriptors_closed(),
+        pytest.raises(ConnectionLostError, match="certificate is not valid: unable to get"),
+    ):
         connect(other_authority.server(), authority.client())
 
 
 def test_a_server_without_a_certificate_of_its_host_is_refused(authority: Authority) -> None:
-    with no_descriptor_left(), pytest.raises(ConnectionLostError, match=r"certificate is not valid: .*mismatch"):
+    with assert_descriptors_closed(), pytest.raises(ConnectionLostError, match=r"certificate is not valid: .*mismatch"):
         connect(authority.server("example.com"), authority.client())
     one, other = connect(authority.server("example.com"), replace(authority.client(), server_name="example.com"))
     one.close()
@@ -68,14 +71,14 @@ def test_a_client_without_a_valid_certificate_is_refused(
     if is_other:
         certificate, key = other_authority.issue("mallory")
         client = replace(client, certificate=certificate, key=key)
-    with no_descriptor_left(), pytest.raises(ConnectionLostError, match=r"(?i)certificate"):
+    with assert_descriptors_closed(), pytest.raises(ConnectionLostError, match=r"(?i)certificate"):
         connect(authority.server(checks_clients=True), client)
 
 
 def test_a_client_without_tls_is_refused(authority: Authority) -> None:
     options = replace(OPTIONS, tls=authority.server())
     with (
-        no_descriptor_left(),
+        assert_descriptors_closed(),
         BlockingListener.listen(TLS, options=options) as listener,
         BlockingChannel.dial(TCP, listener.address, options=OPTIONS) as one,
         listener.accept() as other,
@@ -103,7 +106,10 @@ def test_a_server_without_tls_is_refused(authority: Authority) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\x16\x03\x01", b"\x16\x03\x01\x02\x00" + bytes(512), bytes(100)])
 def test_a_peer_that_breaks_off_the_handshake_is_lost(authority: Authority, content: bytes) -> None:
-    with no_descriptor_left(), BlockingListener.listen(TLS, options=replace(OPTIONS, tls=authority.server())) as own:
+    with (
+        assert_descriptors_closed(),
+        BlockingListener.listen(TLS, options=replace(OPTIONS, tls=authority.server())) as own,
+    ):
         host, _, port = own.address.removeprefix("//").rpartition(":")
         with socket.create_connection((host, int(port))) as hostile, own.accept() as channel:
             hostile.sendall(content)
@@ -151,7 +157,7 @@ def test_options_that_are_not_valid_are_named(authority: Authority, tmp_path: Pa
         "certificate": TlsOptions(tmp_path / "text"),
         "authorities": replace(authority.server(), authorities=tmp_path / "text"),
     }.items():
-        with no_descriptor_left(), pytest.raises(UsageError, match=f"tls: {name} .*text"):
+        with assert_descriptors_closed(), pytest.raises(UsageError, match=f"tls: {name} .*text"):
             TLS.listen(options=replace(OPTIONS, tls=options))
     with pytest.raises(MissingFileError, match=r"tls: certificate .*missing"):
         TLS.listen(options=replace(OPTIONS, tls=TlsOptions(tmp_path / "missing")))

@@ -26,7 +26,7 @@ from bowstring.errors import (
     ResourceError,
 )
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import open_descriptors
+from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
@@ -217,7 +217,7 @@ def test_surplus_descriptors_are_an_error_and_closed(peer: Peer, count: int) -> 
 @pytest.mark.parametrize("is_apart", [True, False])
 def test_descriptors_in_a_body_are_closed(peer: Peer, is_apart: bool) -> None:
     hostile, transport = peer
-    before = open_descriptors()
+    before = count_open_descriptors()
     data = frame(1, 5, b"12345")
     send(hostile, data[:26])
     if is_apart:
@@ -231,7 +231,7 @@ def test_descriptors_in_a_body_are_closed(peer: Peer, is_apart: bool) -> None:
     else:  # received together with the header, to which it may belong
         with pytest.raises(ProtocolError, match="TAGGED frame with 1 descriptors"):
             transport.receive()
-    assert open_descriptors() == before
+    assert count_open_descriptors() == before
 
 
 def test_a_second_descriptor_in_a_frame_header_is_an_error(peer: Peer) -> None:
@@ -270,7 +270,7 @@ def test_a_pair_created_without_free_descriptors_is_an_error() -> None:
 
 def receive_until_error(*pieces: tuple[bytes, bool]) -> None:
     """Receive what a hostile peer sends, some of it with a descriptor, until an error of ours."""
-    before = open_descriptors()
+    before = count_open_descriptors()
     hostile, connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with hostile, BlockingChannel(UNIX, UnixChannel.wrap(connection, OPTIONS)) as transport:
         descriptor = memfd()
@@ -282,7 +282,7 @@ def receive_until_error(*pieces: tuple[bytes, bool]) -> None:
         with pytest.raises(BowstringError):
             while True:
                 transport.receive()
-    assert open_descriptors() == before
+    assert count_open_descriptors() == before
 
 
 @settings(max_examples=60)

@@ -1,8 +1,8 @@
 from bowstring.testing.memory_conformance import MemoryConformance as MemoryConformance
 from bowstring.testing.protocol_conformance import ProtocolConformance as ProtocolConformance
 from bowstring.testing.session_conformance import (
-    ClientSessions as ClientSessions,
-    ServerSessions as ServerSessions,
+    ClientConformance as ClientConformance,
+    ServerConformance as ServerConformance,
 )
 from bowstring.testing.strategies import (
     arrays as arrays,

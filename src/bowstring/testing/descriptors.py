@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def open_descriptors() -> int:
+def count_open_descriptors() -> int:
     """Return the number of open descriptors of this process."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @contextmanager
-def no_descriptor_left() -> Iterator[None]:
+def assert_descriptors_closed() -> Iterator[None]:
     """Assert that the block closes each descriptor that it opens, without waiting for the garbage collector."""
     gc.collect()  # otherwise earlier garbage may be closed within the block and hide a leak
-    before = open_descriptors()
+    before = count_open_descriptors()
     yield
-    assert open_descriptors() == before
+    assert count_open_descriptors() == before

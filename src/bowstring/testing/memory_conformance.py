@@ -12,7 +12,7 @@ import pytest
 
 from bowstring.errors import ProtocolError, UsageError
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import (
     RECEIVE,
     Channel,
@@ -30,7 +30,7 @@ from bowstring.transports.blocking import wait
 
 CONTENT = bytes(range(256)) * 40
 _OPTIONS = TransportOptions(timeout_s=20.0)
-_ROUNDS = 2000
+_MAX_ROUNDS = 2000
 
 
 class MemoryPair:
@@ -65,7 +65,7 @@ class MemoryPair:
     def synchronize(self) -> None:
         """Let the client receive everything that the server has submitted."""
         self.server.submit([b"synchronize"])
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             self.server.progress()
             for event in self.client.progress():
                 if isinstance(event, RemoteMemoryUpdated):
@@ -78,18 +78,18 @@ class MemoryPair:
 
     def export(self, region: Region) -> ExportedRegion:
         """Export a region, and let the client receive the announcement."""
-        exported = self.exporter.export(region)
+        exported_region = self.exporter.export(region)
         self.synchronize()
-        return exported
+        return exported_region
 
     def fetch(self, addresses: Uint64Array, lengths: Uint64Array) -> bytes:
         """Fetch buffers of one extent, and wait for the end."""
         destination = bytearray(int(lengths.sum()))
         token = self.memory.fetch(self.memory.locate(addresses, lengths), lengths, destination)
-        for _ in range(_ROUNDS):
-            fetched = self.memory.progress()
-            if fetched:
-                assert fetched == [FetchCompleted(token)]
+        for _ in range(_MAX_ROUNDS):
+            fetch_events = self.memory.progress()
+            if fetch_events:
+                assert fetch_events == [FetchCompleted(token)]
                 assert self.memory.progress() == []
                 return bytes(destination)
             self.server.progress()
@@ -109,7 +109,7 @@ class MemoryConformance:
         """A connection that is closed after the test, which must not leak descriptors."""
         if not self.shares_memory:
             pytest.skip("this transport shares no memory")
-        with no_descriptor_left():
+        with assert_descriptors_closed():
             pair = MemoryPair(self.transport)
             yield pair
             pair.close()
@@ -122,23 +122,28 @@ class MemoryConformance:
     def test_buffers_of_exported_memory_are_viewed_or_fetched(self, pair: MemoryPair) -> None:
         with Region.copy_of([CONTENT]) as region:
             start = pair.export(region).address
-        addresses, lengths = _numbers(start + 1, 0, start + 300, start + len(CONTENT)), _numbers(9, 0, 5000, 0)
-        located = pair.memory.locate(addresses, lengths)
-        view = pair.memory.view(located.extent)
+        addresses, lengths = (
+            _uint64_array(start + 1, 0, start + 300, start + len(CONTENT)),
+            _uint64_array(9, 0, 5000, 0),
+        )
+        located_buffers = pair.memory.locate(addresses, lengths)
+        view = pair.memory.view(located_buffers.extent)
         if view is not None:
-            first, _, third, _ = located.offsets.tolist()
+            first, _, third, _ = located_buffers.offsets.tolist()
             assert self.read_view(view, first, 9) == CONTENT[1:10]
             assert self.read_view(view, third, 5000) == CONTENT[300:5300]
         assert pair.fetch(addresses, lengths) == CONTENT[1:10] + CONTENT[300:5300]
-        assert pair.fetch(_numbers(start), _numbers(len(CONTENT))) == CONTENT
+        assert pair.fetch(_uint64_array(start), _uint64_array(len(CONTENT))) == CONTENT
 
     def test_every_export_has_its_own_addresses(self, pair: MemoryPair) -> None:
         with Region.copy_of([b"first "]) as first, Region.copy_of([b"second"]) as second:
             starts = [pair.export(region).address for region in (first, second, first)]
-        addresses, lengths = _numbers(*starts, 0), _numbers(6, 6, 6, 0)
+        addresses, lengths = _uint64_array(*starts, 0), _uint64_array(6, 6, 6, 0)
         buffers: dict[int, bytes] = {}
-        for indices, located in pair.memory.locate_by_extent(addresses, lengths):
-            assert (located.offsets + np.uint64(located.extent.start)).tolist() == addresses[indices].tolist()
+        for indices, located_buffers in pair.memory.locate_by_extent(addresses, lengths):
+            assert (located_buffers.offsets + np.uint64(located_buffers.extent.start)).tolist() == addresses[
+                indices
+            ].tolist()
             for index in indices.tolist():
                 buffers[index] = pair.fetch(addresses[index : index + 1], lengths[index : index + 1])
         assert buffers == {0: b"first ", 1: b"second", 2: b"first "}
@@ -151,22 +156,22 @@ class MemoryConformance:
         end = extent.start + extent.size_bytes
         for address, length in [(end, 1), (end - 1, 2), (start, 2**64 - 1), (start + 1, 2**63), (2**64 - 1, 1)]:
             with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
-                pair.memory.locate(_numbers(start, address), _numbers(1, length))
+                pair.memory.locate(_uint64_array(start, address), _uint64_array(1, length))
             with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
-                pair.memory.locate_by_extent(_numbers(start, address), _numbers(1, length))
-        assert pair.fetch(_numbers(end - 1), _numbers(1)) is not None
+                pair.memory.locate_by_extent(_uint64_array(start, address), _uint64_array(1, length))
+        assert pair.fetch(_uint64_array(end - 1), _uint64_array(1)) is not None
 
     def test_views_stay_valid_after_retirement_and_the_end_of_the_connection(self, pair: MemoryPair) -> None:
         with Region.copy_of([CONTENT]) as region:
-            exported = pair.export(region)
-        located = pair.memory.locate(_numbers(exported.address), _numbers(len(CONTENT)))
-        view, offset = pair.memory.view(located.extent), int(located.offsets[0])
-        pair.exporter.retire(exported)
+            exported_region = pair.export(region)
+        located_buffers = pair.memory.locate(_uint64_array(exported_region.address), _uint64_array(len(CONTENT)))
+        view, offset = pair.memory.view(located_buffers.extent), int(located_buffers.offsets[0])
+        pair.exporter.retire(exported_region)
         pair.synchronize()
         with Region.copy_of([b"later"]) as region:
             later = pair.export(region)
-        assert later.address != exported.address
-        assert pair.fetch(_numbers(later.address), _numbers(5)) == b"later"
+        assert later.address != exported_region.address
+        assert pair.fetch(_uint64_array(later.address), _uint64_array(5)) == b"later"
         pair.memory.close()
         pair.memory.close()
         pair.client.close()
@@ -179,12 +184,12 @@ class MemoryConformance:
         with pytest.raises(UsageError, match=r"has (sent|exported) 0 regions"):
             pair.exporter.retire(ExportedRegion(0))
         with Region.copy_of([b"x"]) as region:
-            exported = pair.export(region)
-        for index in (-1, exported.index + 1):
+            exported_region = pair.export(region)
+        for index in (-1, exported_region.index + 1):
             with pytest.raises(UsageError, match=r"has (sent|exported) 1 regions"):
-                pair.exporter.retire(ExportedRegion(exported.address, index))
-        pair.exporter.retire(exported)
+                pair.exporter.retire(ExportedRegion(exported_region.address, index))
+        pair.exporter.retire(exported_region)
 
 
-def _numbers(*values: int) -> Uint64Array:
+def _uint64_array(*values: int) -> Uint64Array:
     return np.array(values, np.uint64)

@@ -17,7 +17,7 @@ from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.wire import AddressBody, PackedBody
 from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import Transport, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.region_addresses import region_addresses
@@ -60,22 +60,22 @@ class ProtocolConformance:
     @pytest.fixture
     def ends(self) -> Iterator[ChannelPair]:
         """A pair that is closed after the test, which must not leak descriptors."""
-        with no_descriptor_left():
+        with assert_descriptors_closed():
             one, other = self.connect_pair()
             with one, other:
                 yield one, other
 
     def test_a_stream_with_packed_bodies_arrives(self, ends: ChannelPair) -> None:
-        received = self._stream(ends, [PackedBody.of(bytes([n]) * 1000, b"tail") for n in range(20)])
+        received = self._transfer_stream(ends, [PackedBody.of(bytes([n]) * 1000, b"tail") for n in range(20)])
         assert [bytes(m.body.parts[0]) for m in received[1:]] == [bytes([n]) * 1000 + b"tail" for n in range(20)]
 
     def test_a_stream_with_addresses_arrives_and_its_memory_is_freed(self, ends: ChannelPair) -> None:
-        self._needs_regions()
+        self._skip_without_regions()
         one, other = ends
         with Region.copy_of([bytes(range(256)) * 16]) as region:
             index = one.export(region).index
         bodies = [AddressBody.of(region_addresses(index, [n * 16, n * 16 + 8]), [8, 3]) for n in range(200)]
-        received = self._stream(ends, bodies)
+        received = self._transfer_stream(ends, bodies)
         views = [other.memory.resolve_all(m.body.addresses, m.body.lengths) for m in received[1:]]
         whole = bytes(range(256)) * 16
         assert [[bytes(v) for v in pair] for pair in views] == [
@@ -105,10 +105,10 @@ class ProtocolConformance:
                 with pytest.raises(ConnectionLostError, match=f"message {(step + 1) // 2}"):
                     client.connection_lost()
 
-    def _stream(self, ends: ChannelPair, bodies: list[Any]) -> list[Any]:
+    def _transfer_stream(self, ends: ChannelPair, bodies: list[Any]) -> list[Any]:
         """Send a schema and these bodies, and free all addresses; return the messages that the client received."""
         one, other = ends
-        ended: list[Any] = []
+        closing_events: list[Any] = []
 
         def serve() -> None:
             server = ServerConnection(WANT_DATA, FREE_DATA)
@@ -119,7 +119,7 @@ class ProtocolConformance:
             for message in [*outgoing, *server.send_end()]:
                 one.send_message(message)
             while server.leases:
-                ended.extend(server.receive(*one.receive()))
+                closing_events.extend(server.receive(*one.receive()))
 
         client = ClientConnection(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
         messages = []
@@ -130,15 +130,15 @@ class ProtocolConformance:
                 messages += [event.message for event in events if isinstance(event, MessageReady)]
             for message in messages:
                 if isinstance(message.body, AddressBody):
-                    freed = client.free(message.body)
-                    assert freed is not None
-                    other.send_message(freed)
+                    free_message = client.free(message.body)
+                    assert free_message is not None
+                    other.send_message(free_message)
         assert not raised
         assert client.is_complete
         if any(isinstance(body, AddressBody) for body in bodies):
-            assert ended[-2:] == [AddressesFreed(2, 0), StreamComplete()]
+            assert closing_events[-2:] == [AddressesFreed(2, 0), StreamComplete()]
         return messages
 
-    def _needs_regions(self) -> None:
+    def _skip_without_regions(self) -> None:
         if not self.shares_memory:
             pytest.skip("this transport shares no memory")

@@ -136,7 +136,7 @@ class RecordedSession:
             "entries": [entry.to_json() for entry in self.entries],
         }
 
-    def recorded_entries(self) -> list[ObservedEvent]:
+    def to_recording(self) -> list[ObservedEvent]:
         """Return the session as a recording of its client, for `bowstring.sharing.replay`."""
         entries: list[ObservedEvent] = []
         for connection in range(self.num_connections):
@@ -162,37 +162,37 @@ class RecordedSession:
 # Messages
 
 
-def _want_data(tag: int = WANT_DATA, ticket: bytes = TICKET, connection: int = 0) -> SessionEntry:
+def _want_data_entry(tag: int = WANT_DATA, ticket: bytes = TICKET, connection: int = 0) -> SessionEntry:
     return SessionEntry("client", "message", "want_data with the ticket", tag, ticket, connection=connection)
 
 
-def _metadata(sequence: int, header: bytes, note: str, *, type_: int = MessageType.METADATA) -> SessionEntry:
+def _metadata_entry(sequence: int, header: bytes, note: str, *, type_: int = MessageType.METADATA) -> SessionEntry:
     body = encode_prefix(MessageType(type_), sequence) + header
     return SessionEntry("server", "message", f"metadata {sequence}: {note}", None, body)
 
 
-def _body(sequence: int, body: bytes, note: str = "", connection: int = 0) -> SessionEntry:
+def _body_entry(sequence: int, body: bytes, note: str = "", connection: int = 0) -> SessionEntry:
     text = f"body {sequence}: the bytes of all buffers, padded{note}"
     return SessionEntry("server", "message", text, encode_tag(sequence, _PACKED), body, connection=connection)
 
 
-def _address_body(sequence: int, body: AddressBody, connection: int = 0) -> SessionEntry:
+def _address_body_entry(sequence: int, body: AddressBody, connection: int = 0) -> SessionEntry:
     text = f"body {sequence}: total size, number of buffers, address and length of each"
     tag = encode_tag(sequence, _ADDRESSES)
     return SessionEntry("server", "message", text, tag, encode_addresses(body), connection=connection)
 
 
-def _free_data(body: AddressBody, connection: int = 0) -> SessionEntry:
+def _free_data_entry(body: AddressBody, connection: int = 0) -> SessionEntry:
     text = "free_data: the addresses are not needed any more; clients may send more or fewer messages, at other times"
     return SessionEntry("client", "message", text, FREE_DATA, encode_free_data(body.addresses), connection=connection)
 
 
-def _end(sequence: int) -> SessionEntry:
+def _end_of_stream_entry(sequence: int) -> SessionEntry:
     body = encode_prefix(MessageType.END_OF_STREAM, sequence)
     return SessionEntry("server", "message", "end of stream: the number that the next message would have", None, body)
 
 
-def _close(sender: str, connection: int = 0) -> SessionEntry:
+def _close_entry(sender: str, connection: int = 0) -> SessionEntry:
     return SessionEntry(sender, "close", f"the {sender} closes the connection", connection=connection)
 
 
@@ -200,7 +200,7 @@ def _close(sender: str, connection: int = 0) -> SessionEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Messages:
+class _TableMessages:
     """The IPC messages of a table."""
 
     schema: bytes
@@ -212,7 +212,7 @@ class _Messages:
     """The addresses of the buffers of each body in a region with all bodies."""
 
     @classmethod
-    def of(cls, table: Table, options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS) -> _Messages:
+    def of(cls, table: Table, options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS) -> _TableMessages:
         encoder, decoder = Encoder(table.schema, options=options), Decoder()
         schema_message = encoder.encode_schema_message()
         decoder.decode_header(schema_message.metadata)
@@ -227,20 +227,20 @@ class _Messages:
             buffers = header.buffers()
             offsets = np.where(buffers["length"], buffers["offset"] + start, end)
             addresses.append(AddressBody.of(offsets, buffers["length"]))
-            notes.append(_header_note(header))
+            notes.append(_describe_header(header))
             start += message.body_bytes
         bodies = tuple(b"".join(message.parts) for message in encoded)
         metadata = tuple(each.metadata for each in encoded)
         return cls(schema_message.metadata, metadata, tuple(notes), bodies, tuple(addresses))
 
-    def region(self, connection: int = 0) -> SessionEntry:
+    def region_entry(self, connection: int = 0) -> SessionEntry:
         """Return the entry of the region with all bodies."""
         body = b"".join(self.bodies)
         note = "the server exports memory with all bodies; the region's index is in bits 48 to 63 of an address"
         return SessionEntry("server", "region", note, None, body, 0, connection)
 
 
-def _header_note(header: BatchHeader) -> str:
+def _describe_header(header: BatchHeader) -> str:
     template = header.template
     note = "header of a batch"
     if template.kind == DICTIONARY_BATCH:
@@ -250,40 +250,41 @@ def _header_note(header: BatchHeader) -> str:
     return note if template.compression is None else f"{note}; each buffer is compressed with {template.compression}"
 
 
-def _rows(table: Table) -> tuple[dict[str, Any], ...]:
+def _rows_of(table: Table) -> tuple[dict[str, Any], ...]:
     return tuple(table.to_pylist())
 
 
 @cache
-def _number_messages() -> _Messages:
-    return _Messages.of(TABLE)
+def _messages_of_numbers() -> _TableMessages:
+    return _TableMessages.of(TABLE)
 
 
-def _stream_messages(
-    bodies: Sequence[SessionEntry], messages: _Messages | None = None, first: int = 0
+def _stream_entries(
+    bodies: Sequence[SessionEntry], messages: _TableMessages | None = None, first: int = 0
 ) -> list[SessionEntry]:
     """Return the messages of a stream, in which each body follows its metadata."""
-    messages = messages or _number_messages()
-    entries = [_metadata(first, messages.schema, "schema")]
+    messages = messages or _messages_of_numbers()
+    entries = [_metadata_entry(first, messages.schema, "schema")]
     for index, (header, note, body) in enumerate(zip(messages.headers, messages.notes, bodies, strict=True), 1):
-        entries += [_metadata(_sequence(first, index), header, note), body]
-    return [*entries, _end(_sequence(first, len(bodies) + 1))]
+        entries += [_metadata_entry(_sequence_number(first, index), header, note), body]
+    return [*entries, _end_of_stream_entry(_sequence_number(first, len(bodies) + 1))]
 
 
-def _packed_bodies(messages: _Messages | None = None, first: int = 0) -> list[SessionEntry]:
-    bodies = (messages or _number_messages()).bodies
-    return [_body(_sequence(first, index), body) for index, body in enumerate(bodies, 1)]
+def _packed_body_entries(messages: _TableMessages | None = None, first: int = 0) -> list[SessionEntry]:
+    bodies = (messages or _messages_of_numbers()).bodies
+    return [_body_entry(_sequence_number(first, index), body) for index, body in enumerate(bodies, 1)]
 
 
-def _sequence(first: int, index: int) -> int:
+def _sequence_number(first: int, index: int) -> int:
     return (first + index) & SEQUENCE_MASK
 
 
 def _valid_sessions() -> Iterator[RecordedSession]:
-    numbers, packed = _number_messages(), _packed_bodies()
+    numbers, packed = _messages_of_numbers(), _packed_body_entries()
     one, two = numbers.addresses
-    located, frees = [_address_body(1, one), _address_body(2, two)], [_free_data(one), _free_data(two)]
-    stream = _stream_messages(packed)
+    address_bodies = [_address_body_entry(1, one), _address_body_entry(2, two)]
+    free_entries = [_free_data_entry(one), _free_data_entry(two)]
+    stream = _stream_entries(packed)
     *metadata, end = (entry for entry in stream if entry.tag is None)
     streams = (
         ("bytes", _BOTH_SIDES, "Bodies of bytes (type 0).", stream),
@@ -291,13 +292,13 @@ def _valid_sessions() -> Iterator[RecordedSession]:
             "addresses",
             _BOTH_SIDES,
             "Bodies of addresses (type 1), which the client frees. One of the buffers is empty: it need not be freed.",
-            [numbers.region(), *_stream_messages(located), *frees],
+            [numbers.region_entry(), *_stream_entries(address_bodies), *free_entries],
         ),
         (
             "both-body-types",
             _CLIENT,
             "A body of bytes and one of addresses in one stream.",
-            [numbers.region(), *_stream_messages([packed[0], located[1]]), frees[1]],
+            [numbers.region_entry(), *_stream_entries([packed[0], address_bodies[1]]), free_entries[1]],
         ),
         (
             "bodies-first",
@@ -316,11 +317,13 @@ def _valid_sessions() -> Iterator[RecordedSession]:
             "two-streams",
             _SERVER,
             "A second request over the same connection: sequence numbers start at 0 again.",
-            [*stream, _want_data(), *stream],
+            [*stream, _want_data_entry(), *stream],
         ),
     )
     for name, sides, purpose, entries in streams:
-        session = RecordedSession(name, purpose, (_want_data(), *entries, _close("client")), sides, _rows(TABLE))
+        session = RecordedSession(
+            name, purpose, (_want_data_entry(), *entries, _close_entry("client")), sides, _rows_of(TABLE)
+        )
         yield replace(session, is_ordered=name != "out-of-order")
     yield _client_session("no-batches", "A stream with a schema only.", Table(SCHEMA, []))
     yield _client_session(
@@ -329,17 +332,17 @@ def _valid_sessions() -> Iterator[RecordedSession]:
         TABLE,
         first=SEQUENCE_MASK - 1,
     )
-    yield from _two_connections()
+    yield from _two_connection_sessions()
 
 
 def _client_session(
     name: str, purpose: str, table: Table, options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS, first: int = 0
 ) -> RecordedSession:
     """Return a session in which a client reads a table with bodies of bytes."""
-    messages = _Messages.of(table, options)
-    stream = _stream_messages(_packed_bodies(messages, first), messages, first)
-    entries = (_want_data(), *stream, _close("client"))
-    return RecordedSession(name, purpose, entries, _CLIENT, _rows(table), first_sequence=first)
+    messages = _TableMessages.of(table, options)
+    stream = _stream_entries(_packed_body_entries(messages, first), messages, first)
+    entries = (_want_data_entry(), *stream, _close_entry("client"))
+    return RecordedSession(name, purpose, entries, _CLIENT, _rows_of(table), first_sequence=first)
 
 
 def _dictionary_table(*dictionaries: list[str]) -> Table:
@@ -358,16 +361,18 @@ def _dictionary_sessions() -> Iterator[RecordedSession]:
         "The second dictionary has the id of the first one and replaces it; the first batch keeps its values.",
         _dictionary_table(["Oslo", "Rome"], ["Bern", "Rome"]),
     )
-    messages = _Messages.of(growing)
-    bodies = [_address_body(sequence, body) for sequence, body in enumerate(messages.addresses, 1)]
-    stream = [messages.region(), *_stream_messages(bodies, messages)]
-    frees = [_free_data(body) for body, note in zip(messages.addresses, messages.notes, strict=True) if "batch" in note]
+    messages = _TableMessages.of(growing)
+    bodies = [_address_body_entry(sequence, body) for sequence, body in enumerate(messages.addresses, 1)]
+    stream = [messages.region_entry(), *_stream_entries(bodies, messages)]
+    free_entries = [
+        _free_data_entry(body) for body, note in zip(messages.addresses, messages.notes, strict=True) if "batch" in note
+    ]
     yield RecordedSession(
         "dictionary-addresses",
         "As dictionary-delta, with bodies of addresses. A client may keep those of dictionaries until it disconnects.",
-        (_want_data(), *stream, *frees, _close("client")),
+        (_want_data_entry(), *stream, *free_entries, _close_entry("client")),
         _CLIENT,
-        _rows(growing),
+        _rows_of(growing),
     )
 
 
@@ -382,16 +387,16 @@ def _compressed_sessions() -> Iterator[RecordedSession]:
         yield _client_session(f"compressed-{codec}", purpose, table, options)
 
 
-def _two_connections() -> Iterator[RecordedSession]:
-    numbers, rows = _number_messages(), _rows(TABLE)
+def _two_connection_sessions() -> Iterator[RecordedSession]:
+    numbers, rows = _messages_of_numbers(), _rows_of(TABLE)
     tags = (WANT_METADATA, WANT_BODIES)
     one, two = numbers.addresses
-    requests = _want_data(WANT_METADATA), _want_data(WANT_BODIES, connection=1)
-    metadata = [entry for entry in _stream_messages(_packed_bodies()) if entry.tag is None]
-    bodies = [replace(body, connection=1) for body in _packed_bodies()]
-    located = numbers.region(1), _address_body(1, one, 1), _address_body(2, two, 1)
-    frees = _free_data(one, 1), _free_data(two, 1)
-    closes = _close("client"), _close("client", 1)
+    requests = _want_data_entry(WANT_METADATA), _want_data_entry(WANT_BODIES, connection=1)
+    metadata = [entry for entry in _stream_entries(_packed_body_entries()) if entry.tag is None]
+    bodies = [replace(body, connection=1) for body in _packed_body_entries()]
+    address_bodies = numbers.region_entry(1), _address_body_entry(1, one, 1), _address_body_entry(2, two, 1)
+    free_entries = _free_data_entry(one, 1), _free_data_entry(two, 1)
+    closes = _close_entry("client"), _close_entry("client", 1)
     yield RecordedSession(
         "two-connections-bytes",
         "Metadata over one connection, bodies over another. The server tells them apart by the tag of the request.",
@@ -402,39 +407,39 @@ def _two_connections() -> Iterator[RecordedSession]:
     yield RecordedSession(
         "two-connections-addresses",
         "As two-connections-bytes, with addresses, which arrive before the metadata.",
-        (*requests, *located, *metadata, *frees, *closes),
+        (*requests, *address_bodies, *metadata, *free_entries, *closes),
         rows=rows,
         want_data=tags,
     )
 
 
 def _interrupted_sessions() -> Iterator[RecordedSession]:
-    numbers = _number_messages()
-    packed = _packed_bodies()
+    numbers = _messages_of_numbers()
+    packed = _packed_body_entries()
     refusal = b"not-found\nthe server has no data set 'absent'"
     yield RecordedSession(
         "refused",
         "The server has no such data set: it sends a message with the tag error_data of its URI, and closes.",
         (
-            _want_data(ticket=b"absent"),
+            _want_data_entry(ticket=b"absent"),
             SessionEntry("server", "message", "error_data: a kind of error, a line feed, a text", ERROR_DATA, refusal),
-            _close("server"),
+            _close_entry("server"),
         ),
         error="NotFoundError",
     )
     yield RecordedSession(
         "refused-without-a-reason",
         "The server closes the connection instead of sending a stream.",
-        (_want_data(ticket=b"absent"), _close("server")),
+        (_want_data_entry(ticket=b"absent"), _close_entry("server")),
         _CLIENT,
         error="ConnectionLostError",
     )
-    stream = _stream_messages(packed)
+    stream = _stream_entries(packed)
     for number, note in ((1, "after the schema"), (2, "before a body"), (5, "before the end of the stream")):
         yield RecordedSession(
             f"server-ends-after-{number}",
             f"The server closes the connection {note}: no stream is complete without its end.",
-            (_want_data(), *stream[:number], _close("server")),
+            (_want_data_entry(), *stream[:number], _close_entry("server")),
             _CLIENT,
             error="ConnectionLostError",
         )
@@ -443,85 +448,87 @@ def _interrupted_sessions() -> Iterator[RecordedSession]:
         "cancelled",
         "The client closes the connection without freeing addresses: the server frees them all.",
         (
-            _want_data(),
-            numbers.region(),
-            *_stream_messages([_address_body(1, one), _address_body(2, numbers.addresses[1])]),
-            _close("client"),
-            _want_data(connection=1),
-            *(replace(entry, connection=1) for entry in [numbers.region(), *_addressed_stream()]),
-            *(_free_data(body, 1) for body in numbers.addresses),
-            _close("client", 1),
+            _want_data_entry(),
+            numbers.region_entry(),
+            *_stream_entries([_address_body_entry(1, one), _address_body_entry(2, numbers.addresses[1])]),
+            _close_entry("client"),
+            _want_data_entry(connection=1),
+            *(replace(entry, connection=1) for entry in [numbers.region_entry(), *_address_stream_entries()]),
+            *(_free_data_entry(body, 1) for body in numbers.addresses),
+            _close_entry("client", 1),
         ),
         _SERVER,
-        _rows(TABLE),
+        _rows_of(TABLE),
     )
 
 
-def _addressed_stream() -> list[SessionEntry]:
-    return _stream_messages(
-        [_address_body(sequence, body) for sequence, body in enumerate(_number_messages().addresses, 1)]
+def _address_stream_entries() -> list[SessionEntry]:
+    return _stream_entries(
+        [_address_body_entry(sequence, body) for sequence, body in enumerate(_messages_of_numbers().addresses, 1)]
     )
 
 
-def _violations_of_servers() -> Iterator[RecordedSession]:
+def _server_violation_sessions() -> Iterator[RecordedSession]:
     """Yield sessions in which the last message of the server violates the protocol."""
-    numbers, packed = _number_messages(), _packed_bodies()
-    metadata = [entry for entry in _stream_messages(packed) if entry.tag is None]
-    opened = [metadata[0], metadata[1]]
+    numbers, packed = _messages_of_numbers(), _packed_body_entries()
+    metadata = [entry for entry in _stream_entries(packed) if entry.tag is None]
+    first_entries = [metadata[0], metadata[1]]
     addresses = numbers.addresses[0]
 
     def message(note: str, tag: int | None, body: bytes) -> SessionEntry:
         return SessionEntry("server", "message", note, tag, body)
 
-    def located(note: str, words: Sequence[int], tag: int = encode_tag(1, _ADDRESSES)) -> list[SessionEntry]:
-        return [numbers.region(), *opened, message(note, tag, np.array(words, "<u8").tobytes())]
+    def address_stream(note: str, words: Sequence[int], tag: int = encode_tag(1, _ADDRESSES)) -> list[SessionEntry]:
+        return [numbers.region_entry(), *first_entries, message(note, tag, np.array(words, "<u8").tobytes())]
 
     pairs = np.stack([addresses.addresses, addresses.lengths], 1).ravel().tolist()
     total, num_buffers = addresses.total_bytes, addresses.addresses.size
     outside = [total, num_buffers, *pairs[:-2], 1 << 20, pairs[-1]]
-    yield from _violations(
+    yield from _violation_sessions(
         {
             "short-prefix": [message("four bytes", None, b"\1\0\0\0")],
             "message-type": [message("message type 2 in byte 0", None, b"\2" + bytes(4) + numbers.schema)],
             "end-length": [metadata[0], message("an end of stream with 6 bytes", None, bytes((0, 1, 0, 0, 0, 0)))],
-            "no-schema": [_metadata(0, numbers.headers[0], "a batch, but the first message is a schema")],
-            "end-without-schema": [_end(0)],
+            "no-schema": [_metadata_entry(0, numbers.headers[0], "a batch, but the first message is a schema")],
+            "end-without-schema": [_end_of_stream_entry(0)],
             "gap": [metadata[0], metadata[2]],
             "repeated-metadata": [metadata[0], metadata[0]],
-            "second-schema": [metadata[0], _metadata(1, numbers.schema, "a second schema")],
-            "wrong-end": [metadata[0], _end(2)],
-            "repeated-body": [*opened, packed[0], packed[0]],
-            "body-of-schema": [_body(0, b"", ", but a schema has no body"), metadata[0]],
-            "reserved-bits": [*opened, message("bit 40 of the tag is set", 1 << 40 | 1, numbers.bodies[0])],
-            "body-type": [*opened, message("body type 2", 2 << 56 | 1, numbers.bodies[0])],
-            "address-outside": located("the last address is outside of the region", outside),
-            "address-overflow": located("address and length exceed 2**64", [8, 1, (1 << 64) - 4, 8]),
-            "address-count": located("three buffers are announced, but there are two", [total, 3, *pairs]),
-            "address-total": located("the total is not the sum of the lengths", [total + 1000, num_buffers, *pairs]),
-            "address-half": [*opened, message("12 bytes", encode_tag(1, _ADDRESSES), bytes(12))],
-            "address-buffers": located("the header has two buffers", [pairs[3], 1, *pairs[2:4]]),
+            "second-schema": [metadata[0], _metadata_entry(1, numbers.schema, "a second schema")],
+            "wrong-end": [metadata[0], _end_of_stream_entry(2)],
+            "repeated-body": [*first_entries, packed[0], packed[0]],
+            "body-of-schema": [_body_entry(0, b"", ", but a schema has no body"), metadata[0]],
+            "reserved-bits": [*first_entries, message("bit 40 of the tag is set", 1 << 40 | 1, numbers.bodies[0])],
+            "body-type": [*first_entries, message("body type 2", 2 << 56 | 1, numbers.bodies[0])],
+            "address-outside": address_stream("the last address is outside of the region", outside),
+            "address-overflow": address_stream("address and length exceed 2**64", [8, 1, (1 << 64) - 4, 8]),
+            "address-count": address_stream("three buffers are announced, but there are two", [total, 3, *pairs]),
+            "address-total": address_stream(
+                "the total is not the sum of the lengths", [total + 1000, num_buffers, *pairs]
+            ),
+            "address-half": [*first_entries, message("12 bytes", encode_tag(1, _ADDRESSES), bytes(12))],
+            "address-buffers": address_stream("the header has two buffers", [pairs[3], 1, *pairs[2:4]]),
         }
     )
-    without = [numbers.region(), *opened, _address_body(1, addresses)]
-    (session,) = _violations({"no-free-data": without})
+    without = [numbers.region_entry(), *first_entries, _address_body_entry(1, addresses)]
+    (session,) = _violation_sessions({"no-free-data": without})
     yield replace(session, purpose="Addresses, but the URI has no free_data.", free_data=None)
 
 
-def _violations(violations: dict[str, list[SessionEntry]]) -> Iterator[RecordedSession]:
+def _violation_sessions(violations: dict[str, list[SessionEntry]]) -> Iterator[RecordedSession]:
     for name, entries in violations.items():
         yield RecordedSession(
             f"violation-{name}",
             f"A violation by the server: {entries[-1].note}.",
-            (_want_data(), *entries, _close("client")),
+            (_want_data_entry(), *entries, _close_entry("client")),
             _CLIENT,
             error="InvalidDataError" if name in ("no-schema", "second-schema") else "ProtocolError",
         )
 
 
-def _violations_of_clients() -> Iterator[RecordedSession]:
+def _client_violation_sessions() -> Iterator[RecordedSession]:
     """Yield sessions in which the last message of the client violates the protocol."""
-    numbers = _number_messages()
-    stream = [_want_data(), numbers.region(), *_addressed_stream()]
+    numbers = _messages_of_numbers()
+    stream = [_want_data_entry(), numbers.region_entry(), *_address_stream_entries()]
     one = numbers.addresses[0].addresses
     twice = np.concatenate([one[-1:], one[-1:]])
     leases = {
@@ -543,7 +550,7 @@ def _violations_of_clients() -> Iterator[RecordedSession]:
         yield RecordedSession(
             f"violation-client-{name}",
             f"A violation by the client, after which the server closes the connection: {entries[-1].note}.",
-            (*entries, _close("server")),
+            (*entries, _close_entry("server")),
             _SERVER,
         )
 
@@ -556,8 +563,8 @@ def recorded_sessions() -> tuple[RecordedSession, ...]:
         *_dictionary_sessions(),
         *_compressed_sessions(),
         *_interrupted_sessions(),
-        *_violations_of_servers(),
-        *_violations_of_clients(),
+        *_server_violation_sessions(),
+        *_client_violation_sessions(),
     )
 
 

@@ -1,6 +1,6 @@
 """Conformance tests with recorded sessions, for clients and servers in any language; they run with pytest.
 
-Subclass `ClientSessions` with a client, or `ServerSessions` with a server. Other ways to use the sessions are in
+Subclass `ClientConformance` with a client, or `ServerConformance` with a server. Other ways to use the sessions are in
 `bowstring.testing.recorded_sessions`.
 """
 
@@ -22,16 +22,16 @@ from bowstring.testing.recorded_sessions import RecordedSession, recorded_sessio
 TIMEOUT_S = 20.0
 
 
-def sessions_of(side: str) -> list[RecordedSession]:
+def sessions_for_side(side: str) -> list[RecordedSession]:
     """Return the sessions that test a `client` or a `server`."""
     return [session for session in recorded_sessions() if side in session.sides]
 
 
-def _name(session: RecordedSession) -> str:
+def _session_name(session: RecordedSession) -> str:
     return session.name
 
 
-class ClientSessions:
+class ClientConformance:
     """Tests of a client: a recorded server is played to it. A subclass implements `read`."""
 
     scheme = "unix"
@@ -46,13 +46,13 @@ class ClientSessions:
         has the parameter `bodies` for a second connection.
         """
 
-    @pytest.mark.parametrize("session", sessions_of("client"), ids=_name)
+    @pytest.mark.parametrize("session", sessions_for_side("client"), ids=_session_name)
     def test_a_client_reads_the_rows_of_a_session_or_detects_its_error(self, session: RecordedSession) -> None:
         if self.is_ordered and not session.is_ordered:
             pytest.skip("the transport keeps the order of metadata")
         if session.first_sequence:
             pytest.skip("for clients that can be set to begin with another sequence number than 0")
-        entries = session.recorded_entries()
+        entries = session.to_recording()
         ticket = next(entry.body.decode() for entry in session.entries if entry.sender == "client")
         with ReplayServer(entries, scheme=self.scheme, timeout_s=TIMEOUT_S) as server:
             uri = server.uri(ticket)
@@ -67,7 +67,7 @@ class ClientSessions:
             assert not differences, "; ".join(map(str, differences))
 
 
-class ServerSessions:
+class ServerConformance:
     """Tests of a server: a recorded client is played to it. A subclass implements `serve`."""
 
     @abstractmethod
@@ -77,8 +77,8 @@ class ServerSessions:
         The context is the server's URI; its tags have to be those of the session.
         """
 
-    @pytest.mark.parametrize("session", sessions_of("server"), ids=_name)
+    @pytest.mark.parametrize("session", sessions_for_side("server"), ids=_session_name)
     def test_a_server_answers_the_client_of_a_session_as_recorded(self, session: RecordedSession) -> None:
         with self.serve(has_addresses=session.has_addresses) as uri:
-            differences = replay_client(session.recorded_entries(), uri, timeout_s=TIMEOUT_S)
+            differences = replay_client(session.to_recording(), uri, timeout_s=TIMEOUT_S)
         assert not differences, "; ".join(map(str, differences))

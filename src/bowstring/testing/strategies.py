@@ -25,7 +25,7 @@ from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.layouts.registry import layout_of
 
-Values: TypeAlias = SearchStrategy[Any]
+ValueStrategy: TypeAlias = SearchStrategy[Any]
 
 _CACHE_SIZE = 1024
 _INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -79,11 +79,11 @@ def fields(inner: SearchStrategy[t.DataType]) -> SearchStrategy[Field]:
     return st.builds(Field, names, inner)
 
 
-def _struct_children(inner: SearchStrategy[t.DataType], most: int = 3) -> SearchStrategy[tuple[Field, ...]]:
-    return st.lists(fields(inner), max_size=most, unique_by=lambda f: f.name).map(tuple)
+def _struct_children(inner: SearchStrategy[t.DataType]) -> SearchStrategy[tuple[Field, ...]]:
+    return st.lists(fields(inner), max_size=3, unique_by=lambda f: f.name).map(tuple)
 
 
-def _nested(inner: SearchStrategy[t.DataType]) -> SearchStrategy[t.DataType]:
+def _nested_types(inner: SearchStrategy[t.DataType]) -> SearchStrategy[t.DataType]:
     child = fields(inner)
     children = _struct_children(inner)
     return st.one_of(
@@ -94,14 +94,14 @@ def _nested(inner: SearchStrategy[t.DataType]) -> SearchStrategy[t.DataType]:
         st.builds(t.FixedSizeList, child, st.integers(1, 3)),
         st.builds(t.Struct, children),
         st.builds(t.map_, _key_types(), inner),
-        st.builds(_union, children.filter(len), st.sampled_from(["sparse", "dense"]), st.booleans()),
+        st.builds(_union_type, children.filter(len), st.sampled_from(["sparse", "dense"]), st.booleans()),
         st.builds(t.Dictionary, int_types(), _value_types(inner), st.booleans()),
         st.builds(t.run_end_encoded, st.sampled_from([t.int16(), t.int32(), t.int64()]), _value_types(inner)),
     )
 
 
-def _union(children: tuple[Field, ...], mode: Any, spread: bool) -> t.Union:
-    return t.union(children, mode, [7 * i + 5 if spread else i for i in range(len(children))])
+def _union_type(children: tuple[Field, ...], mode: Any, has_gaps: bool) -> t.Union:
+    return t.union(children, mode, [7 * i + 5 if has_gaps else i for i in range(len(children))])
 
 
 def _key_types() -> SearchStrategy[t.DataType]:
@@ -116,36 +116,38 @@ def _value_types(inner: SearchStrategy[t.DataType]) -> SearchStrategy[t.DataType
 @functools.cache
 def types(max_leaves: int = 4) -> SearchStrategy[t.DataType]:
     """Any data type, nested to some depth."""
-    return st.recursive(flat_types(), _nested, max_leaves=max_leaves)
+    return st.recursive(flat_types(), _nested_types, max_leaves=max_leaves)
 
 
 # Values
 
 
 @functools.lru_cache(_CACHE_SIZE)
-def values(type_: t.DataType) -> Values:
+def values(type_: t.DataType) -> ValueStrategy:
     """Python values of a type, none of them None unless the type is null."""
     return _VALUES[type(type_)](type_)
 
 
 @functools.lru_cache(_CACHE_SIZE)
-def slots(field: Field) -> Values:
+def slots(field: Field) -> ValueStrategy:
     """Values of a field's type, or None if the field is nullable."""
     non_null = values(field.type)
     return st.one_of(non_null, st.none()) if field.nullable and not isinstance(field.type, t.Union) else non_null
 
 
-def _decimals(type: t.Decimal) -> Values:
-    most = 10**type.precision - 1
-    return st.integers(-most, most).map(lambda n: Decimal((int(n < 0), tuple(map(int, str(abs(n)))), -type.scale)))
+def _decimals(type: t.Decimal) -> ValueStrategy:
+    max_unscaled = 10**type.precision - 1
+    return st.integers(-max_unscaled, max_unscaled).map(
+        lambda n: Decimal((int(n < 0), tuple(map(int, str(abs(n)))), -type.scale))
+    )
 
 
-def _floats(type: t.FloatingPoint) -> Values:
-    widths: dict[int, Values] = {16: st.floats(width=16), 32: st.floats(width=32), 64: st.floats()}
+def _floats(type: t.FloatingPoint) -> ValueStrategy:
+    widths: dict[int, ValueStrategy] = {16: st.floats(width=16), 32: st.floats(width=32), 64: st.floats()}
     return widths[type.bit_width]
 
 
-def _timestamps(type: t.Timestamp) -> Values:
+def _timestamps(type: t.Timestamp) -> ValueStrategy:
     return st.builds(lambda day, time: day * _DAY_UNITS[type.unit] + time, _DAYS, _times_of_day(type.unit))
 
 
@@ -153,8 +155,8 @@ def _times_of_day(unit: str) -> SearchStrategy[int]:
     return st.integers(0, _DAY_UNITS[unit] - 1)
 
 
-def _intervals(type: t.Interval) -> Values:
-    parts: dict[str, Values] = {
+def _intervals(type: t.Interval) -> ValueStrategy:
+    parts: dict[str, ValueStrategy] = {
         "year_month": _INT32,
         "day_time": st.tuples(_INT32, _INT32),
         "month_day_nano": st.tuples(_INT32, _INT32, st.integers(-(1 << 63), (1 << 63) - 1)),
@@ -162,20 +164,20 @@ def _intervals(type: t.Interval) -> Values:
     return parts[type.unit]
 
 
-def _list_values(type: Any) -> Values:
+def _list_values(type: Any) -> ValueStrategy:
     return st.lists(slots(type.value_field), max_size=3)
 
 
-def _struct_values(type: t.Struct) -> Values:
+def _struct_values(type: t.Struct) -> ValueStrategy:
     return st.fixed_dictionaries({f.name: slots(f) for f in type.children})
 
 
-def _map_values(type: t.Map) -> Values:
+def _map_values(type: t.Map) -> ValueStrategy:
     pairs = st.tuples(values(type.key_field.type), slots(type.item_field))
     return st.lists(pairs, max_size=3, unique_by=lambda pair: repr(pair[0]))
 
 
-_VALUES: dict[type[t.DataType], Callable[[Any], Values]] = {
+_VALUES: dict[type[t.DataType], Callable[[Any], ValueStrategy]] = {
     t.Null: lambda _: st.none(),
     t.Bool: lambda _: st.booleans(),
     t.Int: lambda it: st.integers(
@@ -226,13 +228,13 @@ def arrays(draw: st.DrawFn, type_: t.DataType | None = None, max_size: int = 8, 
 
 def _union_array(draw: st.DrawFn, type: t.Union, length: int) -> Array:
     """Draw a union array with a type for each slot, so that children of equal types are all used."""
-    members = draw(st.lists(st.integers(0, len(type.children) - 1), min_size=length, max_size=length))
-    ids = np.array([type.type_ids[m] for m in members], np.int8)
-    counts = [length if type.mode == "sparse" else members.count(i) for i in range(len(type.children))]
+    child_indices = draw(st.lists(st.integers(0, len(type.children) - 1), min_size=length, max_size=length))
+    ids = np.array([type.type_ids[m] for m in child_indices], np.int8)
+    counts = [length if type.mode == "sparse" else child_indices.count(i) for i in range(len(type.children))]
     children = [draw(arrays(f.type, length=n)) for f, n in zip(type.children, counts, strict=True)]
     if type.mode == "sparse":
         return Array.from_buffers(type, length, [ids], children)
-    offsets = np.array([members[:i].count(m) for i, m in enumerate(members)], np.int32)
+    offsets = np.array([child_indices[:i].count(m) for i, m in enumerate(child_indices)], np.int32)
     return Array.from_buffers(type, length, [ids, offsets], children)
 
 

@@ -28,7 +28,7 @@ from bowstring.errors import (
     UsageError,
 )
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.memory_conformance import MemoryConformance
 from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, ProtocolConformance, run_in_thread
 from bowstring.transports import regions
@@ -78,30 +78,31 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
     def test_a_large_message_arrives_in_the_allocated_buffer(self, ends: ChannelPair) -> None:
         one, other = ends
         body = os.urandom(1 << 20) * 24 + b"end"
-        place = bytearray(len(body))
+        destination = bytearray(len(body))
         requests: list[tuple[int | None, int]] = []
 
         def allocate(tag: int | None, length_bytes: int) -> bytearray:
             requests.append((tag, length_bytes))
-            return place
+            return destination
 
         with run_in_thread(lambda: one.send([memoryview(body)[:100], memoryview(body)[100:]], tag=5)) as raised:
             received = other.receive(allocate=allocate)
         assert not raised
         assert requests == [(5, len(body))]
-        assert hashlib.sha256(place).digest() == hashlib.sha256(body).digest()
-        assert received.data.obj is place
+        assert hashlib.sha256(destination).digest() == hashlib.sha256(body).digest()
+        assert received.data.obj is destination
 
     @pytest.mark.parametrize(
-        ("place", "actual"), [(bytearray(4), "4 writable"), (bytearray(6), "6 writable"), (bytes(5), "5 read-only")]
+        ("destination", "description"),
+        [(bytearray(4), "4 writable"), (bytearray(6), "6 writable"), (bytes(5), "5 read-only")],
     )
     def test_an_allocated_buffer_of_the_wrong_size_is_a_usage_error(
-        self, ends: ChannelPair, place: bytes | bytearray, actual: str
+        self, ends: ChannelPair, destination: bytes | bytearray, description: str
     ) -> None:
         one, other = ends
         one.send([b"12345"], tag=5)
-        with pytest.raises(UsageError, match=f"expected 5 writable bytes, found {actual} bytes"):
-            other.receive(allocate=lambda _tag, _length: place)
+        with pytest.raises(UsageError, match=f"expected 5 writable bytes, found {description} bytes"):
+            other.receive(allocate=lambda _tag, _length: destination)
 
     def test_both_directions_work_at_the_same_time(self, ends: ChannelPair) -> None:
         one, other = ends
@@ -229,7 +230,7 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
     # Regions
 
     def test_a_region_is_available_with_the_next_message(self, ends: ChannelPair) -> None:
-        self._needs_regions()
+        self._skip_without_regions()
         one, other = ends
         with Region.copy_of([b"first"]) as first, Region.copy_of([b"second"]) as second:
             indexes = [one.export(first).index, one.export(second).index]
@@ -243,24 +244,24 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
         assert bytes(view) == b"second"
 
     def test_a_retired_region_is_removed_but_its_views_stay_valid(self, ends: ChannelPair) -> None:
-        self._needs_regions()
+        self._skip_without_regions()
         one, other = ends
         with Region.copy_of([b"data"]) as region:
-            exported = one.export(region)
+            exported_region = one.export(region)
         one.send([b"go"])
         other.receive()
-        view = other.memory.resolve(exported.address, 4)
-        one.retire(exported)
+        view = other.memory.resolve(exported_region.address, 4)
+        one.retire(exported_region)
         one.send([b"go"])
         other.receive()
         with pytest.raises(ProtocolError, match="region 0"):
-            other.memory.resolve(exported.address, 4)
+            other.memory.resolve(exported_region.address, 4)
         assert bytes(view) == b"data"
 
     def test_the_number_of_regions_is_limited_and_only_sent_regions_can_be_retired(
         self, ends: ChannelPair, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        self._needs_regions()
+        self._skip_without_regions()
         one, other = ends
         monkeypatch.setattr(regions, "MAX_REGIONS", 2)
         with Region.copy_of([b"data"]) as region:
@@ -277,7 +278,7 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
         assert list(other.memory) == indexes == [0, 1]
 
     def test_addresses_outside_a_region_are_rejected(self, ends: ChannelPair) -> None:
-        self._needs_regions()
+        self._skip_without_regions()
         one, other = ends
         with Region.copy_of([b"x" * 100]) as region:
             one.export(region)
@@ -300,15 +301,15 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
     def test_a_regular_file_is_passed_without_copying_or_rejected_if_files_are_not_accepted(
         self, tmp_path: Path
     ) -> None:
-        self._needs_regions()
+        self._skip_without_regions()
         path = tmp_path / "data"
         path.write_bytes(b"from a file")
-        for accepts in (True, False):
-            one, other = self.connect_pair(TransportOptions(timeout_s=20, accept_files=accepts))
+        for accepts_files in (True, False):
+            one, other = self.connect_pair(TransportOptions(timeout_s=20, accept_files=accepts_files))
             with one, other, Region.from_file(path) as region:
                 one.export(region)
                 one.send([b"go"])
-                if accepts:
+                if accepts_files:
                     other.receive()
                     assert bytes(other.memory.resolve(region_address(0, 5), 6)) == b"a file"
                 else:
@@ -316,8 +317,8 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
                         other.receive()
 
     def test_regions_beyond_the_limit_are_rejected_and_leak_nothing(self) -> None:
-        self._needs_regions()
-        with no_descriptor_left():
+        self._skip_without_regions()
+        with assert_descriptors_closed():
             one, other = self.connect_pair(TransportOptions(timeout_s=20, max_regions=3))
             with one, other, Region.copy_of([b"x"]) as region:
                 for _ in range(4):
@@ -327,8 +328,8 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
                     other.receive()
 
     def test_regions_that_nobody_received_leak_nothing(self) -> None:
-        self._needs_regions()
-        with no_descriptor_left():
+        self._skip_without_regions()
+        with assert_descriptors_closed():
             one, other = self.connect_pair()
             with Region.copy_of([b"x"]) as region:
                 one.export(region)
@@ -338,18 +339,18 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
     # Channels, which never block
 
     def test_a_long_message_is_offered_and_received_into_its_destination(self) -> None:
-        with self._channels() as (one, other):
+        with self._connect_channels() as (one, other):
             length = other.options.eager_bytes + 1
             body = os.urandom(length)
             token = one.submit([body[:100], body[100:]], 5)
-            (offered,) = pump(one, other, MessageOffered)
+            (offered,) = exchange_events(one, other, MessageOffered)
             assert offered[1:] == (5, length)
-            assert pump(one, other, MessageReceived, rounds=2) == []
+            assert exchange_events(one, other, MessageReceived, rounds=2) == []
             destination = bytearray(length)
             with pytest.raises(UsageError, match=f"expected {length} writable bytes"):
                 other.accept_message_into(offered.token, bytearray(1))
             other.accept_message_into(offered.token, destination)
-            (received,) = pump(one, other, MessageReceived)
+            (received,) = exchange_events(one, other, MessageReceived)
             assert (received.tag, bytes(destination)) == (5, body)
             assert received.data.obj is destination
             with pytest.raises(UsageError, match="not offered"):
@@ -357,15 +358,17 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             assert not one.cancel(token)
 
     def test_an_offer_can_be_cancelled_and_the_next_message_arrives(self) -> None:
-        with self._channels() as (one, other):
+        with self._connect_channels() as (one, other):
             one.submit([bytes(300_000)], 5)
-            (offered,) = pump(one, other, MessageOffered)
+            (offered,) = exchange_events(one, other, MessageOffered)
             one.submit([b"next"], 6)
             assert other.cancel(offered.token)
-            assert [(event.tag, bytes(event.data)) for event in pump(one, other, MessageReceived)] == [(6, b"next")]
+            assert [(event.tag, bytes(event.data)) for event in exchange_events(one, other, MessageReceived)] == [
+                (6, b"next")
+            ]
 
     def test_a_submitted_message_is_sent_once_and_reported(self) -> None:
-        with self._channels() as (one, other):
+        with self._connect_channels() as (one, other):
             tokens = [one.submit([b"x" * 10], number) for number in range(5)]
             assert one.is_sending
             assert one.cancel(tokens[1])
@@ -373,49 +376,49 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             sent = [event.token for event in one.progress(SEND) if isinstance(event, MessageSent)]
             assert [token for token in sent if token in tokens] == [tokens[0], *tokens[2:]]
             assert not one.is_sending
-            assert [event.tag for event in pump(one, other, MessageReceived, rounds=3)] == [0, 2, 3, 4]
+            assert [event.tag for event in exchange_events(one, other, MessageReceived, rounds=3)] == [0, 2, 3, 4]
 
     def test_no_more_is_received_than_was_granted(self) -> None:
         options = TransportOptions(timeout_s=20, credit_messages=2, credit_bytes=1000)
-        with self._channels(options) as (one, other):
+        with self._connect_channels(options) as (one, other):
             for number in range(6):
                 one.submit([bytes(100)], number)
-            assert [event.tag for event in pump(one, other, MessageReceived, rounds=3)] == [0, 1]
+            assert [event.tag for event in exchange_events(one, other, MessageReceived, rounds=3)] == [0, 1]
             assert not other.interests(RECEIVE)
             other.grant_credit(1, 100)
-            assert [event.tag for event in pump(one, other, MessageReceived, rounds=3)] == [2]
+            assert [event.tag for event in exchange_events(one, other, MessageReceived, rounds=3)] == [2]
             other.grant_credit(10, 0)
-            assert [event.tag for event in pump(one, other, MessageReceived, rounds=3)] == [3, 4, 5]
+            assert [event.tag for event in exchange_events(one, other, MessageReceived, rounds=3)] == [3, 4, 5]
             for number in range(20):
                 one.submit([bytes(100)], number)
-            assert [event.tag for event in pump(one, other, MessageReceived, rounds=3)] == [0, 1, 2, 3, 4]
+            assert [event.tag for event in exchange_events(one, other, MessageReceived, rounds=3)] == [0, 1, 2, 3, 4]
 
     def test_the_end_of_sending_follows_the_submitted_messages(self) -> None:
-        with self._channels() as (one, other):
+        with self._connect_channels() as (one, other):
             one.submit([b"last"])
             one.half_close()
-            events = pump(one, other, (MessageReceived, DirectionLost), count=2)
+            events = exchange_events(one, other, (MessageReceived, DirectionLost), count=2)
             assert [type(event) for event in events] == [MessageReceived, DirectionLost]
             assert isinstance(events[1].error, ConnectionLostError)
             assert events[1].directions == RECEIVE
             other.submit([b"answer"])
-            assert [bytes(event.data) for event in pump(other, one, MessageReceived)] == [b"answer"]
+            assert [bytes(event.data) for event in exchange_events(other, one, MessageReceived)] == [b"answer"]
 
     def test_a_closed_peer_is_reported_once(self) -> None:
-        with self._channels() as (one, other):
+        with self._connect_channels() as (one, other):
             one.close()
-            assert len(pump(other, other, DirectionLost, rounds=5)) == 1
+            assert len(exchange_events(other, other, DirectionLost, rounds=5)) == 1
             assert not other.interests(RECEIVE)
 
     @contextmanager
-    def _channels(self, options: TransportOptions = DEFAULT_OPTIONS) -> Iterator[tuple[Channel, Channel]]:
-        with no_descriptor_left():
+    def _connect_channels(self, options: TransportOptions = DEFAULT_OPTIONS) -> Iterator[tuple[Channel, Channel]]:
+        with assert_descriptors_closed():
             one, other = self.connect_pair(options)
             with one, other:
                 yield one.channel, other.channel
 
 
-def pump(
+def exchange_events(
     one: Channel, other: Channel, kinds: type[Any] | tuple[type[Any], ...], *, count: int = 1, rounds: int = 1000
 ) -> list[Any]:
     """Let `one` send and `other` receive; return the events of these kinds, once there are `count` of them."""

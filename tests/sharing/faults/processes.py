@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bowstring.testing.descriptors import open_descriptors
+from bowstring.testing.descriptors import count_open_descriptors
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 
@@ -150,10 +150,12 @@ def nothing_left(*pids: int) -> Iterator[None]:
     """Assert that these processes and this one get rid of all descriptors and threads of the block."""
     gc.collect()  # otherwise earlier garbage may be closed within the block and hide a leak
     before = [(pid, num_descriptors(pid), num_threads(pid)) for pid in pids]
-    own_descriptors, own_threads = open_descriptors(), threading.active_count()
+    own_descriptors, own_threads = count_open_descriptors(), threading.active_count()
     entries = set(os.listdir("/dev/shm"))
     yield
-    assert wait_until(lambda: open_descriptors() <= own_descriptors), f"{open_descriptors()}, not {own_descriptors}"
+    assert wait_until(lambda: count_open_descriptors() <= own_descriptors), (
+        f"{count_open_descriptors()}, not {own_descriptors}"
+    )
     assert wait_until(lambda: threading.active_count() <= own_threads), f"{threading.enumerate()}, not {own_threads}"
     for pid, descriptors, threads in before:
         assert wait_until(lambda: num_descriptors(pid) <= descriptors), f"{num_descriptors(pid)}, not {descriptors}"  # noqa: B023

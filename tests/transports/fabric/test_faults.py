@@ -13,7 +13,7 @@ import pytest
 
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError, UnsupportedError
 from bowstring.memory.buffer import Memory
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import (
     RECEIVE,
     Channel,
@@ -52,7 +52,7 @@ signal.pause()
 
 @pytest.fixture
 def listener() -> Iterator[FabricListener]:
-    with no_descriptor_left(), FabricTransport().listen(options=OPTIONS) as endpoint:
+    with assert_descriptors_closed(), FabricTransport().listen(options=OPTIONS) as endpoint:
         yield endpoint
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from bowstring.errors import BowstringError, ProtocolError, UsageError
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import no_descriptor_left
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.memory_conformance import MemoryConformance
 from bowstring.transports.base import Channel, RemoteMemory
 from bowstring.transports.fabric.transport import FabricListener, FabricOptions, FabricTransport
@@ -69,7 +69,7 @@ class TestFetched(MemoryConformance):
 
 @pytest.mark.parametrize("provider", ["tcp", "net", "sockets"])
 def test_buffers_of_an_arena_are_fetched(provider: str) -> None:
-    with no_descriptor_left():
+    with assert_descriptors_closed():
         transport = new_transport(provider)
         with (
             transport.listen() as listener,
@@ -127,5 +127,5 @@ def test_memory_is_shared_only_with_an_option() -> None:
 
 
 def test_memory_is_shared_at_one_interface_only() -> None:
-    with no_descriptor_left(), pytest.raises(UsageError, match="expected the address of one interface"):
+    with assert_descriptors_closed(), pytest.raises(UsageError, match="expected the address of one interface"):
         new_transport().listen("//0.0.0.0:0")

@@ -23,7 +23,7 @@ from bowstring.errors import (
     UnsupportedError,
     UsageError,
 )
-from bowstring.testing.descriptors import open_descriptors
+from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.ucx import ucp
 from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.libucp import ErrorMode, Feature, StatusCode
@@ -221,7 +221,7 @@ def test_descriptors_stay_flat_over_200_connections(worker: Worker) -> None:
             drive_requests(worker, client.send_tagged([b"x" * 100], index))
             assert receive_tagged(worker) == (index, b"x" * 100)
             close_endpoints(worker, client, server)
-            counts.append(open_descriptors())
+            counts.append(count_open_descriptors())
         # libucp closes the sockets of a connection a little later.
         assert max(counts[100:]) <= max(counts[:100]) + 5
     assert not worker.endpoints
@@ -229,7 +229,7 @@ def test_descriptors_stay_flat_over_200_connections(worker: Worker) -> None:
 
 def test_closing_a_context_closes_all_its_descriptors() -> None:
     Context(FEATURES).close()
-    before = open_descriptors()
+    before = count_open_descriptors()
     for _ in range(3):
         context = Context(FEATURES)
         worker = Worker(context)
@@ -238,7 +238,7 @@ def test_closing_a_context_closes_all_its_descriptors() -> None:
         accept_one(worker, listener)
         client.send_tagged([bytes(8 << 20)], BODY_TAG)
         context.close()
-    assert open_descriptors() == before
+    assert count_open_descriptors() == before
 
 
 def test_sent_buffers_stay_alive_until_the_request_ends(worker: Worker) -> None:
