@@ -98,7 +98,7 @@ def to_json_value(value: Any) -> Any:
     r"""Convert a Python value of an array to a value that the module `json` can encode.
 
     >>> from decimal import Decimal
-    >>> json_value([float("nan"), Decimal("1.50"), b"\x00\xff", {"a": None}])
+    >>> to_json_value([float("nan"), Decimal("1.50"), b"\x00\xff", {"a": None}])
     ['NaN', '1.50', '00ff', {'a': None}]
     """
     if type(value) in _JSON_TYPES or isinstance(value, int | str):
@@ -171,7 +171,7 @@ def format_text(value: Any) -> str | None:
 def format_csv_line(cells: Sequence[str | None]) -> str:
     """Format cells as a line of CSV (RFC 4180) without line end. Null is empty, empty text is `""`.
 
-    >>> csv_line(["a", None, "", "b, c"])
+    >>> format_csv_line(["a", None, "", "b, c"])
     'a,,"","b, c"'
     """
     return ",".join(map(_quote_cell, cells))
