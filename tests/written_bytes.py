@@ -60,7 +60,7 @@ def filled(allocate: Callable[..., Any], byte: int) -> Callable[..., Any]:
 
 def fill_new_memory(byte: int) -> None:
     """Make NumPy and the pool fill uninitialized memory with a byte."""
-    for owner, name in ((np, "empty"), (np, "empty_like"), (MemoryPool, "take")):
+    for owner, name in ((np, "empty"), (np, "empty_like"), (MemoryPool, "allocate")):
         setattr(owner, name, filled(getattr(owner, name), byte))
 
 
