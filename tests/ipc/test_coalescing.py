@@ -197,8 +197,8 @@ def test_pending_rows_are_bounded() -> None:
     [
         ({"a": [1]}, "lacks"),
         ({"a": [1], "b": ["x", "y"]}, "2 values"),
-        ({"a": [1], "b": "x"}, "not from 'x'"),
-        ({"a": [1], "b": None}, "not from None"),
+        ({"a": [1], "b": "x"}, "a sequence of values, found 'x'"),
+        ({"a": [1], "b": None}, "a sequence of values, found None"),
         ([1], "1 columns"),
         (None, "not NoneType"),
     ],
