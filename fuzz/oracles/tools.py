@@ -16,8 +16,8 @@ import bowstring as bs
 from bowstring.errors import BowstringError, InvalidDataError, UsageError
 from bowstring.inspection.validation import Validator
 from bowstring.ipc.api import open_any
+from bowstring.ipc.file_statistics import METADATA_KEY
 from bowstring.ipc.message import is_file_start
-from bowstring.ipc.statistics import METADATA_KEY
 from fuzz.editable_stream import parse_stream
 from fuzz.expectations import LIMITS, MAX_ROWS, expect
 from fuzz.temporary_files import write_file

@@ -124,10 +124,10 @@ def test_an_unclosed_tensor_writer_warns_with_the_number_of_tensors(tmp_path: Pa
 
 
 def test_an_unclosed_region_writer_warns() -> None:
-    assert _catch_warnings(lambda: Region.writer("name").write(b"12345")) == [
+    assert _catch_warnings(lambda: Region.create_writer("name").write(b"12345")) == [
         "region 'name': unclosed RegionWriter: 5 bytes discarded"
     ]
-    assert _catch_warnings(lambda: Region.builder(7, "name")) == [
+    assert _catch_warnings(lambda: Region.create_builder(7, "name")) == [
         "region 'name': unclosed RegionBuilder: 7 bytes discarded"
     ]
 
@@ -139,10 +139,10 @@ def _fail_within(new: Callable[..., Any], path: Path) -> None:
 
 
 def _seal_regions() -> None:
-    with Region.writer("name") as writer:
+    with Region.create_writer("name") as writer:
         writer.write(b"1")
         writer.seal().close()
-    builder = Region.builder(7, "name")
+    builder = Region.create_builder(7, "name")
     builder.seal().close()
 
 

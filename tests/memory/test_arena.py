@@ -37,7 +37,7 @@ def arena() -> Iterator[Arena]:
 
 def filled_region(arena: Arena, byte: int, size_bytes: int = 1000) -> Region:
     """A region filled with one byte."""
-    with arena.builder(size_bytes) as builder:
+    with arena.create_builder(size_bytes) as builder:
         builder.memory[:] = bytes([byte]) * size_bytes
         return builder.seal()
 
@@ -155,11 +155,11 @@ def test_a_closed_arena_leaves_regions_valid() -> None:
         arena.close()
         assert bytes(region.memory) == b"\1" * 1000
         with pytest.raises(ClosedError):
-            arena.builder(1)
+            arena.create_builder(1)
 
 
 def test_memory_can_not_be_sealed_while_writable_views_exist(arena: Arena) -> None:
-    with arena.builder(1000) as builder:
+    with arena.create_builder(1000) as builder:
         view = np.frombuffer(builder.memory, np.int32)
         with pytest.raises(UsageError, match="writable views"):
             builder.seal()
@@ -170,7 +170,7 @@ def test_memory_can_not_be_sealed_while_writable_views_exist(arena: Arena) -> No
 
 
 def test_discarded_memory_with_views_is_not_filled_again(arena: Arena) -> None:
-    with arena.builder(1000) as builder:
+    with arena.create_builder(1000) as builder:
         view = np.frombuffer(builder.memory, np.uint8)
     with filled_region(arena, 1) as region:
         view[:] = 2
@@ -203,14 +203,14 @@ def test_memory_that_is_being_filled_can_not_be_opened(arena: Arena) -> None:
     with filled_region(arena, 1) as region:
         path = Path(f"/proc/self/fd/{arena._blocks[0].descriptor}")
         region.close()
-        with arena.builder(1000):
+        with arena.create_builder(1000):
             descriptor = os.open(path, os.O_RDONLY)
             with pytest.raises(ClosedError, match="another region"):
                 Region.attach(descriptor, 1000, accept_files=True)
 
 
 def test_an_empty_region_is_valid(arena: Arena) -> None:
-    with arena.builder(0) as builder, builder.seal() as region:
+    with arena.create_builder(0) as builder, builder.seal() as region:
         assert bytes(region.memory) == b""
 
 
@@ -219,13 +219,13 @@ import os
 from bowstring.memory import Arena
 
 def fill(byte):
-    with arena.builder(1000) as builder:
+    with arena.create_builder(1000) as builder:
         builder.memory[:] = bytes([byte]) * 1000
         builder.seal().close()
 
 arena = Arena()
 fill(1)
-with arena.builder(1000) as builder:
+with arena.create_builder(1000) as builder:
     child = os.fork()
     if not child:
         is_empty = arena.nbytes == 0
@@ -241,7 +241,7 @@ def test_a_forked_child_does_not_fill_its_parents_memory() -> None:
     assert process.stdout == "0 True\n"
 
 
-@pytest.mark.parametrize("call", [lambda: Arena(-1), lambda: Arena().builder(-1)])
+@pytest.mark.parametrize("call", [lambda: Arena(-1), lambda: Arena().create_builder(-1)])
 def test_negative_sizes_are_errors(call: object) -> None:
     with pytest.raises(UsageError, match="0 or more"):
         call()  # type: ignore[operator]

@@ -57,7 +57,7 @@ def new_memfd(content: bytes = b"content", seals: int = 0, size: int | None = No
 
 
 def test_a_writer_grows_and_becomes_a_region() -> None:
-    with Region.writer("grown") as writer:
+    with Region.create_writer("grown") as writer:
         assert writer.write(b"abc") == 3
         assert writer.writelines([b"de", b"", memoryview(b"f"), bytearray(b"g")]) == 4
         assert writer.tell() == 7
@@ -78,14 +78,14 @@ def test_thousands_of_parts_of_any_shape_are_written_in_order() -> None:
 
 
 def test_a_writer_seals_what_was_written_through_its_descriptor() -> None:
-    with Region.writer() as writer:
+    with Region.create_writer() as writer:
         os.writev(writer.fileno(), [b"raw ", b"bytes"])
         with writer.seal() as region:
             assert bytes(region.memory) == b"raw bytes"
 
 
 def test_memory_of_a_known_size_is_written_in_place() -> None:
-    with Region.builder(1000) as builder:
+    with Region.create_builder(1000) as builder:
         builder.memory[:5] = b"first"
         np.frombuffer(builder.memory, np.uint8)[-1] = 255
         with builder.seal() as region:
@@ -97,7 +97,7 @@ def test_memory_of_a_known_size_is_written_in_place() -> None:
 
 @pytest.mark.parametrize("keep", [lambda memory: memory[:5], lambda memory: np.frombuffer(memory, np.uint8)])
 def test_memory_can_t_be_sealed_while_a_writable_view_is_held(keep: object) -> None:
-    with Region.builder(100) as builder:
+    with Region.create_builder(100) as builder:
         view = keep(builder.memory)  # type: ignore[operator]
         with pytest.raises(UsageError, match="writable views"):
             builder.seal()
@@ -107,7 +107,7 @@ def test_memory_can_t_be_sealed_while_a_writable_view_is_held(keep: object) -> N
 
 
 def test_memory_that_failed_to_be_sealed_can_be_written_and_sealed_later() -> None:
-    with Region.builder(100) as builder:
+    with Region.create_builder(100) as builder:
         builder.memory[:5] = b"first"
         path = Path(f"/proc/self/fd/{builder._descriptor}")
         with path.open("r+b") as other, mmap.mmap(other.fileno(), 100), pytest.raises(UsageError, match="mapped"):
@@ -119,7 +119,7 @@ def test_memory_that_failed_to_be_sealed_can_be_written_and_sealed_later() -> No
 
 
 def test_memory_can_be_sealed_after_a_lack_of_descriptors() -> None:
-    with Region.builder(100) as builder:
+    with Region.create_builder(100) as builder:
         builder.memory[:5] = b"first"
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
@@ -134,7 +134,7 @@ def test_memory_can_be_sealed_after_a_lack_of_descriptors() -> None:
 
 
 def test_an_empty_region_is_valid() -> None:
-    with Region.builder(0) as builder, builder.seal() as region:
+    with Region.create_builder(0) as builder, builder.seal() as region:
         assert bytes(region.memory) == b""
         with Region.attach(os.dup(region.descriptor), 0) as received:
             assert bytes(received.view(0, 0)) == b""
@@ -373,14 +373,14 @@ def test_only_regular_files_are_accepted(tmp_path: Path) -> None:
 
 def test_a_request_beyond_available_memory_is_a_resource_error() -> None:
     with pytest.raises(ResourceError, match="available") as caught:
-        Region.builder(1 << 50)
+        Region.create_builder(1 << 50)
     assert caught.value.errno == errno.ENOMEM
 
 
 def test_a_writer_stops_before_memory_is_exhausted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(available_memory, "available_memory_bytes", lambda: 100 << 20)
     chunk = bytes(1 << 20)
-    with Region.writer() as writer:
+    with Region.create_writer() as writer:
         for _ in range(50):
             writer.write(chunk)
         monkeypatch.setattr(available_memory, "available_memory_bytes", lambda: 50 << 20)
@@ -397,7 +397,12 @@ def test_a_lack_of_descriptors_is_a_resource_error() -> None:
     os.close(lowest_free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
     try:
-        for attempt in (region.duplicate, Region.writer, lambda: Region.builder(10), lambda: Region.from_file("/")):
+        for attempt in (
+            region.duplicate,
+            Region.create_writer,
+            lambda: Region.create_builder(10),
+            lambda: Region.from_file("/"),
+        ):
             with pytest.raises(ResourceError) as caught:
                 attempt()
             assert caught.value.errno == errno.EMFILE
@@ -414,7 +419,7 @@ import resource
 from bowstring.errors import ResourceError
 from bowstring.memory.region import Region
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-for attempt in (lambda: Region.builder(2 << 20), lambda: Region.copy_of([bytes(2 << 20)])):
+for attempt in (lambda: Region.create_builder(2 << 20), lambda: Region.copy_of([bytes(2 << 20)])):
     try:
         attempt()
     except ResourceError as error:
@@ -427,4 +432,4 @@ for attempt in (lambda: Region.builder(2 << 20), lambda: Region.copy_of([bytes(2
 def test_without_memfd_the_error_suggests_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create")
     with pytest.raises(ResourceError, match="share a file instead"):
-        Region.writer()
+        Region.create_writer()

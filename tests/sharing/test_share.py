@@ -143,7 +143,7 @@ def test_files_that_are_missing_or_not_arrow_data_are_errors(tmp_path: Path) -> 
 
 
 def test_a_file_written_to_a_region_is_shared_without_a_copy() -> None:
-    with Region.writer() as memory:
+    with Region.create_writer() as memory:
         with bs.new_file(memory, example_table().schema) as writer:
             writer.write(example_table())
         region = memory.seal()

@@ -19,7 +19,7 @@ import click
 import pytest
 
 import bowstring as bs
-from bowstring.cli.demo import corpus, demo, inputs
+from bowstring.cli.demo import corpus, demo, input_option
 from bowstring.cli.demo.summary import ColumnSummary, TableSummary, summarize_batches, summarize_frame
 from bowstring.cli.demo.transfer_methods import measure_collect_to_driver, measure_parquet, measure_publish
 from bowstring.errors import NotFoundError, UsageError
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.spark
 def test_the_consumer_reads_what_spark_computes_of_real_files(
     spark: SparkSession, shared_folder: Path, name: str
 ) -> None:
-    frame = inputs.read_input(spark, str(shared_folder / "data" / name))
+    frame = input_option.read_input(spark, str(shared_folder / "data" / name))
     measurement = measure_publish(frame)
     assert measurement.summary is not None
     assert measurement.summary.rows > 0
@@ -164,16 +164,16 @@ def test_sums_of_batches_are_exact_beyond_64_bits() -> None:
 
 def test_a_missing_or_unknown_input_is_an_error_with_its_path(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"nowhere\.csv: there is no such file"):
-        inputs.read_input(spark, str(tmp_path / "nowhere.csv"))
+        input_option.read_input(spark, str(tmp_path / "nowhere.csv"))
     (tmp_path / "data.xyz").write_text("?")
     with pytest.raises(UsageError, match=r"data\.xyz: expected a name that ends in"):
-        inputs.read_input(spark, str(tmp_path / "data.xyz"))
+        input_option.read_input(spark, str(tmp_path / "data.xyz"))
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.jsonl.gz", '{"a":1}\n{"a":2}\n'), ("a.json.gz", '[{"a":1},\n{"a":2}]')])
 def test_all_rows_of_compressed_json_are_read(name: str, text: str, spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(gzip.compress(text.encode()))
-    assert inputs.read_input(spark, str(tmp_path / name)).count() == 2
+    assert input_option.read_input(spark, str(tmp_path / name)).count() == 2
 
 
 def test_a_wrong_input_is_reported_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ from bowstring.inspection.validation import validate_batches
 from bowstring.io.fsspec_store import is_url
 from bowstring.ipc.api import new_file, new_stream, open_any
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.statistics import replace_statistics
+from bowstring.ipc.file_statistics import replace_statistics
 from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 

@@ -169,7 +169,7 @@ class Leases:
         for address in addresses.tolist():
             counts[address] = counts.get(address, 0) + 1
         for address, count in counts.items():
-            leases = self._split_and_count(address, count)
+            leases = self._count_leases(address, count)
             if leases < count:
                 if address not in self._empty_addresses:
                     raise ProtocolError(
@@ -187,7 +187,7 @@ class Leases:
                     self._by_address[address] = others
             self.outstanding -= count
 
-    def _split_and_count(self, address: int, max_count: int) -> int:
+    def _count_leases(self, address: int, max_count: int) -> int:
         """Count the leases of an address, up to `max_count`; splits the bodies that contain it."""
         while True:
             count, node = 0, self._by_address.get(address)

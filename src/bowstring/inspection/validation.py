@@ -12,12 +12,12 @@ from bowstring.io.sources import open_source
 from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.dictionaries.reader import get_declaration
 from bowstring.ipc.file import FileReader
+from bowstring.ipc.file_statistics import FileStatistics, check_batch
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import EndOfStream
 from bowstring.ipc.metadata.header import check_version
 from bowstring.ipc.metadata.schema import DictionaryDeclaration
-from bowstring.ipc.statistics import FileStatistics, check_batch
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import prefix_errors
@@ -161,10 +161,10 @@ class Validator:
         self._report_batches(reader.num_record_batches)
         yield from self._validate_footer(reader)
         try:
-            dictionaries = list(reader.cached_schema.wire.by_id.values())
+            dictionaries = list(reader.decoded_schema.wire.by_id.values())
             for header, _body, where in reader.read_dictionary_messages():
                 if not dictionaries:  # else they are checked below
-                    get_declaration(reader.cached_schema.wire, header, where)
+                    get_declaration(reader.decoded_schema.wire, header, where)
         except InvalidDataError as error:
             yield _make_fault(error)
             dictionaries = []

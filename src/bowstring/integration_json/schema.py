@@ -1,7 +1,7 @@
 """«Schema», «Field», «Metadata» and «Type» of the JSON test data format: reading and writing.
 
 A dictionary-encoded field has the type of its values and the ID of its dictionary. IDs are not part of a `Schema`; they
-are kept in a parallel tree of `JsonField`s.
+are kept in a parallel tree of `FieldNode`s.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DECIMAL_BITS = {"decimal": 128, "decimal32": 32, "decimal64": 64, "decimal128":
 
 
 @dataclass(frozen=True, slots=True)
-class JsonField:
+class FieldNode:
     """A field with its dictionary ID, if any, and the nodes of its children.
 
     The children of a dictionary-encoded field are those of its value type.
@@ -32,7 +32,7 @@ class JsonField:
 
     field: Field
     id: int | None
-    children: tuple[JsonField, ...]
+    children: tuple[FieldNode, ...]
 
 
 # Reading
@@ -75,14 +75,14 @@ def _read_pairs(json_object: Json) -> Metadata:
 
 def read_schema(
     json_object: Json, limits: DocumentLimits
-) -> tuple[Schema, tuple[JsonField, ...], dict[int, JsonField]]:
+) -> tuple[Schema, tuple[FieldNode, ...], dict[int, FieldNode]]:
     """Read a «Schema» object. Return the schema, the node of each field, and a node for each dictionary ID.
 
     Registered extension types are resolved. Raises `InvalidDataError` naming the field, `LimitError` for types nested
     too deeply.
     """
     nodes = tuple(_read_node(field, limits.max_nesting, limits) for field in read_member(json_object, "fields", list))
-    dictionary_nodes: dict[int, JsonField] = {}
+    dictionary_nodes: dict[int, FieldNode] = {}
     for node in _iter_nodes(nodes):
         if node.id is None:
             continue
@@ -93,7 +93,7 @@ def read_schema(
     return Schema(tuple(node.field for node in nodes), _read_pairs(json_object)), nodes, dictionary_nodes
 
 
-def _iter_nodes(nodes: tuple[JsonField, ...]) -> Iterator[JsonField]:
+def _iter_nodes(nodes: tuple[FieldNode, ...]) -> Iterator[FieldNode]:
     for node in nodes:
         yield node
         yield from _iter_nodes(node.children)
@@ -103,13 +103,13 @@ def _storage_type(type: t.DataType) -> t.DataType:
     return type.storage_type if isinstance(type, extension.ExtensionType) else type
 
 
-def _value_type(node: JsonField) -> t.DataType:
+def _value_type(node: FieldNode) -> t.DataType:
     encoded = _storage_type(node.field.type)
     assert isinstance(encoded, t.Dictionary)
     return encoded.value_type
 
 
-def _read_node(value: Any, depth: int, limits: DocumentLimits) -> JsonField:
+def _read_node(value: Any, depth: int, limits: DocumentLimits) -> FieldNode:
     json_object = expect_json_type(value, dict, "a field")
     name = read_member(json_object, "name", str, "")
     with prefix_errors(f"field {name!r}"):
@@ -133,7 +133,7 @@ def _read_node(value: Any, depth: int, limits: DocumentLimits) -> JsonField:
         except (UsageError, UnicodeEncodeError) as error:  # raised by the constructors of types
             raise InvalidDataError(str(error)) from None
         field = Field(name, type_, read_member(json_object, "nullable", bool, True), _read_pairs(json_object))
-        return JsonField(_resolve_extension(field), dictionary_id, children)
+        return FieldNode(_resolve_extension(field), dictionary_id, children)
 
 
 def _resolve_extension(field: Field) -> Field:

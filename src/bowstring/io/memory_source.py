@@ -64,7 +64,7 @@ class MemorySource:
             )
         return None
 
-    def peek(self, offset: int, size_bytes: int) -> bytes | memoryview | LazyBytes:
+    def read_lazily(self, offset: int, size_bytes: int) -> bytes | memoryview | LazyBytes:
         """The bytes at `offset`; many bytes are read lazily. The caller has checked the bounds."""
         if size_bytes <= _MAX_COPIED_BYTES:
             return self.read_at(offset, size_bytes)

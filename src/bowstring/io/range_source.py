@@ -128,7 +128,7 @@ class RangeSource:
             offset += window.size - _MAX_MATCH_BYTES + 1
         return self.size
 
-    def peek(self, offset: int, size_bytes: int) -> LazyRangeBytes | bytes:
+    def read_lazily(self, offset: int, size_bytes: int) -> LazyRangeBytes | bytes:
         """The bytes at `offset`; many bytes are fetched lazily. The caller has checked the bounds."""
         header = self._headers.pop(offset, None)
         if header is None or len(header) != size_bytes:
@@ -137,7 +137,7 @@ class RangeSource:
         return header if buffer is None else buffer.to_bytes()
 
     def add_header(self, offset: int, size_bytes: int, ranges: FetchedRanges) -> None:
-        """Store fetched ranges of a header for a later `peek`."""
+        """Store fetched ranges of a header for a later `read_lazily`."""
         self._headers[offset] = LazyRangeBytes(self, offset, size_bytes, ranges)
 
     def has_header(self, offset: int) -> bool:

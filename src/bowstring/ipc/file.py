@@ -20,6 +20,7 @@ from bowstring.interop import c_data
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.ipc.dictionaries.reader import FileDictionaries
+from bowstring.ipc.file_statistics import FileStatistics, check_batch, read_statistics
 from bowstring.ipc.footer import read_footer
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import Block, Message, MessageReader, get_prefix_size
@@ -27,8 +28,7 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_custom_metadata
 from bowstring.ipc.record_batch.reader import BatchColumns, link_compressed_batches
-from bowstring.ipc.schema_cache import CachedSchema, ColumnSelection, load_schema
-from bowstring.ipc.statistics import FileStatistics, check_batch, read_statistics
+from bowstring.ipc.schema_cache import ColumnSelection, DecodedSchema, load_schema
 from bowstring.ipc.stream import create_record_batch
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.closable import Closable
@@ -84,7 +84,7 @@ class FileMessages:
         block = self.footer.get_block(self.block_lists[kind], index)
         if not reader.is_valid_block(block, stop):
             raise reader.block_error(block, stop, where)
-        header = reader.read_block_header(self.source.peek(block[0], block[1]), block, where)
+        header = reader.read_block_header(self.source.read_lazily(block[0], block[1]), block, where)
         if not isinstance(header, BatchHeader) or header.template.kind != kind:
             actual_kind = header.template.kind if isinstance(header, BatchHeader) else headers.SCHEMA
             raise InvalidDataError(
@@ -170,7 +170,7 @@ class FileReader(Closable):
         return selection
 
     @property
-    def cached_schema(self) -> CachedSchema:
+    def decoded_schema(self) -> DecodedSchema:
         """The schema of all columns, with dictionary ids and batch plans."""
         return self._select_columns().cached
 
@@ -225,9 +225,8 @@ class FileReader(Closable):
         checked. Raises `InvalidDataError` if the statistics are malformed or contradict each other.
         """
         if self._has_statistics is None:
-            statistics = read_statistics(
-                read_custom_metadata(self.footer), self.cached_schema.wire, self.blocks, self.messages.limits, self.name
-            )
+            metadata, limits = read_custom_metadata(self.footer), self.messages.limits
+            statistics = read_statistics(metadata, self.decoded_schema.wire, self.blocks, limits, self.name)
             self._statistics, self._has_statistics = statistics, statistics is not None
         return self._statistics
 
@@ -263,7 +262,7 @@ class FileReader(Closable):
         with plain values, without dictionary, run-end encoding and extension type. Raises `NotFoundError` for an
         unknown column, `TypeMismatchError` for bounds of another type, `UsageError` for NaN.
         """
-        index = self.cached_schema.schema.index(column)
+        index = self.decoded_schema.schema.index(column)
         if self.statistics is None:
             return list(range(self.num_record_batches))
         return self.statistics.find_batches(index, low, high)
@@ -322,7 +321,7 @@ class FileReader(Closable):
     def _get_dictionaries(self) -> FileDictionaries:
         if self._dictionaries is None:
             # A method of the reader would be a reference cycle: the memory would stay until garbage is collected.
-            self._dictionaries = FileDictionaries(self.cached_schema.wire, self.messages.read_dictionaries)
+            self._dictionaries = FileDictionaries(self.decoded_schema.wire, self.messages.read_dictionaries)
         return self._dictionaries
 
     def get_dictionary(self, declaration: DictionaryDeclaration) -> Array | None:

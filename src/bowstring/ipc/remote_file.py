@@ -42,7 +42,7 @@ from bowstring.ipc.record_batch.remote import (
     column_header_spans,
     link_remote_batches,
 )
-from bowstring.ipc.schema_cache import CachedSchema
+from bowstring.ipc.schema_cache import DecodedSchema
 from bowstring.memory.buffer import Buffer
 
 _VECTOR_LENGTH = struct.Struct("<I")
@@ -111,12 +111,12 @@ class RemoteFileMessages(FileMessages):
             yield header, fetched.find(body.offset, body.size) or body, where
 
     def fetch_batch_headers(
-        self, indices: Iterable[int], cached_schema: CachedSchema, column_indices: Sequence[int] | None
+        self, indices: Iterable[int], decoded_schema: DecodedSchema, column_indices: Sequence[int] | None
     ) -> None:
         """Fetch the fixed parts of the headers of batches, and their entries for the columns at `column_indices`."""
         blocks = self.select_valid_blocks(self.get_block(headers.RECORD_BATCH, index) for index in indices)
         for block in [self.get_block(headers.RECORD_BATCH, 0), *blocks[:1]] if blocks else []:
-            self._derive_template(block, cached_schema)
+            self._derive_header_template(block, decoded_schema)
         unknown_headers = [
             (offset, min(size_bytes, _PREVIEW_BYTES))
             for offset, size_bytes, _ in blocks
@@ -125,19 +125,19 @@ class RemoteFileMessages(FileMessages):
         if unknown_headers:
             previews = self.source.fetch(unknown_headers)
             for block in blocks:
-                self._derive_template(block, cached_schema, previews)
+                self._derive_header_template(block, decoded_schema, previews)
         fetched = self.source.fetch(
             [
                 (block_offset + offset, span_bytes)
                 for block_offset, size_bytes, _ in blocks
-                for offset, span_bytes in self._header_spans(size_bytes, cached_schema, column_indices)
+                for offset, span_bytes in self._header_spans(size_bytes, decoded_schema, column_indices)
             ]
         )
         for offset, size_bytes, _ in blocks:
             self.source.add_header(offset, size_bytes, fetched)
 
     def _header_spans(
-        self, size_bytes: int, cached_schema: CachedSchema, column_indices: Sequence[int] | None
+        self, size_bytes: int, decoded_schema: DecodedSchema, column_indices: Sequence[int] | None
     ) -> list[Span]:
         """The spans to fetch of a header of this size."""
         template = None if size_bytes <= _MAX_WHOLE_HEADER_BYTES else self.headers.find_template(size_bytes)
@@ -148,15 +148,15 @@ class RemoteFileMessages(FileMessages):
         if template.variadic_count:
             spans.append((template.variadic_at, 8 * template.variadic_count))
         elif column_indices is not None:
-            plan = cached_schema.read_plan(template.version)
+            plan = decoded_schema.read_plan(template.version)
             if plan.node_count == template.node_count and plan.buffer_count == template.buffer_count:
                 for index in column_indices:
                     column = plan[index]
                     spans += column_header_spans(template, column, column.first_buffer, column.buffer_count)
         return spans
 
-    def _derive_template(
-        self, block: Block, cached_schema: CachedSchema, previews: FetchedRanges | None = None
+    def _derive_header_template(
+        self, block: Block, decoded_schema: DecodedSchema, previews: FetchedRanges | None = None
     ) -> None:
         """Derive the layout of headers of this size from the beginning of one and the counts of the schema.
 
@@ -179,7 +179,7 @@ class RemoteFileMessages(FileMessages):
             inner = root["header"]
             if headers.read_header_kind(root) != headers.RECORD_BATCH or inner is None:
                 return
-            plan = cached_schema.read_plan(root["version"])
+            plan = decoded_schema.read_plan(root["version"])
             for name, count in (
                 ("nodes", plan.node_count),
                 ("buffers", plan.buffer_count),
@@ -231,7 +231,7 @@ class RemoteFileReader(FileReader):
         return super().get_batch(index)
 
     def _fetch_batch_headers(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> None:
-        self.messages.fetch_batch_headers(indices, self.cached_schema, column_indices)
+        self.messages.fetch_batch_headers(indices, self.decoded_schema, column_indices)
 
     def _read_batches(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> list[RecordBatch]:
         self._fetch_batch_headers(indices, column_indices)

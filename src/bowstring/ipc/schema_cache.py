@@ -24,7 +24,7 @@ _MAX_CACHED_BYTES = 16 << 20
 _KEY_EDGE_BYTES = 48
 
 
-class CachedSchema:
+class DecodedSchema:
     """A decoded schema with its batch plans, one for each metadata version that needs its own.
 
     `key_parts` are the encoded bytes that define it, `size_bytes` the size of the message that it references.
@@ -63,7 +63,7 @@ class ColumnSelection:
 
     __slots__ = ("_plans", "_schema", "cached", "indices")
 
-    def __init__(self, cached: CachedSchema, columns: Sequence[str | int] | None) -> None:
+    def __init__(self, cached: DecodedSchema, columns: Sequence[str | int] | None) -> None:
         self.cached = cached
         if isinstance(columns, str | int):
             raise UsageError(f"columns is a list of names or indices, not {columns!r}: write [{columns!r}]")
@@ -88,11 +88,11 @@ class ColumnSelection:
         return plans
 
 
-_cache: dict[tuple[object, ...], CachedSchema] = {}
+_cache: dict[tuple[object, ...], DecodedSchema] = {}
 _lock = Lock()
 
 
-def load_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = ()) -> CachedSchema:
+def load_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = ()) -> DecodedSchema:
     """The schema of a `Schema` table, from the cache or decoded. `key_parts` are the byte ranges that define it, by
     default its whole message.
 
@@ -101,7 +101,7 @@ def load_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = (
     data = table.flatbuffer.raw
     key_parts = key_parts or (np.frombuffer(data, UINT8),)
     if len(data) > _MAX_CACHED_BYTES or sum(map(len, key_parts)) > _MAX_KEY_BYTES or NAME_KEY in data:
-        return CachedSchema(LazyWireSchema(table, limits), 0)
+        return DecodedSchema(LazyWireSchema(table, limits), 0)
     key = (
         *(
             (len(bytes_), bytes_[:_KEY_EDGE_BYTES].tobytes(), bytes_[-_KEY_EDGE_BYTES:].tobytes())
@@ -111,7 +111,7 @@ def load_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = (
     )
     cached = _cache.get(key)
     if cached is None or not all(map(bytes_equal, cached.key_parts, key_parts)):
-        cached = CachedSchema(LazyWireSchema(table, limits), len(data), key_parts)
+        cached = DecodedSchema(LazyWireSchema(table, limits), len(data), key_parts)
         with _lock:
             total_bytes = sum(entry.size_bytes for entry in _cache.values())  # the objects take about ten times as much
             if len(_cache) >= _MAX_CACHED or total_bytes + len(data) > _MAX_CACHED_BYTES:

@@ -18,11 +18,11 @@ from bowstring.errors import ClosedError, UsageError, format_count
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.flatbuf.writer import SerializedTable, build_flatbuffer
 from bowstring.io.sinks import PathSink, Sink, StoreSink
+from bowstring.ipc.file_statistics import StatisticsCollector, replace_statistics
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.message import END_OF_STREAM, FILE_START, LEGACY_END_OF_STREAM, MAGIC, Block, frame_message
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema import create_metadata_records
-from bowstring.ipc.statistics import StatisticsCollector, replace_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.memory.closable import Transactional, abandon_on_error, warn_unclosed
 

@@ -191,16 +191,16 @@ class Layout(ABC):
         """Concatenate one or more arrays of this layout; copies."""
 
     @abstractmethod
-    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         """Return whether two arrays of this type, of equal length and without nulls, have equal values."""
 
     def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         """Return whether two arrays of this type, of equal length and with the same nulls (not all), are equal.
 
-        `equal`, which also compares memory under nulls, has returned False.
+        `are_equal`, which also compares memory under nulls, has returned False.
         """
         indices = np.flatnonzero(bitmap.unpack(left.buffers[0] or EMPTY, left.offset, left.length))
-        return self.equal(self.take(left, indices), self.take(right, indices), nans_equal)
+        return self.are_equal(self.take(left, indices), self.take(right, indices), nans_equal)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
         """Return NumPy arrays of shape (length,) that order the slots of an array without nulls.

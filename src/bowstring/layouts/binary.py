@@ -80,7 +80,7 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
         lengths, first, last = self.lengths_and_offset_bounds(arrays, buffer_sizes(arrays, 2))
         return self.create_array(lengths, concat_byte_ranges(arrays, 2, first, last - first), concat_validity(arrays))
 
-    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_offsets, right_offsets = self.offsets(left), right.buffer_values(1)
         if not bytes_equal(left_offsets, right_offsets) or left_offsets[-1] > self.data_buffer(right).size:
             right_offsets = self.offsets(right)

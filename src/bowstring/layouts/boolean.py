@@ -92,7 +92,7 @@ class BooleanLayout(Layout):
         values = concat_bits(arrays, 1)
         return ArrayData(self, len(values), (concat_validity(arrays), bitmap.pack(values)))
 
-    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_bits, right_bits = left.buffers[1], right.buffers[1]
         if left_bits is None or right_bits is None:
             return bool(np.array_equal(self.unpack_values(left), self.unpack_values(right)))

@@ -11,7 +11,7 @@ import numpy as np
 from bowstring.errors import TypeMismatchError
 from bowstring.layouts import text
 from bowstring.layouts.base import Indices, Layout, Values, pack_validity, replace_none, short_repr
-from bowstring.layouts.hashing import factorize_bytes
+from bowstring.layouts.factorize_bytes import factorize_bytes
 from bowstring.layouts.sort_keys import rank_bytes
 from bowstring.layouts.value_codecs.base import is_bytes_like
 from bowstring.memory.buffer import UINT8, Buffer, Bytes

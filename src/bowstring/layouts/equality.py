@@ -41,8 +41,8 @@ def arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         if left.null_count == left.length:
             return True
         # usually, equal arrays are equal under nulls, too
-        return left.layout.equal(left, right, nans_equal) or left.layout.equal_where_valid(left, right, nans_equal)
-    return left.layout.equal(left, right, nans_equal)
+        return left.layout.are_equal(left, right, nans_equal) or left.layout.equal_where_valid(left, right, nans_equal)
+    return left.layout.are_equal(left, right, nans_equal)
 
 
 def _has_dictionary_nulls(array: ArrayData) -> bool:
@@ -55,13 +55,13 @@ def _dictionary_arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool
     masks = [array.layout.identity_keys_mask(array) for array in (left, right)]
     left_mask, right_mask = (None if mask is None or mask.all() else mask for mask in masks)
     if left_mask is None or right_mask is None:
-        return left_mask is None and right_mask is None and left.layout.equal(left, right, nans_equal)
+        return left_mask is None and right_mask is None and left.layout.are_equal(left, right, nans_equal)
     if not np.array_equal(left_mask, right_mask):
         return False
     indices = np.flatnonzero(left_mask)
     if not indices.size:
         return True
-    return left.layout.equal(left.layout.take(left, indices), right.layout.take(right, indices), nans_equal)
+    return left.layout.are_equal(left.layout.take(left, indices), right.layout.take(right, indices), nans_equal)
 
 
 def bytes_equal(left: Values, right: Values) -> bool:

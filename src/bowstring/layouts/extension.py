@@ -83,8 +83,8 @@ class ExtensionLayout(Layout):
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         return self._storage.concat([array.storage for array in arrays]).with_layout(self)
 
-    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        return self._storage.equal(left.storage, right.storage, nans_equal)
+    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+        return self._storage.are_equal(left.storage, right.storage, nans_equal)
 
     def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return self._storage.equal_where_valid(left.storage, right.storage, nans_equal)

@@ -14,7 +14,7 @@ import numpy as np
 
 from bowstring.layouts.base import Indices, Values
 from bowstring.layouts.expansion_limits import check_expanded_array
-from bowstring.layouts.hashing import factorize_bytes
+from bowstring.layouts.factorize_bytes import factorize_bytes
 from bowstring.layouts.sort_keys import differs_from_previous, stable_argsort
 from bowstring.memory.buffer import UINT8
 

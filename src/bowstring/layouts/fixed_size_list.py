@@ -113,7 +113,7 @@ class FixedSizeListLayout(Layout):
         child = self.children[0].concat([self.elements(array) for array in arrays])
         return ArrayData(self, sum(a.length for a in arrays), (concat_validity(arrays),), (child,))
 
-    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return arrays_equal(self.elements(left), self.elements(right), nans_equal)
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:

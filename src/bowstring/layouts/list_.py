@@ -138,7 +138,7 @@ class ListLayout(VariableSizeLayout):
             children = [child.slice(start, count) for child, start, count in spans]
         return self.create_array(lengths, self.children[0].concat(children), concat_validity(arrays))
 
-    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_offsets, right_offsets = self.offsets(left), self.offsets(right)
         if not offsets_equal(left_offsets, right_offsets):
             return False

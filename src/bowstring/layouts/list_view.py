@@ -128,7 +128,7 @@ class ListViewLayout(Layout):
         child = self.children[0].concat([array.children[0] for array in arrays])
         return self._from_starts(starts, np.concatenate([view[1] for view in views]), child, concat_validity(arrays))
 
-    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         (starts, sizes), (other_starts, other_sizes) = self.list_ranges(left), self.list_ranges(right)
         mask = left.validity_mask()
         if mask is not None:
@@ -139,7 +139,7 @@ class ListViewLayout(Layout):
         return arrays_equal(elements, take_ranges(right.children[0], other_starts, sizes), nans_equal)
 
     def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        return False  # `equal` ignores nulls
+        return False  # `are_equal` ignores nulls
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         starts, sizes = self.list_ranges(array)

@@ -157,7 +157,7 @@ class PrimitiveLayout(Layout):
         slots = concat_buffer_values(arrays, 1)
         return ArrayData(self, len(slots), (concat_validity(arrays), to_buffer(slots)))
 
-    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_slots, right_slots = left.buffer_values(1), right.buffer_values(1)
         if self.codec.EQUAL_BY_BYTES:
             return bytes_equal(left_slots, right_slots)

@@ -189,7 +189,7 @@ class UnionLayout(Layout):
             parts.append((slots, layout.concat([values for _, values in children])))
         return self._create_array(np.concatenate([self.child_indices(array) for array in arrays]), parts)
 
-    def equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         if not np.array_equal(self.child_indices(left), self.child_indices(right)):
             return False
         pairs = zip(self.split_by_child(left), self.split_by_child(right), strict=True)

@@ -97,7 +97,7 @@ class _Block:
 
 
 class ArenaRegionBuilder(UnsealedRegion):
-    """Memory of an arena, written in place through `memory` and then sealed; created by `Arena.builder`.
+    """Memory of an arena, written in place through `memory` and then sealed; created by `Arena.create_builder`.
 
     Its bytes are those of earlier regions until they are written.
     """
@@ -176,7 +176,7 @@ class Arena(Closable):
         with self._lock:
             return sum(block.size_bytes for block in self._blocks)
 
-    def builder(self, size_bytes: int, name: str = "arena") -> ArenaRegionBuilder:
+    def create_builder(self, size_bytes: int, name: str = "arena") -> ArenaRegionBuilder:
         """Return memory of `size_bytes` bytes, to be written in place and then sealed: unused one, if there is enough.
 
         Raises `ClosedError`, and `ResourceError` if memory or descriptors are exhausted.

@@ -18,11 +18,11 @@ _CAN_RESTORE_EXCEPTIONS = sys.implementation.name == "cpython" and not sysconfig
 _TP_DEALLOC, _TP_ITERNEXT = 52, 63
 
 
-class _TypeSlot(ctypes.Structure):
+class _PyTypeSlot(ctypes.Structure):
     _fields_ = (("slot", ctypes.c_int), ("function", ctypes.c_void_p))
 
 
-class _TypeSpec(ctypes.Structure):
+class _PyTypeSpec(ctypes.Structure):
     _fields_ = (
         ("name", ctypes.c_char_p),
         ("basicsize", ctypes.c_int),
@@ -46,8 +46,8 @@ def _create_raising_type() -> type:
     get_slot = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_int)(("PyType_GetSlot", ctypes.pythonapi))
     from_spec = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(("PyType_FromSpec", ctypes.pythonapi))
     step = get_slot(map, _TP_ITERNEXT)
-    slots = (_TypeSlot * 2)(_TypeSlot(_TP_DEALLOC, step), _TypeSlot(0, None))
-    spec = _TypeSpec(b"bowstring.RestoreError", ctypes.sizeof(_Object), 0, 0, ctypes.addressof(slots))
+    slots = (_PyTypeSlot * 2)(_PyTypeSlot(_TP_DEALLOC, step), _PyTypeSlot(0, None))
+    spec = _PyTypeSpec(b"bowstring.RestoreError", ctypes.sizeof(_Object), 0, 0, ctypes.addressof(slots))
     raising_type: type = from_spec(ctypes.addressof(spec))
     return raising_type
 

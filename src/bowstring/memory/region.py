@@ -111,7 +111,7 @@ class Region(Closable):
         self.is_sealed = is_sealed
 
     @staticmethod
-    def builder(size_bytes: int, name: str = "region") -> RegionBuilder:
+    def create_builder(size_bytes: int, name: str = "region") -> RegionBuilder:
         """Allocate `size_bytes` bytes of memory, to be written in place and then sealed.
 
         Raises `ResourceError` if memory or descriptors are exhausted.
@@ -119,14 +119,14 @@ class Region(Closable):
         return RegionBuilder(size_bytes, name)
 
     @staticmethod
-    def writer(name: str = "region") -> RegionWriter:
+    def create_writer(name: str = "region") -> RegionWriter:
         """Return a file object in memory that can be sealed; the fastest way to copy data into a region."""
         return RegionWriter(name)
 
     @classmethod
     def copy_of(cls, parts: Iterable[BytesLike], name: str = "region") -> Region:
         """Return a sealed region with the concatenated bytes of `parts`."""
-        with cls.writer(name) as writer:
+        with cls.create_writer(name) as writer:
             writer.writelines(parts)
             return writer.seal()
 

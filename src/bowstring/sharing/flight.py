@@ -92,13 +92,13 @@ def from_flight_error(error: Exception, where: str) -> BowstringError:
     if isinstance(error, BowstringError):
         return error
     text = f"{where}: {str(error).partition('. Detail: ')[0].partition('. gRPC client debug')[0][:_MAX_TEXT]}"
-    for names, kind in _error_types().items():
+    for names, kind in _errors_by_flight_error().items():
         if isinstance(error, names):
             return kind(text)
     return ProtocolError(text)
 
 
-def _error_types() -> dict[Any, type[BowstringError]]:
+def _errors_by_flight_error() -> dict[Any, type[BowstringError]]:
     import pyarrow as pa
 
     flight = import_flight()

@@ -77,7 +77,7 @@ class _RecordedRegion:
 
 
 @dataclass(frozen=True, slots=True)
-class _ServerMessage:
+class _ActualMessage:
     """A message of the server that is tested, and its buffers if it is a body of addresses."""
 
     tag: int | None
@@ -99,7 +99,7 @@ class _ConnectionPlayer:
         self._differences = differences
         self._regions: list[_RecordedRegion] = []
         self._recorded_messages: dict[MessageKey, list[ObservedEvent]] = {}
-        self._actual_messages: dict[MessageKey, list[_ServerMessage]] = {}
+        self._actual_messages: dict[MessageKey, list[_ActualMessage]] = {}
         self._recorded_frees: Counter[int] = Counter()
         self._actual_frees: Counter[int] = Counter()
         self._leases: Counter[int] = Counter()
@@ -169,7 +169,7 @@ class _ConnectionPlayer:
         elif self._side == "client":
             self._recorded_messages.setdefault(self._message_key(entry.tag, entry.view()), []).append(entry)
             message = self.channel.receive()
-            actual_message = _ServerMessage(message.tag, message.data, _resolve_buffers(self.channel, message))
+            actual_message = _ActualMessage(message.tag, message.data, _resolve_buffers(self.channel, message))
             self._actual_messages.setdefault(self._message_key(message.tag, message.data), []).append(actual_message)
         elif step.kind == "free_data":
             self._recorded_frees.update(map(self._exported_address, decode_free_data(entry.view()).tolist()))
@@ -286,7 +286,7 @@ class _ConnectionPlayer:
                     recorded_message = describe_message(self._recording, "server", entry.tag, entry.view())
                     self._add_difference(recorded_message, "other bytes")
 
-    def _is_equal(self, key: MessageKey, entry: ObservedEvent, message: _ServerMessage) -> bool:
+    def _is_equal(self, key: MessageKey, entry: ObservedEvent, message: _ActualMessage) -> bool:
         """Whether a message means the same as the recorded one."""
         recorded_data = entry.view()
         if recorded_data == message.data:

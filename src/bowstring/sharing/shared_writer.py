@@ -95,7 +95,7 @@ class SharedTableWriter(BatchWriter):
             with FileWriter(sink, Encoder(self._schema)) as writer:
                 writer.write_batch(batch)
             self._close_writer()
-            memory = self._add_memory(Region.builder(sink.position, self._name))
+            memory = self._add_memory(Region.create_builder(sink.position, self._name))
             sink.copy_into(memory.memory)
             columns = _writable_columns(memory)
             self._arrays += columns.values()
@@ -139,7 +139,7 @@ class SharedTableWriter(BatchWriter):
         """Return the writer of the last region; add a region if there is none or it was allocated."""
         if self._writer is None:
             may_replace = schema_has_dictionaries(self._schema)
-            memory = self._add_memory(Region.writer(self._name))
+            memory = self._add_memory(Region.create_writer(self._name))
             kind = StreamWriter if may_replace else FileWriter
             self._writer = kind(open_sink(memory.fileno()), Encoder(self._schema, may_replace=may_replace))
         return self._writer

@@ -163,10 +163,10 @@ def _write_region(
     if arena is not None:
         sink = DeferredCopySink(name)
         rows = _write_batches(writer_class, sink, schema, batches)
-        with arena.builder(sink.position, name) as builder:
+        with arena.create_builder(sink.position, name) as builder:
             sink.copy_into(builder.memory)
             return builder.seal(), rows
-    with Region.writer(name) as memory:
+    with Region.create_writer(name) as memory:
         rows = _write_batches(writer_class, open_sink(memory.fileno()), schema, batches)
         return memory.seal(), rows
 
@@ -244,7 +244,7 @@ def pack_into_region(datasets: Sequence[StoredDataset], name: str) -> list[Store
     """
     offsets = []
     check_available_memory(sum(dataset.size_bytes for dataset in datasets), name)
-    with Region.writer(name) as memory:
+    with Region.create_writer(name) as memory:
         for dataset in datasets:
             offsets.append(memory.tell())
             padding = bytes(-dataset.size_bytes % ALIGNMENT_BYTES)

@@ -190,7 +190,7 @@ def _publish_partition(dataset: str, agent_key: AgentKey, schema: Schema, batche
     number, attempt = task.partitionId(), task.taskAttemptId()
     columns = (drop_padding_rows(batch).select(range(len(schema))) for batch in batches)
     uri, nbytes = "", 0
-    with Region.writer(f"{dataset}/{number}") as memory:
+    with Region.create_writer(f"{dataset}/{number}") as memory:
         num_rows, _ = write_batches(memory.fileno(), columns, schema)
         if num_rows:
             with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
@@ -210,7 +210,7 @@ def _publish_partition(dataset: str, agent_key: AgentKey, schema: Schema, batche
 
 def _publish_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> Partition:
     """Create partition 0 of a data set without rows on this host, so that the schema can be read from its URI."""
-    with Region.writer(f"{dataset}/0") as memory:
+    with Region.create_writer(f"{dataset}/0") as memory:
         new_file(memory.fileno(), schema).close()
         with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
             uri = agent.put(dataset, (0, 0), region, rows=0, ttl_s=agent_key.ttl_s)

@@ -35,7 +35,7 @@ from bowstring.spark.manifest import (
     remove_old_manifests,
     sync_folder,
 )
-from bowstring.spark.types import arrow_schema, as_nullable, parse_manifest_schema
+from bowstring.spark.types import arrow_schema, as_nullable, parse_struct_type
 from bowstring.spark.worker_errors import hide_traceback
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class ArrowWriter(DataSourceArrowWriter):
         """
         manifest = manifest or read_manifest(self._folder)
         if manifest is not None:
-            _check_same_columns(self._folder, parse_manifest_schema(self._folder, manifest.schema), self._schema)
+            _check_same_columns(self._folder, parse_struct_type(self._folder, manifest.schema), self._schema)
             return manifest.entries
         if not self._folder.is_dir():
             return ()

@@ -28,7 +28,7 @@ from bowstring.spark.compatibility import (
 from bowstring.spark.manifest import ManifestEntry, expand_glob, list_arrow_files, read_manifest
 from bowstring.spark.options import check_options, parse_count, parse_flag, parse_path
 from bowstring.spark.sink import ArrowWriter
-from bowstring.spark.types import parse_manifest_schema
+from bowstring.spark.types import parse_struct_type
 from bowstring.spark.unsupported_streaming import UnsupportedStreamReader, streaming_write_error
 from bowstring.spark.worker_errors import hide_traceback
 
@@ -239,7 +239,7 @@ def _iter_file_groups(paths: list[Path]) -> Iterator[_FileGroup]:
         if manifest is not None:
             is_empty = False
             files = tuple(_find_data_file(path, entry, manifest.sequence_number) for entry in manifest.entries)
-            yield _FileGroup(path, parse_manifest_schema(path, manifest.schema), files)
+            yield _FileGroup(path, parse_struct_type(path, manifest.schema), files)
             continue
         for file in list_arrow_files(path) if path.is_dir() else [path]:
             is_empty = False

@@ -125,7 +125,7 @@ def spark_schema(schema: Schema) -> StructType:
     return _spark_struct(schema, "")
 
 
-def parse_manifest_schema(folder: Path, schema: dict[str, Any]) -> StructType:
+def parse_struct_type(folder: Path, schema: dict[str, Any]) -> StructType:
     """Parse the Spark schema in the manifest of `folder`, in Spark's JSON format.
 
     Raises:

@@ -18,7 +18,7 @@ def _import_scipy_sparse() -> Any:
     return sparse
 
 
-def check_format(values: Any, format: str) -> None:
+def check_is_sparse(values: Any, format: str) -> None:
     """Raise `TypeMismatchError` if `values` is not SciPy's array or matrix of this format."""
     if not _import_scipy_sparse().issparse(values) or values.format != format:
         raise TypeMismatchError(f"expected SciPy's {format}_array, found {type(values).__name__}: call .to{format}()")

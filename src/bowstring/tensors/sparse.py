@@ -239,7 +239,7 @@ class SparseCOOTensor(SparseTensor):
     @classmethod
     def from_scipy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """Create a tensor from SciPy's `coo_array` or `coo_matrix`. Copies the coordinates, but not the values."""
-        scipy.check_format(values, "coo")
+        scipy.check_is_sparse(values, "coo")
         coords = getattr(values, "coords", None) or (values.row, values.col)
         return cls.from_numpy(values.data, np.stack(coords, axis=1), values.shape, dim_names)
 
@@ -353,7 +353,7 @@ class SparseMatrix(SparseTensor):
     @classmethod
     def from_scipy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """Create a matrix from SciPy's array or matrix of the same format, without copying."""
-        scipy.check_format(values, ("csr", "csc")[cls.AXIS])
+        scipy.check_is_sparse(values, ("csr", "csc")[cls.AXIS])
         return cls.from_numpy(values.data, values.indptr, values.indices, values.shape, dim_names)
 
     def to_scipy(self) -> Any:

@@ -1,4 +1,4 @@
-from bowstring.testing.memory_conformance import MemoryConformance as MemoryConformance
+from bowstring.testing.exported_memory_conformance import MemoryConformance as MemoryConformance
 from bowstring.testing.protocol_conformance import ProtocolConformance as ProtocolConformance
 from bowstring.testing.session_conformance import (
     ClientConformance as ClientConformance,

@@ -29,7 +29,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.memory_conformance import MemoryConformance
+from bowstring.testing.exported_memory_conformance import MemoryConformance
 from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, ProtocolConformance, run_in_thread
 from bowstring.transports import regions
 from bowstring.transports.base import (

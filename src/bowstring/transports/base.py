@@ -277,7 +277,7 @@ class Channel(Closable, ABC):
 
     @property
     @abstractmethod
-    def is_receiving(self) -> bool:
+    def has_incoming_message(self) -> bool:
         """Whether a part of a message has arrived."""
 
     @property
@@ -392,7 +392,7 @@ class RemoteMemory(Closable, ABC):
         """Return an extent's memory without a copy, None if it has to be fetched. Raises as `Region.check_file`."""
 
     @abstractmethod
-    def fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
+    def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
         """Start to copy buffers, one after the other, to `destination`; return a token. `progress` reports the end."""
 
     def progress(self) -> list[FetchCompleted]:

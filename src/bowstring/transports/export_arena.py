@@ -232,14 +232,14 @@ class RemoteArena(RemoteMemory):
         """As `RemoteMemory.size_bytes`."""
         return self._extent.size_bytes
 
-    def fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
-        """As `RemoteMemory.fetch`: one RMA operation for each buffer that is not empty."""
+    def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
+        """As `RemoteMemory.start_fetch`: one RMA operation for each buffer that is not empty."""
         fetches, end = [], 0
         addresses = (locations.offsets + np.uint64(locations.extent.start)).tolist()
         whole = memoryview(destination).cast("B")
         for address, length in zip(addresses, lengths.tolist(), strict=True):
             if length:
-                fetches.append(self._start_fetch(address, whole[end : end + length]))
+                fetches.append(self._start_copy(address, whole[end : end + length]))
             end += length
         token = self._next_token
         self._next_token += 1
@@ -247,7 +247,7 @@ class RemoteArena(RemoteMemory):
         return token
 
     @abstractmethod
-    def _start_fetch(self, address: int, buffer: memoryview) -> Fetch:
+    def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
         """Start to copy the memory at an address into a buffer."""
 
     def progress(self) -> list[FetchCompleted]:

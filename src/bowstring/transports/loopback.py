@@ -182,8 +182,8 @@ class LoopbackChannel(Channel):
         return sum(message.length_bytes for message in tuple(self._unsent))
 
     @property
-    def is_receiving(self) -> bool:
-        """As `Channel.is_receiving`: messages arrive whole, but an offer may wait."""
+    def has_incoming_message(self) -> bool:
+        """As `Channel.has_incoming_message`: messages arrive whole, but an offer may wait."""
         return self._offer is not None
 
     @property

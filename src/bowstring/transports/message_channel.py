@@ -156,7 +156,7 @@ class MessageReceiver(ABC, Generic[M]):
 
     @property
     @abstractmethod
-    def is_receiving(self) -> bool:
+    def has_incoming_message(self) -> bool:
         """Whether a message is offered, or arrives."""
 
     @property
@@ -258,9 +258,9 @@ class MessageChannel(Channel):
         return self._sender.queued_bytes
 
     @property
-    def is_receiving(self) -> bool:
-        """As `Channel.is_receiving`; also while the ends connect."""
-        return self._receiver.is_receiving or not (self.is_connected or self._lost_directions)
+    def has_incoming_message(self) -> bool:
+        """As `Channel.has_incoming_message`; also while the ends connect."""
+        return self._receiver.has_incoming_message or not (self.is_connected or self._lost_directions)
 
     @property
     def wait_description(self) -> str:
@@ -329,7 +329,7 @@ class MessageChannel(Channel):
         directions &= ~self._lost_directions
         if not self._sender.is_sending and self.is_connected:
             directions &= ~SEND
-        if not (self._receiver.credit.is_available or self._receiver.is_receiving):
+        if not (self._receiver.credit.is_available or self._receiver.has_incoming_message):
             directions &= ~RECEIVE
         if not directions:
             return []

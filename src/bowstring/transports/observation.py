@@ -258,8 +258,8 @@ class _ObservedChannel(Channel):
         return self.channel.queued_bytes
 
     @property
-    def is_receiving(self) -> bool:
-        return self.channel.is_receiving
+    def has_incoming_message(self) -> bool:
+        return self.channel.has_incoming_message
 
     @property
     def unacknowledged_since(self) -> float:
@@ -282,11 +282,12 @@ class _ObservedChannel(Channel):
         """Pass an event to the observer."""
         self._notify_observer(direction, kind, tag, None, length_bytes, parts, text)
 
-    def report_region(self, direction: Direction, address: int, region: Region | None) -> None:
-        """Pass the event of an exported region, or of its retirement, to the observer."""
-        if region is None:
-            self._notify_observer(direction, ObservedEventKind.RETIREMENT, None, address)
-            return
+    def report_retirement(self, direction: Direction, address: int) -> None:
+        """Pass the retirement of a region to the observer."""
+        self._notify_observer(direction, ObservedEventKind.RETIREMENT, None, address)
+
+    def report_export(self, direction: Direction, address: int, region: Region) -> None:
+        """Pass the export of a region to the observer."""
         parts = () if region.is_on_device else (FileRange(region, 0, region.size_bytes),)
         text = "memory of a device" if region.is_on_device else "sealed memory" if region.is_sealed else "file"
         self._notify_observer(direction, ObservedEventKind.REGION, None, address, region.size_bytes, parts, text)
@@ -363,7 +364,11 @@ class _ObservedChannel(Channel):
                 self.report(Direction.SENT, ObservedEventKind.DEPARTURE, tag=message[0], length_bytes=message[1])
         elif isinstance(event, RemoteMemoryUpdated):
             if isinstance(event.update, RegionUpdate):
-                self.report_region(direction, region_address(event.update.index, 0), event.update.region)
+                address = region_address(event.update.index, 0)
+                if event.update.region is None:
+                    self.report_retirement(direction, address)
+                else:
+                    self.report_export(direction, address, event.update.region)
         elif isinstance(event, DirectionLost):
             text = f"{type(event.error).__name__}: {event.error}"
             for lost_direction, flag in ((Direction.RECEIVED, RECEIVE), (Direction.SENT, SEND)):
@@ -393,12 +398,12 @@ class _ObservedExporter(MemoryExporter):
 
     def export(self, region: Region) -> ExportedRegion:
         exported_region = self._exporter.export(region)
-        self._channel.report_region(Direction.SENT, exported_region.address, region)
+        self._channel.report_export(Direction.SENT, exported_region.address, region)
         return exported_region
 
     def retire(self, exported_region: ExportedRegion) -> None:
         self._exporter.retire(exported_region)
-        self._channel.report_region(Direction.SENT, exported_region.address, None)
+        self._channel.report_retirement(Direction.SENT, exported_region.address)
 
     def check_capacity(self, num_regions: int) -> None:
         self._exporter.check_capacity(num_regions)

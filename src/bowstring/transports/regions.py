@@ -107,8 +107,8 @@ class RemoteRegionTable(RemoteMemory):
         memory: memoryview = extent.memory.memory
         return memory
 
-    def fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
-        """As `RemoteMemory.fetch`: copies at once."""
+    def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
+        """As `RemoteMemory.start_fetch`: copies at once."""
         memory, whole, end = self.view(locations.extent), memoryview(destination), 0
         for offset, length in zip(locations.offsets.tolist(), lengths.tolist(), strict=True):
             copy_bytes(memory[offset : offset + length], whole[end : end + length])

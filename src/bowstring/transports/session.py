@@ -254,7 +254,7 @@ class Session(Closable):
         if self.core is not None and self.core.expects_input:
             deadline = self._received_at + options.input_timeout_s
         for channel in self.channels.values():
-            if channel.is_receiving:
+            if channel.has_incoming_message:
                 deadline = min(deadline, self._received_at + options.stall_s)
             progress_at = self._sent_at if channel.is_sending else max(self._sent_at, channel.unacknowledged_since)
             deadline = min(deadline, progress_at + options.stall_s)
@@ -416,7 +416,7 @@ class Session(Closable):
                 target = memoryview(destination.data)[start : start + length]
                 destination[start + length : int(ends[index])] = 0
                 location = locations._replace(offsets=np.array([offset], np.uint64))
-                self._fetches[memory.fetch(location, body.lengths[index : index + 1], target)] = copy
+                self._fetches[memory.start_fetch(location, body.lengths[index : index + 1], target)] = copy
                 copy.num_fetches += 1
         return copy
 

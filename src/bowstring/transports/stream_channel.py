@@ -1,10 +1,9 @@
-"""Channels and listeners of stream sockets with Bowstring's frames; transports differ in how bytes are moved."""
+"""Channels of stream sockets with Bowstring's frames; transports differ in how bytes are moved."""
 
 from __future__ import annotations
 
 import errno
 import itertools
-import logging
 import math
 import os
 import socket
@@ -16,9 +15,7 @@ from bowstring.errors import (
     BowstringError,
     ClosedError,
     ConnectionLostError,
-    ResourceError,
     TruncatedError,
-    UsageError,
     translate_os_error,
 )
 from bowstring.memory.region import FileRange, Region
@@ -31,7 +28,6 @@ from bowstring.transports.base import (
     DirectionLost,
     Event,
     Interest,
-    Listener,
     TransportOptions,
     strip_traceback,
 )
@@ -47,12 +43,8 @@ from bowstring.transports.frames import (
 )
 
 MEMORY_KINDS = frozenset({"host", "file"})
-_LOG = logging.getLogger(__name__)
-_LOG.addHandler(logging.NullHandler())  # as in bowstring.sharing.server
 _CALLS_PER_PROGRESS = 16
 _NOT_CONNECTED = {errno.ENOTCONN, errno.EBADF}
-_BACKLOG = 128
-_SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 
 
 class StreamChannel(Channel):
@@ -91,8 +83,8 @@ class StreamChannel(Channel):
         return self._queue.queued_bytes
 
     @property
-    def is_receiving(self) -> bool:
-        """As `Channel.is_receiving`."""
+    def has_incoming_message(self) -> bool:
+        """As `Channel.has_incoming_message`."""
         return not self._reader.is_between_frames
 
     @property
@@ -108,7 +100,7 @@ class StreamChannel(Channel):
             return f"{self._name}: connecting"
         if self.queued_bytes:
             return f"{self._name}: sending, {self.queued_bytes} bytes before the end"
-        position = "in the middle of a frame" if self.is_receiving else "between two messages"
+        position = "in the middle of a frame" if self.has_incoming_message else "between two messages"
         return f"{self._name}: receiving, {position}"
 
     def submit(self, parts: Sequence[Any], tag: int | None = None) -> int:
@@ -136,7 +128,7 @@ class StreamChannel(Channel):
         events: list[Event] = []
         if not self.is_connected:
             try:
-                self.is_connected = not self._lost_directions and self._continue_connect()
+                self.is_connected = not self._lost_directions and self._retry_connect()
             except BowstringError as error:
                 self._lost_directions = BOTH_DIRECTIONS
                 events.append(DirectionLost(strip_traceback(error), BOTH_DIRECTIONS))
@@ -185,7 +177,7 @@ class StreamChannel(Channel):
         self._queue.clear()
         self._reader.close()
 
-    def _continue_connect(self) -> bool:
+    def _retry_connect(self) -> bool:
         """Continue to connect; return whether it is done. Raises an error of `bowstring.errors`."""
         return True
 
@@ -292,93 +284,3 @@ class StreamChannel(Channel):
     def __del__(self) -> None:
         if hasattr(self, "_is_half_closed"):
             self.close()
-
-
-class StreamListener(Listener):
-    """A listening socket."""
-
-    def __init__(self, listening_socket: socket.socket, address: str, options: TransportOptions, name: str) -> None:
-        self.address = address
-        self.options = options
-        self.is_closed = False
-        self._name = name
-        self._socket = listening_socket
-
-    def descriptors(self) -> list[int]:
-        """As `Listener.descriptors`."""
-        return [self._socket.fileno()] if self._socket.fileno() >= 0 else []
-
-    def accept(self, limit: int = 16) -> list[Channel]:
-        """As `Listener.accept`."""
-        channels: list[Channel] = []
-        while len(channels) < limit:
-            try:
-                connection = self._accept_socket()
-            except ResourceError:
-                if channels:
-                    break
-                raise
-            if connection is None:
-                break
-            try:
-                channels.append(self._create_channel(connection))
-            except ConnectionLostError as error:
-                _LOG.warning("%s: refused a connection: %s", self._name, error)
-        return channels
-
-    def interests(self) -> list[Interest]:
-        """As `Listener.interests`."""
-        return [] if self.is_closed else [Interest(self._socket.fileno(), RECEIVE)]
-
-    def shut_down(self) -> None:
-        """As `Listener.shut_down`."""
-        self.is_closed = True
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-
-    def close(self) -> None:
-        """As `Listener.close`."""
-        self.shut_down()
-        self._socket.close()
-
-    @abstractmethod
-    def _create_channel(self, connection: socket.socket) -> Channel:
-        """Return the channel of a new connection. Raises `ConnectionLostError` to refuse it."""
-
-    def _listen(self, sockaddr: Any) -> None:
-        """Bind the socket and listen. Raises `UsageError` if the address is in use."""
-        try:
-            self._bind(sockaddr)
-            self._socket.listen(_BACKLOG)
-            self._socket.setblocking(False)
-        except OSError as error:
-            self.close()
-            raise UsageError(f"{self._name}: can't listen there: {error.strerror}") from error
-
-    def _bind(self, sockaddr: Any) -> None:
-        self._socket.bind(sockaddr)
-
-    def _accept_socket(self) -> socket.socket | None:
-        """Return the next connection of any peer, or None if none is waiting."""
-        if self.is_closed:
-            raise self._closed_error()
-        try:
-            return self._socket.accept()[0]
-        except (BlockingIOError, ConnectionAbortedError):
-            return None
-        except OSError as error:
-            if error.errno in _SHORTAGES:
-                raise translate_os_error(error, f"{self._name}: {error.strerror}") from error
-            raise self._closed_error() from error
-
-    def _closed_error(self) -> ClosedError:
-        return ClosedError(f"{self._name}: the listener is closed")
-
-    def __del__(self) -> None:
-        if not getattr(self, "is_closed", True):
-            self.close()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.address!r}, {'closed' if self.is_closed else 'listening'}>"

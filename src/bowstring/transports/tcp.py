@@ -19,7 +19,7 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
-from bowstring.transports.stream_channel import StreamListener
+from bowstring.transports.stream_listener import StreamListener
 from bowstring.transports.tcp_address import format_address, loopback_scope, parse_address, resolve
 from bowstring.transports.tcp_channel import TcpChannel, TlsChannel, create_accepted_channel
 from bowstring.transports.tcp_connector import TcpConnector

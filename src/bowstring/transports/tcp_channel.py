@@ -107,7 +107,7 @@ class TcpChannel(StreamChannel):
     def _connect_direction(self) -> int:
         return SEND
 
-    def _continue_connect(self) -> bool:
+    def _retry_connect(self) -> bool:
         assert self._connector is not None
         is_connected = self._connector.progress()
         self._socket = self._connector.socket
@@ -212,12 +212,12 @@ class TlsChannel(TcpChannel):
         )
         self._handshake_direction = RECEIVE if self._server_name is None else SEND
 
-    def _continue_connect(self) -> bool:
+    def _retry_connect(self) -> bool:
         import ssl
 
         try:
             if not self._handshake_direction:
-                if not super()._continue_connect():
+                if not super()._retry_connect():
                     return False
                 self._start_handshake()
             self._tls_socket.do_handshake()

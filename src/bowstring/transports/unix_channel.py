@@ -172,7 +172,7 @@ class UnixChannel(StreamChannel):
         self.traits = ChannelTraits(memory_kinds=MEMORY_KINDS, peer=PeerIdentity(user_id, process_id))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
 
-    def _continue_connect(self) -> bool:
+    def _retry_connect(self) -> bool:
         """Try to connect again, because the listener's queue was full, for which poll can't wait."""
         assert self._pending_address is not None
         connection, is_connected = try_connect(self._pending_address, self._socket)

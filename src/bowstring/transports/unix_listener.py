@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bowstring.errors import translate_os_error
 from bowstring.transports.base import DEFAULT_OPTIONS, Channel, TransportOptions
-from bowstring.transports.stream_channel import StreamListener
+from bowstring.transports.stream_listener import StreamListener
 from bowstring.transports.unix_channel import UnixChannel
 from bowstring.transports.unix_socket import encode_unix_address, random_abstract_address, unix_address_scope
 

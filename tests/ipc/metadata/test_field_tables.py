@@ -20,8 +20,8 @@ from bowstring.errors import BowstringError, InvalidDataError, LimitError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import read_root
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.metadata import field_tables
-from bowstring.ipc.metadata.field_tables import FieldTables
+from bowstring.ipc.metadata import bulk_field_reader
+from bowstring.ipc.metadata.bulk_field_reader import FieldTables
 from bowstring.ipc.metadata.lazy_schema import LazyWireSchema
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_field
 from bowstring.ipc.record_batch.read_plan import BatchReadPlan
@@ -33,7 +33,7 @@ from tests.ipc.flatbuffer_assembler import FlatbufferAssembler, number
 
 @pytest.fixture(autouse=True)
 def _decode_few_fields_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(field_tables, "_MIN_FIELDS", 0)
+    monkeypatch.setattr(bulk_field_reader, "_MIN_FIELDS", 0)
 
 
 _FLAT = [

@@ -12,7 +12,7 @@ import pytest
 from bowstring.errors import BowstringError, ProtocolError, UsageError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.memory_conformance import MemoryConformance
+from bowstring.testing.exported_memory_conformance import MemoryConformance
 from bowstring.transports.base import Channel, RemoteMemory
 from bowstring.transports.fabric.transport import FabricListener, FabricOptions, FabricTransport
 from tests.transports.fabric.pairs import require_libfabric, require_provider
@@ -48,7 +48,7 @@ def fetch(memory: RemoteMemory, ends: tuple[Channel, Channel], addresses: list[i
     located = memory.locate(uint64s(*addresses), uint64s(*lengths))
     assert memory.view(located.extent) is None
     destination = bytearray(sum(lengths))
-    token = memory.fetch(located, uint64s(*lengths), destination)
+    token = memory.start_fetch(located, uint64s(*lengths), destination)
     while not (fetched := memory.progress()):
         for channel in ends:
             channel.progress()

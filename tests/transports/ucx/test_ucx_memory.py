@@ -13,7 +13,7 @@ import pytest
 import bowstring
 from bowstring.errors import ProtocolError, ResourceError, UsageError
 from bowstring.memory.region import Region
-from bowstring.testing.memory_conformance import MemoryConformance
+from bowstring.testing.exported_memory_conformance import MemoryConformance
 from bowstring.transports.base import DirectionLost, Event, ExportedRegion
 from bowstring.transports.export_arena import ArenaExporter, ExportArena
 from bowstring.transports.ucx.channel import UcxChannel
@@ -88,7 +88,7 @@ def test_buffers_of_an_arena_are_mapped_or_fetched(options: dict[str, str]) -> N
                 assert view.readonly
                 assert bytes(view[int(located.offsets[2]) :][:100]) == CONTENT[300 - 256 :][:100]
             destination = bytearray(109)
-            token = memory.fetch(located, lengths, destination)
+            token = memory.start_fetch(located, lengths, destination)
             while not (fetched := memory.progress()):
                 client.progress()
                 server.progress()
@@ -127,7 +127,7 @@ def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:
                 located = memory.locate(numbers(start), numbers(256))
                 assert memory.view(located.extent) is None
                 destination = bytearray(256)
-                memory.fetch(located, numbers(256), destination)
+                memory.start_fetch(located, numbers(256), destination)
                 while not memory.progress():
                     client.progress()
                     server.progress()

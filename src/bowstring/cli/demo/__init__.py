@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from bowstring import spark as bowstring_spark
-from bowstring.cli.demo import corpus, inputs, report, transfer_methods
+from bowstring.cli.demo import corpus, input_option, report, transfer_methods
 from bowstring.cli.demo.summary import summarize_frame
 from bowstring.errors import UsageError
 
@@ -80,7 +80,7 @@ class StepProgress:
 def _create_frame(spark: SparkSession, path: str | None, lines: int) -> DataFrame:
     spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
     if path is not None:
-        return inputs.read_input(spark, path)
+        return input_option.read_input(spark, path)
     return corpus.python_lines(spark, corpus.installed_python_files(lines))
 
 
@@ -189,7 +189,7 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
         "ignore", "PySpark does not yet fully support pandas", FutureWarning
     )  # pandas is not used here
     if path is not None:
-        inputs.spark_format(path)  # raise for a wrong path before Spark starts
+        input_option.spark_format(path)  # raise for a wrong path before Spark starts
     logging.disable(logging.CRITICAL)  # py4j and PySpark log the errors that they raise
     console = Console()
     if not console.is_terminal:

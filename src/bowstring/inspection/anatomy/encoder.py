@@ -53,7 +53,7 @@ class PageLimits:
     header_sample_bytes: int = 2048
 
 
-class _Arrays:
+class _ArrayPacker:
     """Consecutive named arrays, each at a multiple of 8 bytes."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class _Arrays:
 
 def encode_anatomy(anatomy: Anatomy, source: RandomAccessSource, name: str, limits: PageLimits) -> str:
     """Return the data of the page in base64: zlib over the length of a JSON header, the header and the arrays."""
-    arrays = _Arrays()
+    arrays = _ArrayPacker()
     parts, is_detailed = _limit_byte_ranges(anatomy.parts, limits.max_byte_ranges)
     shared = _add_parts(arrays, parts, is_detailed, anatomy.layouts)
     ranges = _merge_ranges(_sampled_ranges(parts, anatomy.total_bytes, limits))
@@ -142,7 +142,7 @@ def _limit_byte_ranges(
 
 
 def _add_parts(
-    arrays: _Arrays, parts: list[tuple[Part, ByteRanges]], is_detailed: list[bool], layouts: tuple[BodyLayout, ...]
+    arrays: _ArrayPacker, parts: list[tuple[Part, ByteRanges]], is_detailed: list[bool], layouts: tuple[BodyLayout, ...]
 ) -> dict[str, list[list[int]]]:
     """Add the arrays of the parts; return the spans of buffers of messages with overlapping buffers."""
     nodes, variadic = [], []
@@ -229,7 +229,7 @@ def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[list[int]]:
     return merged_ranges
 
 
-def _add_file_bytes(arrays: _Arrays, ranges: list[list[int]], source: RandomAccessSource) -> None:
+def _add_file_bytes(arrays: _ArrayPacker, ranges: list[list[int]], source: RandomAccessSource) -> None:
     arrays.add("range_start", [start for start, _ in ranges], "f8")
     arrays.add("range_length", [stop - start for start, stop in ranges], "u4")
     spans = [(start, stop - start) for start, stop in ranges]
@@ -239,7 +239,7 @@ def _add_file_bytes(arrays: _Arrays, ranges: list[list[int]], source: RandomAcce
 
 
 def _add_decompressed_bytes(
-    arrays: _Arrays,
+    arrays: _ArrayPacker,
     parts: list[tuple[Part, ByteRanges]],
     ranges: list[list[int]],
     source: RandomAccessSource,

@@ -131,7 +131,7 @@ class Walker:
             return
         self.schema = LocatedSchema(footer.schema, footer.offset, footer.version)
         self.footer_metadata = footer.pairs
-        offset = yield from self._parts_of_footer(footer, start)
+        offset = yield from self._parts_listed_by_footer(footer, start)
         offset = yield from self._parts_between(offset, footer.offset)
         yield Part(PartKind.FOOTER, offset, footer.byte_ranges)
 
@@ -144,7 +144,7 @@ class Walker:
         offset = yield from self._message_parts(start, source.size)
         yield from self._unparsed_part(offset, source.size, PartKind.UNREAD)
 
-    def _parts_of_footer(self, footer: _Footer, offset: int) -> Generator[Part, None, int]:
+    def _parts_listed_by_footer(self, footer: _Footer, offset: int) -> Generator[Part, None, int]:
         """Yield the batches of the footer and the parts between them by offset; return the offset after them."""
         for start, stop, kind, number in self._prefetched_blocks(footer):
             where = f"{kind.value} {number}"

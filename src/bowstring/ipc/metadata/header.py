@@ -237,7 +237,7 @@ def _read_template(root: Table, inner: Table, raw: HeaderBytes, flatbuffer_offse
         (end, start, bytes(raw[end:start])) for end, start in zip(ends, starts, strict=True) if start > end
     )
     (nodes, buffers, variadic), (body_length, length) = spans, numbers
-    pairs, codec = _read_pairs_and_codec(root, batch)
+    pairs, codec = _read_custom_metadata_and_codec(root, batch)
     return HeaderTemplate(
         kind,
         root["version"],
@@ -257,7 +257,7 @@ def _read_template(root: Table, inner: Table, raw: HeaderBytes, flatbuffer_offse
     )
 
 
-def _read_pairs_and_codec(root: Table, batch: Table) -> tuple[Metadata, str | None]:
+def _read_custom_metadata_and_codec(root: Table, batch: Table) -> tuple[Metadata, str | None]:
     """Return a message's custom metadata and its codec, which metadata of version 4 may name in the custom metadata."""
     pairs, codec = schema_tables.read_custom_metadata(root), _read_codec(batch["compression"])
     codec_names = [value for key, value in pairs if key == V4_COMPRESSION_KEY] if root["version"] == V4 else []

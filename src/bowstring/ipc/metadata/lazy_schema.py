@@ -15,7 +15,7 @@ from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import LazyFields, Schema
 from bowstring.flatbuf.reader import Table
 from bowstring.ipc.limits import ReadLimits
-from bowstring.ipc.metadata.field_tables import DictionariesByField, FieldTables, HeaderCounts
+from bowstring.ipc.metadata.bulk_field_reader import DictionariesByField, FieldTables, HeaderCounts
 from bowstring.ipc.metadata.schema import (
     DictionaryDeclaration,
     WireSchema,

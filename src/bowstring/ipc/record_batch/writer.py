@@ -56,7 +56,7 @@ def encode_body(
         sizes = np.array([sum(map(len, compressed_parts)) for compressed_parts in compressed], np.int64)
     spans, paddings, size_bytes = arrange_buffers(sizes, alignment)
     parts = (
-        _join_buffers(buffers, paddings.tolist())
+        _interleave_paddings(buffers, paddings.tolist())
         if compressed is None
         else _join_compressed(compressed, paddings.tolist())
     )
@@ -73,7 +73,7 @@ def arrange_buffers(sizes: Int64Array, alignment: int) -> tuple[Int64Array, Int6
     return np.stack((ends - padded, sizes), 1), padded - sizes, int(ends[-1]) if len(ends) else 0
 
 
-def _join_buffers(buffers: Sequence[Buffer | None], paddings: Sequence[int]) -> list[Any]:
+def _interleave_paddings(buffers: Sequence[Buffer | None], paddings: Sequence[int]) -> list[Any]:
     parts: list[Any] = []
     for buffer, padding in zip(buffers, paddings, strict=True):
         if buffer is not None and buffer.size:

@@ -27,12 +27,12 @@ from bowstring.io.sources import open_path
 from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, encode_schema
 from bowstring.ipc.file import FileReader
+from bowstring.ipc.file_statistics import StatisticsCollector, replace_statistics
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, Block, parse_first_message_sizes
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import HeaderReader, check_version
 from bowstring.ipc.metadata.schema import V4, read_custom_metadata
-from bowstring.ipc.statistics import StatisticsCollector, replace_statistics
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.ipc.tools.copy_byte_ranges import copy_file_range
 from bowstring.ipc.tools.message_writer import copy_schema_table
@@ -77,7 +77,7 @@ def append_file(
         encoded_schema = replace(
             encode_schema(existing.reader.schema, options),
             table=copy_schema_table(existing.reader.footer["schema"]),
-            wire=existing.reader.cached_schema.wire.whole,
+            wire=existing.reader.decoded_schema.wire.whole,
         )
         encoder.resume(encoded_schema, existing.read_dictionaries())
         existing_pairs = replace_statistics(read_custom_metadata(existing.reader.footer), None, ())
@@ -137,7 +137,7 @@ class _ExistingFile:
     def __init__(self, source: MemorySource, limits: ReadLimits) -> None:
         self.reader = reader = FileReader(source, None, limits)
         self._source = source
-        _ = reader.cached_schema.wire.whole
+        _ = reader.decoded_schema.wire.whole
         check_version(reader.footer["version"], source.name)
         footer_offset = reader.footer_offset
         start = len(FILE_START)
@@ -164,7 +164,7 @@ class _ExistingFile:
             if reader.num_record_batches and reader.footer["version"] != V4:
                 compression = reader.read_batch_message(reader.num_record_batches - 1)[0].template.compression
         return IpcWriteOptions(
-            "big" if reader.cached_schema.wire.is_big_endian else "little",
+            "big" if reader.decoded_schema.wire.is_big_endian else "little",
             "V4" if reader.footer["version"] == V4 else "V5",
             self._is_legacy,
             compression,
@@ -212,7 +212,7 @@ class _ExistingFile:
 
     def read_dictionaries(self) -> dict[int, Array]:
         """Return the file's dictionaries by id, checked."""
-        wire = self.reader.cached_schema.wire.whole
+        wire = self.reader.decoded_schema.wire.whole
         lookup = FileDictionaries(wire, self.reader.read_dictionary_messages)
         dictionaries = {}
         for id_, declaration in wire.by_id.items():

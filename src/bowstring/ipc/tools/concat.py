@@ -29,6 +29,7 @@ from bowstring.ipc.dictionaries.reader import (
     get_declaration,
 )
 from bowstring.ipc.encoded_schema import DICTIONARY_REPLACEMENT
+from bowstring.ipc.file_statistics import FileStatistics, concat_statistics, replace_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
@@ -36,8 +37,7 @@ from bowstring.ipc.metadata.header import BatchHeaderBuilder, DictionaryHeader, 
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, WireSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, create_columns, fetch_body
-from bowstring.ipc.schema_cache import CachedSchema, load_schema
-from bowstring.ipc.statistics import FileStatistics, concat_statistics, replace_statistics
+from bowstring.ipc.schema_cache import DecodedSchema, load_schema
 from bowstring.ipc.tools.merge_dictionaries import DictionaryMerger, OutputDictionaryBatch, flatten_inner_first
 from bowstring.ipc.tools.message_writer import FeatureCollectingWriter, MessageWriter, preserved_features
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
@@ -237,7 +237,7 @@ class _MessageCopier:
         self._source = source
         self._writer = output.writer
         self._merger = output.merger
-        self._plan = source.cached_schema.read_plan(source.scan.version)
+        self._plan = source.decoded_schema.read_plan(source.scan.version)
         self._pending: list[BatchMessage] = []
         self._messages_by_id: dict[int, list[BatchMessage]] = {}
         self._changed_ids: set[int] = set()
@@ -245,19 +245,19 @@ class _MessageCopier:
         self._in_stream: StreamDictionaries | None = None
         self._lookup: DictionaryLookup = lambda _: None
         if isinstance(source.scan, FileScan):
-            self._lookup = FileDictionaries(source.cached_schema.wire, source.scan.reader.read_dictionary_messages)
+            self._lookup = FileDictionaries(source.decoded_schema.wire, source.scan.reader.read_dictionary_messages)
         else:
             self._lookup = self._in_stream = StreamDictionaries()
         self._dictionaries = output.first.wire.dictionaries
         if output.merger is not None:
             output.merger.begin_source()
-            self._target_declarations = _map_dictionaries(output.first.wire, source.cached_schema.wire.whole)
+            self._target_declarations = _map_dictionaries(output.first.wire, source.decoded_schema.wire.whole)
 
     def add_dictionary(self, message: BatchMessage) -> None:
         """Add a dictionary batch. Raises `InvalidDataError` if its id is not in the schema, or the batches are out of
         order.
         """
-        wire, header, where = self._source.cached_schema.wire, message.header, (message.where,)
+        wire, header, where = self._source.decoded_schema.wire, message.header, (message.where,)
         id_ = get_declaration(wire, header, where).id
         messages = self._messages_by_id.get(id_)
         assert message.body is not None
@@ -277,7 +277,7 @@ class _MessageCopier:
             self._write_dictionaries()
         header, plan = message.header, self._plan
         if header.template.version != self._source.scan.version:
-            plan = self._source.cached_schema.read_plan(header.template.version)
+            plan = self._source.decoded_schema.read_plan(header.template.version)
         assert message.body is not None
         columns = create_columns(plan, header, message.body, self._lookup, (message.where,))
         if len(self._messages_by_id) < len(self._target_declarations):
@@ -313,7 +313,7 @@ class _MessageCopier:
 
         Otherwise the batch would use the dictionary of another source.
         """
-        for index, declarations in enumerate(self._source.cached_schema.wire.whole.dictionaries):
+        for index, declarations in enumerate(self._source.decoded_schema.wire.whole.dictionaries):
             if any(declaration.id not in self._messages_by_id for declaration in flatten_inner_first(declarations)):
                 _ = columns[index]
 
@@ -323,7 +323,7 @@ class _MessageCopier:
         for id_, declarations in self._target_declarations.items():
             if id_ in self._changed_ids:
                 lookup = self._lookup if self._in_stream is None else self._in_stream.freeze()
-                declaration_in_source = self._source.cached_schema.wire.by_id[id_]
+                declaration_in_source = self._source.decoded_schema.wire.by_id[id_]
                 values: Any = partial(lookup, declaration_in_source)  # not None, as messages define it
                 for declaration in declarations:
                     for batch in self._merger.merge(declaration, self._messages_by_id[id_], values):
@@ -377,7 +377,7 @@ class _OpenedSource:
 
     name: str
     scan: FileScan | StreamScan
-    cached_schema: CachedSchema
+    decoded_schema: DecodedSchema
     memory: MemorySource | None
     is_pipe: bool
 
@@ -399,11 +399,11 @@ def _open_source(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Itera
         if is_file:
             assert isinstance(readable, MemorySource | RangeSource)
             scan = FileScan(readable, limits, keeps_bodies=True)
-            yield _OpenedSource(readable.name, scan, scan.reader.cached_schema, memory, is_pipe)
+            yield _OpenedSource(readable.name, scan, scan.reader.decoded_schema, memory, is_pipe)
         else:
             stream = StreamScan(readable, limits, keeps_bodies=True)
-            cached_schema = load_schema(stream.schema, limits)
-            yield _OpenedSource(readable.name, stream, cached_schema, memory, is_pipe)
+            decoded_schema = load_schema(stream.schema, limits)
+            yield _OpenedSource(readable.name, stream, decoded_schema, memory, is_pipe)
     finally:
         opened_source.close()
 
@@ -418,14 +418,14 @@ class _FirstSource:
     name: str
     wire: WireSchema
     version: int
-    equal_schemas: list[CachedSchema]
+    equal_schemas: list[DecodedSchema]
 
     @classmethod
     def of(cls, source: _OpenedSource) -> _FirstSource:
         """Begin with a source. Raises `UnsupportedError` for unsupported metadata versions."""
         version = source.scan.version
         check_version(version, source.name)
-        return cls(source.name, source.cached_schema.wire.whole, version, [source.cached_schema])
+        return cls(source.name, source.decoded_schema.wire.whole, version, [source.decoded_schema])
 
     def check_compatible(self, source: _OpenedSource) -> None:
         """Raise `UsageError` with the first difference, if any."""
@@ -433,9 +433,9 @@ class _FirstSource:
             raise self._mismatch_error(
                 source, f"metadata version {format_version(self.version)}", format_version(source.scan.version)
             )
-        if any(source.cached_schema is cached_schema for cached_schema in self.equal_schemas):
+        if any(source.decoded_schema is decoded_schema for decoded_schema in self.equal_schemas):
             return
-        wire, other_wire = self.wire, source.cached_schema.wire.whole
+        wire, other_wire = self.wire, source.decoded_schema.wire.whole
         if wire.is_big_endian != other_wire.is_big_endian:
             raise self._mismatch_error(
                 source, *("big-endian" if each.is_big_endian else "little-endian" for each in (wire, other_wire))
@@ -444,7 +444,7 @@ class _FirstSource:
         if mismatch is not None:
             raise self._mismatch_error(source, *mismatch)
         if len(self.equal_schemas) < _MAX_EQUAL_SCHEMAS:
-            self.equal_schemas.append(source.cached_schema)
+            self.equal_schemas.append(source.decoded_schema)
 
     def _mismatch_error(self, source: _OpenedSource, expected: str, actual: str) -> UsageError:
         return UsageError(f"{source.name}: expected {expected} as in {self.name}, found {actual}")

@@ -42,7 +42,7 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, check_version
 from bowstring.ipc.metadata.schema import read_custom_metadata
 from bowstring.ipc.record_batch.remote import Body, RemoteBody, create_columns
-from bowstring.ipc.schema_cache import CachedSchema, load_schema
+from bowstring.ipc.schema_cache import DecodedSchema, load_schema
 from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.memory.buffer import Buffer
 
@@ -73,7 +73,7 @@ class ReadableFooter:
     """
 
     offset: int
-    cached_schema: CachedSchema
+    decoded_schema: DecodedSchema
     schema: Table
     version: int
     batches: list[int]
@@ -85,15 +85,15 @@ class ReadableFooter:
     def read(cls, source: RandomAccessSource, limits: ReadLimits) -> ReadableFooter:
         """Read the footer of a file. Raises `InvalidDataError` if it or its schema is malformed."""
         reader = create_file_reader(source, None, limits)
-        cached_schema, table = reader.cached_schema, reader.footer
-        _ = cached_schema.wire.whole
+        decoded_schema, table = reader.decoded_schema, reader.footer
+        _ = decoded_schema.wire.whole
         check_version(table["version"], "footer")
         pairs = read_custom_metadata(table)
         batches, dictionaries = reader.blocks, reader.dictionary_blocks
         blocks = np.concatenate([batches, dictionaries])
         return cls(
             reader.footer_offset,
-            cached_schema,
+            decoded_schema,
             table["schema"],
             table["version"],
             batches["offset"].tolist(),
@@ -113,7 +113,7 @@ class ExpectedSchema:
 
     table: Table
     version: int
-    cached_schema: CachedSchema
+    decoded_schema: DecodedSchema
     stop: int
     dropped_range: DroppedRange | None
 
@@ -223,7 +223,7 @@ class MessageSearch:
             self._candidates.is_legacy_framing = self.source.read_at(at, 4) != CONTINUATION
             stop = message.stop
         if footer is not None:
-            return ExpectedSchema(footer.schema, footer.version, footer.cached_schema, stop, dropped_range)
+            return ExpectedSchema(footer.schema, footer.version, footer.decoded_schema, stop, dropped_range)
         assert isinstance(message, NonBatchMessage)
         assert message.schema is not None
         cached = load_schema(message.schema, self.limits)
@@ -418,11 +418,11 @@ class MessageSearch:
                 f"{candidate.where}: expected metadata version {self.schema.version}, found {header.template.version}"
             )
         if header.template.kind == headers.DICTIONARY_BATCH:
-            get_declaration(self.schema.cached_schema.wire, header, where)
-            read_dictionary_values(self.schema.cached_schema.wire, header, body, lambda _: None, where)
+            get_declaration(self.schema.decoded_schema.wire, header, where)
+            read_dictionary_values(self.schema.decoded_schema.wire, header, body, lambda _: None, where)
         else:
             create_columns(
-                self.schema.cached_schema.read_plan(header.template.version), header, body, lambda _: None, where
+                self.schema.decoded_schema.read_plan(header.template.version), header, body, lambda _: None, where
             )
         nodes = header.nodes()
         if (nodes["null_count"] < 0).any() or (nodes["null_count"] > nodes["length"]).any():

@@ -20,13 +20,13 @@ from bowstring.io.sources import as_random_access, open_source
 from bowstring.ipc.dictionaries.delta import DeltaDictionary
 from bowstring.ipc.dictionaries.reader import DictionarySnapshot, read_dictionary_values
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
+from bowstring.ipc.file_statistics import replace_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.schema import DictionaryDeclaration
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, RemoteColumns
-from bowstring.ipc.statistics import replace_statistics
 from bowstring.ipc.tools.message_search import DroppedRange, MessageSearch
 from bowstring.ipc.tools.message_writer import MessageWriter, preserved_features
 from bowstring.ipc.tools.scan import BatchMessage
@@ -90,7 +90,7 @@ def recover(
         target = open_sink(sink)
         with abandon_on_error(target):
             features = _collect_features(search, messages)
-            dictionaries = search.schema.cached_schema.wire.by_id.values()
+            dictionaries = search.schema.decoded_schema.wire.by_id.values()
             writer = MessageWriter(
                 target, search.schema.table, dictionaries, search.schema.version, not search.is_file, features
             )
@@ -110,7 +110,7 @@ def _collect_features(search: MessageSearch, messages: Sequence[BatchMessage | D
         if template.compression is not None:
             features.add(COMPRESSED_BODY)
         if template.kind == headers.RECORD_BATCH:
-            defined_ids.update(search.schema.cached_schema.wire.by_id)  # the writer defines those that are missing
+            defined_ids.update(search.schema.decoded_schema.wire.by_id)  # the writer defines those that are missing
         if template.kind == headers.DICTIONARY_BATCH and not template.is_delta:
             if template.dictionary_id in defined_ids and not search.is_file:
                 features.add(DICTIONARY_REPLACEMENT)
@@ -191,18 +191,18 @@ class _MessageSelector:
             return True
         return any(dropped_range.start <= at < dropped_range.stop for at in footer.dictionaries)
 
-    def read_values(self, message: BatchMessage, lookup: DictionaryLookup) -> Array:
+    def read_valid_dictionary(self, message: BatchMessage, lookup: DictionaryLookup) -> Array:
         """Return the checked values of a dictionary batch."""
         assert message.body is not None
         values = read_dictionary_values(
-            self.search.schema.cached_schema.wire, message.header, message.body, lookup, (message.where,)
+            self.search.schema.decoded_schema.wire, message.header, message.body, lookup, (message.where,)
         )[0]
         values.validate(self.full)
         return values
 
     def select_valid(self, batches: Iterable[BatchMessage], lookup: DictionaryLookup) -> Iterator[BatchMessage]:
         """Yield the valid record batches and drop the others."""
-        names = self.search.schema.cached_schema.wire.whole.schema.names
+        names = self.search.schema.decoded_schema.wire.whole.schema.names
         for message in batches:
             try:
                 for name, column in zip(names, self._create_columns(message, lookup), strict=True):
@@ -216,7 +216,7 @@ class _MessageSelector:
     def _create_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> Iterable[Array]:
         """Return the columns; those of a body too large to prefetch are fetched one after another, and none is kept."""
         header, body, where = message.header, message.body, (message.where,)
-        plan = self.search.schema.cached_schema.read_plan(header.template.version)
+        plan = self.search.schema.decoded_schema.read_plan(header.template.version)
         assert body is not None
         if isinstance(body, RemoteBody):
             return (RemoteColumns(plan, header, body, lookup, where, [column])[0] for column in plan)
@@ -250,7 +250,7 @@ class _StreamSelector(_MessageSelector):
             try:
                 if message.header.template.is_delta and snapshot is None:
                     raise InvalidDataError("a delta for a dictionary that is lost or undefined")
-                values = self.read_values(message, lookup)
+                values = self.read_valid_dictionary(message, lookup)
             except InvalidDataError as error:
                 self.drop(message, str(error))
                 continue
@@ -298,7 +298,7 @@ class _FileSelector(_MessageSelector):
                     unavailable_ids.discard(declaration.id)
             return arrays.get(declaration.id)
 
-        for declaration in self.search.schema.cached_schema.wire.whole.by_id.values():
+        for declaration in self.search.schema.decoded_schema.wire.whole.by_id.values():
             lookup(declaration)
         readable_ids = {
             id(message) for id_, messages in messages_by_id.items() if id_ in arrays for message in messages
@@ -370,7 +370,7 @@ class _FileSelector(_MessageSelector):
         parts: list[Array] = []
         for number, message in enumerate(_prefetch_bodies(list(messages))):
             try:
-                parts.append(self.read_values(message, lookup))
+                parts.append(self.read_valid_dictionary(message, lookup))
             except InvalidDataError as error:
                 self.drop(message, str(error))
                 for later_delta in messages[number + 1 :]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary
-from bowstring.layouts.hashing import factorize_bytes
+from bowstring.layouts.factorize_bytes import factorize_bytes
 from bowstring.layouts.sort_keys import rank_bytes
 from bowstring.layouts.value_codecs.base import ValueCodec, is_bytes_like
 

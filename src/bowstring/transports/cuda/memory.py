@@ -132,7 +132,7 @@ class RemoteCudaMemory(RemoteArena):
             raise ClosedError("cuda: the server's memory was closed")
         return self._memory
 
-    def _start_fetch(self, address: int, buffer: memoryview) -> Fetch:
+    def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
         memory = self.view(self._extent)
         memory.owner.gpu.read(memory.pointer + address, buffer)
         return CompletedFetch()

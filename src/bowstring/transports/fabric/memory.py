@@ -69,7 +69,7 @@ class RemoteFabricMemory(RemoteArena):
         """As `RemoteMemory.view`: the memory has to be fetched."""
         return
 
-    def _start_fetch(self, address: int, buffer: memoryview) -> FabricFetch:
+    def _start_copy(self, address: int, buffer: memoryview) -> FabricFetch:
         return self._channel.fetch(Memory(buffer), address, self._key)
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.control_socket import ControlSocket
 from bowstring.transports.fabric.endpoint import Domain, DomainPool, Endpoint, check_provider
 from bowstring.transports.fabric.memory import FabricArena, RemoteFabricMemory
-from bowstring.transports.stream_channel import StreamListener
+from bowstring.transports.stream_listener import StreamListener
 from bowstring.transports.tcp_address import SocketAddress, format_address, loopback_scope, parse_address, resolve
 
 _DEFAULT_ADDRESS = "//127.0.0.1:0"

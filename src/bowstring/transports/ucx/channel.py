@@ -102,14 +102,14 @@ class _Receiver(MessageReceiver[UcxMessage]):
         self._total: tuple[int, int] | None = None
 
     @property
-    def is_receiving(self) -> bool:
-        """As `MessageReceiver.is_receiving`."""
+    def has_incoming_message(self) -> bool:
+        """As `MessageReceiver.has_incoming_message`."""
         return bool(self._arrivals or self.offers)
 
     @property
     def has_ended(self) -> bool:
         """As `MessageReceiver.has_ended`."""
-        return self._counts == self._total and not self.is_receiving
+        return self._counts == self._total and not self.has_incoming_message
 
     @property
     def _is_awaiting_plain(self) -> bool:
@@ -219,7 +219,7 @@ class UcxChannel(MessageChannel):
 
     @property
     def _has_received_all(self) -> bool:
-        return not self._worker.active_messages and not self._receiver.is_receiving
+        return not self._worker.active_messages and not self._receiver.has_incoming_message
 
     def _connection_interests(self) -> list[Interest]:
         return [Interest(self._worker.event_descriptor, RECEIVE)]

@@ -70,7 +70,7 @@ class RemoteUcxMemory(RemoteArena):
             self._view = self._unpack_key().map(extent.start, extent.size_bytes)
         return self._view
 
-    def _start_fetch(self, address: int, buffer: memoryview) -> Fetch:
+    def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
         view = self.view(self._extent)
         if view is None:
             return self._unpack_key().fetch(address, buffer)

@@ -33,7 +33,7 @@ _OPTIONS = TransportOptions(timeout_s=20.0)
 _MAX_ROUNDS = 2000
 
 
-class MemoryPair:
+class ExportingConnection:
     """A connection whose accepted end exports memory that the dialed end reads."""
 
     server: Channel
@@ -85,7 +85,7 @@ class MemoryPair:
     def fetch(self, addresses: Uint64Array, lengths: Uint64Array) -> bytes:
         """Fetch buffers of one extent, and wait for the end."""
         destination = bytearray(int(lengths.sum()))
-        token = self.memory.fetch(self.memory.locate(addresses, lengths), lengths, destination)
+        token = self.memory.start_fetch(self.memory.locate(addresses, lengths), lengths, destination)
         for _ in range(_MAX_ROUNDS):
             fetch_events = self.memory.progress()
             if fetch_events:
@@ -105,12 +105,12 @@ class MemoryConformance:
     shares_memory = True
 
     @pytest.fixture
-    def pair(self) -> Iterator[MemoryPair]:
+    def pair(self) -> Iterator[ExportingConnection]:
         """A connection that is closed after the test, which must not leak descriptors."""
         if not self.shares_memory:
             pytest.skip("this transport shares no memory")
         with assert_descriptors_closed():
-            pair = MemoryPair(self.transport)
+            pair = ExportingConnection(self.transport)
             yield pair
             pair.close()
 
@@ -119,7 +119,7 @@ class MemoryConformance:
         assert memoryview(view).readonly
         return bytes(view[offset_bytes : offset_bytes + length_bytes])
 
-    def test_buffers_of_exported_memory_are_viewed_or_fetched(self, pair: MemoryPair) -> None:
+    def test_buffers_of_exported_memory_are_viewed_or_fetched(self, pair: ExportingConnection) -> None:
         with Region.copy_of([CONTENT]) as region:
             start = pair.export(region).address
         addresses, lengths = (
@@ -135,7 +135,7 @@ class MemoryConformance:
         assert pair.fetch(addresses, lengths) == CONTENT[1:10] + CONTENT[300:5300]
         assert pair.fetch(_uint64_array(start), _uint64_array(len(CONTENT))) == CONTENT
 
-    def test_every_export_has_its_own_addresses(self, pair: MemoryPair) -> None:
+    def test_every_export_has_its_own_addresses(self, pair: ExportingConnection) -> None:
         with Region.copy_of([b"first "]) as first, Region.copy_of([b"second"]) as second:
             starts = [pair.export(region).address for region in (first, second, first)]
         addresses, lengths = _uint64_array(*starts, 0), _uint64_array(6, 6, 6, 0)
@@ -148,7 +148,7 @@ class MemoryConformance:
                 buffers[index] = pair.fetch(addresses[index : index + 1], lengths[index : index + 1])
         assert buffers == {0: b"first ", 1: b"second", 2: b"first "}
 
-    def test_addresses_outside_of_exported_memory_are_rejected(self, pair: MemoryPair) -> None:
+    def test_addresses_outside_of_exported_memory_are_rejected(self, pair: ExportingConnection) -> None:
         with Region.copy_of([CONTENT]) as region:
             start = pair.export(region).address
         extent = pair.memory.extent(start)
@@ -161,7 +161,7 @@ class MemoryConformance:
                 pair.memory.locate_by_extent(_uint64_array(start, address), _uint64_array(1, length))
         assert pair.fetch(_uint64_array(end - 1), _uint64_array(1)) is not None
 
-    def test_views_stay_valid_after_retirement_and_the_end_of_the_connection(self, pair: MemoryPair) -> None:
+    def test_views_stay_valid_after_retirement_and_the_end_of_the_connection(self, pair: ExportingConnection) -> None:
         with Region.copy_of([CONTENT]) as region:
             exported_region = pair.export(region)
         located_buffers = pair.memory.locate(_uint64_array(exported_region.address), _uint64_array(len(CONTENT)))
@@ -179,7 +179,7 @@ class MemoryConformance:
         if view is not None:
             assert self.read_view(view, offset, len(CONTENT)) == CONTENT
 
-    def test_only_exported_memory_can_be_retired(self, pair: MemoryPair) -> None:
+    def test_only_exported_memory_can_be_retired(self, pair: ExportingConnection) -> None:
         pair.exporter.check_capacity(1)
         with pytest.raises(UsageError, match=r"has (sent|exported) 0 regions"):
             pair.exporter.retire(ExportedRegion(0))

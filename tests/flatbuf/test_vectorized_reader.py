@@ -10,7 +10,7 @@ import pytest
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Flatbuffer, Table
 from bowstring.flatbuf.specs import Scalar, String, SubTable, TableSpec, TableVector, Union, Vector
-from bowstring.flatbuf.table_array import TableArray, VectorizedReader
+from bowstring.flatbuf.vectorized_reader import TableArray, VectorizedReader
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 
 SPECS = {

@@ -22,15 +22,15 @@ from bowstring.datatypes.type_specs import TYPE_SPECS, TYPE_SPECS_BY_NAME
 from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.specs import Scalar
-from bowstring.flatbuf.table_array import (
+from bowstring.flatbuf.tables import SPECS, TYPES
+from bowstring.flatbuf.vectorized_reader import (
     BoolArray,
-    ElementSpans,
     IntArray,
     TableArray,
     VectorizedReader,
+    VectorSpans,
     flatten_table_vectors,
 )
-from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc.metadata.schema import DictionaryDeclaration
 from bowstring.ipc.metadata.types import read_type
 from bowstring.layouts import text
@@ -106,7 +106,7 @@ class FieldTables:
         return self.tables.follow_offsets("name")
 
     @cached_property
-    def name_spans(self) -> ElementSpans:
+    def name_spans(self) -> VectorSpans:
         """The bytes of each name."""
         return self.reader.locate_elements(*self._name_targets, item_bytes=1)
 
@@ -253,7 +253,7 @@ class _FieldReader:
             return {}
         if not total:
             return {}
-        owners, offsets = flatten_table_vectors(ElementSpans(vectors.starts, counts, is_valid))
+        owners, offsets = flatten_table_vectors(VectorSpans(vectors.starts, counts, is_valid))
         tables = TableArray(reader, SPECS["KeyValue"], *reader.follow_offsets(offsets))
         keys, values = tables.locate_elements("key"), tables.locate_elements("value")
         is_pair_valid = keys.is_valid & values.is_valid & ~reader.equals(keys.starts, keys.lengths, NAME_KEY)
@@ -289,7 +289,7 @@ class _FieldReader:
         """Resolve the types of the fields at `rows`, whose type has this number, by reading one of each group of equal
         type tables.
         """
-        columns: list[IntArray | ElementSpans] = []
+        columns: list[IntArray | VectorSpans] = []
         spec = SPECS[TYPES[number]]
         if spec.slots:
             tables, is_valid = tables.take(rows, spec), np.ones(len(rows), bool)
@@ -387,7 +387,7 @@ class _FieldReader:
 
 
 def _group_by_equality(
-    reader: VectorizedReader, indices: IntArray, columns: Sequence[IntArray | ElementSpans]
+    reader: VectorizedReader, indices: IntArray, columns: Sequence[IntArray | VectorSpans]
 ) -> Iterator[IntArray]:
     """Yield groups of indices at which all columns are equal, at most `_MAX_TYPES`."""
     for _ in range(_MAX_TYPES):
@@ -396,7 +396,7 @@ def _group_by_equality(
         first = int(indices[0])
         is_equal = np.ones(len(indices), bool)
         for column in columns:
-            if isinstance(column, ElementSpans):
+            if isinstance(column, VectorSpans):
                 start, length = int(column.starts[first]), int(column.lengths[first])
                 text_bytes = reader.raw[start : start + length]
                 is_equal &= reader.equals(column.starts[indices], column.lengths[indices], text_bytes)

@@ -25,7 +25,7 @@ _VTABLE = struct.Struct("<HH")
 _U8, _U16, _U32, _I32 = np.dtype("u1"), np.dtype("<u2"), np.dtype("<u4"), np.dtype("<i4")
 
 
-class ElementSpans(NamedTuple):
+class VectorSpans(NamedTuple):
     """The elements of strings or vectors: the position of the first and the length of each, 0 if absent or not
     valid.
     """
@@ -72,14 +72,14 @@ class VectorizedReader:
             return targets, is_valid
         return np.where((positions > 0) & is_valid, targets, 0), is_valid | (positions == 0)
 
-    def locate_elements(self, targets: IntArray, is_valid: BoolArray, item_bytes: int) -> ElementSpans:
+    def locate_elements(self, targets: IntArray, is_valid: BoolArray, item_bytes: int) -> VectorSpans:
         """Return the elements of the strings or vectors at `targets`, where `is_valid`, both from `follow_offsets`."""
         lengths = self.read_integers(targets, _U32)
         if not targets.all():
             lengths = np.where(targets > 0, lengths, 0)
         starts = targets + 4
         is_valid = is_valid & is_vector_valid(starts, lengths, item_bytes, self.size)
-        return ElementSpans(starts, lengths if is_valid.all() else np.where(is_valid, lengths, 0), is_valid)
+        return VectorSpans(starts, lengths if is_valid.all() else np.where(is_valid, lengths, 0), is_valid)
 
     def equals(self, starts: IntArray, lengths: IntArray, text: bytes) -> BoolArray:
         """Whether each string equals `text`; strings of its length must not exceed the flatbuffer in total."""
@@ -91,7 +91,7 @@ class VectorizedReader:
         return is_equal
 
 
-def flatten_table_vectors(vectors: ElementSpans) -> tuple[IntArray, IntArray]:
+def flatten_table_vectors(vectors: VectorSpans) -> tuple[IntArray, IntArray]:
     """Return for each offset in vectors of tables the index of its vector and its position."""
     owners = np.repeat(np.arange(len(vectors.lengths)), vectors.lengths)
     firsts = np.cumsum(vectors.lengths) - vectors.lengths
@@ -176,7 +176,7 @@ class TableArray:
             numbers = (numbers != 0).astype(np.int64)
         return (numbers if positions.all() else np.where(positions > 0, numbers, type_.default)), is_valid
 
-    def locate_elements(self, name: str) -> ElementSpans:
+    def locate_elements(self, name: str) -> VectorSpans:
         """Return the elements of the strings or vectors of a slot."""
         type_ = self._spec.slots[name].type
         assert isinstance(type_, String | Vector | TableVector)

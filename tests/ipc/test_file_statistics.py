@@ -16,7 +16,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc.statistics import METADATA_KEY
+from bowstring.ipc.file_statistics import METADATA_KEY
 from tests.ipc.samples import as_stream, batch
 
 
