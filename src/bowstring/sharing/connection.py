@@ -124,6 +124,9 @@ class Connection:
 
     def request_stream(self, ticket: Ticket) -> Stream:
         """Request a data set, and read its schema. Raises the server's error, and errors of the connection and data."""
+        memory, options = self.driver.session.memory, self.driver.session.options
+        if ticket.is_packed and options.copies_memory and memory is not None and memory.is_copied_from_mapping:
+            ticket = replace(ticket, is_packed=False)
         stream = Stream(self, ticket)
         try:
             self.driver.request(stream.protocol, stream.requests())

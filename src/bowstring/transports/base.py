@@ -391,6 +391,11 @@ class RemoteMemory(Closable, ABC):
     def view(self, extent: Extent) -> Any | None:
         """Return an extent's memory without a copy, None if it has to be fetched. Raises as `Region.check_file`."""
 
+    @property
+    def is_copied_from_mapping(self) -> bool:
+        """Whether a copy of it is made from a mapping that the peer can't truncate, rather than from sent bytes."""
+        return False
+
     @abstractmethod
     def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
         """Start to copy buffers, one after the other, to `destination`; return a token. `progress` reports the end."""

@@ -55,3 +55,41 @@ def test_another_process_reads_a_data_set(mode: str, num_rows: int) -> None:
         command = [sys.executable, "-c", CLIENT, uri, mode]
         output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (output.stdout.strip(), output.stderr) == (str(num_rows), "")
+
+
+COPYING_CLIENT = """
+import sys
+import bowstring as bs
+from bowstring.sharing.connection import Connection
+from bowstring.transports.ucx.transport import UCX, UcxOptions
+
+UCX.configure(UcxOptions(shares_memory=True))
+connections = []
+initialize = Connection._initialize
+Connection._initialize = lambda self, *arguments: (initialize(self, *arguments), connections.append(self))[0]
+with bs.connect(sys.argv[1], copy=True) as dataset:
+    received = [0]
+    for _ in range(3):
+        assert dataset.read_all()["number"].to_pylist() == list(range(200_000))
+        (channel,) = connections[0].driver.session.channels.values()
+        received.append(channel.bytes_received)
+    assert connections[0].num_leased_messages == 0
+print(*(end - start for start, end in zip(received, received[1:])))
+"""
+
+
+def test_a_copy_is_made_from_the_mapping_once_there_is_a_connection() -> None:
+    gc.collect()
+    UCX.configure(UcxOptions(shares_memory=True, arena_bytes=1 << 28))
+    try:
+        with Server(scheme="ucx") as server:
+            uri = server.add("data", table(200_000).to_batches())
+            command = [sys.executable, "-c", COPYING_CLIENT, uri]
+            output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            assert output.stderr == ""
+            first, *others = map(int, output.stdout.split())
+            assert first > 1_600_000  # the bytes of the numbers alone
+            assert all(received_bytes < 10_000 for received_bytes in others)
+    finally:
+        gc.collect()
+        UCX.configure(UcxOptions())

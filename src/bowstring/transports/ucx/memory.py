@@ -70,6 +70,11 @@ class RemoteUcxMemory(RemoteArena):
             self._view = self._unpack_key().map(extent.start, extent.size_bytes)
         return self._view
 
+    @property
+    def is_copied_from_mapping(self) -> bool:
+        """As `RemoteMemory.is_copied_from_mapping`: from the second stream on, when the connection exists."""
+        return self._channel.bytes_received > 0 and self.view(self._extent) is not None
+
     def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
         view = self.view(self._extent)
         if view is None:
