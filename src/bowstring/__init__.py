@@ -1,6 +1,6 @@
 """Bowstring: Arrow in pure Python and NumPy, tables shared between processes, and Spark results published to them.
 
-This package exports what is used every day:
+This package exports the names of everyday use:
 
 - arrays and tables: `array`, `record_batch`, `table`, `concat_arrays`, `concat_tables` and their classes;
 - types: `schema`, `field`, and a function for each type of the columnar format, such as `int32` or `list_`;

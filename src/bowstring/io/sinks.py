@@ -41,7 +41,7 @@ class Sink(Protocol):
         """Make the written bytes visible."""
 
     def abandon(self) -> None:
-        """Discard what was written, if possible."""
+        """Discard the written bytes, if possible."""
 
 
 @runtime_checkable

@@ -45,7 +45,7 @@ _BLOCK_VIEWS = 1 << 12
 _WORD = np.dtype("<u8")
 _VALUE_BYTES = np.arange(INLINE_BYTES + 2)[:, None] > np.arange(VIEW.itemsize) - 4
 _WORD_MASKS = np.where(_VALUE_BYTES, 0xFF, 0).astype(UINT8).view(_WORD)
-"""For each length, masks of both words of a view without the padding. A length above 12 has no padding."""
+"""For each length, masks of a view's two words without the padding. A length above 12 has no padding."""
 
 
 def _fill_views(views: Values, data: Bytes, lengths: Values, buffer_index: int) -> Bytes:

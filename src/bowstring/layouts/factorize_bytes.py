@@ -65,7 +65,7 @@ def _read_first_words(words: Values, starts: Indices, lengths: Indices) -> Value
 
 
 def _iter_first_middle_last_words(words: Values, starts: Indices, lengths: Indices) -> _IndexedWords:
-    """Yield the first words of all strings, then a middle and the last word of the longer ones, with their indices."""
+    """Yield the first word of each string, then a middle and the last word of the longer ones, with their indices."""
     yield slice(None), _read_first_words(words, starts, lengths)
     longer = np.flatnonzero(lengths > _WORD.itemsize)
     indices = longer if len(longer) < len(starts) else slice(None)
@@ -75,7 +75,7 @@ def _iter_first_middle_last_words(words: Values, starts: Indices, lengths: Indic
 
 
 def _iter_all_words(words: Values, starts: Indices, lengths: Indices) -> _IndexedWords:
-    """Yield the first words of all strings, then each next word of the longer ones, with their indices.
+    """Yield the first word of each string, then each next word of the longer ones, with their indices.
 
     The last word ends at the end of the string.
     """

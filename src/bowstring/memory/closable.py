@@ -31,7 +31,7 @@ class SupportsAbandon(Protocol):
     """An object with an `abandon` method: a sink or a writer."""
 
     def abandon(self) -> None:
-        """Discard what was written."""
+        """Discard the written bytes."""
 
 
 @contextmanager

@@ -120,7 +120,7 @@ class Gpu:
     def open_ipc_handle(self, handle: bytes) -> Allocation:
         """Map the memory of another process's IPC handle, writable, as CUDA always does.
 
-        Its size is what the driver reports, whatever the other process says.
+        Its size is the one that the driver reports, not the one in the handle.
         """
         opaque = _driver().CUipcMemHandle()
         ctypes.memmove(opaque.getPtr(), handle, HANDLE_BYTES)

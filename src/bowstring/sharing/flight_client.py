@@ -266,7 +266,7 @@ class _DoGetCall:
         self._is_cancelled = False
 
     def run(self) -> None:
-        """Call DoGet, and put what it returns into the queue."""
+        """Call DoGet, and put the batches into the queue."""
         with self._client, ExitStack() as stack:
             try:
                 self._reader = self._client.do_get(import_flight().Ticket(self._ticket))

@@ -127,7 +127,7 @@ class _ConnectionPlayer:
             self._add_difference(step.text, f"{type(error).__name__}: {error}")
 
     def finish(self) -> None:
-        """Receive what is still to come, and the end of the connection; then compare."""
+        """Receive the rest, and the end of the connection; then compare."""
         try:
             if not self._is_ended:
                 self._receive_remaining_messages()
@@ -185,7 +185,7 @@ class _ConnectionPlayer:
             self._add_difference(step.text, self._describe(message))
 
     def _receive_frees(self) -> None:
-        """Receive until the client has freed what the recorded one frees."""
+        """Receive until the client has freed the same addresses as the recorded one."""
         while self._missing_frees():
             message = self.channel.receive()
             if not self._count_frees(message):
@@ -393,7 +393,7 @@ class ReplayServer(Closable):
         return str(replace(uri, parameters=(*uri.parameters, ("ticket", ticket))))
 
     def wait_for_differences(self) -> list[Difference]:
-        """Wait until the recording is played to its end; return what the clients did otherwise."""
+        """Wait until the recording is played to its end; return the differences of the clients."""
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -411,7 +411,7 @@ class ReplayServer(Closable):
 
 
 def replay_client(entries: Iterable[ObservedEvent], uri: str, *, timeout_s: float = 30.0) -> list[Difference]:
-    """Play the client's side of a recording to the server at a URI; return what the server did otherwise.
+    """Play the client's side of a recording to the server at a URI; return the differences of the server.
 
     All connections are made to this server; the tags and tickets are those of the recording. Raises
     `ConnectionLostError`, `DeadlineError` and `UsageError` if it can't be connected.

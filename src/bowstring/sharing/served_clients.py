@@ -44,7 +44,7 @@ from bowstring.transports.total_limits import OutstandingAmounts, TotalLimits
 LOG = logging.getLogger("bowstring.sharing.server")
 LOG.addHandler(logging.NullHandler())  # else Python prints warnings, and clients could block a server that way
 LIMITS = ProtocolLimits(max_ticket_bytes=1 << 16)
-"""The limits of what a client may send."""
+"""The limits of a client's messages."""
 _REFUSAL_S = 2.0
 _STEPS_PER_TURN = 4
 _FILE_BYTES = 1 << 16

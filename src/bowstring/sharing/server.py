@@ -127,7 +127,7 @@ class Server(Closable):
         return len(self._clients)
 
     def stats(self) -> ServerStats:
-        """Return what the server uses and has done. Takes less than a millisecond for a few hundred clients."""
+        """Return the usage and the counters of the server. Takes less than a millisecond for a few hundred clients."""
         with self._lock:
             return ServerStats(
                 uptime_s=time.monotonic() - self._started_at,

@@ -16,7 +16,7 @@ class ServerOptions:
     timeout_s: float = 30.0
     """The time until a client sends a request."""
     stall_s: float = 600.0
-    """How long a client may receive nothing of what is sent to it, or pause in the middle of a message."""
+    """How long a client may receive nothing although it is sent something, or pause in the middle of a message."""
     max_clients: int = 256
     """The maximum number of clients with a request; others get an error."""
     max_silent: int = 256

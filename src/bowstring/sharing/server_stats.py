@@ -55,7 +55,7 @@ class Counters:
 
 
 class Traffic(NamedTuple):
-    """What passed some connections, and what was leased to their clients, of which some may be freed."""
+    """The messages and bytes of some connections, and the leases of their clients, some of which may have ended."""
 
     num_messages: int = 0
     bytes_sent: int = 0

@@ -2,7 +2,7 @@
 
 A transport has a scheme (`Transport`). It listens (`Listener`) or dials, and both make channels (`Channel`): one end of
 a connection, for plain and tagged messages. Memory is separate: a server exports it (`MemoryExporter`), and a client
-locates or fetches what the addresses in a body refer to (`RemoteMemory`).
+locates or fetches the buffers at the addresses in a body (`RemoteMemory`).
 
 Nothing here blocks. A driver waits for `interests()` and `wait_s`, then calls `progress`:
 `bowstring.transports.blocking` with `poll`, `bowstring.transports.event_loop` for many channels, and
@@ -15,7 +15,7 @@ Every channel guarantees the following, which `bowstring.testing.transport_confo
 * a received message takes memory only as its bytes arrive, within the limits and the credit;
 * the end of a connection is one `DirectionLost` event per direction, after everything that arrived before it;
 * bytes that violate the transport's own format are a `DirectionLost` event with a `ProtocolError`;
-* what a peer exports is announced before the messages that refer to it; descriptors never leak.
+* exported memory is announced before the messages that refer to it; descriptors never leak.
 
 Threads: one thread may call `progress(RECEIVE)` while another calls `submit` and `progress(SEND)`. All other calls take
 turns, except `shut_down` and `wake`, which are thread-safe.
@@ -345,7 +345,7 @@ class Listener(Closable, ABC):
 
 
 class Extent(NamedTuple):
-    """A range of addresses that a peer exported, and what is there."""
+    """A range of addresses that a peer exported, and its memory."""
 
     start: int
     size_bytes: int

@@ -108,7 +108,7 @@ class BlockingSession(Closable):
         session.wake = lambda: None if (driver := weak_self()) is None else driver.flush()
 
     def request(self, core: ProtocolCore, request: RequestMessages) -> None:
-        """As `Session.request`; sends what the transport takes at once."""
+        """As `Session.request`; sends as much as the transport accepts at once."""
         with self.lock:
             now = time.monotonic()
             self.session.request(core, request, now)
@@ -138,7 +138,7 @@ class BlockingSession(Closable):
         return events
 
     def flush(self) -> None:
-        """Send what was released, unless another thread has the lock, which does it then."""
+        """Send the released addresses. If another thread has the lock, that thread sends them."""
         session = self.session
         while session.has_released_leases and not self.is_closed and self.lock.acquire(blocking=False):
             try:
@@ -273,7 +273,7 @@ class BlockingChannel(Closable):
             self._drain(deadline, 0)
 
     def receive(self, *, timeout_s: float | None = None, allocate: MessageAllocator | None = None) -> ReceivedMessage:
-        """Receive the next message. `memory` has what the peer exported before it.
+        """Receive the next message. `memory` has the memory that the peer exported before it.
 
         Raises `ConnectionLostError`, `DeadlineError`, `ProtocolError`, `LimitError`, `ResourceError`, `ClosedError`.
         """

@@ -1,4 +1,4 @@
-"""Credit: how much of what a peer sends a channel may receive."""
+"""Credit: the number of messages and bytes that a channel may receive."""
 
 from __future__ import annotations
 

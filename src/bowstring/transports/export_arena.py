@@ -1,4 +1,4 @@
-"""Arenas: memory into which a server copies what it exports, for transports that share one memory per listener.
+"""Arenas: memory into which a server copies exported regions, for transports that share one memory per listener.
 
 A client reads all of an arena, if its transport can map it, or fetches buffers (RMA).
 """
@@ -176,7 +176,7 @@ class ArenaExporter(MemoryExporter):
         """As `MemoryExporter.check_capacity`: any number."""
 
     def close(self) -> None:
-        """Free what was exported: the channel is closed."""
+        """Free the exported regions: the channel is closed."""
         for region in self._regions:
             self._arena.release_copy(region)
         self._regions.clear()

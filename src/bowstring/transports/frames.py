@@ -1,4 +1,4 @@
-"""Frames on a byte stream: the format, what is queued to send, and what received bytes contain (docs/dissociated.md).
+"""Frames on a byte stream: the format, the queue of frames to send, and the parser (docs/dissociated.md).
 
 Nothing here does I/O; `bowstring.transports.stream_channel` connects it to a socket.
 
@@ -299,7 +299,7 @@ class FrameReader:
         return frame.is_discarded
 
     def close(self) -> None:
-        """Discard what was received."""
+        """Discard the received bytes."""
         self._buffer, self._offset, self.frame = b"", 0, None
 
     def _fill_from_buffer(self, frame: IncomingFrame, body: memoryview) -> None:

@@ -43,7 +43,7 @@ from bowstring.transports.timer import Timer
 RETRY_S = 0.001
 """The time after which a library is asked again that can't report when it can continue."""
 LINGER_S = 0.2
-"""How long `MessageChannel.close` waits until what was sent has left this process."""
+"""How long `MessageChannel.close` waits for messages that are still being sent."""
 _MAX_ROUNDS = 8
 
 
@@ -363,7 +363,7 @@ class MessageChannel(Channel):
         self.wake()
 
     def close(self) -> None:
-        """As `Channel.close`. Waits until what was sent has left this process, for at most 0.2 seconds."""
+        """As `Channel.close`. Waits up to 0.2 seconds for messages that are still being sent."""
         with self._lock:
             if self.is_closed:
                 return
@@ -379,7 +379,7 @@ class MessageChannel(Channel):
             self._close_exporter(has_peer_left)
 
     def _close_exporter(self, has_peer_left: bool) -> None:
-        """Free what was exported, unless the peer may still read a mapping of it."""
+        """Free the exported regions, unless the peer may still read a mapping of it."""
         if self._exporter is not None and self.arena.is_mapped_by_clients and not has_peer_left:
             self._exporter.close_after_exit(None)
         elif self._exporter is not None:
@@ -433,7 +433,7 @@ class MessageChannel(Channel):
 
     @abstractmethod
     def _close_connection(self) -> None:
-        """Wait until what was sent has left, then release what belongs to the connection."""
+        """Wait for messages that are still being sent, then release the resources of the connection."""
 
     def _progress_until_armed(self, directions: int, events: list[Event]) -> None:
         """Collect what has happened, until the descriptors will report what happens next, or set the timers."""
@@ -450,7 +450,7 @@ class MessageChannel(Channel):
         if delay_s < math.inf:
             self._set_timers(BOTH_DIRECTIONS, delay_s)
         if has_changed:
-            # What happened may be what a thread waits for that drives the other direction.
+            # A thread that drives the other direction may wait for this event.
             self._set_timers(BOTH_DIRECTIONS & ~directions, 0.0)
 
     def _collect_events(self, directions: int, events: list[Event]) -> None:

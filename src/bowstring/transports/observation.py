@@ -385,7 +385,7 @@ class _ObservedChannel(Channel):
 
 
 class _ObservedExporter(MemoryExporter):
-    """An exporter that reports what it exports."""
+    """An exporter that reports the regions that it exports."""
 
     __slots__ = ("_channel", "_exporter")
 

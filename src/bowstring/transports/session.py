@@ -2,7 +2,7 @@
 
 A `Session` does what every transport and every driver need: it passes messages between channels and a
 `ClientConnection` or `ServerConnection`, checks lengths before memory is allocated and addresses before they are read,
-limits what is queued and leased, and measures deadlines from the last progress. It does not wait: a driver calls `step`
+limits queued bytes and leases, and measures deadlines from the last progress. It does not wait: a driver calls `step`
 when one of the `interests` is ready, when `wait_s` or the time of `next_deadline` has passed, and after `wake`.
 
 Metadata and bodies may use one channel (`ConnectionRole.BOTH`) or two, from one server or two, in any order of arrival.
@@ -83,11 +83,11 @@ class SessionOptions:
     """Deadlines and limits of one session."""
 
     input_timeout_s: float = math.inf
-    """The time without progress in which the peer has to send what the protocol expects of it."""
+    """The time without progress in which the peer has to send the messages that the protocol expects."""
     stall_s: float = math.inf
     """The time without progress in the middle of a message, in either direction."""
     max_queued_bytes: int = 1 << 18
-    """The bytes that are submitted ahead of what the transport takes; a longer message is submitted alone."""
+    """The bytes that are submitted before the transport accepts them; a longer message is submitted alone."""
     max_leases: int = 1 << 62
     """The leased addresses at which a stream pauses until the peer frees some."""
     max_leased_bytes: int = 1 << 62
@@ -338,7 +338,7 @@ class Session(Closable):
                     raise ConnectionLostError(f"the server sent a message of {length} bytes without a request")
                 core.check_tag_and_length(event.tag, event.length_bytes)
                 channel.accept_message_into(event.token)
-                if not events:  # else the caller processes what it has before more is received
+                if not events:  # else the caller processes these events before more is received
                     channel_events.extend(channel.progress(RECEIVE))
             elif isinstance(event, RemoteMemoryUpdated):
                 if self.memory is None:
@@ -439,7 +439,7 @@ class Session(Closable):
             self._undelivered.popleft()
 
     def _submit_and_send(self) -> None:
-        """Submit what was released, and messages of the stream, and send as long as the transport takes them."""
+        """Submit released addresses and messages of the stream, and send as long as the transport accepts them."""
         while self._released_leases:
             core, *bodies = self._pop_releases()
             message = core.free(*bodies)

@@ -64,7 +64,10 @@ class TotalLimits:
     def update_and_wake_next(
         self, session: WakeableSession, outstanding: OutstandingAmounts, *, has_more: bool
     ) -> None:
-        """Record what a session has outstanding, and whether it has more to send; wake the next that can continue."""
+        """Record the outstanding amounts of a session, and whether it has more to send.
+
+        Wake the next session that can continue.
+        """
         if not (has_more or self._waiting) and outstanding == self._outstanding.get(session, _NONE_OUTSTANDING):
             return  # in most steps of a session
         previous = self._outstanding.pop(session, _NONE_OUTSTANDING)

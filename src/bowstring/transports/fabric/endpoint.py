@@ -127,7 +127,7 @@ class Domain(Closable):
         self.info = libfabric.InfoPointer()
 
     def _query_info(self, provider: str, host: str) -> Any:
-        """Return the first description of an endpoint with what is needed here."""
+        """Return the first description of an endpoint that has all required capabilities."""
         hints = self.library.fi_dupinfo(None)
         try:
             request = hints.contents

@@ -1,6 +1,6 @@
 """Memory over libfabric («URI Specification», `remote_handle`: the key of registered memory).
 
-A server copies what it exports into one arena, from which clients fetch buffers (RMA read). The parameter
+A server copies exported regions into one arena, from which clients fetch buffers (RMA read). The parameter
 `remote_handle` of its URIs is the address, size and key of the arena, three 64-bit integers, little-endian. Addresses
 are offsets in the arena, or those of the server's process if the provider needs them. Providers check the key and the
 bounds of each fetch.

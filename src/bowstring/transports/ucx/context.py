@@ -283,7 +283,7 @@ def _close_all_contexts() -> None:
 
 
 def _disown_parent_contexts() -> None:
-    """In a child process: what was opened before belongs to the parent."""
+    """In a child process: contexts that were opened before the fork belong to the parent."""
     global _fork_count, _is_forked_while_open  # noqa: PLW0603 - compared by each object
     _fork_count += 1
     _is_forked_while_open = _is_forked_while_open or bool(_open_contexts)

@@ -1,6 +1,6 @@
 """Memory over UCX («URI Specification», `remote_handle`: a remote key).
 
-A server copies what it exports into one arena, which libucp allocates so that processes of the same machine can map
+A server copies exported regions into one arena, which libucp allocates so that processes of the same machine can map
 it. Addresses are those of the server's process. The parameter `remote_handle` of its URIs is the packed key of the
 arena, followed by our own trailer with its address and size, which libucp does not read.
 

@@ -1,9 +1,9 @@
 """The objects of UCP in a context: workers, listeners, endpoints, requests and remote keys.
 
-A `Worker` makes all progress for its listener and
-endpoints; a connection is an `Endpoint`. Sending, receiving and fetching return a `Request` at once. `Worker.progress`
-runs what is ready and returns the requests that ended; it never blocks. When nothing is left, `Worker.arm` prepares
-`Worker.event_descriptor`, which is readable as soon as there is work again::
+A `Worker` makes all progress for its listener and endpoints; a connection is an `Endpoint`. Sending, receiving and
+fetching return a `Request` at once. `Worker.progress` advances all operations and returns the requests that ended; it
+never blocks. When no work is left, `Worker.arm` prepares `Worker.event_descriptor`, which is readable as soon as there
+is work again::
 
     while not request.is_complete:
         worker.progress() or worker.wait(timeout_s)
@@ -342,7 +342,7 @@ class Worker(Closable):
         return not self._handle or self.is_inherited
 
     def progress(self) -> list[Request]:
-        """Run what is ready, without blocking; return the requests that ended. Raises `ClosedError`.
+        """Advance all operations, without blocking; return the requests that ended. Raises `ClosedError`.
 
         Those that ended when they were started are not returned.
         """
@@ -702,7 +702,7 @@ class Endpoint:
     def close(self, *, is_forced: bool = True) -> Request | None:
         """Close the connection; return the request, or None if it was closed before.
 
-        If it `is_forced`, all requests end at once. Otherwise, or with `ErrorMode.NONE`, what was sent is flushed.
+        If it `is_forced`, all requests end at once. Otherwise, or with `ErrorMode.NONE`, sent messages are flushed.
         """
         _callback_targets.pop(self._key, None)
         if not self.handle or self.worker.is_closed:
