@@ -62,7 +62,7 @@ def stream_and_file_inputs(batches: list[bs.RecordBatch], **options: Any) -> Ite
             with open_writer(sink, batches[0].schema, options=bs.ipc.IpcWriteOptions(**options)) as writer:
                 for batch in batches:
                     writer.write(batch)
-        except bs.errors.UsageError:
+        except bs.errors.InvalidArgumentError:
             continue  # a file's dictionaries cannot be replaced
         yield FuzzInput(kind, sink.getvalue())
 

@@ -312,7 +312,7 @@ def test_an_import_in_the_wrong_direction_is_detected(source: str, path: str) ->
 @pytest.mark.parametrize(
     ("source", "path"),
     [
-        ("from bowstring.errors import UsageError", "spark/publication.py"),
+        ("from bowstring.errors import InvalidArgumentError", "spark/publication.py"),
         ("from bowstring import errors", "dissociated/wire.py"),
         ("from .base import Layout", "layouts/list_.py"),
         ("from bowstring.interop import c_data", "arrays/record_batch.py"),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import bowstring as bs
-from bowstring.errors import BowstringError, DeadlineError, NotFoundError, UsageError
+from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, NotFoundError
 from bowstring.sharing.agent_client import AgentClient
 from bowstring.sharing.host_agent import TRANSPORT_OPTIONS, HostAgent
 from bowstring.sharing.processes import Process
@@ -177,4 +177,6 @@ def _check_error(error: BowstringError, received: bytes) -> None:
     expect(bool(str(error)), "the error has no message")
     # An agent may refuse a request with any error.
     is_refusal = any(each.kind == FrameKind.TAGGED for each in parse_frames(received))
-    expect(not isinstance(error, UsageError | DeadlineError) or is_refusal, f"{type(error).__name__}: {error}")
+    expect(
+        not isinstance(error, InvalidArgumentError | DeadlineError) or is_refusal, f"{type(error).__name__}: {error}"
+    )

@@ -6,7 +6,7 @@ from typing import Any
 from zlib import crc32
 
 import bowstring as bs
-from bowstring.errors import TypeMismatchError, UsageError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from fuzz.expectations import expect
 
 _TARGETS = (bs.string(), bs.large_binary(), bs.int64(), bs.uint8(), bs.float32(), bs.decimal128(20, 3), bs.date32(),
@@ -89,7 +89,7 @@ def _cast(column: bs.Array, values: list[Any], checksum: int) -> None:
 def _convert_to_numpy(column: bs.Array, values: list[Any], _checksum: int) -> None:
     try:
         expect(len(column.to_numpy(zero_copy_only=False)) == len(values), "to_numpy returns a different length")
-    except UsageError:
+    except InvalidArgumentError:
         pass  # NumPy has no such type
 
 

@@ -18,7 +18,7 @@ from bowstring.arrays.array import Array
 from bowstring.datatypes import c_schema
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
 from bowstring.datatypes.types import Dictionary
-from bowstring.errors import BowstringError, InvalidDataError, UsageError
+from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.interop import c_array, c_stream
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi
@@ -239,7 +239,7 @@ def _import_stream(structures: CStructures) -> bool:
 def _check_array(import_array: Any, field: bs.Field) -> bool:
     try:
         array = import_array()
-    except (InvalidDataError, UsageError, StopIteration) as error:
+    except (InvalidDataError, InvalidArgumentError, StopIteration) as error:
         expect(isinstance(error, StopIteration) or bool(str(error)), "the error has no message")
         return False
     for part in _arrays(array):

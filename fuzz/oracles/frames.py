@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 import bowstring as bs
-from bowstring.errors import ConnectionLostError, UsageError
+from bowstring.errors import ConnectionLostError, InvalidArgumentError
 from bowstring.memory.region import Region
 from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.testing.descriptors import count_open_descriptors
@@ -130,7 +130,7 @@ def _describe(channel: Channel, options: int, event: Event) -> tuple[Any, ...]:
         return "announced", event.update.index, region is not None and region.size_bytes
     assert isinstance(event, DirectionLost)
     expect(bool(str(event.error)), "the error has no message")
-    expect(not isinstance(event.error, UsageError), f"a hostile peer causes a usage error: {event.error}")
+    expect(not isinstance(event.error, InvalidArgumentError), f"a hostile peer causes a usage error: {event.error}")
     return "lost", type(event.error), "between two messages" in str(event.error)
 
 

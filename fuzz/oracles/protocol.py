@@ -16,7 +16,7 @@ from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageR
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.wire import AddressBody, PackedBody, encode_prefix, encode_tag
-from bowstring.errors import ConnectionLostError, LimitError, ProtocolError, UsageError
+from bowstring.errors import ConnectionLostError, InvalidArgumentError, LimitError, ProtocolError
 from fuzz.expectations import expect
 
 WANT, FREE = 5, 6
@@ -166,7 +166,7 @@ class _Client:
         body = self._bodies.pop() if self._bodies and script.byte() % 2 else None
         try:
             message = self._client.free(addresses if body is None else body)
-        except UsageError:
+        except InvalidArgumentError:
             expect(self._client.leases.outstanding == leases, "addresses are freed that are not leased")
             return
         count = addresses.size if body is None else body.addresses.size
@@ -191,7 +191,7 @@ def _run_server(script: Script, flags: int) -> bool:
         outstanding = server.leases.outstanding
         try:
             _serve(server, script)
-        except UsageError:
+        except InvalidArgumentError:
             continue  # the server's application called a method at the wrong time
         except (ProtocolError, LimitError) as error:
             expect(bool(str(error)), "the error has no message")

@@ -18,7 +18,7 @@ import bowstring as bs
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.uri import StreamURI
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
-from bowstring.errors import BowstringError, InvalidDataError, UsageError
+from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.flatbuf.tables import read_root
 from bowstring.inspection.validation import Validator
 from bowstring.ipc.message import CONTINUATION, is_file_start
@@ -65,7 +65,7 @@ def check_served(data: bytes) -> bool:
                 batches.append(batch)
         except BowstringError as error:
             expect(bool(str(error)), "the error has no message")
-            expect(not isinstance(error, UsageError), f"a hostile server causes a usage error: {error}")
+            expect(not isinstance(error, InvalidArgumentError), f"a hostile server causes a usage error: {error}")
             is_expected = is_falsified or expected[1] is not None or _has_errors(data)
             expect(is_expected, f"valid in memory; served: {error}")
             return False
@@ -100,7 +100,7 @@ def _serve(transport: BlockingChannel, region: Region, data: bytes, checksum: in
                 is_falsified |= is_false
         try:
             messages = server.send(raw, body)
-        except UsageError:
+        except InvalidArgumentError:
             return True  # a server can't send it: the stream starts with a body, or has buffers of 2**64 bytes
         for message in messages:
             transport.send_message(message)

@@ -18,7 +18,7 @@ import bowstring as bs
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import parse_uri
 from bowstring.dissociated.wire import BODY_TYPE_SHIFT, BodyType, decode_addresses, encode_free_data
-from bowstring.errors import BowstringError, DeadlineError, UsageError
+from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError
 from bowstring.sharing.connection import Connection
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
@@ -112,7 +112,7 @@ def _read(options: int, received: bytes) -> bool:
                     batch.validate(full=True)
             except BowstringError as error:
                 expect(bool(str(error)), "the error has no message")
-                unexpected = isinstance(error, UsageError | DeadlineError)
+                unexpected = isinstance(error, InvalidArgumentError | DeadlineError)
                 # A server may refuse a request with the error of a usage.
                 is_refusal = any(map(_is_error, parse_frames(received)))
                 expect(not unexpected or is_refusal, f"a hostile server causes {type(error).__name__}: {error}")

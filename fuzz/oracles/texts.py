@@ -8,7 +8,13 @@ from bowstring.datatypes import c_format
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve_extension_type
 from bowstring.dissociated.uri import parse_uri
 from bowstring.dissociated.wire import RESERVED_MASK
-from bowstring.errors import AccessDeniedError, InvalidDataError, ProtocolError, UnsupportedTypeError, UsageError
+from bowstring.errors import (
+    AccessDeniedError,
+    InvalidArgumentError,
+    InvalidDataError,
+    ProtocolError,
+    UnsupportedTypeError,
+)
 from bowstring.sharing.signed_tickets import TicketSigner
 from bowstring.sharing.uris import (
     MAX_TICKETS,
@@ -83,7 +89,7 @@ def check_uri(data: bytes) -> bool:
     expect(without_ticket(uri).parameter("ticket") is None, "the ticket remains")
     try:
         parse_dataset_uri(text)
-    except UsageError:  # a scheme without a transport, or no ticket
+    except InvalidArgumentError:  # a scheme without a transport, or no ticket
         pass
     return True
 

@@ -13,7 +13,7 @@ from typing import Any
 from zlib import crc32
 
 import bowstring as bs
-from bowstring.errors import BowstringError, InvalidDataError, UsageError
+from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.inspection.validation import Validator
 from bowstring.ipc.api import open_any
 from bowstring.ipc.file_statistics import METADATA_KEY
@@ -72,7 +72,7 @@ def _concat(data: bytes, batches: list[bs.RecordBatch] | None) -> None:
     sink = io.BytesIO()
     try:
         summary = bs.ipc.concat_files([data, data], sink, as_stream, limits=LIMITS)
-    except UsageError:
+    except InvalidArgumentError:
         return  # e.g. a replaced dictionary in a file
     except InvalidDataError as error:
         expect(batches is None, f"concat rejects valid data: {error}")
@@ -91,9 +91,9 @@ def _append(data: bytes, batches: list[bs.RecordBatch] | None) -> None:
             if batches:
                 added = [batches[0]]
                 writer.write(batches[0])
-    except (InvalidDataError, UsageError) as error:
+    except (InvalidDataError, InvalidArgumentError) as error:
         expect(path.read_bytes() == data, "a failed append changes the file")
-        expect(batches is None or isinstance(error, UsageError), f"append rejects a valid file: {error}")
+        expect(batches is None or isinstance(error, InvalidArgumentError), f"append rejects a valid file: {error}")
         return
     if batches is not None:
         with bs.open_file(path) as reader:
@@ -141,7 +141,7 @@ def check_statistics(data: bytes) -> bool:
             try:
                 indices = reader.find_batches(name, low, high)
             except BowstringError as error:
-                expect(isinstance(error, UsageError), f"find_batches raises {error}")
+                expect(isinstance(error, InvalidArgumentError), f"find_batches raises {error}")
                 continue
             expect(set(indices) <= set(range(3)), "find_batches returns an invalid index")
         try:

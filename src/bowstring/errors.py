@@ -3,7 +3,7 @@
 Invalid calls, missing packages, malformed data, lost connections and insufficient resources have a branch each::
 
     BowstringError
-    ├── UsageError                   an invalid argument or call                           (also ValueError)
+    ├── InvalidArgumentError         an invalid argument or call                           (also ValueError)
     │   ├── TypeMismatchError        a value does not fit the data type                    (also TypeError)
     │   ├── NotFoundError            no such column, batch, dataset, file or partition     (also KeyError)
     │   │   ├── MissingFileError     no file or directory with this path or URL            (also FileNotFoundError)
@@ -83,15 +83,15 @@ class _OSErrorFields:
         return type(self), self.args, {**self.__dict__, **system}
 
 
-class UsageError(BowstringError, ValueError):
+class InvalidArgumentError(BowstringError, ValueError):
     """An argument or a call is invalid."""
 
 
-class TypeMismatchError(UsageError, TypeError):
+class TypeMismatchError(InvalidArgumentError, TypeError):
     """A value does not fit the requested data type."""
 
 
-class NotFoundError(UsageError, KeyError):
+class NotFoundError(InvalidArgumentError, KeyError):
     """A column, batch, dataset, file or partition does not exist."""
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ class MissingFileError(_OSErrorFields, NotFoundError, FileNotFoundError):
     _ERRNO = errno.ENOENT
 
 
-class IsDirectoryError(_OSErrorFields, UsageError, IsADirectoryError):
+class IsDirectoryError(_OSErrorFields, InvalidArgumentError, IsADirectoryError):
     """A path is a directory where a file is expected."""
 
     _ERRNO = errno.EISDIR
@@ -116,25 +116,25 @@ class NotDirectoryError(_OSErrorFields, NotFoundError, NotADirectoryError):
     _ERRNO = errno.ENOTDIR
 
 
-class ExistingFileError(_OSErrorFields, UsageError, FileExistsError):
+class ExistingFileError(_OSErrorFields, InvalidArgumentError, FileExistsError):
     """The file or directory to create exists."""
 
     _ERRNO = errno.EEXIST
 
 
-class WouldCopyError(UsageError):
+class WouldCopyError(InvalidArgumentError):
     """A copy is required, but was not allowed."""
 
 
-class NotShareableError(UsageError, BufferError):
+class NotShareableError(InvalidArgumentError, BufferError):
     """DLPack or the buffer protocol does not support this memory without a copy."""
 
 
-class ClosedError(UsageError):
+class ClosedError(InvalidArgumentError):
     """A handle, reader, writer or connection was used after it was closed."""
 
 
-class UnsupportedTypeError(UsageError):
+class UnsupportedTypeError(InvalidArgumentError):
     """The target does not support a type; the message has its column path."""
 
 

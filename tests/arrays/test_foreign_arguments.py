@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.errors import TypeMismatchError, UsageError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError
 
 ARRAY = bs.array([1, 2, 3], bs.int32())
 COLUMN = bs.ChunkedArray([ARRAY], bs.int32())
@@ -83,7 +83,7 @@ def test_names_and_types_of_other_libraries_are_accepted_as_types(name: str, typ
 @pytest.mark.parametrize("name", [name for name in CALLS_BY_TYPE if name != "equals"])
 def test_an_invalid_type_is_named_with_the_expected_one(name: str) -> None:
     for nonsense in (3, object(), "int46", [1]):
-        with pytest.raises(UsageError, match=r"expected a type such as bs.int32\(\) or 'int32'|did you mean"):
+        with pytest.raises(InvalidArgumentError, match=r"expected a type such as bs.int32\(\) or 'int32'|did you mean"):
             CALLS_BY_TYPE[name](nonsense)
 
 
@@ -135,7 +135,7 @@ def test_schemas_of_other_libraries_are_accepted(name: str, schema: Any) -> None
 @pytest.mark.parametrize("name", CALLS_BY_SCHEMA)
 def test_an_invalid_schema_is_rejected(name: str) -> None:
     for nonsense in (3, "int32", object()):
-        with pytest.raises(UsageError):
+        with pytest.raises(InvalidArgumentError):
             CALLS_BY_SCHEMA[name](nonsense)
 
 
@@ -176,7 +176,7 @@ def test_tables_of_other_libraries_are_accepted(name: str, table: Any) -> None:
 @pytest.mark.parametrize("name", CALLS_BY_TABLE)
 def test_an_invalid_table_is_rejected(name: str) -> None:
     for nonsense in (3, b"int32", {"a": [1]}):
-        with pytest.raises(UsageError, match="expected a table"):
+        with pytest.raises(InvalidArgumentError, match="expected a table"):
             CALLS_BY_TABLE[name](nonsense)
 
 

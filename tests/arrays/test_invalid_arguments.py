@@ -1,4 +1,4 @@
-"""Invalid arguments raise `UsageError` with a clear message."""
+"""Invalid arguments raise `InvalidArgumentError` with a clear message."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_an_invalid_argument_is_a_usage_error(name: str) -> None:
+def test_an_invalid_argument_is_rejected(name: str) -> None:
     for nonsense in INVALID_ARGUMENTS:
-        with pytest.raises(bs.errors.UsageError):
+        with pytest.raises(bs.errors.InvalidArgumentError):
             CALLS[name](nonsense)

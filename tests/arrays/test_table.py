@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import bowstring as bs
-from bowstring.errors import TypeMismatchError, UsageError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from tests.arrays.recording_columns import RecordingColumns
 
 VALUES = [1, None, 3, 4, None, 6]
@@ -81,7 +81,7 @@ def test_a_column_is_indexed_and_sliced_across_chunks() -> None:
             assert all(chunk.buffers in [c.buffers for c in CHUNKED.chunks] for chunk in part.chunks)
     assert CHUNKED[::-2].to_pylist() == VALUES[::-2]
     assert CHUNKED.slice(9).to_pylist() == []
-    with pytest.raises(bs.errors.UsageError, match="slice"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="slice"):
         CHUNKED.slice(-1)
     assert CHUNKED.chunk(2).to_pylist() == [3, 4, None]
 
@@ -178,7 +178,7 @@ def test_rows_are_sliced_without_copying(start: int) -> None:
         stop = 6 if length is None else start + length
         assert part.to_pydict() == {"n": VALUES[start:stop], "s": list("abcdef")[start:stop]}
         assert part.num_rows == len(VALUES[start:stop])
-    with pytest.raises(bs.errors.UsageError):
+    with pytest.raises(bs.errors.InvalidArgumentError):
         TABLE.slice(-1)
 
 
@@ -191,24 +191,24 @@ def test_tables_are_selected_concatenated_and_combined() -> None:
     twice = bs.concat_tables([TABLE, whole])
     assert twice.column("n").to_pylist() == VALUES * 2
     assert bs.Table.from_batches(TABLE.to_batches()) == TABLE
-    with pytest.raises(bs.errors.UsageError, match="batch 1 has another schema"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="batch 1 has another schema"):
         bs.Table.from_batches([TABLE.to_batches()[0], bs.record_batch({"n": [1]})])
     for empty in (bs.concat_tables, bs.concat_arrays, bs.Table.from_batches):
-        with pytest.raises(bs.errors.UsageError):
+        with pytest.raises(bs.errors.InvalidArgumentError):
             empty([])
-    with pytest.raises(bs.errors.UsageError, match="int8 and string"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="int8 and string"):
         bs.concat_arrays([bs.array([1], bs.int8()), bs.array(["x"])])
 
 
 def test_columns_of_a_table_must_match_in_length_and_type() -> None:
     arrays: list[Any] = [bs.array([1]), bs.array([1, 2])]
-    with pytest.raises(bs.errors.UsageError, match="column 'b' has 2 values"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="column 'b' has 2 values"):
         bs.Table.from_arrays(arrays, names=["a", "b"])
-    with pytest.raises(bs.errors.UsageError, match="names, or a schema"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="names, or a schema"):
         bs.Table.from_arrays(arrays)
-    with pytest.raises(bs.errors.UsageError, match="does not fit"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="does not fit"):
         bs.Table.from_arrays(arrays, schema=bs.schema({"a": bs.int64()}))
-    with pytest.raises(bs.errors.UsageError, match="column 'a' has type int64, expected int8"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="column 'a' has type int64, expected int8"):
         bs.Table.from_arrays([bs.array([], bs.int64())], schema=bs.schema({"a": bs.int8()}))
 
 
@@ -254,7 +254,7 @@ def test_to_pydict_rejects_or_keeps_duplicate_names() -> None:
     table = bs.table([[1], [2]], names=["a", "a"])
     for data in (table, table.to_batches()[0]):
         for become in (data.to_pydict, data.to_pylist):
-            with pytest.raises(UsageError, match="2 columns are called 'a'"):
+            with pytest.raises(InvalidArgumentError, match="2 columns are called 'a'"):
                 become()
 
 
@@ -304,7 +304,7 @@ def test_tables_of_another_schema_are_not_concatenated_even_without_rows() -> No
     assert bs.concat_tables([table, table.slice(0, 0), table]).to_pydict() == {"n": [1, 2, 1, 2]}
     without_batches = bs.Table.from_batches([], bs.schema({"m": bs.int64()}))
     for other in (bs.table({"n": [None]}), bs.table({"n": []}), without_batches):
-        with pytest.raises(bs.errors.UsageError, match="table 1 has another schema"):
+        with pytest.raises(bs.errors.InvalidArgumentError, match="table 1 has another schema"):
             bs.concat_tables([table, other, table])
 
 

@@ -331,5 +331,5 @@ def test_tables_are_cast_by_schema() -> None:
         table.cast(bs.schema({"a": bs.int8(), "b": bs.int8()}))
     with pytest.raises(bs.errors.TypeMismatchError, match="column 'a': has 1 nulls"):
         table.cast(bs.schema([bs.field("a", bs.int64(), False), bs.field("b", bs.string())]))
-    with pytest.raises(bs.errors.UsageError, match="the columns are"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="the columns are"):
         table.cast(bs.schema({"a": bs.int8()}))

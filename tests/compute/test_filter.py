@@ -105,7 +105,7 @@ def test_nan_is_detected_at_every_encoding_but_not_in_lists() -> None:
     ],
 )
 def test_an_invalid_mask_raises_an_error(mask: Any, pattern: str) -> None:
-    with pytest.raises(bs.errors.UsageError, match=pattern):
+    with pytest.raises(bs.errors.InvalidArgumentError, match=pattern):
         bs.array([1, 2]).filter(mask)
 
 

@@ -121,20 +121,20 @@ def test_the_schema_keeps_its_metadata(make: Maker) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "pattern"),
     [
-        (lambda t: t.append_column("x", [1]), bs.errors.UsageError, "'x' has 1 values for 6 rows"),
+        (lambda t: t.append_column("x", [1]), bs.errors.InvalidArgumentError, "'x' has 1 values for 6 rows"),
         (
             lambda t: t.append_column(bs.field("x", bs.int8()), bs.array([1] * 6)),
-            bs.errors.UsageError,
+            bs.errors.InvalidArgumentError,
             "type int64, expected int8",
         ),
-        (lambda t: t.append_column(7, [1] * 6), bs.errors.UsageError, "name is a string, not 7"),
+        (lambda t: t.append_column(7, [1] * 6), bs.errors.InvalidArgumentError, "name is a string, not 7"),
         (lambda t: t.add_column(4, "x", [1] * 6), bs.errors.NotFoundError, "index 4 is out of range for 3 columns"),
         (lambda t: t.set_column(3, "x", [1] * 6), bs.errors.NotFoundError, "column index 3 is out of range"),
         (lambda t: t.drop_columns(["z"]), bs.errors.NotFoundError, "no column is called 'z'"),
-        (lambda t: t.rename_columns(["a"]), bs.errors.UsageError, "1 names for 3 columns"),
+        (lambda t: t.rename_columns(["a"]), bs.errors.InvalidArgumentError, "1 names for 3 columns"),
         (lambda t: t.rename_columns({"z": "y"}), bs.errors.NotFoundError, "'z'"),
-        (lambda t: t.take([6]), bs.errors.UsageError, "array of length 6"),
-        (lambda t: t.filter([True]), bs.errors.UsageError, "does not fit 6"),
+        (lambda t: t.take([6]), bs.errors.InvalidArgumentError, "array of length 6"),
+        (lambda t: t.filter([True]), bs.errors.InvalidArgumentError, "does not fit 6"),
     ],
 )
 def test_invalid_changes_are_rejected(make: Maker, change: Callable[[Any], Any], error: Any, pattern: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.datatypes.aliases import parse_alias
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 PYARROW_ALIASES = """
 null bool boolean i1 int8 i2 int16 i4 int32 i8 int64 u1 uint8 u2 uint16 u4 uint32 u8 uint64 f2 halffloat
@@ -52,5 +52,5 @@ def test_the_string_of_a_type_is_its_name(type_: bs.DataType) -> None:
     ],
 )
 def test_other_names_are_rejected(name: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         parse_alias(name)

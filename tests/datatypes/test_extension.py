@@ -124,7 +124,7 @@ def test_parameters_that_raise_in_the_class_are_invalid_data() -> None:
 
 @pytest.mark.parametrize("what", [int, UUIDS, "test.uuid", None])
 def test_only_extension_types_can_be_registered(what: Any) -> None:
-    with pytest.raises(bs.errors.UsageError, match="ExtensionType"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="ExtensionType"):
         bs.datatypes.register_extension_type(what)
 
 
@@ -133,12 +133,12 @@ def test_a_name_can_be_registered_once() -> None:
     class Other(UuidType):
         pass
 
-    with pytest.raises(bs.errors.UsageError, match="taken by UuidType"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="taken by UuidType"):
         bs.datatypes.register_extension_type(Other)
     assert bs.datatypes.register_extension_type(UuidType) is UuidType
-    with pytest.raises(bs.errors.UsageError, match="no EXTENSION_NAME"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="no EXTENSION_NAME"):
         bs.datatypes.register_extension_type(bs.datatypes.ExtensionType)
-    with pytest.raises(bs.errors.UsageError, match="no extension type is called"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="no extension type is called"):
         bs.datatypes.unregister_extension_type("test.nobody")
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 SCHEMA = bs.schema([("a", bs.int8()), bs.field("b", bs.string(), nullable=False), ("a", bs.bool_())], {"k": "v"})
 
@@ -48,7 +48,7 @@ def test_fields_compare_by_name_type_and_nullability() -> None:
 @pytest.mark.parametrize(("name", "type_"), [(1, bs.int8()), ("a", 8), ("a", int), (None, None)])
 def test_fields_have_a_name_and_a_type(name: Any, type_: Any) -> None:
     for make in (lambda: bs.field(name, type_), lambda: bs.schema([(name, type_)])):
-        with pytest.raises(bs.errors.UsageError):
+        with pytest.raises(bs.errors.InvalidArgumentError):
             make()
 
 
@@ -99,9 +99,9 @@ def test_schemas_are_built_from_mappings_and_printed() -> None:
 
 @pytest.mark.parametrize("key", [None, 1.5, slice(0, 1), ("a",), b"a"], ids=repr)
 def test_a_field_is_selected_only_by_name_or_integer(key: Any) -> None:
-    with pytest.raises(bs.errors.UsageError, match="the name or the index of a column"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="the name or the index of a column"):
         SCHEMA.index(key)
-    with pytest.raises(bs.errors.UsageError, match="the name or the index of a column"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="the name or the index of a column"):
         bs.record_batch({"a": [1]}).column(key)
 
 
@@ -111,7 +111,7 @@ def test_a_name_that_utf8_cannot_encode_is_rejected() -> None:
         lambda: bs.schema({"\ud800": bs.int8()}),
         lambda: bs.record_batch({"\ud800": [1]}),
     ):
-        with pytest.raises(UsageError, match="surrogates"):
+        with pytest.raises(InvalidArgumentError, match="surrogates"):
             make()
 
 

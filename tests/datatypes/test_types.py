@@ -50,7 +50,7 @@ def test_types_are_immutable_values_that_can_be_pickled(type_: bs.DataType) -> N
     ],
 )
 def test_a_parameter_of_another_type_is_rejected(make: Callable[[], Any]) -> None:
-    with pytest.raises(bs.errors.UsageError):
+    with pytest.raises(bs.errors.InvalidArgumentError):
         make()
 
 
@@ -139,7 +139,7 @@ def test_parameters_are_passed_and_printed_like_pyarrow_s(make: Callable[[Any], 
     ],
 )
 def test_invalid_parameters_are_rejected(make: Callable[[], object]) -> None:
-    with pytest.raises(bs.errors.UsageError):
+    with pytest.raises(bs.errors.InvalidArgumentError):
         make()
 
 

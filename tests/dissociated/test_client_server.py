@@ -27,10 +27,10 @@ from bowstring.dissociated.wire import AddressBody, Message, PackedBody
 from bowstring.errors import (
     BowstringError,
     ConnectionLostError,
+    InvalidArgumentError,
     InvalidDataError,
     LimitError,
     ProtocolError,
-    UsageError,
 )
 
 WANT, FREE = 101, 102
@@ -125,7 +125,7 @@ def test_an_encoded_stream_is_sent_as_a_whole() -> None:
     ):
         if server.role is ConnectionRole.BOTH:
             server.send(b"Schema")
-        with pytest.raises(UsageError, match="needs a new request for metadata and bodies"):
+        with pytest.raises(InvalidArgumentError, match="needs a new request for metadata and bodies"):
             server.send_stream(stream)
 
 
@@ -173,7 +173,7 @@ def test_single_addresses_can_be_freed() -> None:
     freed = client.free(np.array([3, 1], np.uint64))
     assert freed is not None
     assert server.receive(freed.tag, message_bytes(freed)) == [AddressesFreed(2, 1)]
-    with pytest.raises(UsageError, match="address 3"):
+    with pytest.raises(InvalidArgumentError, match="address 3"):
         client.free(np.array([3], np.uint64))
 
 
@@ -289,17 +289,18 @@ def test_the_tag_of_the_request_selects_the_role() -> None:
         server.receive(203, b"t")
 
 
-def test_tags_that_do_not_select_one_role_are_a_usage_error() -> None:
+def test_tags_that_do_not_select_one_role_are_rejected() -> None:
     for tags in ({}, {FREE: ConnectionRole.BOTH}, FREE):
-        with pytest.raises(UsageError, match="other than free_data = 102"):
+        with pytest.raises(InvalidArgumentError, match="other than free_data = 102"):
             ServerConnection(tags, FREE)
     client = ClientConnection({ConnectionRole.METADATA: 201, ConnectionRole.BODIES: 202}, FREE, has_body=has_body)
     with pytest.raises(
-        UsageError, match=r"tags for ConnectionRole.METADATA or ConnectionRole.BODIES, not for ConnectionRole.BOTH"
+        InvalidArgumentError,
+        match=r"tags for ConnectionRole.METADATA or ConnectionRole.BODIES, not for ConnectionRole.BOTH",
     ):
         client.request(b"t")
     client.request(b"t", ConnectionRole.METADATA)
-    with pytest.raises(UsageError, match="another ClientConnection"):
+    with pytest.raises(InvalidArgumentError, match="another ClientConnection"):
         client.request(b"t", ConnectionRole.METADATA)
     client.request(b"t", ConnectionRole.BODIES)
 
@@ -450,14 +451,14 @@ def test_addresses_need_a_uri_with_free_data_on_both_sides() -> None:
         requesting_client(free_data=None).receive(1 << 56 | 1, encode_uint64s(1, 1, 0, 1))
     server = streaming_server(free_data=None)
     server.send(b"Schema")
-    with pytest.raises(UsageError, match="free_data"):
+    with pytest.raises(InvalidArgumentError, match="free_data"):
         server.send(b"B", AddressBody.of([1], [1]))
 
 
 def test_a_body_that_cannot_be_encoded_is_an_error_and_the_stream_continues() -> None:
     server, client = streaming_server(), requesting_client()
     first = server.send(b"Schema")
-    with pytest.raises(UsageError, match=f"{1 << 64} bytes"):
+    with pytest.raises(InvalidArgumentError, match=f"{1 << 64} bytes"):
         server.send(b"B", AddressBody.of([1, 2], [1 << 63, 1 << 63]))
     assert not server.leases
     assert len(receive_all(client, first + server.send(b"B", AddressBody.of([1], [1])))) == 2
@@ -471,7 +472,7 @@ def test_the_error_for_a_limit_of_the_client_names_it() -> None:
         requesting_client(limits=limits).receive_body(1, object(), 21)
     with pytest.raises(LimitError, match="max_pending_messages = 3"):
         requesting_client(limits=limits).receive(3, b"")
-    with pytest.raises(UsageError, match="max_ticket_bytes = 4"):
+    with pytest.raises(InvalidArgumentError, match="max_ticket_bytes = 4"):
         new_client(limits=limits).request(b"12345")
 
 
@@ -567,14 +568,14 @@ def test_a_server_lost_after_the_end_is_not_an_error() -> None:
 # Our own side
 
 
-def test_misuse_of_the_server_is_a_usage_error() -> None:
+def test_misuse_of_the_server_is_rejected() -> None:
     server = ServerConnection(WANT)
     with pytest.raises(ProtocolError, match="while waiting"):
         server.send(b"Schema")
     server.receive(WANT, b"t")
-    with pytest.raises(UsageError, match="schema before the end"):
+    with pytest.raises(InvalidArgumentError, match="schema before the end"):
         server.send_end()
-    with pytest.raises(UsageError, match="has to be the schema"):
+    with pytest.raises(InvalidArgumentError, match="has to be the schema"):
         server.send(b"B", PackedBody.of(b""))
     server.send(b"Schema")
     server.send_end()
@@ -584,7 +585,7 @@ def test_misuse_of_the_server_is_a_usage_error() -> None:
 
 def test_a_client_connection_sends_one_request() -> None:
     client = requesting_client()
-    with pytest.raises(UsageError, match="another ClientConnection"):
+    with pytest.raises(InvalidArgumentError, match="another ClientConnection"):
         client.request(b"t")
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from bowstring.dissociated.uri import StreamURI, parse_uri
-from bowstring.errors import ProtocolError, UsageError
+from bowstring.errors import InvalidArgumentError, ProtocolError
 
 uint64s = st.integers(0, 2**64 - 1)
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -102,8 +102,8 @@ def test_any_text_is_a_uri_or_a_protocol_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("tags", [(-1, None), (2**64, None), (1, 1), (1, 2**64)])
-def test_invalid_parts_of_a_new_uri_are_a_usage_error(tags: tuple[int, int | None]) -> None:
-    with pytest.raises(UsageError, match=r"want_data|free_data"):
+def test_invalid_parts_of_a_new_uri_are_rejected(tags: tuple[int, int | None]) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"want_data|free_data"):
         StreamURI("unix", "@a", *tags)
 
 

@@ -24,7 +24,7 @@ from bowstring.dissociated.wire import (
     encode_tag,
     sequence_distance,
 )
-from bowstring.errors import LimitError, ProtocolError, UsageError
+from bowstring.errors import InvalidArgumentError, LimitError, ProtocolError
 
 sequences = st.integers(0, 2**32 - 1)
 uint64s = st.integers(0, 2**64 - 1)
@@ -158,7 +158,7 @@ def test_the_distance_rolls_over(start: int, distance: int) -> None:
 
 
 def test_different_numbers_of_addresses_and_lengths_are_an_error() -> None:
-    with pytest.raises(UsageError, match="2 addresses, but 1 lengths"):
+    with pytest.raises(InvalidArgumentError, match="2 addresses, but 1 lengths"):
         AddressBody.of([1, 2], [1])
 
 

@@ -469,7 +469,7 @@ def test_the_messages_name_the_file(tmp_path: Path) -> None:
 
 
 def test_an_object_that_is_not_a_file_is_a_bowstring_error(tmp_path: Path) -> None:
-    with pytest.raises(errors.UsageError, match="is a directory"):
+    with pytest.raises(errors.InvalidArgumentError, match="is a directory"):
         integration_json.read(tmp_path)
     (tmp_path / "loop.json").symlink_to("loop.json")
     with pytest.raises(errors.ResourceError, match=r"loop\.json: cannot be opened: "):

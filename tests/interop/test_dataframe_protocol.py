@@ -14,7 +14,7 @@ import pyarrow.interchange
 import pytest
 
 import bowstring as bs
-from bowstring.errors import TypeMismatchError, UsageError, WouldCopyError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyError
 from bowstring.interop.dataframe_protocol import DtypeKind, InterchangeFrame
 from tests.interop.layouts import LAYOUTS
 
@@ -57,7 +57,7 @@ def test_several_batches_are_several_chunks() -> None:
     column = frame.get_column_by_name("c")
     assert column.describe_categorical["categories"].size() == 3
     assert [part.size() for part in column.get_chunks(2)] == [2, 1]
-    with pytest.raises(UsageError, match="multiple"):
+    with pytest.raises(InvalidArgumentError, match="multiple"):
         list(frame.get_chunks(3))
     with pytest.raises(WouldCopyError, match="2 chunks"):
         table.__dataframe__(allow_copy=False).get_column(0)
@@ -99,7 +99,7 @@ def test_a_type_that_the_protocol_does_not_support_is_an_error_on_access(name: s
 
 
 def test_nan_is_a_value() -> None:
-    with pytest.raises(UsageError, match="NaN"):
+    with pytest.raises(InvalidArgumentError, match="NaN"):
         bs.table({"a": [1]}).__dataframe__(nan_as_null=True)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.arrays.array import Array
-from bowstring.errors import NotShareableError, TypeMismatchError, UnsupportedError, UsageError
+from bowstring.errors import InvalidArgumentError, NotShareableError, TypeMismatchError, UnsupportedError
 from bowstring.interop import c_data
 from bowstring.interop.c_device import CPU
 from bowstring.interop.device_arrays import device_of, import_device_array, to_host
@@ -239,10 +239,10 @@ def test_a_batch_on_a_device_is_exported() -> None:
 def test_memory_of_several_devices_is_not_exported_together() -> None:
     columns = [move_to_device(COLUMNS[0]), move_to_device(COLUMNS[1].slice(0, 2), Device(CUDA, 4))]
     batch = bs.RecordBatch.from_arrays([columns[0].slice(0, 2), columns[1]], ["x", "y"])
-    with pytest.raises(UsageError, match="can't export a buffer on cuda:4 with others on cuda:3"):
+    with pytest.raises(InvalidArgumentError, match="can't export a buffer on cuda:4 with others on cuda:3"):
         batch.__arrow_c_device_array__()
     mixed = bs.RecordBatch.from_arrays([columns[1], COLUMNS[1].slice(0, 2)], ["x", "y"])
-    with pytest.raises(UsageError, match="can't export a buffer on cpu with others on cuda:4"):
+    with pytest.raises(InvalidArgumentError, match="can't export a buffer on cpu with others on cuda:4"):
         mixed.__arrow_c_device_array__()
 
 
@@ -258,7 +258,7 @@ def test_a_device_array_of_the_cpu_s_memory_is_exported_as_before() -> None:
 def test_views_on_a_device_are_not_exported() -> None:
     layout = layout_of(bs.string_view())
     array = Array.from_array_data(ArrayData(layout, 1, (None, Buffer(device_memory(16), 0, 16)), (), None, 0))
-    with pytest.raises(UsageError, match="can't export string_view on cuda:3"):
+    with pytest.raises(InvalidArgumentError, match="can't export string_view on cuda:3"):
         array.__arrow_c_device_array__()
 
 

@@ -18,13 +18,13 @@ from bowstring.datatypes import c_schema, types
 from bowstring.datatypes.conversion import field
 from bowstring.datatypes.schema import import_schema
 from bowstring.errors import (
+    InvalidArgumentError,
     InvalidDataError,
     LimitError,
     ResourceError,
     TypeMismatchError,
     UnsupportedError,
     UnsupportedTypeError,
-    UsageError,
 )
 from bowstring.interop import c_data, c_stream
 from bowstring.layouts.registry import layout_of
@@ -387,7 +387,7 @@ def test_a_capsule_of_another_name_is_rejected() -> None:
 def test_a_capsule_is_consumed_once() -> None:
     pair = pa.array([1, 2]).__arrow_c_array__()
     assert import_array(pair).to_pylist() == [1, 2]
-    with pytest.raises(UsageError, match="moved or released already"):
+    with pytest.raises(InvalidArgumentError, match="moved or released already"):
         import_array(pair)
 
 

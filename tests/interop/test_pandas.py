@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.errors import InvalidDataError, TypeMismatchError, UsageError, WouldCopyError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError, WouldCopyError
 from tests.addresses import address, data_address
 from tests.interop.samples import ARRAYS, LONG
 
@@ -203,7 +203,7 @@ def test_zero_copy_only_rejects_columns_that_need_a_copy(column: Any, options: A
 
 
 def test_copies_contradict_zero_copy_only() -> None:
-    with pytest.raises(UsageError, match="copy=True contradicts zero_copy_only=True"):
+    with pytest.raises(InvalidArgumentError, match="copy=True contradicts zero_copy_only=True"):
         bs.array([1]).to_pandas(copy=True, zero_copy_only=True)
 
 
@@ -281,7 +281,7 @@ def test_a_types_mapper_selects_dtypes() -> None:
 @pytest.mark.parametrize("options", [{"unknown": 1}, {"dtype_backend": "numpyy"}])
 def test_options_that_do_not_exist_are_rejected(options: Any) -> None:
     for source in (bs.array([1]), bs.table({"a": [1]})):
-        with pytest.raises(UsageError, match=r"option|dtype_backend"):
+        with pytest.raises(InvalidArgumentError, match=r"option|dtype_backend"):
             source.to_pandas(**options)
 
 
@@ -550,7 +550,7 @@ def test_a_schema_selects_columns_and_types() -> None:
     assert table.schema.metadata[b"own"] == b"1"
     assert table.to_pandas().index.name == "k"
     assert bs.table(frame, schema) == table
-    with pytest.raises(UsageError, match="'z'"):
+    with pytest.raises(InvalidArgumentError, match="'z'"):
         bs.Table.from_pandas(frame, bs.schema([("z", bs.int8())]))
     with pytest.raises(TypeMismatchError, match=r"column 'c'.*1 nulls"):
         bs.Table.from_pandas(frame, bs.schema([bs.field("c", bs.string(), nullable=False)]))

@@ -129,7 +129,7 @@ def test_an_invalid_target_is_an_error_before_anything_is_written(tmp_path: Path
 def test_a_folder_created_at_the_target_in_the_meantime_is_kept(tmp_path: Path, batch: bs.RecordBatch) -> None:
     path = tmp_path / "x.arrow"
     with (
-        pytest.raises(errors.UsageError, match="is a directory"),
+        pytest.raises(errors.InvalidArgumentError, match="is a directory"),
         bs.new_file(path, batch.schema) as writer,
     ):
         writer.write(batch)

@@ -19,10 +19,10 @@ from bowstring.errors import (
     AccessDeniedError,
     BowstringError,
     ConnectionLostError,
+    InvalidArgumentError,
     MissingFileError,
     NotFoundError,
     ResourceError,
-    UsageError,
 )
 from bowstring.ipc.api import open_any
 from bowstring.ipc.tools.append import append_file
@@ -61,7 +61,7 @@ def test_a_missing_file_is_a_file_not_found_error(read: Callable[[Any], Any], tm
 def test_a_directory_is_an_is_a_directory_error(read: Callable[[Any], Any], tmp_path: Path) -> None:
     error = _error_of(read, str(tmp_path))
     assert isinstance(error, IsADirectoryError)
-    assert isinstance(error, UsageError)
+    assert isinstance(error, InvalidArgumentError)
     assert (error.errno, error.filename) == (errno.EISDIR, str(tmp_path))
 
 
@@ -142,15 +142,15 @@ class _FailingFile(io.RawIOBase):
         return True
 
     def readinto(self, _: object) -> int:
-        raise UsageError("of the file object")
+        raise InvalidArgumentError("of the file object")
 
     def write(self, _: object) -> int:
-        raise UsageError("of the file object")
+        raise InvalidArgumentError("of the file object")
 
 
 @pytest.mark.parametrize("use", [bs.open_stream, _write])
 def test_a_bowstring_error_from_a_file_object_is_not_its_own_cause(use: Callable[[Any], Any]) -> None:
-    with pytest.raises(UsageError, match="of the file object") as caught:
+    with pytest.raises(InvalidArgumentError, match="of the file object") as caught:
         use(_FailingFile())
     assert caught.value.__cause__ is None
 
@@ -208,6 +208,6 @@ def test_a_missing_file_of_a_store_is_a_file_not_found_error(read: Callable[[Any
 @pytest.mark.parametrize("uri", ["unix:@name?want_data=1", "unix:/tmp/socket?want_data=1", "unix:///tmp/socket"])
 def test_the_error_for_a_bowstring_uri_opened_as_a_path_names_connect(read: Callable[[Any], Any], uri: str) -> None:
     error = _error_of(read, uri)
-    assert isinstance(error, UsageError)
+    assert isinstance(error, InvalidArgumentError)
     assert not isinstance(error, FileNotFoundError)
     assert "bowstring.connect" in str(error)

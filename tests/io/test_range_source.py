@@ -274,7 +274,7 @@ def test_one_remote_batch_and_its_message_are_available() -> None:
         reader[3]
     with pytest.raises(errors.NotFoundError, match="'nope'"):
         reader.column("nope")
-    with pytest.raises(errors.UsageError, match="by ranges"):
+    with pytest.raises(errors.InvalidArgumentError, match="by ranges"):
         _ = reader.memory
 
 
@@ -467,9 +467,9 @@ def test_a_missing_url_and_a_directory_are_errors() -> None:
     fsspec.filesystem("memory").pipe_file("/folder/inside", b"ARROW1")
     with pytest.raises(errors.NotFoundError, match="memory://nowhere"):
         bs.open_file("memory://nowhere")
-    with pytest.raises(errors.UsageError, match="directory"):
+    with pytest.raises(errors.InvalidArgumentError, match="directory"):
         bs.open_file("memory://folder")
-    with pytest.raises(errors.UsageError, match="nonsense"):
+    with pytest.raises(errors.InvalidArgumentError, match="nonsense"):
         bs.open_file("nonsense://nowhere")
 
 
@@ -498,9 +498,9 @@ class FaultyFile(CountingFile):
         (PermissionError("no"), errors.ResourceError),
         (RuntimeError("odd"), errors.ResourceError),
         (lambda held: b"", errors.TruncatedError),
-        (lambda held: held + b"more", errors.UsageError),
+        (lambda held: held + b"more", errors.InvalidArgumentError),
         (lambda held: None, errors.DeadlineError),
-        (lambda held: "text", errors.UsageError),
+        (lambda held: "text", errors.InvalidArgumentError),
     ],
     ids=["timeout", "reset", "denied", "odd", "short", "long", "none", "text"],
 )
@@ -559,7 +559,7 @@ class TransactionalFileSystem(MemoryFileSystem):  # type: ignore[misc]
 
 
 def test_the_error_for_a_read_only_store_mentions_writing() -> None:
-    with serve_files() as site, pytest.raises(errors.UsageError, match="writing"):
+    with serve_files() as site, pytest.raises(errors.InvalidArgumentError, match="writing"):
         bs.new_file(f"{site.url}/new", samples.batch().schema)
 
 

@@ -102,7 +102,7 @@ def test_an_object_that_is_not_a_source_is_a_bowstring_error(format_: str, sourc
 
 
 def test_a_file_object_that_returns_too_many_bytes_is_an_error() -> None:
-    with pytest.raises(errors.UsageError, match="returned"):
+    with pytest.raises(errors.InvalidArgumentError, match="returned"):
         bs.open_stream(OverlongFile(samples.as_stream(samples.batch())))
 
 

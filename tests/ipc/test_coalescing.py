@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
-from bowstring.errors import ClosedError, TypeMismatchError, UsageError
+from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError
 from bowstring.ipc import coalescing
 
 SCHEMA = bs.schema(
@@ -126,7 +126,7 @@ def test_batches_of_another_schema_are_rejected() -> None:
         writer = bs.ipc.CoalescingWriter(bs.new_stream(io.BytesIO(), schema))
         writer.write(numbers(1))
         writer.write(wrong)
-        with pytest.raises(UsageError, match=problem):
+        with pytest.raises(InvalidArgumentError, match=problem):
             writer.close()
     words = bs.record_batch({"s": ["a"]}).schema
     for columns, problem in (
@@ -134,14 +134,14 @@ def test_batches_of_another_schema_are_rejected() -> None:
         ([], "a batch of 0 columns for a schema of 1"),
     ):
         with (
-            pytest.raises(UsageError, match=problem),
+            pytest.raises(InvalidArgumentError, match=problem),
             bs.ipc.CoalescingWriter(bs.new_stream(io.BytesIO(), words)) as writer,
         ):
             writer.write(bs.RecordBatch(words, 1, columns))
     with bs.new_stream(io.BytesIO(), schema) as stream, bs.ipc.CoalescingWriter(stream) as writer:
-        with pytest.raises(UsageError, match="another schema"):
+        with pytest.raises(InvalidArgumentError, match="another schema"):
             writer.write(bs.record_batch({"m": [1]}))
-        with pytest.raises(UsageError, match="not 0 and"):
+        with pytest.raises(InvalidArgumentError, match="not 0 and"):
             bs.ipc.CoalescingWriter(stream, min_rows=0)
 
 
@@ -207,7 +207,7 @@ def test_invalid_columns_are_rejected_and_nothing_is_added(columns: Any, problem
     sink = io.BytesIO()
     with bs.ipc.CoalescingWriter(bs.new_stream(sink, bs.schema({"a": bs.int8(), "b": bs.string()}))) as writer:
         writer.write_pydict({"a": [1], "b": ["x"]})
-        with pytest.raises((UsageError, TypeMismatchError), match=problem):
+        with pytest.raises((InvalidArgumentError, TypeMismatchError), match=problem):
             writer.write_pydict(columns)
         writer.write_pydict({"b": ["y"], "a": [2]})
     assert bs.open_stream(sink.getvalue()).read_all().to_pydict() == {"a": [1, 2], "b": ["x", "y"]}

@@ -113,11 +113,11 @@ def closed_file() -> io.BytesIO:
 @pytest.mark.parametrize(
     ("sink", "kind"),
     [
-        ("a\0b", errors.UsageError),
+        ("a\0b", errors.InvalidArgumentError),
         (987654, errors.ResourceError),
-        (True, errors.UsageError),
-        (None, errors.UsageError),
-        (io.StringIO(), errors.UsageError),
+        (True, errors.InvalidArgumentError),
+        (None, errors.InvalidArgumentError),
+        (io.StringIO(), errors.InvalidArgumentError),
         (closed_file(), errors.ClosedError),
     ],
     ids=["NUL in the name", "no descriptor", "boolean", "None", "text", "closed"],

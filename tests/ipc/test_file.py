@@ -43,7 +43,7 @@ def test_columns_are_selected_by_name_and_index_in_the_given_order() -> None:
     assert reader[0].to_pydict() == {"text": ["a", "", None], "int": [1, None, 3]}
     with pytest.raises(errors.NotFoundError, match="'nope'"):
         bs.open_file(as_file(batch()), columns=["nope"])
-    with pytest.raises(errors.UsageError, match=r"\['text'\]"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"\['text'\]"):
         bs.open_file(as_file(batch()), columns="text")
 
 
@@ -59,7 +59,7 @@ def test_bodies_and_buffers_begin_at_multiples_of_the_alignment(alignment: int) 
 
 
 def test_an_unknown_alignment_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(errors.UsageError, match="12"):
+    with pytest.raises(errors.InvalidArgumentError, match="12"):
         bs.new_file(tmp_path / "x.arrow", batch("int").schema, alignment=12)
     assert list(tmp_path.iterdir()) == []
 
@@ -150,9 +150,9 @@ def test_opening_leaves_no_descriptor_open(tmp_path: Path) -> None:
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match=r"nowhere\.arrow"):
         bs.open_file(tmp_path / "nowhere.arrow")
-    with pytest.raises(errors.UsageError, match="directory"):
+    with pytest.raises(errors.InvalidArgumentError, match="directory"):
         bs.open_file(tmp_path)
-    with pytest.raises(errors.UsageError, match="to read, not object"):
+    with pytest.raises(errors.InvalidArgumentError, match="to read, not object"):
         bs.open_file(object())
 
 
@@ -173,7 +173,7 @@ def test_a_path_appears_only_when_the_file_is_complete(tmp_path: Path) -> None:
 
 def test_a_batch_of_another_schema_is_rejected() -> None:
     with (
-        pytest.raises(errors.UsageError, match="another schema"),
+        pytest.raises(errors.InvalidArgumentError, match="another schema"),
         bs.new_file(io.BytesIO(), batch("int").schema) as writer,
     ):
         writer.write(batch("text"))
@@ -181,10 +181,10 @@ def test_a_batch_of_another_schema_is_rejected() -> None:
 
 def test_a_column_that_contradicts_its_field_is_rejected() -> None:
     batch = bs.RecordBatch(bs.schema({"x": bs.int32()}), 1, [bs.array([1], bs.int64())])
-    with pytest.raises(errors.UsageError, match="column 'x' has type int64, expected int32"):
+    with pytest.raises(errors.InvalidArgumentError, match="column 'x' has type int64, expected int32"):
         as_file(batch)
     batch = bs.RecordBatch(bs.schema({"x": bs.int32()}), 2, [bs.array([1], bs.int32())])
-    with pytest.raises(errors.UsageError, match="1 values in a batch of 2 rows"):
+    with pytest.raises(errors.InvalidArgumentError, match="1 values in a batch of 2 rows"):
         as_file(batch)
 
 

@@ -181,7 +181,7 @@ def test_bounds_of_another_type_and_nan_are_rejected() -> None:
     reader = bs.open_file(file_with_statistics(bs.record_batch({"f": [1.0], "s": ["a"]})))
     with pytest.raises(errors.TypeMismatchError):
         reader.find_batches("s", 5)
-    with pytest.raises(errors.UsageError, match="nan"):
+    with pytest.raises(errors.InvalidArgumentError, match="nan"):
         reader.find_batches("f", float("nan"))
     with pytest.raises(errors.NotFoundError):
         reader.find_batches("none", 1)
@@ -349,10 +349,10 @@ def test_statistics_must_be_requested_before_the_first_batch() -> None:
     with bs.new_file(io.BytesIO(), NUMBERS[0].schema) as writer:
         with pytest.raises(errors.NotFoundError):
             writer.collect_statistics(["none"])
-        with pytest.raises(errors.UsageError, match="a list of names"):
+        with pytest.raises(errors.InvalidArgumentError, match="a list of names"):
             writer.collect_statistics("n")
         writer.write(NUMBERS[0])
-        with pytest.raises(errors.UsageError, match="before the first batch"):
+        with pytest.raises(errors.InvalidArgumentError, match="before the first batch"):
             writer.collect_statistics()
 
 
@@ -360,7 +360,7 @@ def test_a_rejected_batch_is_not_counted() -> None:
     sink = io.BytesIO()
     with bs.new_file(sink, NUMBERS[0].schema) as writer:
         writer.collect_statistics()
-        with pytest.raises(errors.UsageError):
+        with pytest.raises(errors.InvalidArgumentError):
             writer.write(batch("int"))
         writer.write(NUMBERS[0])
     assert bs.open_file(sink.getvalue()).num_rows == 10

@@ -16,7 +16,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import integration_json
-from bowstring.errors import UnsupportedTypeError, UsageError
+from bowstring.errors import InvalidArgumentError, UnsupportedTypeError
 from tests.layouts.random_arrays import any_type, random_array
 
 BLOCKS = pytest.mark.parametrize("block", range(8))
@@ -91,7 +91,7 @@ class WrittenFile:
         for batch in self.batches:
             try:
                 writer.write(batch)
-            except UsageError:
+            except InvalidArgumentError:
                 if not self.is_file:
                     raise
                 continue
@@ -145,7 +145,7 @@ def test_files_are_recovered_concatenated_and_appended_to(block: int, tmp_path: 
             sink = io.BytesIO()
             try:
                 bs.ipc.concat_files([one.data, one.data], sink, as_stream=as_stream)
-            except UsageError:  # a file has no replacements, and not all dictionaries can be merged
+            except InvalidArgumentError:  # a file has no replacements, and not all dictionaries can be merged
                 assert not as_stream
                 continue
             joined: Any = bs.open_stream(sink.getvalue()) if as_stream else bs.open_file(sink.getvalue())

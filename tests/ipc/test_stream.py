@@ -192,7 +192,10 @@ def test_a_decoder_requires_exactly_one_schema_at_the_start() -> None:
 
 
 def test_a_text_file_is_rejected_as_a_sink() -> None:
-    with pytest.raises(errors.UsageError, match="binary"), bs.new_stream(io.StringIO(), numbers(1).schema) as writer:
+    with (
+        pytest.raises(errors.InvalidArgumentError, match="binary"),
+        bs.new_stream(io.StringIO(), numbers(1).schema) as writer,
+    ):
         writer.write(numbers(1))
 
 

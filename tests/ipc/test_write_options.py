@@ -160,7 +160,7 @@ def test_a_higher_level_gives_fewer_bytes(codec: str, low: int, high: int) -> No
     ],
 )
 def test_unknown_codecs_and_levels_are_rejected(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(errors.UsageError, match=message):
+    with pytest.raises(errors.InvalidArgumentError, match=message):
         bs.new_stream(io.BytesIO(), samples.batch("int").schema, **options)
 
 
@@ -173,7 +173,7 @@ def test_unknown_codecs_and_levels_are_rejected(options: dict[str, Any], message
     ],
 )
 def test_unknown_options_are_rejected(options: dict[str, Any]) -> None:
-    with pytest.raises(errors.UsageError):
+    with pytest.raises(errors.InvalidArgumentError):
         bs.ipc.IpcWriteOptions(**options)
 
 

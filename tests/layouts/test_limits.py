@@ -213,7 +213,7 @@ def test_one_value_of_a_large_dictionary_does_not_decode_all() -> None:
 
 
 def test_lengths_beyond_63_bits_are_rejected() -> None:
-    with pytest.raises(bs.errors.UsageError, match=r"2\*\*63"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match=r"2\*\*63"):
         bs.concat_arrays([EXPANDING["empty byte strings"]] * 2)
 
 

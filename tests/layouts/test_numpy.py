@@ -140,9 +140,9 @@ def test_a_mask_marks_nulls() -> None:
     assert bs.array(np.array([1, 2]), mask=[True, False]).to_pylist() == [None, 2]
     assert bs.array(np.array([[1, 2], [3, 4]]), mask=[True, False]).to_pylist() == [None, [3, 4]]
     assert bs.array(np.array(["a", "b"]), mask=np.array([False, True])).to_pylist() == ["a", None]
-    with pytest.raises(bs.errors.UsageError, match="mask"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="mask"):
         bs.array(np.array([1, 2]), mask=[True])
-    with pytest.raises(bs.errors.UsageError, match="mask"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="mask"):
         bs.array([1, 2], mask=[True, False])
 
 

@@ -44,7 +44,7 @@ def test_nat_is_named_in_errors() -> None:
 
 @pytest.mark.parametrize("bounds", [(1.5,), (0, 1.5), ("1",), (None,)], ids=str)
 def test_a_slice_accepts_only_integers(bounds: Any) -> None:
-    with pytest.raises(errors.UsageError, match="must be an integer"):
+    with pytest.raises(errors.InvalidArgumentError, match="must be an integer"):
         bs.array([1, 2, 3]).slice(*bounds)
 
 

@@ -143,7 +143,7 @@ def test_take_returns_the_slots_at_the_indices(case: Case) -> None:
     "indices", [[-1], [3], [0, 1 << 40], [0.5], ["a"], [[0]], bs.array([0, None]), [True], [1 << 63]], ids=repr
 )
 def test_indices_to_take_are_checked(indices: Any) -> None:
-    with pytest.raises(bs.errors.UsageError, match="take"):
+    with pytest.raises(bs.errors.InvalidArgumentError, match="take"):
         bs.array([1, 2, 3]).take(indices)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bowstring.errors import ClosedError, InvalidDataError, TruncatedError, UsageError
+from bowstring.errors import ClosedError, InvalidArgumentError, InvalidDataError, TruncatedError
 from bowstring.memory import Arena, Region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from tests.polling import wait_until
@@ -161,7 +161,7 @@ def test_a_closed_arena_leaves_regions_valid() -> None:
 def test_memory_can_not_be_sealed_while_writable_views_exist(arena: Arena) -> None:
     with arena.create_builder(1000) as builder:
         view = np.frombuffer(builder.memory, np.int32)
-        with pytest.raises(UsageError, match="writable views"):
+        with pytest.raises(InvalidArgumentError, match="writable views"):
             builder.seal()
         view[:] = 7
         del view
@@ -243,6 +243,6 @@ def test_a_forked_child_does_not_fill_its_parents_memory() -> None:
 
 @pytest.mark.parametrize("call", [lambda: Arena(-1), lambda: Arena().create_builder(-1)])
 def test_negative_sizes_are_errors(call: object) -> None:
-    with pytest.raises(UsageError, match="0 or more"):
+    with pytest.raises(InvalidArgumentError, match="0 or more"):
         call()  # type: ignore[operator]
     gc.collect()

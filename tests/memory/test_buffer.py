@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, Memory, allocate
 
 INT32 = np.dtype("<i4")
@@ -77,7 +77,7 @@ def test_slices_share_the_memory() -> None:
     assert part.slice(2).to_bytes() == bytes(range(6, 12))
     assert part.slice(8).size == 0
     for offset, size in ((-1, 2), (0, 9), (9, None), (2, -1)):
-        with pytest.raises(UsageError, match="out of range for a buffer of 8 bytes"):
+        with pytest.raises(InvalidArgumentError, match="out of range for a buffer of 8 bytes"):
             part.slice(offset, size)
 
 
@@ -139,7 +139,7 @@ def test_numpy_reads_a_buffer() -> None:
     ids=["strided", "columns", "objects"],
 )
 def test_memory_that_is_not_contiguous_is_rejected(owner: Any) -> None:
-    with pytest.raises(UsageError, match="contiguous"):
+    with pytest.raises(InvalidArgumentError, match="contiguous"):
         Buffer.of(owner)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.arrays.array import Array
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import UINT8, Buffer, view_together
@@ -61,7 +61,7 @@ def device_array(length: int = LENGTH, null_count: int = 0) -> Array:
 
 @pytest.mark.parametrize("use", OPERATIONS.values(), ids=OPERATIONS)
 def test_no_use_of_an_array_reads_memory_of_a_device(use: Callable[[Array], object]) -> None:
-    with pytest.raises(UsageError, match=r"on cuda:1"):
+    with pytest.raises(InvalidArgumentError, match=r"on cuda:1"):
         use(device_array(null_count=2))
 
 
@@ -92,13 +92,13 @@ def test_the_layout_of_an_array_on_a_device_can_be_read() -> None:
     ],
 )
 def test_an_address_on_a_device_is_not_a_number(use: Callable[[Any], object]) -> None:
-    with pytest.raises((UsageError, TypeError), match=r"cuda:1|DeviceAddress"):
+    with pytest.raises((InvalidArgumentError, TypeError), match=r"cuda:1|DeviceAddress"):
         use(DeviceAddress(DEVICE, POINTER))
 
 
 @pytest.mark.parametrize("read", [ctypes.string_at, ctypes.c_int64.from_address, ctypes.c_void_p])
 def test_ctypes_does_not_take_an_address_on_a_device(read: Callable[[Any], object]) -> None:
-    with pytest.raises((UsageError, TypeError, ctypes.ArgumentError)):
+    with pytest.raises((InvalidArgumentError, TypeError, ctypes.ArgumentError)):
         read(DeviceAddress(DEVICE, POINTER))
 
 
@@ -126,7 +126,7 @@ def test_buffers_on_a_device_have_no_bytes() -> None:
         lambda: view_together([buffer, Buffer(memory.duplicate(), 0, 8)]),
         lambda: buffer == Buffer.of(bytes(16)),
     ):
-        with pytest.raises(UsageError, match=MESSAGE):
+        with pytest.raises(InvalidArgumentError, match=MESSAGE):
             read()
 
 
@@ -144,7 +144,7 @@ def test_a_region_on_a_device_has_no_bytes_and_no_descriptor() -> None:
     assert not region.has_descriptor
     assert not region.is_descriptor_released
     region.check_file()
-    with pytest.raises(UsageError, match=MESSAGE):
+    with pytest.raises(InvalidArgumentError, match=MESSAGE):
         region.view(0, 64)
     region.close()
     assert str(Device(4, 2)) == "device 2 of type 4"

@@ -20,13 +20,13 @@ import pytest
 
 from bowstring.errors import (
     ClosedError,
+    InvalidArgumentError,
     InvalidDataError,
     LimitError,
     MissingFileError,
     NotFoundError,
     ResourceError,
     TruncatedError,
-    UsageError,
 )
 from bowstring.memory import available_memory
 from bowstring.memory.region import Region, RegionWriter
@@ -99,7 +99,7 @@ def test_memory_of_a_known_size_is_written_in_place() -> None:
 def test_memory_can_t_be_sealed_while_a_writable_view_is_held(keep: object) -> None:
     with Region.create_builder(100) as builder:
         view = keep(builder.memory)  # type: ignore[operator]
-        with pytest.raises(UsageError, match="writable views"):
+        with pytest.raises(InvalidArgumentError, match="writable views"):
             builder.seal()
         view[:5] = memoryview(b"still") if isinstance(view, memoryview) else 7
         del view
@@ -110,7 +110,11 @@ def test_memory_that_failed_to_be_sealed_can_be_written_and_sealed_later() -> No
     with Region.create_builder(100) as builder:
         builder.memory[:5] = b"first"
         path = Path(f"/proc/self/fd/{builder._descriptor}")
-        with path.open("r+b") as other, mmap.mmap(other.fileno(), 100), pytest.raises(UsageError, match="mapped"):
+        with (
+            path.open("r+b") as other,
+            mmap.mmap(other.fileno(), 100),
+            pytest.raises(InvalidArgumentError, match="mapped"),
+        ):
             builder.seal()
         assert bytes(builder.memory[:5]) == b"first"
         builder.memory[5:11] = b"second"
@@ -355,14 +359,14 @@ def test_a_replaced_or_removed_file_is_detected(tmp_path: Path) -> None:
 
 
 def test_only_regular_files_are_accepted(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="a directory"):
+    with pytest.raises(InvalidArgumentError, match="a directory"):
         Region.from_file(tmp_path)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageError, match="a pipe"):
+    with pytest.raises(InvalidArgumentError, match="a pipe"):
         Region.from_file(tmp_path / "pipe")
     with pytest.raises(NotFoundError, match="missing: there is no such file"):
         Region.from_file(tmp_path / "missing")
-    with pytest.raises(UsageError, match="not a valid path"):
+    with pytest.raises(InvalidArgumentError, match="not a valid path"):
         Region.from_file("a\0b")
     with pytest.raises(NotFoundError, match="Not a directory"):
         Region.from_file(tmp_path / "pipe" / "file")

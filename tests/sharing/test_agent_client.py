@@ -17,11 +17,11 @@ import pytest
 import bowstring as bs
 from bowstring.errors import (
     ConnectionLostError,
+    InvalidArgumentError,
     InvalidDataError,
     NotFoundError,
     ProtocolError,
     ResourceError,
-    UsageError,
 )
 from bowstring.memory.region import Region
 from bowstring.sharing import agent_client
@@ -110,7 +110,7 @@ def test_only_committed_attempts_can_be_read_and_the_others_are_dropped(key: Age
         with pytest.raises(NotFoundError):
             bs.connect(first)
         assert agent.status()["datasets"]["d"]["partitions"] == 2
-        with pytest.raises(UsageError, match="partitions can't be added"):
+        with pytest.raises(InvalidArgumentError, match="partitions can't be added"):
             put_partition(agent, [1], (0, 4))
 
 
@@ -132,7 +132,7 @@ def test_a_dropped_data_set_cannot_be_read_and_its_memory_is_freed(key: AgentKey
             bs.connect(uri)
         with pytest.raises(NotFoundError, match="no data set 'd'"):
             agent.drop("d")
-        with pytest.raises(UsageError, match="partitions can't be added"):
+        with pytest.raises(InvalidArgumentError, match="partitions can't be added"):
             put_partition(agent, [3], (0, 2))
         assert table.to_pydict() == {"a": [1, 2]}
         pid = agent.status()["pid"]
@@ -232,7 +232,7 @@ def test_memory_that_is_not_a_sealed_arrow_file_is_an_error(key: AgentKey, tmp_p
 def test_memory_with_another_number_of_rows_is_an_error(key: AgentKey) -> None:
     region, rows = store_in_region(bs.table({"a": [1, 2]}))
     with region, AgentClient.open(key) as agent:
-        with pytest.raises(UsageError, match="expected 3 rows, found 2"):
+        with pytest.raises(InvalidArgumentError, match="expected 3 rows, found 2"):
             agent.put("d", (0, 0), region, rows=rows + 1)
         assert agent.status()["datasets"] == {}
 
@@ -267,11 +267,11 @@ def test_malformed_requests_are_errors_and_the_agent_continues(key: AgentKey) ->
             with pytest.raises(ConnectionLostError):
                 raw.receive()
         for name in ("a\0b", "\udc80"):
-            with pytest.raises(UsageError, match="name of a data set"):
+            with pytest.raises(InvalidArgumentError, match="name of a data set"):
                 put_partition(agent, [1], (0, 0), name)
         for ttl_s in (float("nan"), -1.0):
             region, rows = store_in_region(bs.table({"a": [1]}))
-            with region, pytest.raises(UsageError, match="ttl_s: expected a number of seconds"):
+            with region, pytest.raises(InvalidArgumentError, match="ttl_s: expected a number of seconds"):
                 agent.put("d", (0, 0), region, rows=rows, ttl_s=ttl_s)
         assert agent.status()["datasets"] == {}
 
@@ -320,7 +320,7 @@ def test_an_attempt_is_accepted_once(key: AgentKey, host: str) -> None:
     owner = key.owner if host == "here" else replace(key.owner, host="another")  # which no attempt is confirmed for
     with AgentClient.open(replace(key, owner=owner)) as agent:
         uri = put_partition(agent, [1], (0, 0))
-        with pytest.raises(UsageError, match="partition 0, attempt 0"):
+        with pytest.raises(InvalidArgumentError, match="partition 0, attempt 0"):
             put_partition(agent, [2], (0, 0))
         agent.commit("d", {0: 0})
         assert read_column(uri) == [1]
@@ -331,6 +331,6 @@ def test_an_attempt_is_accepted_once(key: AgentKey, host: str) -> None:
 
 def test_an_owner_that_does_not_run_is_an_error(key: AgentKey) -> None:
     ended_owner_key = replace(key, owner=replace(key.owner, start_ticks=1))
-    with assert_descriptors_closed(), pytest.raises(UsageError, match="does not run on this host") as caught:
+    with assert_descriptors_closed(), pytest.raises(InvalidArgumentError, match="does not run on this host") as caught:
         AgentClient.open(ended_owner_key)
     assert caught.traceback  # it would keep a connection that was not closed

@@ -16,7 +16,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
-from bowstring.errors import ClosedError, ConnectionLostError, UsageError
+from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signals import wait_for_signal
@@ -171,5 +171,5 @@ def test_the_previous_handlers_and_descriptor_return_after_the_signal() -> None:
 
 
 def test_signals_are_handled_only_in_the_main_thread(server: Server) -> None:
-    with ThreadPoolExecutor(1) as pool, pytest.raises(UsageError, match="only in the main thread"):
+    with ThreadPoolExecutor(1) as pool, pytest.raises(InvalidArgumentError, match="only in the main thread"):
         pool.submit(server.serve_forever).result()

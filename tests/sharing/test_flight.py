@@ -22,11 +22,11 @@ from bowstring.errors import (
     ClosedError,
     ConnectionLostError,
     DeadlineError,
+    InvalidArgumentError,
     InvalidDataError,
     LimitError,
     MissingExtraError,
     NotFoundError,
-    UsageError,
 )
 from bowstring.sharing import FlightServer, Server
 from bowstring.sharing.server_options import ServerOptions
@@ -419,17 +419,17 @@ def test_tls_with_certificates_of_both_ends(tmp_path: Path) -> None:
         for other in (None, authority.client()):
             with pytest.raises(ConnectionLostError):
                 bs.connect(uri, tls=other)
-        with pytest.raises(UsageError, match="grpc: the option tls is not supported: use grpc\\+tls"):
+        with pytest.raises(InvalidArgumentError, match="grpc: the option tls is not supported: use grpc\\+tls"):
             bs.connect(uri.replace("grpc+tls", "grpc"), tls=tls)
 
 
 def test_a_server_without_tls_listens_only_at_loopback_addresses(flight_server: FlightServer) -> None:
     server = flight_server._server
-    with pytest.raises(UsageError, match="not a loopback address: use tls there"):
+    with pytest.raises(InvalidArgumentError, match="not a loopback address: use tls there"):
         FlightServer(server, "0.0.0.0:0")
-    with pytest.raises(UsageError, match="can't listen there"):
+    with pytest.raises(InvalidArgumentError, match="can't listen there"):
         FlightServer(server, flight_server.location.removeprefix("grpc:"))
-    with pytest.raises(UsageError, match="a server needs the option certificate"):
+    with pytest.raises(InvalidArgumentError, match="a server needs the option certificate"):
         FlightServer(server, tls=TlsOptions())
     flight_server.close()
     flight_server.close()
@@ -448,7 +448,7 @@ def test_a_server_without_tls_listens_only_at_loopback_addresses(flight_server: 
     ],
 )
 def test_a_malformed_uri_of_a_flight_server_is_rejected(uri: str) -> None:
-    with pytest.raises(UsageError, match=r"^URI 'grpc:"):
+    with pytest.raises(InvalidArgumentError, match=r"^URI 'grpc:"):
         bs.connect(uri)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ConnectionLostError, DeadlineError, NotFoundError, UsageError
+from bowstring.errors import ConnectionLostError, DeadlineError, InvalidArgumentError, NotFoundError
 from bowstring.sharing import Locations
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
@@ -170,14 +170,14 @@ def test_tls_is_used_only_for_locations_that_support_it(tmp_path: Path) -> None:
         with no_connection_left(), bs.connect(Locations((public, tls)), tls=authority.client()) as dataset:
             assert dataset.location == tls
             assert dataset.unusable_locations == {public: "tcp: a connection to another host that is not encrypted"}
-    with no_connection_left(), pytest.raises(UsageError, match="unix, tcp: the option tls is not supported"):
+    with no_connection_left(), pytest.raises(InvalidArgumentError, match="unix, tcp: the option tls is not supported"):
         Server(options=ServerOptions(tls=TlsOptions()), addresses={"unix": None, "tcp": None})
 
 
 def test_a_server_listens_at_all_its_addresses_or_at_none() -> None:
     with Server(scheme="tcp") as other, no_connection_left():
         used = other.address
-        with pytest.raises(UsageError, match="can't listen there"):
+        with pytest.raises(InvalidArgumentError, match="can't listen there"):
             Server(addresses={"unix": "@bowstring-test-locations", "tcp": used})
         with Server("@bowstring-test-locations"):
             pass
@@ -186,7 +186,7 @@ def test_a_server_listens_at_all_its_addresses_or_at_none() -> None:
         (None, "tcp", {"unix": None}),
         (None, "unix", {}),
     ):
-        with pytest.raises(UsageError, match="either an address and a scheme, or a mapping"):
+        with pytest.raises(InvalidArgumentError, match="either an address and a scheme, or a mapping"):
             Server(address, scheme=scheme, addresses=addresses)
 
 
@@ -195,11 +195,11 @@ def test_locations_are_not_an_element_of_a_list_of_parts(server: Server) -> None
     with bs.connect(list(locations.uris)) as parts:  # a list has the parts of one data set
         assert parts.read_all().num_rows == 2000
         assert parts.location is None
-    with pytest.raises(UsageError, match="expected a URI, not Locations"):
+    with pytest.raises(InvalidArgumentError, match="expected a URI, not Locations"):
         bs.connect([locations])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("uris", [(), ("unix:@a",) * 65, ["unix:@a"], "unix:@a", (1,), ("",), ("unix:@a tcp:b",)])
 def test_other_values_are_not_locations(uris: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match=r"^locations: expected"):
+    with pytest.raises(InvalidArgumentError, match=r"^locations: expected"):
         Locations(uris)

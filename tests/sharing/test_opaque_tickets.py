@@ -9,7 +9,7 @@ from urllib.parse import quote_from_bytes
 import pytest
 
 import bowstring as bs
-from bowstring.errors import NotFoundError, UsageError
+from bowstring.errors import InvalidArgumentError, NotFoundError
 from tests.sharing.python_process import PythonProcess
 
 TICKET = bytes(range(256)) * 2 + b"\0packed\0"
@@ -89,5 +89,5 @@ def test_bytes_that_are_not_the_name_of_a_data_set_are_not_found(ticket: bytes) 
             bs.connect(server.uri("t"), ticket=ticket)
         with bs.connect([server.uri("t")] * 2, ticket=b"t") as data:
             assert data.read_all().num_rows == 6
-        with pytest.raises(UsageError, match="expected bytes or text"):
+        with pytest.raises(InvalidArgumentError, match="expected bytes or text"):
             bs.connect(server.uri("t"), ticket="")

@@ -11,7 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.sharing import Recorder, ServerOptions, read_recording
 from bowstring.sharing.replay import ReplayServer, replay_client
 from bowstring.testing.descriptors import assert_descriptors_closed
@@ -106,7 +106,7 @@ def test_a_recording_without_the_contents_of_regions_is_played_by_a_client_only(
     with ReplayServer(read_recording(tmp_path / "r"), timeout_s=20) as played:
         with pytest.raises(bs.errors.ConnectionLostError):
             bs.connect(played.uri("t"))
-        with pytest.raises(UsageError, match="has no contents of regions"):
+        with pytest.raises(InvalidArgumentError, match="has no contents of regions"):
             played.wait_for_differences()
 
 

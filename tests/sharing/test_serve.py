@@ -25,10 +25,10 @@ from bowstring.errors import (
     ConnectionLostError,
     DeadlineError,
     FormatMismatchError,
+    InvalidArgumentError,
     InvalidDataError,
     NotFoundError,
     ProtocolError,
-    UsageError,
 )
 from bowstring.memory.region import Region
 from bowstring.sharing import stored_dataset
@@ -202,7 +202,7 @@ def test_parts_whose_equal_schemas_are_encoded_differently_are_one_data_set(
 
 def test_a_request_for_more_than_max_tickets_is_an_error(server: bs.sharing.Server) -> None:
     connection = Connection(parse_uri(server.uri("t")), 10)
-    with pytest.raises(UsageError, match="maximum is 256"):
+    with pytest.raises(InvalidArgumentError, match="maximum is 256"):
         connection.request_stream(Ticket(("t",) * 257))
 
 
@@ -378,22 +378,22 @@ def test_a_wrong_ticket_is_named(server: bs.sharing.Server) -> None:
 
 @pytest.mark.parametrize("uri", ["unix:@nobody?want_data=1", "unix:@nobody-listens-here?want_data=1&ticket=t"])
 def test_a_uri_without_a_server_is_an_error(uri: str) -> None:
-    with pytest.raises((UsageError, ConnectionLostError)):
+    with pytest.raises((InvalidArgumentError, ConnectionLostError)):
         bs.connect(uri)
 
 
 def test_text_that_is_not_a_uri_is_a_protocol_error() -> None:
     with pytest.raises(ProtocolError, match="want_data"):
         bs.connect("unix:@x")
-    with pytest.raises(UsageError, match="scheme"):
+    with pytest.raises(InvalidArgumentError, match="scheme"):
         bs.connect("smtp:host?want_data=1&ticket=t")
     wrong: list[Any] = [[], None, 3, b"unix:@x", {"t": "unix:@x"}]
     for target in wrong:
-        with pytest.raises(UsageError):
+        with pytest.raises(InvalidArgumentError):
             bs.connect(target)
     tickets: list[Any] = [3, "", "\udc80"]
     for ticket in tickets:
-        with pytest.raises(UsageError, match="ticket"):
+        with pytest.raises(InvalidArgumentError, match="ticket"):
             bs.connect("unix:@x?want_data=1", ticket=ticket)
 
 
@@ -460,7 +460,7 @@ def test_connecting_to_a_closed_server_is_an_error(server: bs.sharing.Server, tm
 
 def test_a_timeout_that_is_not_positive_is_an_error(server: bs.sharing.Server) -> None:
     for timeout_s in (0, -1, float("nan")):
-        with pytest.raises(UsageError, match="timeout_s"):
+        with pytest.raises(InvalidArgumentError, match="timeout_s"):
             bs.connect(server.uri("t"), timeout_s=timeout_s)
 
 
@@ -481,20 +481,20 @@ def test_invalid_sources_and_names_are_an_error_and_leave_no_server(tmp_path: Pa
         bs.serve({"f": tmp_path / "nothing.arrow"})
     with pytest.raises(FormatMismatchError, match="Parquet"):
         bs.serve({"f": garbage})
-    with pytest.raises(UsageError, match="table"):
+    with pytest.raises(InvalidArgumentError, match="table"):
         bs.serve({"f": 7})  # type: ignore[dict-item]
     for name in ("", "a\0b", "\udc80"):
-        with pytest.raises(UsageError, match="name"):
+        with pytest.raises(InvalidArgumentError, match="name"):
             bs.serve({name: example_table()})
     addresses: list[Any] = ["", "@", "a\0b", "\ud800", b"@x", 3]
     for address in addresses:
-        with pytest.raises(UsageError, match="address"):
+        with pytest.raises(InvalidArgumentError, match="address"):
             bs.serve({}, address)
     odd: list[Any] = [{3: example_table()}, [example_table()], example_table()]
     for sources in odd:
-        with pytest.raises(UsageError):
+        with pytest.raises(InvalidArgumentError):
             bs.serve(sources)
-    with bs.serve({"t": example_table()}) as server, pytest.raises(UsageError, match="already"):
+    with bs.serve({"t": example_table()}) as server, pytest.raises(InvalidArgumentError, match="already"):
         server.add("t", example_table())
     assert wait_until(lambda: threading.active_count() == threads)
 

@@ -13,7 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
-from bowstring.errors import ConnectionLostError, NotFoundError, UsageError
+from bowstring.errors import ConnectionLostError, InvalidArgumentError, NotFoundError
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
@@ -118,7 +118,10 @@ def test_a_table_is_received_with_tls_and_certificates_of_both_ends(authority: A
 
 
 def test_a_server_at_all_addresses_needs_tls(authority: Authority) -> None:
-    with assert_descriptors_closed(), pytest.raises(UsageError, match="not a loopback address: use tcp\\+tls"):
+    with (
+        assert_descriptors_closed(),
+        pytest.raises(InvalidArgumentError, match="not a loopback address: use tcp\\+tls"),
+    ):
         Server("0.0.0.0:0", scheme="tcp")
     with Server("0.0.0.0:0", ServerOptions(tls=authority.server()), scheme="tcp+tls") as server:
         uri = server.add("t", bs.table({"a": [1]}))
@@ -127,11 +130,11 @@ def test_a_server_at_all_addresses_needs_tls(authority: Authority) -> None:
 
 @pytest.mark.parametrize("scheme", ["unix", "tcp"])
 def test_tls_is_refused_by_name_where_it_is_not_supported(scheme: str) -> None:
-    with pytest.raises(UsageError, match=f"{scheme}: the option tls is not supported: use tcp\\+tls"):
+    with pytest.raises(InvalidArgumentError, match=f"{scheme}: the option tls is not supported: use tcp\\+tls"):
         Server(options=ServerOptions(tls=TlsOptions()), scheme=scheme)
     with (
         Server(scheme=scheme) as server,
-        pytest.raises(UsageError, match=f"{scheme}: the option tls is not supported: use tcp\\+tls"),
+        pytest.raises(InvalidArgumentError, match=f"{scheme}: the option tls is not supported: use tcp\\+tls"),
     ):
         bs.connect(server.add("t", bs.table({"a": [1]})), tls=TlsOptions())
 

@@ -18,10 +18,10 @@ from bowstring.errors import (
     ClosedError,
     ConnectionLostError,
     FormatMismatchError,
+    InvalidArgumentError,
     InvalidDataError,
     MissingFileError,
     ResourceError,
-    UsageError,
     WouldCopyError,
 )
 from bowstring.memory import Arena, Region
@@ -404,9 +404,9 @@ def test_a_handle_with_another_size_is_an_error() -> None:
 def test_an_object_that_is_not_a_table_is_an_error() -> None:
     wrong: list[Any] = [{"a": [1]}, 7, "path", [1, 2], []]
     for data in wrong:
-        with pytest.raises(UsageError):
+        with pytest.raises(InvalidArgumentError):
             bs.share(data)
-    with pytest.raises(UsageError, match="handle"):
+    with pytest.raises(InvalidArgumentError, match="handle"):
         bs.attach(wrong[0])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ClosedError, UsageError
+from bowstring.errors import ClosedError, InvalidArgumentError
 from bowstring.sharing import new_shared_table
 from bowstring.testing.descriptors import assert_descriptors_closed
 from tests.sharing.python_process import run_python
@@ -115,7 +115,7 @@ def test_arrays_can_not_change_shared_memory_after_the_writer_is_closed() -> Non
     ],
 )
 def test_other_types_can_not_be_allocated(schema: Any, message: str) -> None:
-    with new_shared_table(schema) as writer, pytest.raises(UsageError, match=message):
+    with new_shared_table(schema) as writer, pytest.raises(InvalidArgumentError, match=message):
         writer.allocate(1)
     writer.handle.close()
 
@@ -127,16 +127,16 @@ def test_an_error_in_the_block_frees_the_memory() -> None:
             writer.allocate(100)
             writer.write(bs.record_batch({"a": bs.array([1], bs.int8())}))
             raise ZeroDivisionError
-        with pytest.raises(UsageError, match="abandoned"):
+        with pytest.raises(InvalidArgumentError, match="abandoned"):
             _ = writer.handle
 
 
 def test_a_batch_of_another_schema_is_an_error_and_writes_nothing() -> None:
     with new_shared_table({"a": bs.int8()}) as writer:
         writer.allocate(1)
-        with pytest.raises(UsageError, match="another schema"):
+        with pytest.raises(InvalidArgumentError, match="another schema"):
             writer.write(bs.record_batch({"b": [1]}))
-        with pytest.raises(UsageError, match="not closed yet"):
+        with pytest.raises(InvalidArgumentError, match="not closed yet"):
             _ = writer.handle
     with writer.handle as handle:
         assert bs.attach(handle).to_pydict() == {"a": [0]}
@@ -171,7 +171,7 @@ def test_the_number_of_regions_is_limited(monkeypatch: pytest.MonkeyPatch) -> No
     with new_shared_table({"a": bs.int64()}) as writer:
         for _ in range(3):
             writer.allocate(1)
-        with pytest.raises(UsageError, match="at most 3"):
+        with pytest.raises(InvalidArgumentError, match="at most 3"):
             writer.allocate(1)
     with writer.handle as handle:
         assert bs.attach(handle).num_rows == 3

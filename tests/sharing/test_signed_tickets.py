@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 import bowstring as bs
 from bowstring.dissociated.events import DataRequested
 from bowstring.dissociated.uri import parse_uri
-from bowstring.errors import AccessDeniedError, BowstringError, NotFoundError, UsageError
+from bowstring.errors import AccessDeniedError, BowstringError, InvalidArgumentError, NotFoundError
 from bowstring.sharing.client import TicketRequest
 from bowstring.sharing.locations import Locations
 from bowstring.sharing.server import Server
@@ -90,7 +90,8 @@ def test_a_ticket_expires_with_a_tolerance() -> None:
 @pytest.mark.parametrize("key", [b"", KEY[:31], bytearray(KEY), "k" * 32])
 def test_a_key_is_at_least_32_bytes(key: bytes) -> None:
     with pytest.raises(
-        UsageError, match=r"ticket_key: expected (bytes|at least 32 random bytes), found (0|31|bytearray|str)$"
+        InvalidArgumentError,
+        match=r"ticket_key: expected (bytes|at least 32 random bytes), found (0|31|bytearray|str)$",
     ):
         Server(options=ServerOptions(ticket_key=key))
 
@@ -160,7 +161,7 @@ def test_the_lifetime_of_a_ticket_has_a_default_in_the_options() -> None:
         assert 90_000 < lifetime_s(server.uri("t", lifetime_s=100_000)) <= 100_001
         assert lifetime_s(server.uri("t", lifetime_s=math.inf)) == math.inf
         for value in (0, -1, math.nan):
-            with pytest.raises(UsageError, match="expected a positive number of seconds"):
+            with pytest.raises(InvalidArgumentError, match="expected a positive number of seconds"):
                 server.uri("t", lifetime_s=value)
 
 
@@ -176,12 +177,12 @@ def test_a_ticket_is_valid_at_all_locations_of_a_server() -> None:
 
 
 def test_a_lifetime_needs_a_key() -> None:
-    with bs.serve({"t": TABLE}) as server, pytest.raises(UsageError, match="only with ServerOptions"):
+    with bs.serve({"t": TABLE}) as server, pytest.raises(InvalidArgumentError, match="only with ServerOptions"):
         server.uri("t", lifetime_s=60)
 
 
 def test_plain_tcp_at_all_addresses_needs_a_key() -> None:
-    with pytest.raises(UsageError, match="or signed tickets"):
+    with pytest.raises(InvalidArgumentError, match="or signed tickets"):
         Server("0.0.0.0:0", scheme="tcp")
     with Server("0.0.0.0:0", OPTIONS, scheme="tcp") as server:
         uri = re.sub("//[^:]+:", "//127.0.0.1:", server.add("t", TABLE))

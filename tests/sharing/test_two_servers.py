@@ -13,7 +13,7 @@ import pytest
 import bowstring as bs
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import parse_uri
-from bowstring.errors import AccessDeniedError, ConnectionLostError, NotFoundError, ProtocolError, UsageError
+from bowstring.errors import AccessDeniedError, ConnectionLostError, InvalidArgumentError, NotFoundError, ProtocolError
 from bowstring.sharing import ServerOptions
 from bowstring.sharing.uris import display_uri
 from bowstring.testing.descriptors import assert_descriptors_closed
@@ -122,7 +122,7 @@ def test_a_uri_with_malformed_bodies_is_an_error(servers: tuple[RunningServer, R
     metadata = servers[0].uris["unix", "metadata"]
     with pytest.raises(ProtocolError, match="want_data is missing"):
         bs.connect(uri_of_two_servers(metadata, "unix:@x?ticket=t"))
-    with pytest.raises(UsageError, match="expected a ticket"):
+    with pytest.raises(InvalidArgumentError, match="expected a ticket"):
         bs.connect(uri_of_two_servers(metadata, "unix:@x?want_data=1"))
     with pytest.raises(ConnectionLostError, match="nobody answers"):
         bs.connect(uri_of_two_servers(metadata, "unix:@bowstring-nobody?want_data=1&ticket=t"))
@@ -166,7 +166,9 @@ def test_a_server_without_tls_next_to_one_with_tls_is_refused_by_name(
         for local in (tcp, unix):
             assert read(local, authority.client()) == table
         for other in (elsewhere, tcp.replace("scope=", "scope=0")):
-            with pytest.raises(UsageError, match=f"^tcp: the connection to the server of the {plain.value} is not enc"):
+            with pytest.raises(
+                InvalidArgumentError, match=f"^tcp: the connection to the server of the {plain.value} is not enc"
+            ):
                 read(other, authority.client())
         assert read(elsewhere, replace(authority.client(), allow_unencrypted=True)) == table
 

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import types as spark
 
-from bowstring.errors import NotFoundError, UnsupportedTypeError, UsageError
+from bowstring.errors import InvalidArgumentError, NotFoundError, UnsupportedTypeError
 from bowstring.spark.compatibility import (
     check_conversions,
     check_inferred_schema,
@@ -35,23 +35,23 @@ def test_merged_schemas_have_the_columns_of_all_files_in_order() -> None:
 
 
 def test_columns_of_different_types_are_not_merged() -> None:
-    with pytest.raises(UsageError, match=r"/b\.arrow: column x is int, but bigint in /a\.arrow"):
+    with pytest.raises(InvalidArgumentError, match=r"/b\.arrow: column x is int, but bigint in /a\.arrow"):
         merge_schemas([(A, struct_type(("x", LONG))), (B, struct_type(("x", INT)))])
 
 
 def test_repeated_names_are_an_error_only_if_read() -> None:
     schema = struct_type(("x", LONG), ("x", LONG), ("y", LONG))
     check_unique_column_names(A, schema, ["y"])
-    with pytest.raises(UsageError, match=r"/a\.arrow: several columns are called 'x'"):
+    with pytest.raises(InvalidArgumentError, match=r"/a\.arrow: several columns are called 'x'"):
         check_unique_column_names(A, schema, schema.names)
 
 
 def test_a_column_or_type_that_the_first_file_lacks_is_named() -> None:
     infer_array = struct_type(("x", LONG))
     check_inferred_schema(B, struct_type(("x", LONG)), infer_array)
-    with pytest.raises(UsageError, match=r"/b\.arrow: column y is not in the first file"):
+    with pytest.raises(InvalidArgumentError, match=r"/b\.arrow: column y is not in the first file"):
         check_inferred_schema(B, struct_type(("x", LONG), ("y", LONG)), infer_array)
-    with pytest.raises(UsageError, match=r"/b\.arrow: column x is int, but bigint in the first file"):
+    with pytest.raises(InvalidArgumentError, match=r"/b\.arrow: column x is int, but bigint in the first file"):
         check_inferred_schema(B, struct_type(("x", INT)), infer_array)
 
 
@@ -112,7 +112,7 @@ def test_a_struct_field_that_a_file_lacks_or_repeats_is_named() -> None:
         check_conversions(A, struct_type(("s", struct_type(("a", LONG)))), requested)
     repeated = spark.ArrayType(struct_type(("z", LONG), ("z", STRING)))
     for check in (check_unique_field_names, lambda path, schema: merge_schemas([(path, schema)])):
-        with pytest.raises(UsageError, match=r"/a\.arrow: column s\[\]: several fields are called 'z'"):
+        with pytest.raises(InvalidArgumentError, match=r"/a\.arrow: column s\[\]: several fields are called 'z'"):
             check(A, struct_type(("s", repeated)))
-    with pytest.raises(UsageError, match=r"/a\.arrow: column s: several fields are called 'z'"):
+    with pytest.raises(InvalidArgumentError, match=r"/a\.arrow: column s: several fields are called 'z'"):
         check_conversions(A, struct_type(("s", struct_type(("z", LONG), ("z", LONG)))), requested)

@@ -22,7 +22,7 @@ import bowstring as bs
 from bowstring.cli.demo import corpus, demo, input_option
 from bowstring.cli.demo.summary import ColumnSummary, TableSummary, summarize_batches, summarize_frame
 from bowstring.cli.demo.transfer_methods import measure_collect_to_driver, measure_parquet, measure_publish
-from bowstring.errors import NotFoundError, UsageError
+from bowstring.errors import InvalidArgumentError, NotFoundError
 from tests.polling import wait_until
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def test_a_missing_or_unknown_input_is_an_error_with_its_path(spark: SparkSessio
     with pytest.raises(NotFoundError, match=r"nowhere\.csv: there is no such file"):
         input_option.read_input(spark, str(tmp_path / "nowhere.csv"))
     (tmp_path / "data.xyz").write_text("?")
-    with pytest.raises(UsageError, match=r"data\.xyz: expected a name that ends in"):
+    with pytest.raises(InvalidArgumentError, match=r"data\.xyz: expected a name that ends in"):
         input_option.read_input(spark, str(tmp_path / "data.xyz"))
 
 
@@ -178,7 +178,7 @@ def test_all_rows_of_compressed_json_are_read(name: str, text: str, spark: Spark
 
 def test_a_wrong_input_is_reported_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bowstring.spark.session", None)
-    for name, problem in (("nowhere.csv", NotFoundError), ("data.xyz", UsageError)):
+    for name, problem in (("nowhere.csv", NotFoundError), ("data.xyz", InvalidArgumentError)):
         (tmp_path / "data.xyz").touch()
         with pytest.raises(problem):
             demo.main([f"--input={tmp_path / name}"], standalone_mode=False)

@@ -148,7 +148,11 @@ def test_a_value_that_does_not_fit_is_named_with_file_batch_and_column(spark: Sp
 
 UNREADABLE_PATHS = {
     "no such path": ("id long", "/no/such/path", "MissingFileError: /no/such/path: there is no such file or folder"),
-    "another file system": (None, "s3://bucket/key", "UsageError: s3://bucket/key: only paths of a file system"),
+    "another file system": (
+        None,
+        "s3://bucket/key",
+        "InvalidArgumentError: s3://bucket/key: only paths of a file system",
+    ),
     "nothing there": (None, "{}", "NotFoundError: {}: found no Arrow files"),
 }
 
@@ -193,7 +197,7 @@ def test_duplicate_column_names_are_an_error(spark: SparkSession, tmp_path: Path
 
 def test_a_file_in_place_of_the_folder_is_named(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert f"UsageError: {tmp_path / 'file'}: is a file" in error_message(
+    assert f"InvalidArgumentError: {tmp_path / 'file'}: is a file" in error_message(
         lambda: write(spark.range(1), tmp_path / "file")
     )
 
@@ -204,12 +208,14 @@ def test_the_error_for_sparks_default_save_mode_names_the_supported_modes(spark:
 
 
 def test_requesting_a_session_with_another_master_is_an_error(spark: SparkSession) -> None:
-    from bowstring.errors import UsageError
+    from bowstring.errors import InvalidArgumentError
     from bowstring.spark import session
 
     assert session("local[2,4]", {"spark.sql.shuffle.partitions": 2}) is spark
     assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Berlin"
-    with pytest.raises(UsageError, match=r"a Spark session with master local\[2,4\] runs in this process already"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"a Spark session with master local\[2,4\] runs in this process already"
+    ):
         session("local[7]")
 
 

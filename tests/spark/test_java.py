@@ -209,7 +209,7 @@ print("rows", spark.read.format("arrow").load(sys.argv[1]).count())
 for stream in (spark.readStream, spark.readStream.format("rate").load().writeStream):
     try:
         stream.format("arrow")
-    except bowstring.errors.UsageError as error:
+    except bowstring.errors.InvalidArgumentError as error:
         print(error)
 spark.stop()
 """

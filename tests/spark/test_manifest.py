@@ -16,11 +16,11 @@ import pytest
 from bowstring.errors import (
     BowstringError,
     ExistingFileError,
+    InvalidArgumentError,
     InvalidDataError,
     IsDirectoryError,
     LimitError,
     NotDirectoryError,
-    UsageError,
 )
 from bowstring.sharing.processes import Process
 from bowstring.spark import manifest as manifests, staging
@@ -219,7 +219,9 @@ def test_partition_folders_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.arrow").touch()
     assert list_arrow_files(tmp_path) == [tmp_path / "a.arrow"]
     (tmp_path / "k=1").mkdir()
-    with pytest.raises(UsageError, match=r"partition folders such as 'k=1' are not supported: .* add the column 'k'"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"partition folders such as 'k=1' are not supported: .* add the column 'k'"
+    ):
         list_arrow_files(tmp_path)
 
 

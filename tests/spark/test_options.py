@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.spark.options import check_options, parse_count, parse_flag, parse_path
 
 READING = {
@@ -30,13 +30,13 @@ WRITING = {
 
 @pytest.mark.parametrize(("name", "advice"), READING.items())
 def test_an_option_that_reading_does_not_support_is_named(name: str, advice: str) -> None:
-    with pytest.raises(UsageError, match=f"does not support the option '{name}' for reading: {advice}"):
+    with pytest.raises(InvalidArgumentError, match=f"does not support the option '{name}' for reading: {advice}"):
         check_options({"path": "/data", name: "true"}, "reading")
 
 
 @pytest.mark.parametrize(("name", "advice"), WRITING.items())
 def test_an_option_that_writing_does_not_support_is_named(name: str, advice: str) -> None:
-    with pytest.raises(UsageError, match=f"does not support the option '{name}' for writing: {advice}"):
+    with pytest.raises(InvalidArgumentError, match=f"does not support the option '{name}' for writing: {advice}"):
         check_options({"path": "/data", name: "true"}, "writing")
 
 
@@ -46,10 +46,12 @@ def test_supported_options_and_those_that_spark_adds_are_accepted() -> None:
 
 
 def test_an_invalid_option_value_is_named() -> None:
-    with pytest.raises(UsageError, match="option truncate: expected true or false, found 'yes'"):
+    with pytest.raises(InvalidArgumentError, match="option truncate: expected true or false, found 'yes'"):
         parse_flag({"truncate": "yes"}, "truncate")
     for value in ("0", "-1", "64m", ""):
-        with pytest.raises(UsageError, match=f"option splitBytes: expected a positive integer, found '{value}'"):
+        with pytest.raises(
+            InvalidArgumentError, match=f"option splitBytes: expected a positive integer, found '{value}'"
+        ):
             parse_count({"splitBytes": value}, "splitBytes", 1)
 
 
@@ -57,9 +59,9 @@ def test_only_paths_of_a_mounted_file_system_are_accepted(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     assert parse_path("a b") == tmp_path / "a b"
     assert parse_path("file:///data/a%20b") == Path("/data/a b")
-    with pytest.raises(UsageError, match="not s3:"):
+    with pytest.raises(InvalidArgumentError, match="not s3:"):
         parse_path("s3://bucket/key")
-    with pytest.raises(UsageError, match="missing path"):
+    with pytest.raises(InvalidArgumentError, match="missing path"):
         parse_path("")
-    with pytest.raises(UsageError, match="neither a path nor a URI"):
+    with pytest.raises(InvalidArgumentError, match="neither a path nor a URI"):
         parse_path("file://[host/data")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ClosedError, ConnectionLostError, NotFoundError, UnsupportedTypeError, UsageError
+from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError, UnsupportedTypeError
 from bowstring.sharing.agent_client import AgentClient
 from bowstring.spark import PublishedDataset, publish
 from tests.sharing.python_process import run_python
@@ -231,13 +231,13 @@ def test_threads_publish_concurrently(spark: SparkSession) -> None:
 
 def test_an_object_that_is_not_a_data_frame_is_an_error() -> None:
     wrong: Any = [1, 2]
-    with pytest.raises(UsageError, match="not list"):
+    with pytest.raises(InvalidArgumentError, match="not list"):
         publish(wrong)
 
 
 @pytest.mark.parametrize("options", [{"ttl_s": 0}, {"ttl_s": -1}, {"name": "a/b"}, {"name": ""}])
 def test_invalid_options_are_an_error(spark: SparkSession, options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(InvalidArgumentError):
         publish(spark.range(1), **options)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.spark.worker_errors import hide_traceback
 
 pa = pytest.importorskip("pyarrow")
@@ -177,8 +177,8 @@ def test_an_error_is_reported_by_its_message_without_a_traceback(spark: SparkSes
 
 
 def test_a_traceback_is_hidden_only_in_sparks_workers() -> None:
-    with pytest.raises(UsageError), hide_traceback():
-        raise UsageError("here")
+    with pytest.raises(InvalidArgumentError), hide_traceback():
+        raise InvalidArgumentError("here")
     assert "SPARK_HIDE_TRACEBACK" not in os.environ
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import StructType
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.spark.source import ArrowDataSource
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ def stream(spark: SparkSession) -> DataFrame:
 
 
 def test_a_stream_that_reads_arrow_files_is_rejected_by_load(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=READ):
+    with pytest.raises(InvalidArgumentError, match=READ):
         spark.readStream.format("arrow").load(str(tmp_path))
-    with pytest.raises(UsageError, match=READ):
+    with pytest.raises(InvalidArgumentError, match=READ):
         spark.readStream.load(str(tmp_path), format="Arrow", schema="id long")
 
 
 def test_a_stream_that_writes_arrow_files_is_rejected_by_start(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=WRITE):
+    with pytest.raises(InvalidArgumentError, match=WRITE):
         stream(spark).writeStream.format("arrow").start(str(tmp_path))
-    with pytest.raises(UsageError, match=WRITE):
+    with pytest.raises(InvalidArgumentError, match=WRITE):
         stream(spark).writeStream.start(str(tmp_path), format="arrow")
-    with pytest.raises(UsageError, match=WRITE):
+    with pytest.raises(InvalidArgumentError, match=WRITE):
         stream(spark).writeStream.toTable("t", format="arrow")
 
 
@@ -52,9 +52,9 @@ def test_other_formats_still_stream_and_foreach_batch_writes_arrow_files(spark: 
 
 def test_streams_of_a_session_that_registered_the_source_itself_are_rejected_when_they_run() -> None:
     source = ArrowDataSource({"path": "/data"})
-    with pytest.raises(UsageError, match=READ):
+    with pytest.raises(InvalidArgumentError, match=READ):
         source.streamReader(StructType()).getDefaultReadLimit()
-    with pytest.raises(UsageError, match=READ):
+    with pytest.raises(InvalidArgumentError, match=READ):
         source.streamReader(StructType()).initialOffset()
-    with pytest.raises(UsageError, match=WRITE):
+    with pytest.raises(InvalidArgumentError, match=WRITE):
         source.streamWriter(StructType(), False)

@@ -18,11 +18,11 @@ import bowstring as bs
 from bowstring.errors import (
     ClosedError,
     FormatMismatchError,
+    InvalidArgumentError,
     InvalidDataError,
     TruncatedError,
     UnsupportedError,
     UnsupportedTypeError,
-    UsageError,
 )
 
 CUBE = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
@@ -202,7 +202,7 @@ def test_a_socket_carries_tensors() -> None:
 
 def test_a_path_appears_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "tensor"
-    with pytest.raises(UsageError, match="expected a tensor"):
+    with pytest.raises(InvalidArgumentError, match="expected a tensor"):
         bs.tensors.write_tensor("no tensor", path)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
     bs.tensors.write_tensor(bs.tensors.Tensor.from_numpy(CUBE), path)
@@ -273,9 +273,9 @@ def test_full_validation_finds_elements_that_overlap() -> None:
 
 
 def test_names_must_match_the_dimensions() -> None:
-    with pytest.raises(UsageError, match="expected 3 dimension names, found 2"):
+    with pytest.raises(InvalidArgumentError, match="expected 3 dimension names, found 2"):
         bs.tensors.Tensor.from_numpy(CUBE, ["x", "y"])
-    with pytest.raises(UsageError, match="no dimension 3"):
+    with pytest.raises(InvalidArgumentError, match="no dimension 3"):
         bs.tensors.Tensor.from_numpy(CUBE).dim_name(3)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import bowstring as bs
-from bowstring.errors import InvalidDataError, LimitError, TypeMismatchError, UnsupportedTypeError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, TypeMismatchError, UnsupportedTypeError
 from bowstring.flatbuf.tables import read_root
 from tests.tensors.arrow_cpp_samples import CUBE, MATRIX, MESSAGES
 
@@ -228,12 +228,12 @@ def test_coordinates_may_have_no_dimensions(values: list[int]) -> None:
     assert back.to_tensor().to_numpy().tolist() == sum(values)
 
 
-def test_invalid_arguments_are_usage_errors() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     masked = np.ma.MaskedArray(MATRIX, MATRIX == 1)
     for make in (bs.tensors.Tensor.from_numpy, *(kind.from_dense_numpy for kind in KINDS.values())):
-        with pytest.raises(UsageError, match="masked elements"):
+        with pytest.raises(InvalidArgumentError, match="masked elements"):
             make(masked)
-    with pytest.raises(UsageError, match="two dimensions"):
+    with pytest.raises(InvalidArgumentError, match="two dimensions"):
         bs.tensors.SparseCSRMatrix.from_dense_numpy(CUBE)
     with pytest.raises(TypeMismatchError, match="coordinates must be integers"):
         bs.tensors.SparseCOOTensor.from_numpy([1], [[0.5]], (2,))

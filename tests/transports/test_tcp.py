@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.errors import ConnectionLostError, TruncatedError, UsageError
+from bowstring.errors import ConnectionLostError, InvalidArgumentError, TruncatedError
 from bowstring.memory.region import FileRange, Region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, run_in_thread
@@ -95,7 +95,7 @@ def test_a_name_with_several_addresses_is_dialed_at_each() -> None:
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "//[::]:0", "192.0.2.1:0"])
 def test_addresses_other_than_loopback_need_tls(address: str) -> None:
-    with assert_descriptors_closed(), pytest.raises(UsageError, match="is not a loopback address"):
+    with assert_descriptors_closed(), pytest.raises(InvalidArgumentError, match="is not a loopback address"):
         TCP.listen(address)
 
 
@@ -104,12 +104,12 @@ def test_addresses_other_than_loopback_need_tls(address: str) -> None:
     ["", "//", "host", "host:", ":80", "host:x", "host:65536", "::1:80", "[::1]", "a b:1", "h:1/path", "u@h:1"],
 )
 def test_text_that_is_not_an_address_is_refused(address: str) -> None:
-    with pytest.raises(UsageError, match="expected //HOST:PORT"):
+    with pytest.raises(InvalidArgumentError, match="expected //HOST:PORT"):
         TCP.dial(address)
 
 
 def test_an_address_in_use_is_refused() -> None:
-    with BlockingListener.listen(TCP) as listener, pytest.raises(UsageError, match="can't listen there"):
+    with BlockingListener.listen(TCP) as listener, pytest.raises(InvalidArgumentError, match="can't listen there"):
         TCP.listen(listener.address)
 
 
@@ -138,7 +138,7 @@ def test_an_option_that_is_not_supported_is_named(
     transport: TcpTransport, options: TransportOptions, name: str
 ) -> None:
     for call in (transport.listen, transport.dial):
-        with pytest.raises(UsageError, match=f"the option {name} is not supported"):
+        with pytest.raises(InvalidArgumentError, match=f"the option {name} is not supported"):
             call("127.0.0.1:1", options)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.errors import BowstringError, ConnectionLostError, MissingFileError, UsageError
+from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError, MissingFileError
 from bowstring.memory.region import FileRange, Region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.protocol_conformance import run_in_thread
@@ -151,13 +151,13 @@ def test_a_range_of_a_file_is_encrypted(authority: Authority, tmp_path: Path) ->
 
 def test_options_that_are_not_valid_are_named(authority: Authority, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("text")
-    with pytest.raises(UsageError, match="a server needs the option certificate"):
+    with pytest.raises(InvalidArgumentError, match="a server needs the option certificate"):
         TLS.listen()
     for name, options in {
         "certificate": TlsOptions(tmp_path / "text"),
         "authorities": replace(authority.server(), authorities=tmp_path / "text"),
     }.items():
-        with assert_descriptors_closed(), pytest.raises(UsageError, match=f"tls: {name} .*text"):
+        with assert_descriptors_closed(), pytest.raises(InvalidArgumentError, match=f"tls: {name} .*text"):
             TLS.listen(options=replace(OPTIONS, tls=options))
     with pytest.raises(MissingFileError, match=r"tls: certificate .*missing"):
         TLS.listen(options=replace(OPTIONS, tls=TlsOptions(tmp_path / "missing")))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, UsageError
+from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, InvalidArgumentError
 from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
@@ -54,7 +54,7 @@ def test_the_socket_of_a_killed_server_is_replaced_but_not_that_of_a_running_one
     dead.close()
     with BlockingListener.listen(UNIX, path, options=OPTIONS) as listener:
         exchange_message(path, listener)
-        with pytest.raises(UsageError, match="already in use"):
+        with pytest.raises(InvalidArgumentError, match="already in use"):
             BlockingListener.listen(UNIX, path)
         with listener.accept() as probe, pytest.raises(ConnectionLostError):
             probe.receive()
@@ -73,16 +73,16 @@ def test_closing_a_listener_leaves_a_socket_that_took_its_path_alone(tmp_path: P
 def test_a_file_that_is_not_a_socket_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "precious"
     path.write_text("data")
-    with pytest.raises(UsageError, match="can't listen there"):
+    with pytest.raises(InvalidArgumentError, match="can't listen there"):
         BlockingListener.listen(UNIX, str(path))
     assert path.read_text() == "data"
 
 
 @pytest.mark.parametrize("address", ["", "@", "/" + "x" * 107, "@" + "x" * 107, "a\0b"])
 def test_addresses_that_are_too_long_are_an_error(address: str) -> None:
-    with pytest.raises(UsageError, match="address"):
+    with pytest.raises(InvalidArgumentError, match="address"):
         BlockingListener.listen(UNIX, address)
-    with pytest.raises(UsageError, match="address"):
+    with pytest.raises(InvalidArgumentError, match="address"):
         BlockingChannel.dial(UNIX, address)
 
 

@@ -12,7 +12,7 @@ from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.sort import NullPlacement, Order
 from bowstring.compute.unify_dictionaries import concat_and_unify
 from bowstring.datatypes.conversion import as_type
-from bowstring.errors import NotFoundError, TypeMismatchError, UsageError
+from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError
 from bowstring.interop import buffer_protocol, c_data, dlpack
 from bowstring.interop.device_arrays import to_host
 from bowstring.interop.pandas.from_pandas import series_to_column
@@ -151,14 +151,14 @@ class Array(ArrayData):
     def take(self, indices: Sequence[int] | Values | ArrayData) -> Array:
         """Return the slots at `indices` (non-negative integers without nulls), copied.
 
-        Raises `UsageError` if an index is out of range or not an integer.
+        Raises `InvalidArgumentError` if an index is out of range or not an integer.
         """
         return Array.from_array_data(super().take(indices))
 
     def filter(self, mask: MaskLike) -> Array:
         """Return the slots for which `mask` is true, copied; a null in the mask drops its slot.
 
-        Raises `UsageError` if the mask is not boolean or its length differs from the array's.
+        Raises `InvalidArgumentError` if the mask is not boolean or its length differs from the array's.
         """
         return Array.from_array_data(self.layout.take(self, mask_to_indices(mask, self.length)))
 
@@ -347,9 +347,9 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
     """
     arrays = [as_array(array) for array in arrays]
     if not arrays:
-        raise UsageError("there are no arrays to concatenate")
+        raise InvalidArgumentError("there are no arrays to concatenate")
     for array in arrays:
         if array.type != arrays[0].type:
-            raise UsageError(f"arrays of {arrays[0].type} and {array.type} can't be concatenated")
+            raise InvalidArgumentError(f"arrays of {arrays[0].type} and {array.type} can't be concatenated")
     chunk_starts([array.length for array in arrays])
     return Array.from_array_data(concat_and_unify(arrays))

@@ -18,7 +18,7 @@ from bowstring.compute.sort import NullPlacement, Order, sort_rows
 from bowstring.datatypes.conversion import import_field_if_foreign
 from bowstring.datatypes.field import Field, check_field_name
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import NotFoundError, UsageError, WouldCopyError
+from bowstring.errors import InvalidArgumentError, NotFoundError, WouldCopyError
 from bowstring.interop import c_data
 from bowstring.interop.c_array import BatchLike
 from bowstring.interop.dataframe_protocol import InterchangeFrame
@@ -72,7 +72,10 @@ class ColumnContainer(ABC):
         return self.schema.names
 
     def to_pydict(self) -> dict[str, list[Any]]:
-        """Convert to lists of Python values by column name. Raises `UsageError` if two columns share a name."""
+        """Convert to lists of Python values by column name.
+
+        Raises `InvalidArgumentError` if two columns share a name.
+        """
         names = require_distinct_names(self.schema)
         return {name: column.to_pylist() for name, column in zip(names, self.columns, strict=True)}
 
@@ -172,8 +175,8 @@ class ColumnContainer(ABC):
     def rename_columns(self, names: Sequence[str] | Mapping[str, str]) -> Self:
         """Rename all columns by a sequence of names, or some by a mapping from old to new names.
 
-        Raises `UsageError` for a different number of names than columns, and `NotFoundError` unless exactly one column
-        has an old name.
+        Raises `InvalidArgumentError` for a different number of names than columns, and `NotFoundError` unless exactly
+        one column has an old name.
         """
         fields = list(self.schema)
         if isinstance(names, Mapping):
@@ -182,7 +185,7 @@ class ColumnContainer(ABC):
         else:
             new_names = [names] if isinstance(names, str) else list(names)
         if len(new_names) != len(fields):
-            raise UsageError(f"rename_columns: {len(new_names)} names for {len(fields)} columns")
+            raise InvalidArgumentError(f"rename_columns: {len(new_names)} names for {len(fields)} columns")
         for name in new_names:
             check_field_name(name)
         new_fields = tuple(f.with_name(name) for f, name in zip(fields, new_names, strict=True))
@@ -191,7 +194,7 @@ class ColumnContainer(ABC):
     def add_column(self, i: int, field_: str | Field, column: Any) -> Self:
         """Insert `column` before column `i`: an array, a chunked array, or anything that `bowstring.array` accepts.
 
-        The field may be one of another library. Raises `UsageError` if the length or type does not fit, and
+        The field may be one of another library. Raises `InvalidArgumentError` if the length or type does not fit, and
         `NotFoundError` if `i` is out of range.
         """
         count = len(self.schema)
@@ -226,20 +229,22 @@ class ColumnContainer(ABC):
             check_field_name(field_)
             field_ = Field(field_, values.type)
         if values.type != field_.type:
-            raise UsageError(f"column {field_.name!r} has type {values.type}, expected {field_.type}")
+            raise InvalidArgumentError(f"column {field_.name!r} has type {values.type}, expected {field_.type}")
         if len(values) != self.num_rows and (self.schema.fields or self.num_rows):
-            raise UsageError(f"column {field_.name!r} has {len(values)} values for {self.num_rows} rows")
+            raise InvalidArgumentError(f"column {field_.name!r} has {len(values)} values for {self.num_rows} rows")
         fields = self.schema.fields
         schema = Schema((*fields[:index], field_, *fields[index + num_dropped :]), self.schema.pairs)
         return self._splice_column(schema, index, num_dropped, values)
 
 
 def _parse_sorting(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str, Order]]:
-    """Return (name, order) pairs; a single name sorts ascending. Raises `UsageError` for anything else."""
+    """Return (name, order) pairs; a single name sorts ascending. Raises `InvalidArgumentError` for anything else."""
     try:
         return [(sorting, "ascending")] if isinstance(sorting, str) else [(name, order) for name, order in sorting]
     except (TypeError, ValueError):
-        raise UsageError(f"sort_by: a column's name, or pairs of names and orders, not {sorting!r:.100}") from None
+        raise InvalidArgumentError(
+            f"sort_by: a column's name, or pairs of names and orders, not {sorting!r:.100}"
+        ) from None
 
 
 def _common_dtype(columns: Sequence[Values]) -> np.dtype[Any]:
@@ -250,9 +255,9 @@ def _common_dtype(columns: Sequence[Values]) -> np.dtype[Any]:
 
 
 def require_distinct_names(schema: Schema) -> list[str]:
-    """Return the column names. Raises `UsageError` if two columns have the same name."""
+    """Return the column names. Raises `InvalidArgumentError` if two columns have the same name."""
     names = schema.names
     if len(set(names)) < len(names):
         duplicate = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"{names.count(duplicate)} columns are called {duplicate!r}: select them by index")
+        raise InvalidArgumentError(f"{names.count(duplicate)} columns are called {duplicate!r}: select them by index")
     return names

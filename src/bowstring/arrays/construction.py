@@ -10,7 +10,7 @@ import numpy as np
 from bowstring.arrays.array import Array, import_array
 from bowstring.arrays.chunked_array import ChunkedArray
 from bowstring.datatypes.conversion import TypeLike, as_type
-from bowstring.errors import TypeMismatchError, UsageError, WouldCopyError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data, dlpack
 from bowstring.interop.pandas.pandas_api import is_pandas_object
 from bowstring.layouts.array_data import ArrayData
@@ -54,10 +54,10 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     if isinstance(values, np.ndarray):
         valid = own_valid if mask is None else ~np.asarray(mask, np.bool_)
         if mask is not None and valid is not None and valid.shape != values.shape[:1]:
-            raise UsageError(f"a mask of shape {valid.shape} does not fit values of shape {values.shape}")
+            raise InvalidArgumentError(f"a mask of shape {valid.shape} does not fit values of shape {values.shape}")
         return Array.from_array_data(array_from_numpy(values, data_type, valid))
     if mask is not None:
-        raise UsageError("a mask requires a NumPy array; in other sequences, use None for nulls")
+        raise InvalidArgumentError("a mask requires a NumPy array; in other sequences, use None for nulls")
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise TypeMismatchError(f"expected a sequence of values, found {short_repr(values)}")
     return Array.from_array_data(

@@ -13,7 +13,7 @@ from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.nulls import check_no_nulls
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_field_name
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
-from bowstring.errors import InvalidDataError, TypeMismatchError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.pandas_api import is_pandas_object
@@ -46,7 +46,7 @@ class RecordBatch(ColumnContainer):
     ) -> RecordBatch:
         """Create a batch of arrays with names or a schema; nothing is copied.
 
-        Raises `UsageError` if lengths, number or types do not agree.
+        Raises `InvalidArgumentError` if lengths, number or types do not agree.
         """
         arrays = [as_array(array) for array in arrays]
         schema = resolve_schema(arrays, names, schema)
@@ -58,8 +58,8 @@ class RecordBatch(ColumnContainer):
 
         The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
         a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
-        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and `UsageError`
-        if the frame has other columns than the schema.
+        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and
+        `InvalidArgumentError` if the frame has other columns than the schema.
         """
         batch_schema, columns = frame_to_columns(df, schema, preserve_index)
         return cls(batch_schema, len(df), [Array.from_array_data(column.combine_chunks()) for column in columns])
@@ -86,7 +86,7 @@ class RecordBatch(ColumnContainer):
     def with_metadata(self, metadata: MetadataLike) -> RecordBatch:
         """Replace the custom metadata of the batch's message: a mapping or pairs of strings or bytes.
 
-        Raises `UsageError` for anything else.
+        Raises `InvalidArgumentError` for anything else.
         """
         return RecordBatch(self.schema, self.num_rows, self.source, as_metadata(metadata))
 
@@ -114,7 +114,7 @@ class RecordBatch(ColumnContainer):
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> RecordBatch:
         """Cast the columns to the types of a schema with the same names, as `Array.cast`. Errors name the column.
 
-        Raises `UsageError` if the names differ.
+        Raises `InvalidArgumentError` if the names differ.
         """
         target_schema = resolve_target_schema(self.schema, target_schema)
         columns = []
@@ -145,7 +145,10 @@ class RecordBatch(ColumnContainer):
         return RecordBatch(self.schema, self.num_rows, [column.to_host() for column in self.columns], self.pairs)
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """Convert to rows, as dictionaries of Python values. Raises `UsageError` if two columns share a name."""
+        """Convert to rows, as dictionaries of Python values.
+
+        Raises `InvalidArgumentError` if two columns share a name.
+        """
         names = require_distinct_names(self.schema)
         return columns_to_rows(names, [column.to_pylist() for column in self.source], self.num_rows)
 
@@ -189,10 +192,10 @@ class RecordBatch(ColumnContainer):
 
 
 def resolve_target_schema(schema: Schema, target: SchemaLike) -> Schema:
-    """Return the target schema of a cast. Raises `UsageError` if its names differ or it is not a schema."""
+    """Return the target schema of a cast. Raises `InvalidArgumentError` if its names differ or it is not a schema."""
     target = as_schema(target, "cast")
     if schema.names != target.names:
-        raise UsageError(f"cast: the columns are {schema.names}, the schema has {target.names}")
+        raise InvalidArgumentError(f"cast: the columns are {schema.names}, the schema has {target.names}")
     return target
 
 
@@ -201,24 +204,24 @@ def resolve_schema(
 ) -> Schema:
     """Return the given schema, or one of names and the columns' types.
 
-    Raises `UsageError` if the schema does not fit the columns, or their lengths differ.
+    Raises `InvalidArgumentError` if the schema does not fit the columns, or their lengths differ.
     """
     if schema is None:
         if names is None or len(names) != len(columns):
-            raise UsageError(f"{len(columns)} columns need as many names, or a schema")
+            raise InvalidArgumentError(f"{len(columns)} columns need as many names, or a schema")
         for name in names:
             check_field_name(name)
         schema = Schema(tuple(Field(name, column.type) for name, column in zip(names, columns, strict=True)))
     schema = as_schema(schema)
     if len(schema) != len(columns):
-        raise UsageError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
+        raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
     rows = len(columns[0]) if columns else 0
     for field, column in zip(schema.fields, columns, strict=True):
         if len(column) != rows:
-            raise UsageError(f"column {field.name!r} has {len(column)} values, the first column has {rows}")
+            raise InvalidArgumentError(f"column {field.name!r} has {len(column)} values, the first column has {rows}")
         actual, expected = column.type, field.type
         if actual is not expected and actual != expected:
-            raise UsageError(f"column {field.name!r} has type {actual}, expected {expected}")
+            raise InvalidArgumentError(f"column {field.name!r} has type {actual}, expected {expected}")
     return schema
 
 
@@ -227,7 +230,7 @@ def record_batch(
 ) -> RecordBatch:
     """Create a record batch of columns by name, or of a sequence of columns with `names` or a `schema`; or import one.
 
-    A column is anything that `array` accepts. Raises `UsageError` if lengths or types do not agree.
+    A column is anything that `array` accepts. Raises `InvalidArgumentError` if lengths or types do not agree.
     """
     if isinstance(data, RecordBatch):
         return data
@@ -256,12 +259,12 @@ def build_columns_and_schema(
             fields = schema.fields
             missing = [f.name for f in fields if f.name not in data]
             if missing:
-                raise UsageError(f"the schema has columns that the data lacks: {missing}")
+                raise InvalidArgumentError(f"the schema has columns that the data lacks: {missing}")
             data = [data[f.name] for f in fields]
         else:
             names, data = list(data), list(data.values())
     if schema is not None and len(schema) != len(data):
-        raise UsageError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
+        raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
     types_ = [None] * len(data) if schema is None else schema.types
     columns = [v if isinstance(v, ChunkedArray) else array(v, t) for v, t in zip(data, types_, strict=True)]
     return columns, resolve_schema(columns, names, schema)

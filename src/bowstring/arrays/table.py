@@ -26,7 +26,7 @@ from bowstring.compute.unify_dictionaries import has_dictionary, unify_dictionar
 from bowstring.datatypes import types
 from bowstring.datatypes.field import Field, MetadataLike
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
-from bowstring.errors import TypeMismatchError, UsageError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.pandas_api import is_pandas_object
@@ -59,11 +59,11 @@ class Table(ColumnContainer):
         schema = None if schema is None else as_schema(schema)
         if schema is None:
             if not batches:
-                raise UsageError("a table of no batches needs a schema")
+                raise InvalidArgumentError("a table of no batches needs a schema")
             schema = batches[0].schema
         for number, batch in enumerate(batches):
             if batch.schema is not schema and batch.schema != schema:
-                raise UsageError(f"batch {number} has another schema: {batch.schema!r}, not {schema!r}")
+                raise InvalidArgumentError(f"batch {number} has another schema: {batch.schema!r}, not {schema!r}")
         return cls(schema, batches)
 
     @classmethod
@@ -92,8 +92,8 @@ class Table(ColumnContainer):
 
         The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
         a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
-        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and `UsageError`
-        if the frame has other columns than the schema.
+        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and
+        `InvalidArgumentError` if the frame has other columns than the schema.
         """
         table_schema, columns = frame_to_columns(df, schema, preserve_index)
         if not columns:
@@ -138,8 +138,8 @@ class Table(ColumnContainer):
     def unify_dictionaries(self) -> Table:
         """Unify the dictionaries of each column over all batches, at every depth.
 
-        Columns whose dictionaries differ are copied. Raises `UsageError`, naming the column, if the union is too large
-        for its indices.
+        Columns whose dictionaries differ are copied. Raises `InvalidArgumentError`, naming the column, if the union is
+        too large for its indices.
         """
         return Table(self.schema, list(unify_batch_dictionaries(self.schema, self._batches)))
 
@@ -215,7 +215,10 @@ class Table(ColumnContainer):
         return Table(self.schema, [batch.to_host() for batch in self.to_batches()])
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """Convert to rows, as dictionaries of Python values. Raises `UsageError` if two columns share a name."""
+        """Convert to rows, as dictionaries of Python values.
+
+        Raises `InvalidArgumentError` if two columns share a name.
+        """
         return list(chain.from_iterable(batch.to_pylist() for batch in self._batches))
 
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
@@ -260,7 +263,7 @@ def schema_has_dictionaries(schema: Schema) -> bool:
 def unify_batch_dictionaries(schema: Schema, batches: Sequence[RecordBatch]) -> Iterator[RecordBatch]:
     """Yield the batches with the same dictionaries for each column. Other columns are read when their batch is.
 
-    Raises `UsageError`, naming the column, if a union of dictionaries is too large for the indices.
+    Raises `InvalidArgumentError`, naming the column, if a union of dictionaries is too large for the indices.
     """
     columns: dict[int, list[Array]] = {}
     for index, field in enumerate(schema.fields):
@@ -268,7 +271,7 @@ def unify_batch_dictionaries(schema: Schema, batches: Sequence[RecordBatch]) -> 
             try:
                 unified = unify_dictionaries([batch.column(index) for batch in batches])
             except TypeMismatchError as error:
-                raise UsageError(f"column {field.name!r}: {error}") from None
+                raise InvalidArgumentError(f"column {field.name!r}: {error}") from None
             columns[index] = as_arrays(unified)
     for number, batch in enumerate(batches):
         columns_ = [columns[index][number] if index in columns else batch.column(index) for index in range(len(schema))]
@@ -278,14 +281,14 @@ def unify_batch_dictionaries(schema: Schema, batches: Sequence[RecordBatch]) -> 
 def concat_tables(tables: Iterable[Table]) -> Table:
     """Concatenate tables of one schema; nothing is copied. Imports tables of other libraries (PyCapsule interface).
 
-    Raises `UsageError`, naming the table, if a schema differs.
+    Raises `InvalidArgumentError`, naming the table, if a schema differs.
     """
     tables = [as_table(table) for table in tables]
     if not tables:
-        raise UsageError("there are no tables to concatenate")
+        raise InvalidArgumentError("there are no tables to concatenate")
     for number, table in enumerate(tables):
         if table.schema != tables[0].schema:
-            raise UsageError(f"table {number} has another schema: {table.schema!r}, not {tables[0].schema!r}")
+            raise InvalidArgumentError(f"table {number} has another schema: {table.schema!r}, not {tables[0].schema!r}")
     return Table(tables[0].schema, list(chain.from_iterable(table._batches for table in tables)))
 
 
@@ -295,7 +298,7 @@ def table(
     """Create a table of columns by name, a sequence of columns with `names` or a `schema`, or rows; or import one.
 
     Rows are dictionaries. A column is a chunked array or anything that `array` accepts. Raises
-    `UsageError` if lengths or types do not agree.
+    `InvalidArgumentError` if lengths or types do not agree.
     """
     if isinstance(data, Table):
         return data

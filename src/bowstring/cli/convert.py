@@ -31,7 +31,7 @@ from bowstring.cli.pyarrow_adapters import import_pyarrow, open_sequential_file
 from bowstring.datatypes.field import Metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import Dictionary
-from bowstring.errors import FormatMismatchError, UsageError, format_count
+from bowstring.errors import FormatMismatchError, InvalidArgumentError, format_count
 from bowstring.inspection.formatting import check_row_count
 from bowstring.inspection.text import printable
 from bowstring.inspection.validation import validate_batches
@@ -330,7 +330,7 @@ def _ipc_write_options(target_format: str, options: dict[str, Any]) -> IpcWriteO
             options["dictionary_deltas"],
             unify_dictionaries=options["unify_dictionaries"],
         )
-    except UsageError as error:
+    except InvalidArgumentError as error:
         raise click.UsageError(str(error)) from None
 
 

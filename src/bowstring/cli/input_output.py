@@ -26,8 +26,8 @@ FORMAT_VERSION = 1
 def resolve_source(file: str | None) -> Any:
     """Return the source for a FILE argument: the path, or standard input for "-" and None.
 
-    Raises `click.UsageError` if standard input is a terminal or the path is empty, and `UsageError` if standard output
-    is the same file.
+    Raises `click.UsageError` if standard input is a terminal or the path is empty, and `InvalidArgumentError` if
+    standard output is the same file.
     """
     if file == "":
         raise click.UsageError("expected a path for FILE, found empty text")
@@ -72,7 +72,7 @@ def resolve_output(path: str, *files: str | None) -> str | int | BinaryIO:
     """Return the sink for binary data: the path, or the descriptor of standard output for "-".
 
     The descriptor bypasses Python's buffer, so that nothing is delayed in a pipe. Raises `click.UsageError` if standard
-    output is a terminal, and `UsageError` if the path is one of the FILE arguments `files`.
+    output is a terminal, and `InvalidArgumentError` if the path is one of the FILE arguments `files`.
     """
     if path != "-":
         reject_same_file(map(resolve_source, files), path)

@@ -271,7 +271,7 @@ def _error_from_pyarrow(name: str, message: str, rows: int) -> InvalidDataError:
 
 
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], is_array: bool) -> None:
-    """Write one object per line, or an array of objects. Raises `UsageError` for duplicate column names."""
+    """Write one object per line, or an array of objects. Raises `InvalidArgumentError` for duplicate column names."""
     names = schema.names
     check_unique_names(names, "convert to CSV instead")
     lines_by_batch: Iterable[Iterable[str]] = (

@@ -84,7 +84,7 @@ def _rows_by_batch(batches: Iterable[RecordBatch], columns: int | None = None) -
 
 
 def write_json_lines(schema: Schema, rows_by_batch: Iterable[_Rows]) -> None:
-    """Write one object per row, in ASCII on a terminal. Raises `UsageError` for duplicate column names."""
+    """Write one object per row, in ASCII on a terminal. Raises `InvalidArgumentError` for duplicate column names."""
     names, is_terminal = schema.names, sys.stdout.isatty()
     check_unique_names(names, "use --format csv")
     _write_lines((format_json_line(names, row, is_terminal) for row in rows) for rows in rows_by_batch)

@@ -59,7 +59,7 @@ def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayDat
     """Cast an array to `target_type`: a Bowstring type, a type of another library, or the name of a type.
 
     Returns the array itself if it has that type. Raises `TypeMismatchError` if the cast is not supported, or is safe
-    and a value can't be converted; `UsageError` if the target is not a data type.
+    and a value can't be converted; `InvalidArgumentError` if the target is not a data type.
     """
     source = array.type
     target_type = as_type(target_type, "cast")

@@ -51,8 +51,8 @@ def unique(array: ArrayData) -> ArrayData:
 def run_end_encode(array: ArrayData, run_end_type: TypeLike | None = None, *, allow_nested: bool = False) -> ArrayData:
     """Encode an array as runs of equal values, with run ends of int32 by default.
 
-    Returns a run-end encoded array unchanged, unless `allow_nested`. Raises `UsageError` if the array is too long for
-    the run ends.
+    Returns a run-end encoded array unchanged, unless `allow_nested`. Raises `InvalidArgumentError` if the array is too
+    long for the run ends.
     """
     if isinstance(array.type, RunEndEncoded) and not allow_nested:
         return array

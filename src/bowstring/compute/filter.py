@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Values
 from bowstring.layouts.boolean import BooleanLayout
@@ -18,11 +18,11 @@ MaskLike: TypeAlias = Sequence[bool | None] | Values | ArrayData
 def mask_to_indices(mask: MaskLike, length: int) -> Indices:
     """Return the indices of the slots that a mask selects, in order. Null selects nothing.
 
-    Raises `UsageError` if the mask is not boolean or its length is not `length`.
+    Raises `InvalidArgumentError` if the mask is not boolean or its length is not `length`.
     """
     booleans = _to_booleans(mask)
     if booleans.shape != (length,):
-        raise UsageError(f"filter: a mask of shape {booleans.shape} does not fit {length} values")
+        raise InvalidArgumentError(f"filter: a mask of shape {booleans.shape} does not fit {length} values")
     return np.flatnonzero(booleans)
 
 
@@ -30,7 +30,7 @@ def _to_booleans(mask: Any) -> Values:
     if isinstance(mask, ArrayData):
         layout = mask.layout.storage
         if not isinstance(layout, BooleanLayout):
-            raise UsageError(f"filter: expected a boolean mask, found {mask.type}")
+            raise InvalidArgumentError(f"filter: expected a boolean mask, found {mask.type}")
         bits, valid = layout.unpack_values(mask.storage), mask.validity_mask()
         return bits if valid is None else bits & valid
     values = mask
@@ -40,8 +40,8 @@ def _to_booleans(mask: Any) -> Values:
             return array
         values = array.tolist()
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
-        raise UsageError(f"filter: expected a sequence of booleans as mask, found {mask!r:.100}")
+        raise InvalidArgumentError(f"filter: expected a sequence of booleans as mask, found {mask!r:.100}")
     for index, value in enumerate(values):
         if not (value is None or isinstance(value, (bool, np.bool_))):
-            raise UsageError(f"filter: expected a boolean as value {index} of the mask, found {value!r:.100}")
+            raise InvalidArgumentError(f"filter: expected a boolean as value {index} of the mask, found {value!r:.100}")
     return np.fromiter((value is not None and bool(value) for value in values), np.bool_, len(values))

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from bowstring.datatypes.types import Int
-from bowstring.errors import TypeMismatchError, UsageError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Values
 from bowstring.layouts.expansion_limits import check_expanded_array
@@ -36,14 +36,14 @@ def sort_indices(array: ArrayData, order: Order = "ascending", null_placement: N
 def sort_rows(columns: Sequence[tuple[ArrayData, Order]], null_placement: NullPlacement = "at_end") -> Indices:
     """Return the indices that sort rows by columns of equal length, most significant first; stable."""
     if null_placement not in ("at_start", "at_end"):
-        raise UsageError(f"null_placement: expected 'at_start' or 'at_end', found {null_placement!r}")
+        raise InvalidArgumentError(f"null_placement: expected 'at_start' or 'at_end', found {null_placement!r}")
     keys: list[Values] = []
     for array, order in columns:
         if order not in ("ascending", "descending"):
-            raise UsageError(f"order: expected 'ascending' or 'descending', found {order!r}")
+            raise InvalidArgumentError(f"order: expected 'ascending' or 'descending', found {order!r}")
         keys.extend(_sort_keys_with_nulls(array, order == "descending", null_placement == "at_start"))
     if not keys:
-        raise UsageError("sorting needs at least one column")
+        raise InvalidArgumentError("sorting needs at least one column")
     return stable_argsort(keys)
 
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from bowstring.datatypes import primitive
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.primitive import SIMPLE_TYPES, Decimal, FixedSizeBinary, FloatingPoint, Int, Timestamp
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 _ALIASES: dict[str, DataType] = {
     **{str(t): t for t in SIMPLE_TYPES},
@@ -32,7 +32,7 @@ _PARAMETERS: tuple[tuple[str, Callable[[re.Match[str]], DataType]], ...] = (
 def parse_alias(name: str) -> DataType:
     """Return the data type of a name such as "int64", "float32", "timestamp[us, tz=UTC]" or "decimal128(10, 2)".
 
-    Raises `UsageError` for any other name.
+    Raises `InvalidArgumentError` for any other name.
     """
     data_type = _ALIASES.get(name)
     if data_type is not None:
@@ -43,4 +43,4 @@ def parse_alias(name: str) -> DataType:
             return create_type(match)
     closest = get_close_matches(name, _ALIASES, 1)
     hint = f"; did you mean {closest[0]!r}?" if closest else ""
-    raise UsageError(f"{name!r:.100} is not the name of a data type without children, such as 'int64'{hint}")
+    raise InvalidArgumentError(f"{name!r:.100} is not the name of a data type without children, such as 'int64'{hint}")

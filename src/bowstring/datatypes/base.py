@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from bowstring import datatypes  # its lazy exports: `conversion` and `c_schema` import this module
 from bowstring.datatypes.c_schema_export import export_schema
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from bowstring.datatypes.field import Field, Metadata
@@ -80,9 +80,9 @@ class DataType:
 
 
 def check_one_of(what: str, value: object, allowed: Sequence[object]) -> None:
-    """Raise `UsageError` unless a parameter of a type is one of these values, which have one Python type."""
+    """Raise `InvalidArgumentError` unless a parameter of a type is one of these values, which have one Python type."""
     if not isinstance(value, type(allowed[0])) or value not in allowed:
-        raise UsageError(f"{what} is one of {', '.join(map(str, allowed))}, not {value!r}")
+        raise InvalidArgumentError(f"{what} is one of {', '.join(map(str, allowed))}, not {value!r}")
 
 
 def is_integer_within(number: object, low: int, high: int) -> bool:
@@ -91,23 +91,25 @@ def is_integer_within(number: object, low: int, high: int) -> bool:
 
 
 def check_size(what: str, value: object) -> None:
-    """Raise `UsageError` unless a parameter of a type is a size of at most 31 bits."""
+    """Raise `InvalidArgumentError` unless a parameter of a type is a size of at most 31 bits."""
     if not is_integer_within(value, 0, (1 << 31) - 1):
-        raise UsageError(f"{what} is an integer from 0 to 2147483647, not {value!r}")
+        raise InvalidArgumentError(f"{what} is an integer from 0 to 2147483647, not {value!r}")
 
 
 def check_text(what: str, value: object) -> None:
-    """Raise `UsageError` unless a parameter of a type is a string that UTF-8 can encode."""
+    """Raise `InvalidArgumentError` unless a parameter of a type is a string that UTF-8 can encode."""
     if not isinstance(value, str):
-        raise UsageError(f"{what} is a string, not {value!r}")
+        raise InvalidArgumentError(f"{what} is a string, not {value!r}")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise UsageError(f"{what} has characters that UTF-8 does not encode (surrogates): {value!r}") from None
+            raise InvalidArgumentError(
+                f"{what} has characters that UTF-8 does not encode (surrogates): {value!r}"
+            ) from None
 
 
 def check_type(what: str, value: object) -> None:
-    """Raise `UsageError` unless a parameter of a type is a data type."""
+    """Raise `InvalidArgumentError` unless a parameter of a type is a data type."""
     if not isinstance(value, DataType):
-        raise UsageError(f"{what}: {value!r} is not a data type")
+        raise InvalidArgumentError(f"{what}: {value!r} is not a data type")

@@ -14,7 +14,7 @@ from bowstring.datatypes import nested, primitive
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.nested import MAP_KEYS_SORTED
-from bowstring.errors import InvalidDataError, UnsupportedError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, UnsupportedError
 
 SIMPLE_TYPES_BY_FORMAT = {type_.c_format(): type_ for type_ in primitive.SIMPLE_TYPES}
 NESTED_TYPES: dict[bytes, type[DataType]] = {
@@ -102,7 +102,7 @@ def parse_format_string(text: bytes, children: tuple[Field, ...], flags: int) ->
             return nested.Map(children[0], bool(flags & MAP_KEYS_SORTED))
         if text in NESTED_TYPES:
             return cast("Callable[..., DataType]", NESTED_TYPES[text])(*children)
-    except (UsageError, ValueError) as error:
+    except (InvalidArgumentError, ValueError) as error:
         raise InvalidDataError(f"format {_quote(text)} is not valid: {error}") from None
     raise UnsupportedError(f"unknown format {_quote(text)}")
 

@@ -8,7 +8,7 @@ from bowstring.datatypes.aliases import parse_alias
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_schema import import_field
 from bowstring.datatypes.field import Field, MetadataLike, as_metadata, check_field_name
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 
 class SupportsArrowSchema(Protocol):
@@ -25,7 +25,7 @@ TypeLike: TypeAlias = SupportsArrowSchema | str
 def as_type(value: object, what: str = "a data type") -> DataType:
     """Return a data type as it is; convert one of another library (`__arrow_c_schema__`), or a name such as "int64".
 
-    Raises `UsageError` for any other object; `what` names the argument in the message.
+    Raises `InvalidArgumentError` for any other object; `what` names the argument in the message.
     """
     if isinstance(value, DataType):
         return value
@@ -33,14 +33,14 @@ def as_type(value: object, what: str = "a data type") -> DataType:
         return parse_alias(value)
     if hasattr(value, "__arrow_c_schema__"):
         return import_field(value).type
-    raise UsageError(f"{what}: expected a type such as bs.int32() or 'int32', found {value!r:.100}")
+    raise InvalidArgumentError(f"{what}: expected a type such as bs.int32() or 'int32', found {value!r:.100}")
 
 
 def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLike = None) -> Field:
     """Create a field: a named, typed column or child.
 
-    The type is one of Bowstring or of another library, or a name such as "int64". Raises `UsageError` if the name is
-    not a string, or for any other object as the type.
+    The type is one of Bowstring or of another library, or a name such as "int64". Raises `InvalidArgumentError` if the
+    name is not a string, or for any other object as the type.
     """
     check_field_name(name)
     return Field(name, as_type(type, f"field {name!r}"), nullable, as_metadata(metadata))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field, Metadata
-from bowstring.errors import BowstringError, InvalidDataError, UsageError
+from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 
 NAME_KEY = b"ARROW:extension:name"
 METADATA_KEY = b"ARROW:extension:metadata"
@@ -115,18 +115,18 @@ def _import_canonical_module(name: str) -> None:
 def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
     """Register an extension type for fields with its name; can be used as a class decorator.
 
-    Raises `UsageError` if the name is empty or taken.
+    Raises `InvalidArgumentError` if the name is empty or taken.
     """
     candidate: object = extension
     if not (isinstance(candidate, type) and issubclass(candidate, ExtensionType)):
-        raise UsageError(f"expected a subclass of ExtensionType, not {extension!r}")
+        raise InvalidArgumentError(f"expected a subclass of ExtensionType, not {extension!r}")
     name = extension.EXTENSION_NAME
     if not name:
-        raise UsageError(f"{extension.__name__} has no EXTENSION_NAME")
+        raise InvalidArgumentError(f"{extension.__name__} has no EXTENSION_NAME")
     if not extension.__module__.startswith("bowstring.datatypes.canonical."):
         _import_canonical_module(name)
     if _REGISTRY.setdefault(name, extension) is not extension:
-        raise UsageError(f"the extension name {name!r} is taken by {_REGISTRY[name].__name__}")
+        raise InvalidArgumentError(f"the extension name {name!r} is taken by {_REGISTRY[name].__name__}")
     return extension
 
 
@@ -134,7 +134,7 @@ def unregister_extension_type(name: str) -> None:
     """Remove an extension type from the registry; its fields are then read as the storage type."""
     _import_canonical_module(name)
     if _REGISTRY.pop(name, None) is None:
-        raise UsageError(f"no extension type is called {name!r}")
+        raise InvalidArgumentError(f"no extension type is called {name!r}")
 
 
 def resolve_extension_type(field: Field) -> Field:
@@ -152,7 +152,7 @@ def resolve_extension_type(field: Field) -> Field:
     parameters = pairs.get(METADATA_KEY, b"")
     try:
         data_type = extension.deserialize(field.type, parameters)
-    except UsageError as error:  # from the type's own checks: the data is invalid
+    except InvalidArgumentError as error:  # from the type's own checks: the data is invalid
         raise InvalidDataError(str(error)) from None
     except BowstringError:
         raise

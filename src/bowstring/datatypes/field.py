@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from bowstring import datatypes  # its lazy exports: `conversion` and `c_schema` import this module
 from bowstring.datatypes.base import DataType, check_text
 from bowstring.datatypes.c_schema_export import export_schema
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from bowstring.datatypes.conversion import TypeLike
@@ -24,14 +24,17 @@ MetadataLike: TypeAlias = (
 
 
 def as_metadata(metadata: MetadataLike) -> Metadata:
-    """Convert a mapping, or pairs, of strings or bytes to custom metadata. Raises `UsageError` for anything else."""
+    """Convert a mapping, or pairs, of strings or bytes to custom metadata.
+
+    Raises `InvalidArgumentError` for anything else.
+    """
     if not metadata:
         return ()
     items = metadata.items() if isinstance(metadata, Mapping) else metadata
     try:
         return tuple((_as_bytes(key), _as_bytes(value)) for key, value in items)
     except (TypeError, ValueError):
-        raise UsageError(f"custom metadata must be pairs of strings or bytes, not {metadata!r:.80}") from None
+        raise InvalidArgumentError(f"custom metadata must be pairs of strings or bytes, not {metadata!r:.80}") from None
 
 
 def _as_bytes(text: str | bytes) -> bytes:
@@ -56,13 +59,14 @@ class Field:
         return dict(self.pairs)
 
     def with_name(self, name: str) -> Field:
-        """Return the field with another name. Raises `UsageError` if it is not a string."""
+        """Return the field with another name. Raises `InvalidArgumentError` if it is not a string."""
         check_field_name(name)
         return replace(self, name=name)
 
     def with_type(self, type: TypeLike) -> Field:
-        """Return the field with another data type, specified as in `bowstring.field`. Raises `UsageError` for any
-        other object.
+        """Return the field with another data type, specified as in `bowstring.field`.
+
+        Raises `InvalidArgumentError` for any other object.
         """
         return replace(self, type=datatypes.as_type(type, f"field {self.name!r}"))
 
@@ -119,5 +123,5 @@ def create_fields(
 
 
 def check_field_name(name: str) -> None:
-    """Raise `UsageError` unless a field's name is a string that UTF-8 can encode."""
+    """Raise `InvalidArgumentError` unless a field's name is a string that UTF-8 can encode."""
     check_text("a field's name", name)

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from bowstring.datatypes.base import DataType, check_one_of, check_size, check_type, is_integer_within
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.primitive import Int
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 DICTIONARY_ORDERED, MAP_KEYS_SORTED = 1, 4
 """ARROW_FLAG_DICTIONARY_ORDERED and ARROW_FLAG_MAP_KEYS_SORTED of the C data interface."""
@@ -111,7 +111,9 @@ class Map(DataType):
 
     def __post_init__(self) -> None:
         if len(self.entries_field.type.fields) != 2 or not isinstance(self.entries_field.type, Struct):
-            raise UsageError(f"a map's entries are a struct of a key and a value, not {self.entries_field.type}")
+            raise InvalidArgumentError(
+                f"a map's entries are a struct of a key and a value, not {self.entries_field.type}"
+            )
 
     @property
     def key_field(self) -> Field:
@@ -149,11 +151,13 @@ class Union(DataType):
     def __post_init__(self) -> None:
         check_one_of("a union's mode", self.mode, ("sparse", "dense"))
         if len(self.type_ids) != len(self.children):
-            raise UsageError(f"a union of {len(self.children)} fields needs as many type ids, not {self.type_ids}")
+            raise InvalidArgumentError(
+                f"a union of {len(self.children)} fields needs as many type ids, not {self.type_ids}"
+            )
         if len(set(self.type_ids)) != len(self.type_ids) or not all(
             is_integer_within(i, 0, 127) for i in self.type_ids
         ):
-            raise UsageError(f"a union's type ids are distinct integers from 0 to 127, not {self.type_ids}")
+            raise InvalidArgumentError(f"a union's type ids are distinct integers from 0 to 127, not {self.type_ids}")
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -179,7 +183,7 @@ class Dictionary(DataType):
 
     def __post_init__(self) -> None:
         if not isinstance(self.index_type, Int):
-            raise UsageError(f"dictionary indices are integers, not {self.index_type}")
+            raise InvalidArgumentError(f"dictionary indices are integers, not {self.index_type}")
         check_type("a dictionary's values", self.value_type)
 
     def child_field_metadata(self) -> tuple[object, ...]:
@@ -216,7 +220,7 @@ class RunEndEncoded(DataType):
     def __post_init__(self) -> None:
         ends = self.run_ends_field.type
         if not isinstance(ends, Int) or not ends.is_signed or ends.bit_width == 8:
-            raise UsageError(f"run ends are int16, int32 or int64, not {ends}")
+            raise InvalidArgumentError(f"run ends are int16, int32 or int64, not {ends}")
 
     @property
     def run_end_type(self) -> DataType:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from bowstring.datatypes.base import DataType, check_one_of, check_size, check_text, is_integer_within
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
 IntervalUnit: TypeAlias = Literal["year_month", "day_time", "month_day_nano"]
@@ -80,9 +80,11 @@ class Decimal(DataType):
         check_one_of("a decimal's bit width", self.bit_width, tuple(MAX_DECIMAL_DIGITS))
         most = MAX_DECIMAL_DIGITS[self.bit_width]
         if not is_integer_within(self.precision, 1, most):
-            raise UsageError(f"the precision of a decimal{self.bit_width} is 1 to {most} digits, not {self.precision}")
+            raise InvalidArgumentError(
+                f"the precision of a decimal{self.bit_width} is 1 to {most} digits, not {self.precision}"
+            )
         if not is_integer_within(self.scale, -(1 << 31), (1 << 31) - 1):
-            raise UsageError(f"a decimal's scale is a 32-bit integer, not {self.scale}")
+            raise InvalidArgumentError(f"a decimal's scale is a 32-bit integer, not {self.scale}")
 
     def c_format(self) -> bytes:
         """Return the format string."""

@@ -14,7 +14,7 @@ from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.datatypes.conversion import SupportsArrowSchema, TypeLike, field, import_field_if_foreign
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.nested import Struct
-from bowstring.errors import InvalidDataError, NotFoundError, TypeMismatchError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError, TypeMismatchError
 
 
 class LazyFields(ABC):
@@ -100,7 +100,7 @@ class Schema:
         try:
             key = operator.index(key)
         except TypeError:
-            raise UsageError(f"expected the name or the index of a column, found {key!r}") from None
+            raise InvalidArgumentError(f"expected the name or the index of a column, found {key!r}") from None
         count = len(self)
         if -count <= key < count:
             return key % count
@@ -195,16 +195,16 @@ SchemaLike: TypeAlias = "Schema | FieldsLike"
 
 
 def as_schema(value: SchemaLike, what: str = "a schema") -> Schema:
-    """Return a schema as it is, and convert anything that `schema` does. Raises `UsageError` for other objects.
+    """Return a schema as it is, and convert anything that `schema` does.
 
-    `what` names the argument in the message.
+    Raises `InvalidArgumentError` for other objects. `what` names the argument in the message.
     """
     if isinstance(value, Schema):
         return value
     is_iterable = isinstance(value, Iterable) and not isinstance(value, str | bytes)
     if is_iterable or hasattr(value, "__arrow_c_schema__"):
         return schema(value)
-    raise UsageError(f"{what}: expected a schema such as bs.schema({{'a': 'int64'}}), found {value!r:.100}")
+    raise InvalidArgumentError(f"{what}: expected a schema such as bs.schema({{'a': 'int64'}}), found {value!r:.100}")
 
 
 def schema(fields: FieldsLike, metadata: MetadataLike = None) -> Schema:
@@ -228,7 +228,7 @@ FieldsLike: TypeAlias = (
 def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     """Convert fields, (name, type) pairs, a mapping, or another library's struct type or schema to fields.
 
-    Raises `UsageError` for anything else.
+    Raises `InvalidArgumentError` for anything else.
     """
     if isinstance(fields, Schema):
         return fields.fields

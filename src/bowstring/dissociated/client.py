@@ -50,7 +50,7 @@ from bowstring.dissociated.wire import (
     decode_tag,
     encode_free_data,
 )
-from bowstring.errors import BowstringError, ConnectionLostError, LimitError, ProtocolError, UsageError
+from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError, LimitError, ProtocolError
 
 HasBody: TypeAlias = Callable[[Any], bool]
 """Whether an IPC header has a body; the only use of Arrow's metadata in the protocol."""
@@ -156,20 +156,20 @@ class ClientConnection:
     def request(self, ticket: bytes, role: ConnectionRole = ConnectionRole.BOTH) -> Message:
         """Return the <want_data> message for the connection with this role; by default, for all connections.
 
-        Raises `UsageError` if it was requested already, or there is no tag for this role.
+        Raises `InvalidArgumentError` if it was requested already, or there is no tag for this role.
         """
         if len(ticket) > self._limits.max_ticket_bytes:
-            raise UsageError(
+            raise InvalidArgumentError(
                 f"ticket: {len(ticket)} bytes, more than max_ticket_bytes = {self._limits.max_ticket_bytes}"
             )
         if role not in self._want_data:
             roles = " or ".join(str(role) for role in self._want_data)
-            raise UsageError(f"client stream: want_data has tags for {roles}, not for {role}")
+            raise InvalidArgumentError(f"client stream: want_data has tags for {roles}, not for {role}")
         streams = [] if role is ConnectionRole.BODIES else [self._metadata]
         if role is not ConnectionRole.METADATA:
             streams.append(self._bodies)
         if not all(stream.allows(_WANT_DATA) for stream in streams):
-            raise UsageError(
+            raise InvalidArgumentError(
                 "client stream: the request was made already; use another ClientConnection for another stream"
             )
         for stream in streams:
@@ -251,8 +251,8 @@ class ClientConnection:
     def free(self, *bodies: AddressBody | Addresses) -> Message | None:
         """Return one <free_data> message for bodies, or for some of their addresses.
 
-        None if there are no addresses or the connection is closed. Raises `UsageError` for addresses that are not
-        leased.
+        None if there are no addresses or the connection is closed. Raises `InvalidArgumentError` for addresses that are
+        not leased.
         """
         parts = [body.addresses if isinstance(body, AddressBody) else np.asarray(body, "<u8") for body in bodies]
         addresses = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, "<u8"), *parts])
@@ -261,7 +261,7 @@ class ClientConnection:
         try:
             self.leases.free(addresses)
         except ProtocolError as error:
-            raise UsageError(str(error)) from None
+            raise InvalidArgumentError(str(error)) from None
         self._bodies.apply(Action.FREE_DATA)
         self._complete_if_freed()
         data = encode_free_data(addresses)

@@ -44,7 +44,7 @@ from bowstring.dissociated.wire import (
     encode_prefix,
     encode_tag,
 )
-from bowstring.errors import BowstringError, ProtocolError, UsageError
+from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
 
 _SHORT_BYTES = 1 << 16
 
@@ -89,7 +89,9 @@ class ServerConnection:
     ) -> None:
         self._roles = {want_data: ConnectionRole.BOTH} if isinstance(want_data, int) else dict(want_data)
         if not self._roles or free_data in self._roles:
-            raise UsageError(f"server: expected want_data tags other than free_data = {free_data}, found {want_data!r}")
+            raise InvalidArgumentError(
+                f"server: expected want_data tags other than free_data = {free_data}, found {want_data!r}"
+            )
         self._free_data = free_data
         self._limits = limits
         self._first_sequence = self._sequence = first_sequence
@@ -165,15 +167,15 @@ class ServerConnection:
         """Return the messages for the next IPC message: its header and its body, as far as the role includes them.
 
         Nothing is copied. The first header has to be the schema's, without a body. `owner` is kept alive until the
-        client frees all addresses of an `AddressBody`. Raises `UsageError` for a body that can't be sent.
+        client frees all addresses of an `AddressBody`. Raises `InvalidArgumentError` for a body that can't be sent.
         """
         sequence = self._sequence
         if body is not None and not self._has_sent_schema and self.state is State.STREAMING:
-            raise UsageError("server stream: the first message has to be the schema's, which has no body")
+            raise InvalidArgumentError("server stream: the first message has to be the schema's, which has no body")
         if isinstance(body, AddressBody) and self._free_data is None:
-            raise UsageError("server stream: a body of addresses needs a URI with free_data")
+            raise InvalidArgumentError("server stream: a body of addresses needs a URI with free_data")
         if isinstance(body, AddressBody) and body.total_bytes >> 64:
-            raise UsageError(f"server stream: a body of {body.total_bytes} bytes exceeds the 64-bit total")
+            raise InvalidArgumentError(f"server stream: a body of {body.total_bytes} bytes exceeds the 64-bit total")
         self._state_machine.apply(Action.METADATA)
         messages: list[Message] = []
         if self.role is not ConnectionRole.BODIES:
@@ -195,10 +197,10 @@ class ServerConnection:
     def send_stream(self, stream: EncodedStream) -> Sequence[Message]:
         """Return the messages of a whole stream.
 
-        Raises `UsageError` after `send`, or if the role is not `ConnectionRole.BOTH`.
+        Raises `InvalidArgumentError` after `send`, or if the role is not `ConnectionRole.BOTH`.
         """
         if self._has_sent_schema or self._first_sequence or self.role is not ConnectionRole.BOTH:
-            raise UsageError("server stream: a whole stream needs a new request for metadata and bodies")
+            raise InvalidArgumentError("server stream: a whole stream needs a new request for metadata and bodies")
         self._state_machine.apply(Action.METADATA)
         self._has_sent_schema = True
         self._sequence = stream.next_sequence
@@ -208,7 +210,7 @@ class ServerConnection:
     def send_end(self) -> list[Message]:
         """Return the messages that end the stream; none on a connection for bodies only."""
         if not self._has_sent_schema and self.state is State.STREAMING:
-            raise UsageError("server stream: send the schema before the end")
+            raise InvalidArgumentError("server stream: send the schema before the end")
         self._end_stream()
         if self.role is ConnectionRole.BODIES:
             return []

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from bowstring.dissociated.wire import UINT64_MODULUS
-from bowstring.errors import ProtocolError, UsageError
+from bowstring.errors import InvalidArgumentError, ProtocolError
 
 _MAX_URI_CHARACTERS = 1 << 16
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
@@ -33,7 +33,7 @@ class StreamURI:
 
     `address` is the percent-decoded part between the scheme and the query; the transport defines its meaning.
     `parameters` are the others, in order; `repr` hides them, because a ticket may be secret. In both, bytes that are
-    not valid UTF-8 are surrogates, as in Python's file names. Raises `UsageError` for values out of range.
+    not valid UTF-8 are surrogates, as in Python's file names. Raises `InvalidArgumentError` for values out of range.
     """
 
     scheme: str
@@ -45,12 +45,14 @@ class StreamURI:
 
     def __post_init__(self) -> None:
         if not _SCHEME.fullmatch(self.scheme):
-            raise UsageError(f"URI scheme {self.scheme!r}: expected letters, digits, +, - and .")
+            raise InvalidArgumentError(f"URI scheme {self.scheme!r}: expected letters, digits, +, - and .")
         for name, value in (("want_data", self.want_data), ("free_data", self.free_data)):
             if value is not None and not 0 <= value < UINT64_MODULUS:
-                raise UsageError(f"URI parameter {name}: expected an unsigned integer of 64 bits, found {value}")
+                raise InvalidArgumentError(
+                    f"URI parameter {name}: expected an unsigned integer of 64 bits, found {value}"
+                )
         if self.want_data == self.free_data:
-            raise UsageError(
+            raise InvalidArgumentError(
                 f"URI parameters want_data and free_data: expected different tags, both are {self.want_data}"
             )
 

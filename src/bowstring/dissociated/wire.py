@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
-from bowstring.errors import LimitError, ProtocolError, UsageError
+from bowstring.errors import InvalidArgumentError, LimitError, ProtocolError
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 Addresses: TypeAlias = npt.NDArray[np.uint64]
@@ -122,10 +122,13 @@ class AddressBody:
 
     @classmethod
     def of(cls, addresses: npt.ArrayLike, lengths: npt.ArrayLike) -> AddressBody:
-        """Create a body of these buffers. Raises `UsageError` if the numbers of addresses and lengths differ."""
+        """Create a body of these buffers.
+
+        Raises `InvalidArgumentError` if the numbers of addresses and lengths differ.
+        """
         own_addresses, own_lengths = np.asarray(addresses, _UINT64).ravel(), np.asarray(lengths, _UINT64).ravel()
         if own_addresses.size != own_lengths.size:
-            raise UsageError(f"{own_addresses.size} addresses, but {own_lengths.size} lengths")
+            raise InvalidArgumentError(f"{own_addresses.size} addresses, but {own_lengths.size} lengths")
         exact_bytes = _exact_sum(own_lengths)
         return cls(own_addresses, own_lengths, exact_bytes, exact_bytes, int(np.count_nonzero(own_lengths)))
 

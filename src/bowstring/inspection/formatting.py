@@ -18,7 +18,7 @@ import numpy as np
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.canonical.timestamp_with_offset import OffsetTimestamp
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.expansion_limits import check_expanded_arrays
 
@@ -88,10 +88,12 @@ def check_row_count(batch: RecordBatch, where: str = "") -> None:
 
 
 def check_unique_names(names: Sequence[str], hint: str) -> None:
-    """Raise `UsageError` with `hint` for duplicate column names, which JSON objects cannot have."""
+    """Raise `InvalidArgumentError` with `hint` for duplicate column names, which JSON objects cannot have."""
     if len(set(names)) < len(names):
         duplicate = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"two columns have the name {duplicate!r}, but the keys of a JSON object are unique: {hint}")
+        raise InvalidArgumentError(
+            f"two columns have the name {duplicate!r}, but the keys of a JSON object are unique: {hint}"
+        )
 
 
 def to_json_value(value: Any) -> Any:

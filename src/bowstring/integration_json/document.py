@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.layouts.base import join_reprs
 
 Json: TypeAlias = dict[str, Any]
@@ -34,9 +34,9 @@ class DocumentLimits:
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_nesting <= _MAX_NESTING:
-            raise UsageError(f"max_nesting must be from 1 to {_MAX_NESTING}, found {self.max_nesting}")
+            raise InvalidArgumentError(f"max_nesting must be from 1 to {_MAX_NESTING}, found {self.max_nesting}")
         if self.max_bytes < 0:
-            raise UsageError(f"max_bytes must not be negative, found {self.max_bytes}")
+            raise InvalidArgumentError(f"max_bytes must not be negative, found {self.max_bytes}")
 
 
 DEFAULT_LIMITS = DocumentLimits()

@@ -42,8 +42,8 @@ def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> DataFile:
     `source` is a path, a URL, bytes or a binary file object, which is read entirely; the document may be compressed
     with gzip. The structure is checked, but not the values: decimals may exceed their precision, for example, which
     `validate(full=True)` detects. Raises `InvalidDataError` naming the batch, the column and the element, `LimitError`
-    if a limit is exceeded, `NotFoundError` if the file does not exist, `UsageError` for a directory, `ResourceError` if
-    the file can't be read.
+    if a limit is exceeded, `NotFoundError` if the file does not exist, `InvalidArgumentError` for a directory,
+    `ResourceError` if the file can't be read.
     """
     name, content = _read_document(source, limits)
     with prefix_errors(name):

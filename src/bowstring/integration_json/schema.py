@@ -14,7 +14,7 @@ from bowstring.datatypes import extension, types as t
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.type_specs import REQUIRED, TYPE_SPECS, TYPE_SPECS_BY_CLASS, Enumeration, TypeParameter
-from bowstring.errors import InvalidDataError, LimitError, UnsupportedTypeError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, UnsupportedTypeError
 from bowstring.integration_json.document import DocumentLimits, Json, expect_json_type, read_member
 from bowstring.layouts.base import prefix_errors
 
@@ -130,7 +130,7 @@ def _read_node(value: Any, depth: int, limits: DocumentLimits) -> FieldNode:
                 if not isinstance(index_type, t.Int):
                     raise InvalidDataError(f"dictionary indices must be integers, found {index_type}")
                 type_ = t.Dictionary(index_type, type_, read_member(encoding, "isOrdered", bool, False))
-        except (UsageError, UnicodeEncodeError) as error:  # raised by the constructors of types
+        except (InvalidArgumentError, UnicodeEncodeError) as error:  # raised by the constructors of types
             raise InvalidDataError(str(error)) from None
         field = Field(name, type_, read_member(json_object, "nullable", bool, True), _read_pairs(json_object))
         return FieldNode(_resolve_extension(field), dictionary_id, children)

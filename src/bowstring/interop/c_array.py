@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.interop import c_device
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferRole, BufferSpec, Layout, prefix_errors
@@ -61,7 +61,8 @@ def build_array_block(array: ArrayData, device: Device | None = None) -> c_abi.E
     released.
 
     Raises `InvalidDataError` if a buffer is too short or a child is missing, so that no consumer reads out of bounds.
-    Raises `UsageError` for memory of another device than `device` (None: of the CPU), and for views on a device.
+    Raises `InvalidArgumentError` for memory of another device than `device` (None: of the CPU), and for views on a
+    device.
     """
     with c_abi.ExportedStructBlock() as block:
         _write_array(block, array, device)
@@ -99,7 +100,9 @@ def _write_array(block: c_abi.ExportedStructBlock, array: ArrayData, device: Dev
         ]
         if layout.VARIADIC:
             if device is not None:
-                raise UsageError(f"can't export {layout.type} on {device}: its lengths of buffers are on the CPU")
+                raise InvalidArgumentError(
+                    f"can't export {layout.type} on {device}: its lengths of buffers are on the CPU"
+                )
             variadic = [EMPTY if buffer is None else buffer for buffer in buffers[len(specs) :]]
             lengths = block.append([buffer.size for buffer in variadic] or [0])
             pointers = block.append([*addresses, *(_buffer_address(buffer) for buffer in variadic), 0])
@@ -154,12 +157,12 @@ def _buffer_address(
         return 0 if spec is None or spec.role is BufferRole.VALIDITY or device is not None else _ZERO_OFFSETS_ADDRESS
     if device is not None:
         if buffer.device != str(device):
-            raise UsageError(f"can't export a buffer on {buffer.device} with others on {device}")
+            raise InvalidArgumentError(f"can't export a buffer on {buffer.device} with others on {device}")
         return pointer_of(buffer)
     if spec is not None and spec.extra and not num_slots:
         return _ZERO_OFFSETS_ADDRESS  # the offset of an empty array is undefined, but some consumers use it
     if buffer.device != "cpu":
-        raise UsageError(
+        raise InvalidArgumentError(
             f"can't export a buffer on {buffer.device} by the C data interface: use __arrow_c_device_array__ of an "
             "array or record batch, or copy it with to_host()"
         )

@@ -12,7 +12,7 @@ from typing import Any
 from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.c_schema_export import build_field_block
 from bowstring.datatypes.field import Field
-from bowstring.errors import BowstringError, InvalidDataError, ResourceError, UsageError
+from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError, ResourceError
 from bowstring.interop import c_device
 from bowstring.interop.c_array import import_array_struct
 from bowstring.layouts.array_data import ArrayData
@@ -151,7 +151,7 @@ class ArrayStream(Closable):
         release_index = self._first_callback_index + c_abi.STREAM_RELEASE
         self._fields = c_abi.move_struct(address, struct_type, release_index)
         if not self._fields[release_index]:
-            raise UsageError("the stream was moved or released already")
+            raise InvalidArgumentError("the stream was moved or released already")
         self._release = c_abi.ReleaseFunction(self._fields[release_index])
         self._lock = threading.RLock()
         self._num_read = 0

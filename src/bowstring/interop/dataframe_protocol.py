@@ -18,7 +18,7 @@ from bowstring.compute.cast import cast
 from bowstring.compute.column_chunks import ColumnChunks, combine_with_wider_indices
 from bowstring.compute.encode import run_end_decode
 from bowstring.datatypes import types as t
-from bowstring.errors import TypeMismatchError, UsageError, WouldCopyError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyError
 from bowstring.interop.c_device import CPU
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.boolean import BooleanLayout
@@ -191,7 +191,7 @@ _DTYPE_KINDS: dict[type[t.DataType], DtypeKind] = {
 def _chunk_spans(length: int, num_chunks: int | None) -> list[tuple[int, int]]:
     """Return the start and the length of each of `num_chunks` parts (by default one) of a sequence."""
     if num_chunks is not None and num_chunks < 1:
-        raise UsageError(f"n_chunks must be at least 1, found {num_chunks}")
+        raise InvalidArgumentError(f"n_chunks must be at least 1, found {num_chunks}")
     size = max(-(-length // (num_chunks or 1)), 1)
     return [(start, min(size, length - start)) for start in range(0, max(length, 1), size)]
 
@@ -212,7 +212,7 @@ class InterchangeFrame:
 
     def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> InterchangeFrame:
         if nan_as_null:
-            raise UsageError("nan_as_null=True is not supported: NaN is a value")
+            raise InvalidArgumentError("nan_as_null=True is not supported: NaN is a value")
         return InterchangeFrame(self._frame, self._batch_lengths, allow_copy)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -277,7 +277,9 @@ class InterchangeFrame:
         if n_chunks is not None and num_batches:
             chunks_per_batch, remainder = divmod(n_chunks, num_batches)
             if remainder or not chunks_per_batch:
-                raise UsageError(f"n_chunks must be a multiple of the {num_batches} record batches, found {n_chunks}")
+                raise InvalidArgumentError(
+                    f"n_chunks must be a multiple of the {num_batches} record batches, found {n_chunks}"
+                )
         return self._iter_chunks(chunks_per_batch)
 
     def _iter_chunks(self, chunks_per_batch: int | None) -> Iterator[InterchangeFrame]:

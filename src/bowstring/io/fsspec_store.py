@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bowstring.errors import IsDirectoryError, MissingExtraError, ResourceError, TruncatedError, UsageError
+from bowstring.errors import InvalidArgumentError, IsDirectoryError, MissingExtraError, ResourceError, TruncatedError
 from bowstring.io.byte_ranges import Span
 from bowstring.io.io_errors import missing_file_error, translate_io_error
 from bowstring.io.range_source import edge_spans
@@ -47,7 +47,7 @@ def resolve_url(url: str) -> tuple[Any, str]:
     try:
         file_system, path = url_to_fs(url)
     except ValueError as error:
-        raise UsageError(f"{url}: {error}") from None
+        raise InvalidArgumentError(f"{url}: {error}") from None
     except Exception as error:
         raise translate_io_error(error, url, "opened", url) from error
     return file_system, path
@@ -91,7 +91,7 @@ def open_store_file(file_system: Any, path: str, mode: str = "rb", **options: An
             options |= _http_stream_options()
         return file_system.open(path, mode, **options)
     except NotImplementedError:
-        raise UsageError(f"{path}: {type(file_system).__name__} does not support writing") from None
+        raise InvalidArgumentError(f"{path}: {type(file_system).__name__} does not support writing") from None
     except Exception as error:
         raise translate_io_error(error, path, "opened", path) from error
 

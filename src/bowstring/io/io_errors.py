@@ -13,12 +13,12 @@ from bowstring.errors import (
     ClosedError,
     ConnectionLostError,
     DeadlineError,
+    InvalidArgumentError,
     IsDirectoryError,
     MissingExtraError,
     MissingFileError,
     ResourceError,
     TruncatedError,
-    UsageError,
     WouldBlockError,
     translate_os_error,
 )
@@ -91,10 +91,12 @@ def _connection_failure(error: Exception) -> str | None:
     return reason.strerror if isinstance(reason, gaierror) else None
 
 
-def missing_file_error(name: str, error: FileNotFoundError | None = None, path: object = None) -> UsageError:
+def missing_file_error(name: str, error: FileNotFoundError | None = None, path: object = None) -> InvalidArgumentError:
     """The error for a path or URL that does not exist."""
     if name.startswith("unix:"):
-        return UsageError(f"{name}: is the URI of a served data set, not a path: open it with bowstring.connect")
+        return InvalidArgumentError(
+            f"{name}: is the URI of a served data set, not a path: open it with bowstring.connect"
+        )
     return MissingFileError(f"{name}: there is no such file", error, name if path is None else path)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Any, Protocol
 
-from bowstring.errors import ClosedError, InvalidDataError, ResourceError, TruncatedError, UsageError
+from bowstring.errors import ClosedError, InvalidArgumentError, InvalidDataError, ResourceError, TruncatedError
 from bowstring.io.byte_ranges import MAX_GAP_BYTES, FetchedRanges, Span, allocate_for_range, merge_ranges, merge_spans
 from bowstring.io.io_errors import translate_io_error
 from bowstring.io.readahead import MAX_WINDOW_BYTES, ReadAhead
@@ -302,9 +302,11 @@ class FileObjectRangeReader:
             if part is None:
                 raise BlockingIOError
             if not isinstance(part, bytes | bytearray | memoryview):
-                raise UsageError(f"expected a binary file object, but reading gave {type(part).__name__}")
+                raise InvalidArgumentError(f"expected a binary file object, but reading gave {type(part).__name__}")
             if len(part) > remaining_bytes:
-                raise UsageError(f"{self.name}: was asked for up to {remaining_bytes} bytes, and gave {len(part)}")
+                raise InvalidArgumentError(
+                    f"{self.name}: was asked for up to {remaining_bytes} bytes, and gave {len(part)}"
+                )
             if not part:
                 break
             parts.append(part)

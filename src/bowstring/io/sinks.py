@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
-from bowstring.errors import ClosedError, IsDirectoryError, ResourceError, UsageError
+from bowstring.errors import ClosedError, InvalidArgumentError, IsDirectoryError, ResourceError
 from bowstring.io import fsspec_store
 from bowstring.io.atomic_file import AtomicFile
 from bowstring.io.io_errors import name_of, translate_io_error
@@ -221,7 +221,7 @@ class FileObjectSink:
             try:
                 written = self._file.write(view)
             except TypeError as error:
-                raise UsageError(f"expected a binary file object to write to: {error}") from None
+                raise InvalidArgumentError(f"expected a binary file object to write to: {error}") from None
             except Exception as error:
                 raise translate_io_error(error, self.name, "written") from error
             if written is None or not isinstance(written, int) or written >= len(view):
@@ -279,8 +279,9 @@ class StoreSink(FileObjectSink):
 
 
 def open_sink(sink: Any) -> Sink:
-    """Open a sink for a path, a URL, a descriptor, a socket or a binary file object. Raises `UsageError` for other
-    objects, `MissingExtraError` for a URL if fsspec is not installed.
+    """Open a sink for a path, a URL, a descriptor, a socket or a binary file object.
+
+    Raises `InvalidArgumentError` for other objects, `MissingExtraError` for a URL if fsspec is not installed.
     """
     location = fsspec_store.find_store_location(sink)
     if location is not None:
@@ -295,7 +296,7 @@ def open_sink(sink: Any) -> Sink:
         except OSError:
             is_special_file = False
         except ValueError as error:
-            raise UsageError(f"{path!r} is not a valid path: {error}") from None
+            raise InvalidArgumentError(f"{path!r} is not a valid path: {error}") from None
         if not is_special_file:
             return PathSink(path)
         if os.path.isdir(path):
@@ -313,22 +314,24 @@ def open_sink(sink: Any) -> Sink:
         raise ClosedError(f"{type(sink).__name__}: the file object is closed")
     if callable(getattr(sink, "write", None)):
         return MemorySink(sink) if isinstance(sink, io.BytesIO) else FileObjectSink(sink)
-    raise UsageError(
+    raise InvalidArgumentError(
         f"expected a path, a binary file object, a descriptor or a socket to write to, not {type(sink).__name__}"
     )
 
 
 def reject_same_file(sources: Iterable[Any], sink: Any) -> None:
-    """Raise `UsageError` if a sink is one of the sources: the same file by any path, link, descriptor or file object,
-    the same file of a store, or the same `BytesIO`.
+    """Raise `InvalidArgumentError` if a sink is one of the sources.
 
+    That is the same file by any path, link, descriptor or file object, the same file of a store, or the same `BytesIO`.
     A terminal, a pipe or another special file may be both.
     """
     target = _file_identity(sink)
     for source in sources if target is not None else ():
         if _file_identity(source) == target:
             name = sink if isinstance(sink, str | os.PathLike) else name_of(sink)
-            raise UsageError(f"{name}: is the file to read as well as the file to write: write to another name")
+            raise InvalidArgumentError(
+                f"{name}: is the file to read as well as the file to write: write to another name"
+            )
 
 
 def _file_identity(file: Any) -> tuple[Any, ...] | None:

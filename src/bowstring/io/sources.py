@@ -13,9 +13,9 @@ import numpy as np
 
 from bowstring.errors import (
     ClosedError,
+    InvalidArgumentError,
     IsDirectoryError,
     LimitError,
-    UsageError,
 )
 from bowstring.io import fsspec_store
 from bowstring.io.io_errors import name_of, translate_io_error
@@ -38,8 +38,8 @@ def open_random_access(source: Any) -> AnySource:
     URLs and other seekable file objects by ranges.
 
     Sources without random access become sequential sources: pipes, sockets, URLs of unknown size, and file objects that
-    decompress, as seeking back restarts decompression. Raises `NotFoundError` if a path does not exist, `UsageError`
-    for an unsupported object, `ResourceError` for errors of the operating system.
+    decompress, as seeking back restarts decompression. Raises `NotFoundError` if a path does not exist,
+    `InvalidArgumentError` for an unsupported object, `ResourceError` for errors of the operating system.
     """
     if isinstance(source, MemorySource | RangeSource):
         return source
@@ -134,7 +134,7 @@ def _open_file_object_stream(source: Any) -> StreamSource:
         return StreamSource(_with_translated_errors(lambda view: _call_readinto(file, view), name), name)
     if callable(getattr(source, "read", None)):
         return StreamSource(_with_translated_errors(lambda view: _call_read(source, view), name), name)
-    raise UsageError(
+    raise InvalidArgumentError(
         f"expected a path, bytes, a binary file object, a descriptor or a socket to read, not {type(source).__name__}"
     )
 
@@ -145,7 +145,7 @@ def open_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except ValueError as error:
-        raise UsageError(f"{name!r} is not a valid path: {error}") from None
+        raise InvalidArgumentError(f"{name!r} is not a valid path: {error}") from None
     except OSError as error:
         raise translate_io_error(error, name, "opened") from None
     mode = os.fstat(descriptor).st_mode
@@ -196,7 +196,7 @@ def _open_memory(source: Any) -> MemorySource | None:
     except ValueError as error:
         raise ClosedError(f"{type(source).__name__}: {error}") from None
     if not view.c_contiguous:
-        raise UsageError(f"expected contiguous bytes, found a {type(source).__name__} with strides")
+        raise InvalidArgumentError(f"expected contiguous bytes, found a {type(source).__name__} with strides")
     return MemorySource(Memory(view), type(source).__name__)
 
 
@@ -234,9 +234,9 @@ def _call_read(source: Any, view: memoryview) -> int:
     size_bytes = min(len(view), _MAX_READ_BYTES)
     chunk = source.read(size_bytes)
     if not isinstance(chunk, bytes | bytearray | memoryview):
-        raise UsageError(f"expected a binary file object, but read() returned {type(chunk).__name__}")
+        raise InvalidArgumentError(f"expected a binary file object, but read() returned {type(chunk).__name__}")
     if len(chunk) > size_bytes:
-        raise UsageError(f"{name_of(source)}: read({size_bytes}) returned {len(chunk)} bytes")
+        raise InvalidArgumentError(f"{name_of(source)}: read({size_bytes}) returned {len(chunk)} bytes")
     view[: len(chunk)] = chunk
     return len(chunk)
 

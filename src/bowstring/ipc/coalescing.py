@@ -16,7 +16,7 @@ from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch, as_batch, record_batch
 from bowstring.compute.unify_dictionaries import concat_and_unify, has_dictionary
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import ClosedError, TypeMismatchError, UsageError
+from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout, prefix_errors
@@ -36,15 +36,15 @@ class CoalescingWriter(BatchWriter):
     `schema` is the schema of the batches.
     Closing it closes `writer`. As a context manager it abandons `writer` if the block raises an error. Gathered batches
     are copied when they are joined. A batch of `min_rows` rows or more, or with custom metadata, is written unchanged.
-    The order of rows is kept. Several threads may write; the rows of one call stay together. Raises `UsageError` for a
-    limit below 1.
+    The order of rows is kept. Several threads may write; the rows of one call stay together. Raises
+    `InvalidArgumentError` for a limit below 1.
     """
 
     def __init__(
         self, writer: FileWriter | StreamWriter, min_rows: int = 65_536, max_bytes: int = 64 * 1024 * 1024
     ) -> None:
         if min_rows < 1 or max_bytes < 1:
-            raise UsageError(f"min_rows and max_bytes must be 1 or more, not {min_rows} and {max_bytes}")
+            raise InvalidArgumentError(f"min_rows and max_bytes must be 1 or more, not {min_rows} and {max_bytes}")
         self.schema = writer.schema
         self._writer = writer
         self._min_rows = min_rows
@@ -62,14 +62,14 @@ class CoalescingWriter(BatchWriter):
     def write_batch(self, batch: RecordBatch) -> None:
         """Add a batch; write the gathered batches if they are large enough.
 
-        Raises `UsageError` for a batch of another schema or with another number of columns.
+        Raises `InvalidArgumentError` for a batch of another schema or with another number of columns.
         """
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the writer is closed")
             batch, schema, batches = as_batch(batch), self.schema, self._batches
             if batch.schema is not schema and batch.schema != schema:
-                raise UsageError(f"a batch of another schema: expected {schema!r}, found {batch.schema!r}")
+                raise InvalidArgumentError(f"a batch of another schema: expected {schema!r}, found {batch.schema!r}")
             if self._rows.num_rows:
                 self._flush_rows()
             if batch.pairs or batch.num_rows >= self._min_rows:
@@ -87,7 +87,7 @@ class CoalescingWriter(BatchWriter):
         times faster than creating a batch for each call. A value that does not fit its type therefore raises
         `TypeMismatchError`, with the column and the value's index in its call, in a later call, in `flush` or in
         `close`. The rows of the call that passed it are skipped; all others are written. Nested values, such as lists,
-        must not change until then. Raises `UsageError` at once if columns are missing or differ in length.
+        must not change until then. Raises `InvalidArgumentError` at once if columns are missing or differ in length.
         """
         with self._lock:
             if self._is_closed:
@@ -219,7 +219,10 @@ class _BatchBuffer:
         return len(self._joined) + len(self._unjoined)
 
     def append(self, batch: RecordBatch) -> None:
-        """Add a batch. Raises `UsageError` if columns of this batch or of an earlier one do not match the schema."""
+        """Add a batch.
+
+        Raises `InvalidArgumentError` if columns of this batch or of an earlier one do not match the schema.
+        """
         self._unjoined.append(batch)
         self.num_rows += batch.num_rows
         if len(self._unjoined) >= self._measure_at_batches:
@@ -286,13 +289,14 @@ class _BatchBuffer:
         return [RecordBatch(self._schema, sum([batch.num_rows for batch in batches]), joined)]
 
     def _collect_columns(self, batches: Sequence[RecordBatch]) -> list[Array]:
-        """Return the columns of the first batch, then those of the next one. Raises `UsageError` if they do not match
-        the schema or the length of their batch.
+        """Return the columns of the first batch, then those of the next one.
+
+        Raises `InvalidArgumentError` if they do not match the schema or the length of their batch.
         """
         sources, width = [batch.source for batch in batches], len(self._layouts)
         for source in sources:
             if len(source) != width:
-                raise UsageError(f"a batch of {len(source)} columns for a schema of {width}")
+                raise InvalidArgumentError(f"a batch of {len(source)} columns for a schema of {width}")
         columns = list(chain.from_iterable(sources))
         lengths = list(chain.from_iterable([[batch.num_rows] * width for batch in batches]))
         has_layouts = [column.layout for column in columns] == self._layouts * len(batches)
@@ -300,9 +304,11 @@ class _BatchBuffer:
             return columns
         for field, column, expected in zip(cycle(self._schema), columns, lengths, strict=False):
             if column.type != field.type:
-                raise UsageError(f"column {field.name!r} has type {column.type}, expected {field.type}")
+                raise InvalidArgumentError(f"column {field.name!r} has type {column.type}, expected {field.type}")
             if column.length != expected:
-                raise UsageError(f"column {field.name!r} has {column.length} values in a batch of {expected} rows")
+                raise InvalidArgumentError(
+                    f"column {field.name!r} has {column.length} values in a batch of {expected} rows"
+                )
         return columns
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError, MissingExtraError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingExtraError
 
 EXTRA = "compression"
 
@@ -68,14 +68,15 @@ def create_compressor(codec: str, level: int | None = None) -> CompressFunction:
     """Return a function that compresses with a codec.
 
     `level` is -1000 to 16 for "lz4" (from 3 on it searches longer) and -131072 to 22 for "zstd"; None is the fast
-    default. Raises `UsageError` for another codec or level, `MissingExtraError` if its package is not installed.
+    default. Raises `InvalidArgumentError` for another codec or level, `MissingExtraError` if its package is not
+    installed.
     """
     if codec not in _LEVELS:
-        raise UsageError(f"compression is None, 'lz4' or 'zstd', not {codec!r}")
+        raise InvalidArgumentError(f"compression is None, 'lz4' or 'zstd', not {codec!r}")
     min_level, max_level = _LEVELS[codec]
     level_or_default = _DEFAULT_LEVEL[codec] if level is None else level
     if not min_level <= level_or_default <= max_level:
-        raise UsageError(f"compression_level of {codec} is {min_level} to {max_level}, not {level!r}")
+        raise InvalidArgumentError(f"compression_level of {codec} is {min_level} to {max_level}, not {level!r}")
     if codec == "lz4":
         return _create_lz4_compressor(level_or_default)
     module, thread_local = import_zstandard(), threading.local()

@@ -14,7 +14,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import ClosedError, InvalidDataError, NotFoundError, UsageError
+from bowstring.errors import ClosedError, InvalidArgumentError, InvalidDataError, NotFoundError
 from bowstring.flatbuf.reader import Table as FlatbufferTable
 from bowstring.interop import c_data
 from bowstring.io.memory_source import MemorySource
@@ -193,9 +193,9 @@ class FileReader(Closable):
 
     @property
     def memory(self) -> Memory:
-        """The file's bytes. Raises `UsageError` for a file that is read by ranges."""
+        """The file's bytes. Raises `InvalidArgumentError` for a file that is read by ranges."""
         if not isinstance(self.messages.source, MemorySource):
-            raise UsageError(f"{self.name}: is read by ranges, so it is not in memory")
+            raise InvalidArgumentError(f"{self.name}: is read by ranges, so it is not in memory")
         return self.messages.source.memory
 
     @property
@@ -260,7 +260,7 @@ class FileReader(Closable):
         According to the file's statistics, the other batches contain no such value; without statistics of the column,
         all batches are returned. `column` is a name or index in the whole file, selected or not; bounds are compared
         with plain values, without dictionary, run-end encoding and extension type. Raises `NotFoundError` for an
-        unknown column, `TypeMismatchError` for bounds of another type, `UsageError` for NaN.
+        unknown column, `TypeMismatchError` for bounds of another type, `InvalidArgumentError` for NaN.
         """
         index = self.decoded_schema.schema.index(column)
         if self.statistics is None:
@@ -279,7 +279,7 @@ class FileReader(Closable):
         try:
             is_in_range = -count <= index < count
         except TypeError:
-            raise UsageError(f"expected the index of a record batch, found {index!r:.80}") from None
+            raise InvalidArgumentError(f"expected the index of a record batch, found {index!r:.80}") from None
         if not is_in_range:
             raise NotFoundError(f"{self.name}: record batch {index} is out of range: the file has {count}")
         if messages.source.is_closed:

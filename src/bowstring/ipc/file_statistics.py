@@ -27,7 +27,7 @@ from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import Int, Struct
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.array_statistics import (
     MinMax,
@@ -79,7 +79,7 @@ class FileStatistics:
     def find_batches(self, index: int, low: Any, high: Any) -> list[int]:
         """The batches that may hold a value from `low` to `high`, both included, None for no bound.
 
-        Raises `TypeMismatchError` for bounds of another type, `UsageError` for NaN.
+        Raises `TypeMismatchError` for bounds of another type, `InvalidArgumentError` for NaN.
         """
         column = self.columns.get(index)
         all_indices = list(range(len(self.row_counts)))
@@ -88,7 +88,7 @@ class FileStatistics:
         bounds_arrays = [column.minima.layout.from_pylist([bound]) for bound in (low, high) if bound is not None]
         for bound in bounds_arrays:
             if min_max(bound) is None:
-                raise UsageError(f"a bound must be a value with an order, found {bound.to_pylist()[0]!r}")
+                raise InvalidArgumentError(f"a bound must be a value with an order, found {bound.to_pylist()[0]!r}")
         batch_indices = np.flatnonzero(~_is_null(column.minima))
         values = column.minima.layout.concat(
             [column.minima.take(batch_indices), column.maxima.take(batch_indices), *bounds_arrays]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 _MAX_NESTING_LIMIT = 200
 
@@ -30,7 +30,7 @@ class ReadLimits:
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_nesting <= _MAX_NESTING_LIMIT:
-            raise UsageError(f"max_nesting is 1 to {_MAX_NESTING_LIMIT}, not {self.max_nesting}")
+            raise InvalidArgumentError(f"max_nesting is 1 to {_MAX_NESTING_LIMIT}, not {self.max_nesting}")
         least = min(
             self.max_metadata_bytes,
             self.max_body_bytes,
@@ -39,7 +39,7 @@ class ReadLimits:
             self.max_tables,
         )
         if least < 0:
-            raise UsageError(f"limits are not negative: {self}")
+            raise InvalidArgumentError(f"limits are not negative: {self}")
 
 
 DEFAULT_LIMITS = ReadLimits()

@@ -9,7 +9,7 @@ import numpy as np
 
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.flatbuf.reader import Table
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.lazy_schema import LazyWireSchema
@@ -66,7 +66,7 @@ class ColumnSelection:
     def __init__(self, cached: DecodedSchema, columns: Sequence[str | int] | None) -> None:
         self.cached = cached
         if isinstance(columns, str | int):
-            raise UsageError(f"columns is a list of names or indices, not {columns!r}: write [{columns!r}]")
+            raise InvalidArgumentError(f"columns is a list of names or indices, not {columns!r}: write [{columns!r}]")
         self.indices = None if columns is None else tuple(cached.schema.indices(columns))
         self._schema: Schema | None = None
         self._plans: dict[int, tuple[BatchReadPlan, Sequence[ColumnReadPlan]]] = {}

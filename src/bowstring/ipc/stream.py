@@ -15,7 +15,7 @@ from bowstring.arrays.table import Table
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
-from bowstring.errors import InvalidDataError, TruncatedError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, TruncatedError
 from bowstring.interop import c_data
 from bowstring.io.sources import AnySource
 from bowstring.ipc.codecs import create_compressor
@@ -54,7 +54,7 @@ class Encoder:
 
     Buffers begin at multiples of `alignment` bytes in a body: 8, 16, 32 or 64. A dictionary is encoded before the first
     batch that uses it, as a delta before a batch that extends it, and as a whole if it changed, which without
-    `may_replace` raises `UsageError`.
+    `may_replace` raises `InvalidArgumentError`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Encoder:
         options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
     ) -> None:
         if alignment not in (8, 16, 32, 64):
-            raise UsageError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
+            raise InvalidArgumentError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
         schema = as_schema(schema, "the schema to write")
         self.schema = schema
         self.alignment = alignment
@@ -93,7 +93,7 @@ class Encoder:
     def share_dictionary_ids(self, batch: RecordBatch) -> None:
         """Give one dictionary id to fields whose dictionaries in the first batch are the same memory.
 
-        Call it before `encode_schema_message`. Raises `UsageError` for a batch of another schema.
+        Call it before `encode_schema_message`. Raises `InvalidArgumentError` for a batch of another schema.
         """
         if batch.schema != self.schema:
             raise self._schema_mismatch_error(batch)
@@ -117,8 +117,9 @@ class Encoder:
         )
 
     def encode_batch(self, batch: RecordBatch) -> list[EncodedMessage]:
-        """Return the messages of a batch: new dictionaries and deltas, then the batch. Raises `UsageError` for another
-        schema.
+        """Return the messages of a batch: new dictionaries and deltas, then the batch.
+
+        Raises `InvalidArgumentError` for another schema.
         """
         if batch.schema is not self.schema and batch.schema != self.schema:
             raise self._schema_mismatch_error(batch)
@@ -132,9 +133,9 @@ class Encoder:
         columns = batch.columns
         for field, layout, column in zip(self.schema.fields, self._layouts, columns, strict=True):
             if column.layout is not layout and column.type != field.type:
-                raise UsageError(f"column {field.name!r} has type {column.type}, expected {field.type}")
+                raise InvalidArgumentError(f"column {field.name!r} has type {column.type}, expected {field.type}")
             if column.length != batch.num_rows:
-                raise UsageError(
+                raise InvalidArgumentError(
                     f"column {field.name!r} has {column.length} values in a batch of {batch.num_rows} rows"
                 )
         if self._dictionaries is None:
@@ -148,8 +149,8 @@ class Encoder:
         self._dictionaries.commit(plan)
         return messages
 
-    def _schema_mismatch_error(self, batch: RecordBatch) -> UsageError:
-        return UsageError(f"a batch of another schema: expected {self.schema!r}, found {batch.schema!r}")
+    def _schema_mismatch_error(self, batch: RecordBatch) -> InvalidArgumentError:
+        return InvalidArgumentError(f"a batch of another schema: expected {self.schema!r}, found {batch.schema!r}")
 
     def _encode_message(
         self, length: int, arrays: Sequence[ArrayData], pairs: Metadata, dictionary_header: DictionaryHeader | None
@@ -202,9 +203,9 @@ class Decoder:
 
     @property
     def schema(self) -> Schema:
-        """The schema of the selected columns. Raises `UsageError` before the schema message."""
+        """The schema of the selected columns. Raises `InvalidArgumentError` before the schema message."""
         if self._selection is None:
-            raise UsageError("no schema message has been read yet")
+            raise InvalidArgumentError("no schema message has been read yet")
         return self._selection.schema
 
     def decode_header(

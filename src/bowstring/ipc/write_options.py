@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.metadata.schema import V4, V5
 from bowstring.layouts.base import Layout
@@ -34,7 +34,7 @@ class IpcWriteOptions:
     - `unify_dictionaries`: for readers without deltas, replacements and shared ids: each field has one dictionary for
       all batches. `write_table` unifies those of its batches; a value that is added later is an error
 
-    Raises `UsageError` for another value, `MissingExtraError` if the codec is not installed.
+    Raises `InvalidArgumentError` for another value, `MissingExtraError` if the codec is not installed.
     """
 
     byte_order: ByteOrder = "little"
@@ -53,13 +53,15 @@ class IpcWriteOptions:
             ("dictionary_deltas", self.dictionary_deltas, get_args(DictionaryDeltas)),
         ):
             if value not in choices:
-                raise UsageError(f"{name} must be {' or '.join(map(repr, choices))}, not {value!r}")
+                raise InvalidArgumentError(f"{name} must be {' or '.join(map(repr, choices))}, not {value!r}")
         if self.compression is not None:
             if self.metadata_version == "V4":
-                raise UsageError("bodies of metadata version V4 can't be compressed: other readers don't expect it")
+                raise InvalidArgumentError(
+                    "bodies of metadata version V4 can't be compressed: other readers don't expect it"
+                )
             create_compressor(self.compression, self.compression_level)
         elif self.compression_level is not None:
-            raise UsageError(f"compression_level {self.compression_level!r} without compression")
+            raise InvalidArgumentError(f"compression_level {self.compression_level!r} without compression")
 
     @property
     def version(self) -> int:

@@ -14,7 +14,7 @@ from bowstring.arrays.record_batch import RecordBatch, as_batch
 from bowstring.arrays.table import Table, as_table, unify_batch_dictionaries
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import ClosedError, UsageError, format_count
+from bowstring.errors import ClosedError, InvalidArgumentError, format_count
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.flatbuf.writer import SerializedTable, build_flatbuffer
 from bowstring.io.sinks import PathSink, Sink, StoreSink
@@ -58,7 +58,7 @@ class BatchWriter(Transactional):
     def write(self, data: RecordBatch | Table) -> None:
         """Write a batch or the batches of a table, of Bowstring or another library.
 
-        Raises `UsageError` for another schema.
+        Raises `InvalidArgumentError` for another schema.
         """
         if isinstance(data, RecordBatch):
             self.write_batch(data)
@@ -66,7 +66,10 @@ class BatchWriter(Transactional):
             self.write_table(data)
 
     def write_table(self, table: Table) -> None:
-        """Write the batches of a table, of Bowstring or another library. Raises `UsageError` for another schema."""
+        """Write the batches of a table, of Bowstring or another library.
+
+        Raises `InvalidArgumentError` for another schema.
+        """
         for batch in as_table(table).to_batches():
             self.write_batch(batch)
 
@@ -111,8 +114,8 @@ class _IpcWriter(BatchWriter):
     def write_batch(self, batch: RecordBatch) -> None:
         """Write a batch, after its dictionaries or their deltas if they are new.
 
-        Raises `UsageError` with the column, and writes nothing of the batch, if a dictionary would change in a way that
-        the format or the options do not allow.
+        Raises `InvalidArgumentError` with the column, and writes nothing of the batch, if a dictionary would change in
+        a way that the format or the options do not allow.
         """
         batch = as_batch(batch)
         with self._lock:
@@ -242,13 +245,15 @@ class FileWriter(_IpcWriter):
 
         `columns` are names or indices, by default all; `distinct` also counts distinct values. Values are validated
         when they are written, which takes time in proportion to their number. `FileReader.find_batches` uses the
-        statistics to skip batches. Raises `UsageError` if a batch has been written, `NotFoundError` for an unknown
-        column.
+        statistics to skip batches. Raises `InvalidArgumentError` if a batch has been written, `NotFoundError` for an
+        unknown column.
         """
         if self._blocks[headers.RECORD_BATCH]:
-            raise UsageError("collect_statistics must be called before the first batch is written")
+            raise InvalidArgumentError("collect_statistics must be called before the first batch is written")
         if isinstance(columns, str | int):
-            raise UsageError(f"columns must be a list of names or indices, not {columns!r}: write [{columns!r}]")
+            raise InvalidArgumentError(
+                f"columns must be a list of names or indices, not {columns!r}: write [{columns!r}]"
+            )
         indices = range(len(self.schema)) if columns is None else [self.schema.index(key) for key in columns]
         self._collector = StatisticsCollector(self.schema, indices, distinct)
 

@@ -141,7 +141,7 @@ class ArrayData:
     def take(self, indices: Sequence[int] | Values | ArrayData) -> ArrayData:
         """Return the slots at `indices` (non-negative integers without nulls), copied.
 
-        Raises `UsageError` if an index is out of range or not an integer.
+        Raises `InvalidArgumentError` if an index is out of range or not an integer.
         """
         return self.layout.take(self, as_indices(indices, self.length))
 

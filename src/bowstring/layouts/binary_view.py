@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
@@ -125,7 +125,7 @@ class BinaryViewLayout(ByteStringLayout):
         while base < len(data):
             last = int(np.searchsorted(ends, base + _DATA_BUFFER_BYTES, "right"))
             if last == first:
-                raise UsageError(f"{lengths[first]} bytes are too long for a view of {self.type}")
+                raise InvalidArgumentError(f"{lengths[first]} bytes are too long for a view of {self.type}")
             stop = int(ends[last - 1])
             long_values = _fill_views(views[first:last], data[base:stop], lengths[first:last], len(buffers))
             if long_values.size:

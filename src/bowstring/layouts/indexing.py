@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.layouts.base import Indices, Values
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def to_integer(name: str, value: Any) -> int:
-    """Convert a value to a Python integer; raises `UsageError` if it is not an integer."""
+    """Convert a value to a Python integer; raises `InvalidArgumentError` if it is not an integer."""
     try:
         return operator.index(value)
     except TypeError:
-        raise UsageError(f"{name} must be an integer, not {value!r:.60}") from None
+        raise InvalidArgumentError(f"{name} must be an integer, not {value!r:.60}") from None
 
 
 def normalize_index(index: Any, length: int) -> int:
@@ -36,12 +36,14 @@ def normalize_index(index: Any, length: int) -> int:
 def clip_slice(offset: Any, length: Any, size: int) -> tuple[int, int]:
     """Return the offset and length of a slice, clipped to `size` slots; a length of None means all remaining slots.
 
-    Raises `UsageError` for negative numbers.
+    Raises `InvalidArgumentError` for negative numbers.
     """
     offset = to_integer("a slice's offset", offset)
     length = size if length is None else to_integer("a slice's length", length)
     if offset < 0 or length < 0:
-        raise UsageError(f"a slice's offset and length must not be negative: offset {offset}, length {length}")
+        raise InvalidArgumentError(
+            f"a slice's offset and length must not be negative: offset {offset}, length {length}"
+        )
     offset = min(offset, size)
     return offset, min(length, size - offset)
 
@@ -78,23 +80,25 @@ def resolve_chunks(starts: Sequence[int], indices: Indices) -> tuple[list[int], 
 def chunk_starts(lengths: Iterable[int]) -> list[int]:
     """Return the offsets of chunks of these lengths, followed by the total length.
 
-    Raises `UsageError` if the total is 2**63 or more, which Python and NumPy do not support.
+    Raises `InvalidArgumentError` if the total is 2**63 or more, which Python and NumPy do not support.
     """
     starts = [0, *accumulate(lengths)]
     if starts[-1] >= 1 << 63:
-        raise UsageError(f"an array or a table must have fewer than 2**63 values, not {starts[-1]}")
+        raise InvalidArgumentError(f"an array or a table must have fewer than 2**63 values, not {starts[-1]}")
     return starts
 
 
 def as_indices(indices: Sequence[int] | Values | ArrayData, length: int) -> Indices:
-    """Convert indices to 64-bit integers; raises `UsageError` if one is out of range or not an integer."""
+    """Convert indices to 64-bit integers; raises `InvalidArgumentError` if one is out of range or not an integer."""
     try:
         values = np.asarray(indices)
     except ValueError as error:  # nested sequences of several lengths
-        raise UsageError(f"take: indices must be a sequence of integers, not {indices!r:.100}: {error}") from None
+        raise InvalidArgumentError(
+            f"take: indices must be a sequence of integers, not {indices!r:.100}: {error}"
+        ) from None
     if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
-        raise UsageError(f"take: indices must be a sequence of integers, not {indices!r:.100}")
+        raise InvalidArgumentError(f"take: indices must be a sequence of integers, not {indices!r:.100}")
     if values.size and not (values.min() >= 0 and values.max() < length):
         index = values[int(np.argmax((values < 0) | (values >= length)))]
-        raise UsageError(f"take: index {index} is out of range for an array of length {length}")
+        raise InvalidArgumentError(f"take: index {index} is out of range for an array of length {length}")
     return values.astype(np.int64, copy=False)

@@ -9,7 +9,7 @@ from typing import Any
 from bowstring.datatypes import types
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.types import DataType
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.layouts.base import Layout
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.layouts.binary_view import BinaryViewLayout
@@ -61,9 +61,9 @@ _LAYOUTS: dict[type[DataType], Callable[[Any, tuple[Layout, ...]], Layout]] = {
 
 
 def layout_of(type: DataType) -> Layout:
-    """Return the layout of a data type, including its children's layouts; raises `UsageError` for any other object."""
+    """Return the layout of a data type with its children's layouts. Raises `InvalidArgumentError` for other objects."""
     if not isinstance(type, DataType):
-        raise UsageError(f"expected a Bowstring type such as bs.int32(), found {type!r}")
+        raise InvalidArgumentError(f"expected a Bowstring type such as bs.int32(), found {type!r}")
     return _layout_of(type, type.child_field_metadata())
 
 
@@ -78,7 +78,7 @@ def _layout_of(type: DataType, metadata: object) -> Layout:  # noqa: ARG001 -- p
         return PrimitiveLayout(type, codec(type))
     layout_class = _LAYOUTS.get(type.__class__)
     if layout_class is None:
-        raise UsageError(f"{type!r} is not a data type of the columnar format")
+        raise InvalidArgumentError(f"{type!r} is not a data type of the columnar format")
     return layout_class(type, tuple(layout_of(field.type) for field in type.fields))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, Values, first_true, to_buffer
 from bowstring.layouts.dictionary import hashable_key
@@ -71,7 +71,7 @@ class RunEndEncodedLayout(Layout):
     def create_array(self, ends: Indices, values: ArrayData, length: int) -> ArrayData:
         """Create an array of runs, which end before the slots `ends`, with their values."""
         if length > np.iinfo(self._end_type).max:
-            raise UsageError(f"{length} slots are too many for the run ends of {self.type}")
+            raise InvalidArgumentError(f"{length} slots are too many for the run ends of {self.type}")
         run_ends = ArrayData(self.children[0], len(ends), (None, to_buffer(ends.astype(self._end_type))))
         return ArrayData(self, length, (), (run_ends, values))
 

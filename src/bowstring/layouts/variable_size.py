@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.layouts.base import VALIDITY, BufferRole, BufferSpec, Indices, Layout, Values, first_true
 from bowstring.layouts.concatenation import array_lengths, concat_buffer_values
 from bowstring.layouts.equality import all_blocks, bytes_equal
@@ -116,10 +116,12 @@ class VariableSizeLayout(Layout):
 
 
 def offsets_from_lengths(lengths: Values, dtype: np.dtype[Any], data_type: DataType) -> Values:
-    """Return the offsets for lengths, starting at 0; raises `UsageError` if they do not fit the offset type."""
+    """Return the offsets for lengths, from 0. Raises `InvalidArgumentError` if they do not fit the offset type."""
     total = int(lengths.sum(dtype=np.int64))
     if total >> 8 * dtype.itemsize - 1:
-        raise UsageError(f"{total} elements are too many for the 32-bit offsets of {data_type}; use the large type")
+        raise InvalidArgumentError(
+            f"{total} elements are too many for the 32-bit offsets of {data_type}; use the large type"
+        )
     offsets = np.zeros(len(lengths) + 1, dtype)
     np.add.accumulate(lengths, dtype=dtype, out=offsets[1:])
     return offsets

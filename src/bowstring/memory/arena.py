@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bowstring.errors import ClosedError, ResourceError, UsageError
+from bowstring.errors import ClosedError, InvalidArgumentError, ResourceError
 from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import UINT8, Bytes
 from bowstring.memory.closable import Closable
@@ -122,12 +122,12 @@ class ArenaRegionBuilder(UnsealedRegion):
     def seal(self) -> Region:
         """End writing until all readers have ended; return the `Region`.
 
-        Raises `UsageError` while writable views exist, `ResourceError` if descriptors are exhausted; `memory` stays
-        writable then, and can be sealed later.
+        Raises `InvalidArgumentError` while writable views exist, `ResourceError` if descriptors are exhausted; `memory`
+        stays writable then, and can be sealed later.
         """
         self.fileno()
         if self._has_views():
-            raise UsageError(f"region {self.name!r} can't be sealed while writable views of it exist")
+            raise InvalidArgumentError(f"region {self.name!r} can't be sealed while writable views of it exist")
         np.frombuffer(self._block.mapping, UINT8)[self.size_bytes :] = 0  # readers can map the whole block
         region = self._block.open_region(self.size_bytes, self.name)
         self.close()
@@ -157,13 +157,13 @@ class Arena(Closable):
     """Shared memory that is filled again when no process has it open or mapped; for `bowstring.share`.
 
     Up to `max_unused_bytes` of memory that nobody reads are kept for the next region; `release_unused` frees them. The
-    arena belongs to the process that created it, and is empty in a forked child. Thread-safe. Raises `UsageError` for a
-    negative size.
+    arena belongs to the process that created it, and is empty in a forked child. Thread-safe. Raises
+    `InvalidArgumentError` for a negative size.
     """
 
     def __init__(self, max_unused_bytes: int = MAX_UNUSED_BYTES) -> None:
         if max_unused_bytes < 0:
-            raise UsageError(f"arena: expected max_unused_bytes of 0 or more, not {max_unused_bytes}")
+            raise InvalidArgumentError(f"arena: expected max_unused_bytes of 0 or more, not {max_unused_bytes}")
         self._max_unused_bytes = max_unused_bytes
         self._lock = threading.Lock()
         self._blocks: list[_Block] = []
@@ -182,7 +182,7 @@ class Arena(Closable):
         Raises `ClosedError`, and `ResourceError` if memory or descriptors are exhausted.
         """
         if size_bytes < 0:
-            raise UsageError(f"region {name!r}: expected a size of 0 or more bytes, not {size_bytes}")
+            raise InvalidArgumentError(f"region {name!r}: expected a size of 0 or more bytes, not {size_bytes}")
         block = self._take_unused_block(size_bytes)
         if block is None:
             try:

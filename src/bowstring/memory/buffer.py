@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 
 Bytes = npt.NDArray[np.uint8]
 UINT8 = np.dtype(np.uint8)
@@ -71,10 +71,13 @@ _UNTYPED: dict[np.dtype[Any], npt.NDArray[Any]] = {}
 
 
 def _as_array(owner: Any) -> npt.NDArray[Any]:
-    """Return the owner as an array. Raises `UsageError` if it is not C-contiguous or contains Python objects."""
+    """Return the owner as an array.
+
+    Raises `InvalidArgumentError` if it is not C-contiguous or contains Python objects.
+    """
     array = owner if isinstance(owner, np.ndarray) else np.frombuffer(owner, UINT8)
     if not array.flags.c_contiguous or array.dtype.hasobject:
-        raise UsageError("expected C-contiguous memory without Python objects: copy the array first")
+        raise InvalidArgumentError("expected C-contiguous memory without Python objects: copy the array first")
     return array
 
 
@@ -181,7 +184,9 @@ class Buffer:
         if size is None:
             size = self.size - offset
         if offset < 0 or size < 0 or offset + size > self.size:
-            raise UsageError(f"bytes {offset} to {offset + size} are out of range for a buffer of {self.size} bytes")
+            raise InvalidArgumentError(
+                f"bytes {offset} to {offset + size} are out of range for a buffer of {self.size} bytes"
+            )
         return Buffer(self.memory, self.offset + offset, size)
 
     def to_bytes(self) -> builtins.bytes:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any, Self, TypeVar
 
-from bowstring.errors import InvalidDataError, LimitError, TypeMismatchError, UnsupportedError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, TypeMismatchError, UnsupportedError
 from bowstring.memory.c_callbacks import make_callback, make_immortal
 
 
@@ -281,8 +281,8 @@ def is_capsule(value: object, name: bytes) -> bool:
 def capsule_pointer(capsule: object, name: bytes) -> int:
     """Return the address of the structure in a capsule.
 
-    Raises `TypeMismatchError` if the object is not a capsule with this name, `UsageError` if its structure was moved or
-    released already, and `UnsupportedError` as `new_capsule`.
+    Raises `TypeMismatchError` if the object is not a capsule with this name, `InvalidArgumentError` if its structure
+    was moved or released already, and `UnsupportedError` as `new_capsule`.
     """
     if _OBSTACLE is not None:
         raise UnsupportedError(_OBSTACLE)
@@ -292,7 +292,7 @@ def capsule_pointer(capsule: object, name: bytes) -> int:
         raise TypeMismatchError(f"expected a capsule named {name.decode()!r}, found {capsule!r}") from None
     release = ctypes.c_int64.from_address(address + 8 * RELEASE_INDEX[name]).value
     if not release:
-        raise UsageError(f"the structure in the capsule {name.decode()!r} was moved or released already")
+        raise InvalidArgumentError(f"the structure in the capsule {name.decode()!r} was moved or released already")
     return address
 
 

@@ -20,7 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.errors import BowstringError, EnvironmentProblemError, MissingExtraError, ResourceError, UsageError
+from bowstring.errors import (
+    BowstringError,
+    EnvironmentProblemError,
+    InvalidArgumentError,
+    MissingExtraError,
+    ResourceError,
+)
 from bowstring.memory.device import CUDA, Device, DeviceMemory
 
 HANDLE_BYTES = 64
@@ -172,10 +178,10 @@ def num_gpus() -> int:
 
 
 def gpu(ordinal: int) -> Gpu:
-    """Return a device by its number in this process. Raises `UsageError` if there is none."""
+    """Return a device by its number in this process. Raises `InvalidArgumentError` if there is none."""
     count = num_gpus()
     if not 0 <= ordinal < count:
-        raise UsageError(f"cuda: device {ordinal}: this process has {count}, numbered from 0")
+        raise InvalidArgumentError(f"cuda: device {ordinal}: this process has {count}, numbered from 0")
     return _gpu(ordinal)
 
 
@@ -193,13 +199,13 @@ def gpu_with_uuid(uuid: bytes) -> Gpu:
 
 
 def gpu_at(pointer: int) -> Gpu:
-    """Return the device of an address. Raises `UsageError` if it is not one of CUDA."""
+    """Return the device of an address. Raises `InvalidArgumentError` if it is not one of CUDA."""
     num_gpus()
     attribute = _driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     try:
         ordinal: int = _call_driver("cuPointerGetAttribute", attribute, pointer)
     except ResourceError as error:
-        raise UsageError(f"cuda: {pointer:#x} is not an address of CUDA: {error}") from None
+        raise InvalidArgumentError(f"cuda: {pointer:#x} is not an address of CUDA: {error}") from None
     return gpu(ordinal)
 
 

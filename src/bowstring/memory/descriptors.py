@@ -18,10 +18,10 @@ import numpy as np
 
 from bowstring.errors import (
     ClosedError,
+    InvalidArgumentError,
     InvalidDataError,
     ResourceError,
     TruncatedError,
-    UsageError,
     translate_os_error,
 )
 
@@ -65,7 +65,7 @@ def new_memfd(name: str) -> int:
 def seal(descriptor: int, name: str) -> tuple[int, int]:
     """Seal a memfd permanently. Returns a new read-only descriptor and the size in bytes; `descriptor` stays open.
 
-    Raises `UsageError` while it is mapped for writing, and `ResourceError`; it is not sealed then.
+    Raises `InvalidArgumentError` while it is mapped for writing, and `ResourceError`; it is not sealed then.
     """
     try:
         reader = reopen_read_only(descriptor, name)
@@ -77,7 +77,7 @@ def seal(descriptor: int, name: str) -> tuple[int, int]:
     except OSError as error:
         os.close(reader)
         if error.errno == errno.EBUSY:
-            raise UsageError(f"region {name!r} can't be sealed while it is mapped for writing") from None
+            raise InvalidArgumentError(f"region {name!r} can't be sealed while it is mapped for writing") from None
         raise
 
 

@@ -1,7 +1,8 @@
 """Memory of a device, such as a GPU, which the CPU can't read.
 
 A `DeviceMemory` has an address, but no bytes, and the address is not a number. Code for the CPU therefore raises
-`UsageError` instead of reading there, which would crash the process. `bowstring.memory.cuda` copies to the CPU.
+`InvalidArgumentError` instead of reading there, which would crash the process. `bowstring.memory.cuda` copies to the
+CPU.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.memory.buffer import Buffer, Bytes, Memory
 from bowstring.memory.region import Region
 
@@ -32,13 +33,13 @@ class Device:
     def __str__(self) -> str:
         return f"cuda:{self.id}" if self.type == CUDA else f"device {self.id} of type {self.type}"
 
-    def access_error(self) -> UsageError:
+    def access_error(self) -> InvalidArgumentError:
         """Return the error for code that would read the device's memory with the CPU."""
-        return UsageError(f"the memory is on {self}, which the CPU can't read: copy it with to_host()")
+        return InvalidArgumentError(f"the memory is on {self}, which the CPU can't read: copy it with to_host()")
 
 
 class DeviceAddress:
-    """An address in a device's memory: `pointer` is the number. Used as a number, it raises `UsageError`."""
+    """An address in a device's memory: `pointer` is the number. Used as a number, it raises `InvalidArgumentError`."""
 
     __slots__ = ("device", "pointer")
 
@@ -92,11 +93,11 @@ class DeviceMemory(Memory):
 
     @property
     def bytes(self) -> Bytes:
-        """Raise `UsageError`."""
+        """Raise `InvalidArgumentError`."""
         raise self.location.access_error()
 
     def view(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:  # noqa: ARG002 - as `Memory.view`
-        """Raise `UsageError`."""
+        """Raise `InvalidArgumentError`."""
         raise self.location.access_error()
 
     def duplicate(self) -> DeviceMemory:
@@ -131,7 +132,7 @@ class DeviceRegion(Region):
 
     @property
     def memory(self) -> memoryview:
-        """Raise `UsageError`."""
+        """Raise `InvalidArgumentError`."""
         raise self.device.access_error()
 
     def __repr__(self) -> str:

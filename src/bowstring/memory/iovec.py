@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.memory.buffer import Buffer, Memory
 
 IovecArray: TypeAlias = npt.NDArray[np.intp]
@@ -46,10 +46,10 @@ class PaddedBuffers(Sequence[Any]):
     def of_memory(cls, memory: Memory, offsets: Int64Array, sizes: Int64Array, paddings: Int64Array) -> PaddedBuffers:
         """Return ranges of one memory. Offsets, sizes and paddings are in bytes, shape (n,).
 
-        Raises `UsageError` for a range outside the memory.
+        Raises `InvalidArgumentError` for a range outside the memory.
         """
         if ((offsets < 0) | (sizes < 0) | (offsets > memory.size - sizes)).any():
-            raise UsageError("a range is outside its memory")
+            raise InvalidArgumentError("a range is outside its memory")
 
         def ranges() -> Iterator[Any]:
             whole = memory.bytes.data

@@ -29,12 +29,12 @@ from typing import ClassVar, TypeAlias
 
 from bowstring.errors import (
     ClosedError,
+    InvalidArgumentError,
     InvalidDataError,
     IsDirectoryError,
     LimitError,
     MissingFileError,
     TruncatedError,
-    UsageError,
     format_count,
     translate_os_error,
 )
@@ -134,8 +134,8 @@ class Region(Closable):
     def from_file(cls, source: str | os.PathLike[str] | int) -> Region:
         """Return a read-only region of an ordinary file, given its path or a descriptor, which is duplicated.
 
-        Raises `NotFoundError` if the file does not exist, `UsageError` if it is not a regular file, and `ResourceError`
-        if it can't be opened.
+        Raises `NotFoundError` if the file does not exist, `InvalidArgumentError` if it is not a regular file, and
+        `ResourceError` if it can't be opened.
         """
         try:
             if isinstance(source, int):
@@ -147,13 +147,13 @@ class Region(Closable):
         except OSError as error:
             raise translate_os_error(error, f"{source}: cannot be opened: {error.strerror}") from error
         except ValueError as error:
-            raise UsageError(f"{source!r} is not a valid path: {error}") from None
+            raise InvalidArgumentError(f"{source!r} is not a valid path: {error}") from None
         try:
             status = os.fstat(descriptor)
             if stat.S_ISDIR(status.st_mode):
                 raise IsDirectoryError(f"{source}: is a directory", filename=source)
             if not stat.S_ISREG(status.st_mode):
-                raise UsageError(f"{source}: expected a regular file, found {describe_file_type(status)}")
+                raise InvalidArgumentError(f"{source}: expected a regular file, found {describe_file_type(status)}")
             region = cls(descriptor, status.st_size, str(source), is_sealed=is_sealed(seals_of(descriptor, status)))
         except BaseException:
             os.close(descriptor)
@@ -419,7 +419,7 @@ class RegionBuilder(UnsealedRegion):
         super().__init__(name, size_bytes)
         self._memory: memoryview | None = None
         if size_bytes < 0:
-            raise UsageError(f"region {name!r}: expected a size of 0 or more bytes, not {size_bytes}")
+            raise InvalidArgumentError(f"region {name!r}: expected a size of 0 or more bytes, not {size_bytes}")
         check_available_memory(size_bytes, name)
         self._descriptor = new_memfd(name)
         try:
@@ -454,8 +454,8 @@ class RegionBuilder(UnsealedRegion):
     def seal(self) -> Region:
         """End writing permanently, for all processes; return the sealed `Region`, which owns the memory.
 
-        Raises `UsageError` while writable views or mappings exist, `ResourceError` if descriptors are exhausted;
-        `memory` stays writable then, and can be sealed later.
+        Raises `InvalidArgumentError` while writable views or mappings exist, `ResourceError` if descriptors are
+        exhausted; `memory` stays writable then, and can be sealed later.
         """
         memory = self.memory
         mapping = memory.obj
@@ -465,7 +465,9 @@ class RegionBuilder(UnsealedRegion):
                 mapping.close()
         except BufferError:
             self._memory = memoryview(mapping)
-            raise UsageError(f"region {self.name!r} can't be sealed while writable views of it exist") from None
+            raise InvalidArgumentError(
+                f"region {self.name!r} can't be sealed while writable views of it exist"
+            ) from None
         self._memory = None
         return super().seal()
 

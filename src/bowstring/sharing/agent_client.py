@@ -105,7 +105,7 @@ class AgentClient(Closable):
         """Hand over the memory of one attempt (partition index, attempt ID). Return its URI, which can be read once the
         attempt is committed.
 
-        Raises `UsageError` if the data set is complete or dropped already.
+        Raises `InvalidArgumentError` if the data set is complete or dropped already.
         """
         index = self._channel.export(region).index
         request = {"op": "put", "dataset": dataset, "attempt": attempt, "region": index, "rows": rows, "ttl_s": ttl_s}

@@ -16,9 +16,9 @@ from bowstring.errors import (
     BowstringError,
     ClosedError,
     ConnectionLostError,
+    InvalidArgumentError,
     InvalidDataError,
     NotFoundError,
-    UsageError,
 )
 from bowstring.memory.closable import Closable
 from bowstring.sharing.connection import Connection, Stream
@@ -114,7 +114,7 @@ class Dataset(Closable):
             self._first_stream = self._open_first_stream()
             schema = self._first_stream[1].schema
         if schema is None:
-            raise UsageError("connect: no URIs, so no schema")
+            raise InvalidArgumentError("connect: no URIs, so no schema")
         self.schema = schema
         self.unusable_locations: Mapping[str, str] = {}
         """The URIs of nearer locations, each with the reason why it is not used."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import BowstringError, UsageError
+from bowstring.errors import BowstringError, InvalidArgumentError
 from bowstring.sharing.client import Dataset, TicketRequest, join_adjacent_requests
 from bowstring.sharing.flight import FLIGHT_SCHEMES, TLS_SCHEME
 from bowstring.sharing.flight_client import FlightConnector, FlightDataset, fetch_endpoints, scheme_of
@@ -83,11 +83,11 @@ def connect(
 
     Raises `NotFoundError` if the server has no such data set, `AccessDeniedError` if the ticket is not valid,
     `ConnectionLostError` if the server does not run, disconnects or has too many clients, `DeadlineError` if it is
-    silent, `ProtocolError` for a malformed URI or a violation of the protocol, `UsageError` for other targets and a
-    timeout that is not positive. If no location works, the error has the reason for each.
+    silent, `ProtocolError` for a malformed URI or a violation of the protocol, `InvalidArgumentError` for other targets
+    and a timeout that is not positive. If no location works, the error has the reason for each.
     """
     if not timeout_s > 0:
-        raise UsageError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
+        raise InvalidArgumentError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
     options = _ConnectOptions(ticket, copy, timeout_s, tls, open_recorder(record), tls is not None)
     if isinstance(target, str) and len(target.split()) > 1:
         target = Locations.parse(target)
@@ -98,11 +98,11 @@ def connect(
         return _connect_through_flight(target, options)
     parts: Any = [target] if isinstance(target, str) else getattr(target, "uris", target)
     if isinstance(parts, Mapping):
-        raise UsageError(
+        raise InvalidArgumentError(
             "connect: expected one URI or several parts of one data set; choose one of a server's: server.uri(name)"
         )
     if not isinstance(parts, Iterable) or isinstance(parts, bytes):
-        raise UsageError(f"connect: expected a URI or an object with `uris`, found {type(target).__name__}")
+        raise InvalidArgumentError(f"connect: expected a URI or an object with `uris`, found {type(target).__name__}")
     return _connect_to_parts(parts, getattr(target, "schema", None), options)
 
 
@@ -132,7 +132,7 @@ def _connect_through_flight(text: str, options: _ConnectOptions) -> Dataset:
     if options.recorder is None:
         candidates[location] = partial(FlightDataset, location, endpoints, schema, connector)
     elif not candidates:
-        raise UsageError(f"record: {location} has only locations of Flight, whose messages can't be recorded")
+        raise InvalidArgumentError(f"record: {location} has only locations of Flight, whose messages can't be recorded")
     return _connect_to_first(candidates)
 
 
@@ -161,7 +161,7 @@ def _connect_to_location(text: str, options: _ConnectOptions) -> Dataset:
     for server in servers:
         check_scope(server)
         if options.requires_encryption and not is_local_or_encrypted(server):
-            raise UsageError(f"{server.scheme}: a connection to another host that is not encrypted")
+            raise InvalidArgumentError(f"{server.scheme}: a connection to another host that is not encrypted")
     tls = options.tls if any(find_transport(server.scheme, server).supports_tls for server in servers) else None
     request = TicketRequest.of(uri, name, copy=options.copy)
     return Dataset([request], None, options.timeout_s, tls, copy=options.copy, recorder=options.recorder)

@@ -31,9 +31,9 @@ from bowstring.errors import (
     ClosedError,
     ConnectionLostError,
     DeadlineError,
+    InvalidArgumentError,
     InvalidDataError,
     ProtocolError,
-    UsageError,
 )
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
@@ -69,7 +69,9 @@ class Connection:
         copy: bool = False,
         recorder: Recorder | None = None,
     ) -> None:
-        """Connect. Raises `ConnectionLostError`, `DeadlineError`, and `UsageError` for a scheme without a transport, or
+        """Connect.
+
+        Raises `ConnectionLostError`, `DeadlineError`, and `InvalidArgumentError` for a scheme without a transport, or
         if only one of two servers has TLS.
         """
         servers = servers_by_role(uri)
@@ -186,12 +188,12 @@ class Connection:
 
 
 def _check_encryption(servers: Mapping[ConnectionRole, StreamURI]) -> None:
-    """Raise `UsageError` if one of two servers has TLS and the connection to the other would be readable on the way."""
+    """Raise `InvalidArgumentError` if only one of two servers has TLS and the other one is remote."""
     if not any(find_transport(server.scheme, server).supports_tls for server in servers.values()):
         return
     for role, server in servers.items():
         if not is_local_or_encrypted(server):
-            raise UsageError(
+            raise InvalidArgumentError(
                 f"{server.scheme}: the connection to the server of the {role.value} is not encrypted, but the other "
                 "one is: use tcp+tls, or TlsOptions(allow_unencrypted=True)"
             )

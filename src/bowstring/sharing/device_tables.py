@@ -11,7 +11,7 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import Struct
 from bowstring.dissociated.wire import AddressBody
-from bowstring.errors import UnsupportedTypeError, UsageError
+from bowstring.errors import InvalidArgumentError, UnsupportedTypeError
 from bowstring.interop.device_arrays import device_of, import_arrow_device_array, import_device_array
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, DataHeader
 from bowstring.ipc.stream import Encoder
@@ -33,8 +33,8 @@ class DeviceTable:
     def to_stored_dataset(self, name: str) -> StoredDataset:
         """Return the data set for a server. Nothing is copied.
 
-        Raises `UnsupportedTypeError` for a column with a dictionary, and `UsageError` for slices and unknown null
-        counts.
+        Raises `UnsupportedTypeError` for a column with a dictionary, and `InvalidArgumentError` for slices and unknown
+        null counts.
         """
         nodes: list[tuple[int, int]] = []
         buffers: list[Buffer | None] = []
@@ -60,7 +60,7 @@ def device_table(source: object) -> DeviceTable:
     `__dlpack__` or `__cuda_array_interface__`; or a table with `__arrow_c_device_array__`, such as a cuDF data frame.
     A server copies the columns on the device when a client first reads them: do not change them until then.
 
-    Raises `UsageError` for columns of different lengths or on several devices, and as `import_device_array`.
+    Raises `InvalidArgumentError` for columns of different lengths or on several devices, and as `import_device_array`.
     """
     if isinstance(source, Mapping):
         columns = [import_device_array(column) for column in source.values()]
@@ -68,13 +68,13 @@ def device_table(source: object) -> DeviceTable:
     else:
         field, array = import_arrow_device_array(source)
         if not isinstance(field.type, Struct) or array.null_count or array.offset:
-            raise UsageError(f"device_table: expected a struct without nulls and offset, found {field.type}")
+            raise InvalidArgumentError(f"device_table: expected a struct without nulls and offset, found {field.type}")
         columns, schema = list(array.children), Schema(field.type.fields)
     lengths = {column.length for column in columns}
     devices = {device for column in columns if (device := device_of([column])) is not None}
     if len(lengths) != 1 or len(devices) != 1:
         descriptions = ", ".join(f"{column.length} rows on {device_of([column])}" for column in columns) or "none"
-        raise UsageError(f"device_table: expected columns of one length on one device, found {descriptions}")
+        raise InvalidArgumentError(f"device_table: expected columns of one length on one device, found {descriptions}")
     return DeviceTable(schema, lengths.pop(), columns, devices.pop())
 
 
@@ -87,7 +87,9 @@ def _append_nodes_and_buffers(
     null_count = array._null_count if array.buffers and array.buffers[0] is not None else 0
     null_count = null_count if array.layout.has_validity else array.length if not array.layout.buffers else 0
     if array.offset or null_count < 0:
-        raise UsageError(f"column {name!r}: a slice, or without a null count, in memory of a device: copy it first")
+        raise InvalidArgumentError(
+            f"column {name!r}: a slice, or without a null count, in memory of a device: copy it first"
+        )
     nodes.append((array.length, null_count))
     buffers.extend(array.buffers)
     for child in array.children:

@@ -15,13 +15,13 @@ from bowstring.errors import (
     BowstringError,
     ConnectionLostError,
     DeadlineError,
+    InvalidArgumentError,
     InvalidDataError,
     MissingExtraError,
     NotFoundError,
     ProtocolError,
     ResourceError,
     UnsupportedError,
-    UsageError,
 )
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.sharing.uris import decode_error, encode_error
@@ -55,7 +55,7 @@ def format_flight_uri(location: str, name: str) -> str:
 def parse_flight_uri(text: str, ticket: str | bytes | None = None) -> tuple[str, tuple[str, ...]]:
     """Return the location of the server, and the path of the data set's descriptor.
 
-    The path is `ticket`, the parameter `ticket`, or the path of the URI. Raises `UsageError`.
+    The path is `ticket`, the parameter `ticket`, or the path of the URI. Raises `InvalidArgumentError`.
 
     >>> parse_flight_uri("grpc://127.0.0.1:5000/a%2Fb")
     ('grpc://127.0.0.1:5000', ('a/b',))
@@ -68,13 +68,13 @@ def parse_flight_uri(text: str, ticket: str | bytes | None = None) -> tuple[str,
         if ticket is not None:
             names = [ticket.decode() if isinstance(ticket, bytes) else ticket]
     except ValueError as error:
-        raise UsageError(f"{where}: {error}") from error
+        raise InvalidArgumentError(f"{where}: {error}") from error
     if parameters.keys() - {"ticket"}:
-        raise UsageError(f"{where}: expected no other parameter than ticket")
+        raise InvalidArgumentError(f"{where}: expected no other parameter than ticket")
     if ticket is None and (parameters or parts.scheme == "grpc+unix"):
         names = parameters.get("ticket", [])
     if not names or not all(name.isprintable() and name for name in names):
-        raise UsageError(f"{where}: expected a data set, as in grpc://HOST:PORT/NAME")
+        raise InvalidArgumentError(f"{where}: expected a data set, as in grpc://HOST:PORT/NAME")
     return f"{parts.scheme}://{parts.netloc}{parts.path if parts.scheme == 'grpc+unix' else ''}", tuple(names)
 
 

@@ -19,9 +19,9 @@ from bowstring.errors import (
     ClosedError,
     ConnectionLostError,
     DeadlineError,
+    InvalidArgumentError,
     InvalidDataError,
     LimitError,
-    UsageError,
 )
 from bowstring.sharing.client import Dataset, with_schema
 from bowstring.sharing.flight import (
@@ -51,11 +51,11 @@ class FlightConnector:
     tls: TlsOptions | None
 
     def connect(self, location: str, generic_options: Sequence[tuple[str, int]] = ()) -> Any:
-        """Return a client of pyarrow; it connects with its first call. Raises `UsageError`."""
+        """Return a client of pyarrow; it connects with its first call. Raises `InvalidArgumentError`."""
         arguments: dict[str, Any] = {}
         scheme = scheme_of(location)
         if self.tls is not None and scheme != TLS_SCHEME:
-            raise UsageError(f"{scheme}: the option tls is not supported: use {TLS_SCHEME}")
+            raise InvalidArgumentError(f"{scheme}: the option tls is not supported: use {TLS_SCHEME}")
         if self.tls is not None:
             tls = self.tls
             arguments = {
@@ -68,7 +68,7 @@ class FlightConnector:
         try:
             return flight.FlightClient(location, generic_options=list(generic_options), **arguments)
         except ValueError as error:
-            raise UsageError(f"{location}: {error}") from error
+            raise InvalidArgumentError(f"{location}: {error}") from error
         except flight.FlightError as error:
             raise from_flight_error(error, location) from error
 
@@ -114,7 +114,8 @@ def fetch_endpoints(
 ) -> tuple[str, list[FlightEndpoint], Schema | None]:
     """Return the location of the Flight server of a URI, and the endpoints of the data set; without any, its schema.
 
-    Raises `ConnectionLostError`, `DeadlineError`, `NotFoundError`, `LimitError`, `InvalidDataError`, `UsageError`.
+    Raises `ConnectionLostError`, `DeadlineError`, `NotFoundError`, `LimitError`, `InvalidDataError`,
+    `InvalidArgumentError`.
     """
     location, path = parse_flight_uri(text, ticket)
     info = connector.get_flight_info(location, path)

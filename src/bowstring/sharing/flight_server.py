@@ -14,7 +14,13 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.errors import AccessDeniedError, BowstringError, ConnectionLostError, InvalidDataError, UsageError
+from bowstring.errors import (
+    AccessDeniedError,
+    BowstringError,
+    ConnectionLostError,
+    InvalidArgumentError,
+    InvalidDataError,
+)
 from bowstring.interop.c_data import export_stream
 from bowstring.memory.closable import Closable
 from bowstring.sharing.flight import (
@@ -48,7 +54,8 @@ class FlightServer(Closable):
     server has a key (`ServerOptions.ticket_key`).
 
     `address` is HOST:PORT; port 0 chooses one. Without `tls`, it has to be a loopback address, where any user of the
-    machine can connect. Raises `UsageError` for other addresses and those in use, `MissingExtraError` without pyarrow.
+    machine can connect. Raises `InvalidArgumentError` for other addresses and those in use, `MissingExtraError` without
+    pyarrow.
     """
 
     def __init__(self, server: Server, address: str = "127.0.0.1:0", *, tls: TlsOptions | None = None) -> None:
@@ -61,12 +68,12 @@ class FlightServer(Closable):
         host, port = parse_address(address)
         where = resolve(host, port)[0]
         if tls is None and not where.is_loopback:
-            raise UsageError(f"flight {address!r}: {where.name[0]} is not a loopback address: use tls there")
+            raise InvalidArgumentError(f"flight {address!r}: {where.name[0]} is not a loopback address: use tls there")
         scheme, options = ("grpc", {}) if tls is None else (TLS_SCHEME, _tls_arguments(tls))
         try:
             self._flight = _flight_server_class()(self, f"{scheme}:{format_address(host, port)}", **options)
         except _pyarrow_errors() as error:
-            raise UsageError(f"flight {address!r}: can't listen there: {error}") from error
+            raise InvalidArgumentError(f"flight {address!r}: can't listen there: {error}") from error
         host = socket.gethostname() if where.is_unspecified else host
         self.location = f"{scheme}:{format_address(host, self._flight.port)}"
         """The URI of the server."""
@@ -113,10 +120,10 @@ class FlightServer(Closable):
         import pyarrow as pa
 
         if len(ticket) > _MAX_TICKET_BYTES:
-            raise UsageError(f"ticket: expected at most {_MAX_TICKET_BYTES} bytes, found {len(ticket)}")
+            raise InvalidArgumentError(f"ticket: expected at most {_MAX_TICKET_BYTES} bytes, found {len(ticket)}")
         names = Ticket.decode(ticket).names
         if len(names) > MAX_TICKETS:
-            raise UsageError(f"a request for {len(names)} data sets; the maximum is {MAX_TICKETS}")
+            raise InvalidArgumentError(f"a request for {len(names)} data sets; the maximum is {MAX_TICKETS}")
         parts = [part for name in names for part in self._server.find_parts(name)]
         if any(part.schema != parts[0].schema for part in parts):
             raise InvalidDataError(f"{Ticket(names)}: their schemas differ")
@@ -250,7 +257,7 @@ def _tls_arguments(tls: TlsOptions) -> dict[str, Any]:
     """The arguments of pyarrow's server."""
     certificate, key, authorities = (tls.read_pem(name) for name in ("certificate", "key", "authorities"))
     if certificate is None:
-        raise UsageError("tls: a server needs the option certificate")
+        raise InvalidArgumentError("tls: a server needs the option certificate")
     return {
         "tls_certificates": [(certificate, key)],
         "verify_client": authorities is not None,
@@ -292,7 +299,7 @@ def _flight_server_class() -> Any:
         @_translate_errors
         def list_flights(self, context: Any, criteria: bytes) -> Iterator[Any]:  # noqa: ARG002 - Flight's signature
             if criteria:
-                raise UsageError("ListFlights: criteria are not supported")
+                raise InvalidArgumentError("ListFlights: criteria are not supported")
             return iter(self._owner.list_flights())
 
         @_translate_errors
@@ -311,9 +318,9 @@ def _flight_server_class() -> Any:
 
 
 def _ticket_of(descriptor: Any) -> str:
-    """Return the ticket that is the path of a descriptor. Raises `UsageError` for other descriptors."""
+    """Return the ticket that is the path of a descriptor. Raises `InvalidArgumentError` for other descriptors."""
     path = descriptor.path
     if not path or len(path) != 1:
-        raise UsageError("descriptor: expected a path with one name")
+        raise InvalidArgumentError("descriptor: expected a path with one name")
     ticket: str = path[0].decode("utf-8", "backslashreplace")
     return ticket

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
-from bowstring.errors import BowstringError, NotFoundError, ProtocolError, ResourceError, UsageError
+from bowstring.errors import BowstringError, InvalidArgumentError, NotFoundError, ProtocolError, ResourceError
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import Process
@@ -254,7 +254,7 @@ class HostAgent(Closable):
         if owner not in self._owners:
             descriptor = owner.open_pidfd()
             if descriptor is None:
-                raise UsageError(f"process {pid} does not run on this host: it can't own the host agent")
+                raise InvalidArgumentError(f"process {pid} does not run on this host: it can't own the host agent")
             self._owners[owner] = descriptor
             self._selector.register(descriptor, selectors.EVENT_READ, partial(self._remove_owner, owner))
             self._has_had_owner = True
@@ -269,18 +269,20 @@ class HostAgent(Closable):
         """Take the memory of one attempt. It can be read after `commit`."""
         name, ttl_s = str(request["dataset"]), float(request["ttl_s"])
         if not ttl_s >= 0:
-            raise UsageError(f"data set {name!r}: ttl_s: expected a number of seconds, found {ttl_s}")
+            raise InvalidArgumentError(f"data set {name!r}: ttl_s: expected a number of seconds, found {ttl_s}")
         index, attempt = (int(number) for number in request["attempt"])
         needs_commit = bool(request["needs_commit"])
         partition = index_stored_dataset(request["region"])
         if partition.num_rows != request["rows"]:
-            raise UsageError(f"partition {index}: expected {request['rows']} rows, found {partition.num_rows}")
+            raise InvalidArgumentError(
+                f"partition {index}: expected {request['rows']} rows, found {partition.num_rows}"
+            )
         uri = self._server.unchecked_uri(_format_ticket(name, index, attempt))
         dataset = self._datasets.get(name)
         if name in self._dropped or (dataset is not None and dataset.is_complete):
-            raise UsageError(f"data set {name!r} is complete or dropped: partitions can't be added")
+            raise InvalidArgumentError(f"data set {name!r} is complete or dropped: partitions can't be added")
         if dataset is not None and (index, attempt) in dataset.partitions:
-            raise UsageError(f"data set {name!r}: partition {index}, attempt {attempt} exists already")
+            raise InvalidArgumentError(f"data set {name!r}: partition {index}, attempt {attempt} exists already")
         if dataset is None:
             dataset = self._datasets[name] = _PublishedDataset(time.monotonic() + ttl_s)
         dataset.add((index, attempt), partition)

@@ -18,8 +18,8 @@ from bowstring.errors import (
     BowstringError,
     ConnectionLostError,
     DeadlineError,
+    InvalidArgumentError,
     NotFoundError,
-    UsageError,
 )
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.transports.registry import find_transport
@@ -35,7 +35,8 @@ _URI = re.compile(r"[^\s]+")
 class Locations:
     """Several URIs of one data set, from `Server.locations`; `bowstring.connect` uses the nearest that works.
 
-    `str` is their text, separated by spaces, which `connect` and `parse` accept. Raises `UsageError` for other values.
+    `str` is their text, separated by spaces, which `connect` and `parse` accept. Raises `InvalidArgumentError` for
+    other values.
     """
 
     uris: tuple[str, ...]
@@ -44,10 +45,12 @@ class Locations:
     def __post_init__(self) -> None:
         uris: Any = self.uris
         if not isinstance(uris, tuple) or not 0 < len(uris) <= MAX_LOCATIONS:
-            raise UsageError(f"locations: expected a tuple of 1 to {MAX_LOCATIONS} URIs, found {_describe(uris)}")
+            raise InvalidArgumentError(
+                f"locations: expected a tuple of 1 to {MAX_LOCATIONS} URIs, found {_describe(uris)}"
+            )
         for uri in uris:
             if not isinstance(uri, str) or not _URI.fullmatch(uri):
-                raise UsageError("locations: expected URIs without spaces")
+                raise InvalidArgumentError("locations: expected URIs without spaces")
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -33,7 +33,7 @@ from bowstring.dissociated.wire import (
     encode_addresses,
     encode_free_data,
 )
-from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError, UsageError
+from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError, ProtocolError
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.stream import Decoder
@@ -110,7 +110,10 @@ class _ConnectionPlayer:
         self._is_ended = False
 
     def play(self, entry: ObservedEvent, step: TraceStep) -> None:
-        """Send a message of this side, or receive one of the peer. Raises `UsageError` if it can't be sent."""
+        """Send a message of this side, or receive one of the peer.
+
+        Raises `InvalidArgumentError` if it can't be sent.
+        """
         if self._is_ended:
             return
         try:
@@ -120,7 +123,7 @@ class _ConnectionPlayer:
                 self._send(entry, step)
             else:
                 self._receive(entry, step)
-        except UsageError:
+        except InvalidArgumentError:
             raise
         except BowstringError as error:
             self._is_ended = True
@@ -150,7 +153,7 @@ class _ConnectionPlayer:
         if entry.kind is ObservedEventKind.REGION:
             region = self._add_region(entry)
             if region.content is None:
-                raise UsageError("the recording has no contents of regions, and can't be played by a server")
+                raise InvalidArgumentError("the recording has no contents of regions, and can't be played by a server")
             with Region.copy_of([region.content]) as memory:
                 region.exported = self.channel.export(memory)
         elif entry.kind is ObservedEventKind.RETIREMENT:
@@ -351,7 +354,7 @@ class _RecordingPlayer:
                 elif entry.connection in players:
                     players[entry.connection].play(entry, step)
                 else:
-                    raise UsageError(f"the recording has no beginning of connection {entry.connection}")
+                    raise InvalidArgumentError(f"the recording has no beginning of connection {entry.connection}")
             for player in players.values():
                 player.finish()
         finally:
@@ -362,8 +365,8 @@ class _RecordingPlayer:
 class ReplayServer(Closable):
     """Plays the server's side of a recording to the clients that connect, in a thread. A context manager.
 
-    The clients have to connect in the recorded order, and request the same tickets. Raises `UsageError` if the
-    transport can't export the recorded memory.
+    The clients have to connect in the recorded order, and request the same tickets. Raises `InvalidArgumentError` if
+    the transport can't export the recorded memory.
     """
 
     def __init__(
@@ -414,7 +417,7 @@ def replay_client(entries: Iterable[ObservedEvent], uri: str, *, timeout_s: floa
     """Play the client's side of a recording to the server at a URI; return the differences of the server.
 
     All connections are made to this server; the tags and tickets are those of the recording. Raises
-    `ConnectionLostError`, `DeadlineError` and `UsageError` if it can't be connected.
+    `ConnectionLostError`, `DeadlineError` and `InvalidArgumentError` if it can't be connected.
     """
     server = parse_uri(uri)
     transport = find_transport(server.scheme, uri)

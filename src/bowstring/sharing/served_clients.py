@@ -20,8 +20,8 @@ from bowstring.errors import (
     BowstringError,
     ConnectionLostError,
     DeadlineError,
+    InvalidArgumentError,
     InvalidDataError,
-    UsageError,
 )
 from bowstring.memory.region import FileRange, Region
 from bowstring.sharing.server_options import ServerOptions
@@ -339,7 +339,7 @@ class ClientHandler:
         self._clients.remove(self)
 
     def _handle_failure(self, error: BowstringError) -> None:
-        lost = ConnectionLostError | UsageError  # out of region indices: the client reconnects
+        lost = ConnectionLostError | InvalidArgumentError  # out of region indices: the client reconnects
         if isinstance(error, DeadlineError) and self._refused_at is None:
             self._disconnect_as_lost(error)
         elif self._refused_at is not None or isinstance(error, lost):
@@ -364,13 +364,13 @@ class ClientHandler:
             return
         try:
             if len(ticket.names) > MAX_TICKETS:
-                raise UsageError(f"a request for {len(ticket.names)} data sets; the maximum is {MAX_TICKETS}")
+                raise InvalidArgumentError(f"a request for {len(ticket.names)} data sets; the maximum is {MAX_TICKETS}")
             parts = [part for name in ticket.names for part in self._datasets.find_parts(name)]
             if any(part.schema != parts[0].schema for part in parts):
                 raise InvalidDataError(f"{ticket}: their schemas differ")
             is_on_device = any(part.region.is_on_device for part in parts)
             if is_on_device and not self._can_export(parts):
-                raise UsageError(f"{ticket}: its memory is on a device: connect to its cuda+unix URI")
+                raise InvalidArgumentError(f"{ticket}: its memory is on a device: connect to its cuda+unix URI")
         except BowstringError as error:
             self._clients.counters.num_refused_requests += 1
             self.refuse(error, f"{type(error).__name__} for {ticket.abbreviated}")

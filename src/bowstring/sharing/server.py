@@ -20,9 +20,9 @@ from bowstring.dissociated.server import ConnectionRole, EncodedStream
 from bowstring.errors import (
     BowstringError,
     ClosedError,
+    InvalidArgumentError,
     InvalidDataError,
     NotFoundError,
-    UsageError,
 )
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
@@ -75,7 +75,9 @@ class Server(Closable):
         if addresses is None:
             addresses = {scheme: address}
         elif address is not None or scheme != "unix" or not addresses:
-            raise UsageError("serve: expected either an address and a scheme, or a mapping of schemes to addresses")
+            raise InvalidArgumentError(
+                "serve: expected either an address and a scheme, or a mapping of schemes to addresses"
+            )
         self._recorder = open_recorder(self.options.record)
         self._lock = threading.Lock()
         self._datasets: dict[str, tuple[StoredDataset, ...]] = {}
@@ -143,7 +145,7 @@ class Server(Closable):
         With `ServerOptions.ticket_key`, the URI is a secret that authorizes its holder to request the data set for
         `lifetime_s` seconds, by default `ServerOptions.ticket_lifetime_s`.
 
-        Raises `NotFoundError`, `ClosedError`, and `UsageError` for a lifetime without a key.
+        Raises `NotFoundError`, `ClosedError`, and `InvalidArgumentError` for a lifetime without a key.
         """
         return self.locations(name, role=role, lifetime_s=lifetime_s).uris[0]
 
@@ -165,7 +167,7 @@ class Server(Closable):
         regions are not copied, unless `copy` is True. With `copy=False`, batches raise `WouldCopyError`. A table of
         `device_table` needs the scheme `cuda+unix`, and is copied on the device when a client reads it.
 
-        Raises `UsageError` if the name exists, and as `serve`.
+        Raises `InvalidArgumentError` if the name exists, and as `serve`.
         """
         self._check_open()
         self._acceptors[0].unchecked_uri(name)  # check the name before copying
@@ -186,7 +188,7 @@ class Server(Closable):
             raise InvalidDataError(f"data set {name!r}: its regions have different schemas")
         with self._lock:
             if name in self._datasets:
-                raise UsageError(f"the server has a data set {name!r} already")
+                raise InvalidArgumentError(f"the server has a data set {name!r} already")
             self._set_parts(name, datasets)
         return self.unchecked_uri(name)
 
@@ -202,14 +204,19 @@ class Server(Closable):
         return self._acceptors[0].unchecked_uri(self._issue_ticket(name))
 
     def _issue_ticket(self, name: str, lifetime_s: float | None = None) -> str:
-        """Return the ticket of a data set. Raises `UsageError` for an invalid lifetime, or one without a key."""
+        """Return the ticket of a data set.
+
+        Raises `InvalidArgumentError` for an invalid lifetime, or one without a key.
+        """
         if self._signer is None:
             if lifetime_s is not None:
-                raise UsageError("lifetime_s: tickets expire only with ServerOptions.ticket_key")
+                raise InvalidArgumentError("lifetime_s: tickets expire only with ServerOptions.ticket_key")
             return name
         lifetime_s = self.options.ticket_lifetime_s if lifetime_s is None else lifetime_s
         if not lifetime_s > 0:
-            raise UsageError(f"lifetime of a ticket: expected a positive number of seconds, found {lifetime_s!r}")
+            raise InvalidArgumentError(
+                f"lifetime of a ticket: expected a positive number of seconds, found {lifetime_s!r}"
+            )
         return self._signer.sign(name, None if lifetime_s == math.inf else math.ceil(time.time() + lifetime_s))
 
     def remove(self, name: str) -> None:
@@ -239,7 +246,7 @@ class Server(Closable):
 
         For the main thread of a program; other threads may change the data sets meanwhile. While the server drains, the
         signals have their previous effects: a second SIGINT usually raises `KeyboardInterrupt`, which closes the
-        server. Raises `UsageError` in other threads, `ClosedError`.
+        server. Raises `InvalidArgumentError` in other threads, `ClosedError`.
         """
         self._check_open()
         wait_for_signal()
@@ -344,11 +351,14 @@ class Server(Closable):
 def _configure_transports(
     addresses: Mapping[str, str | None], options: ServerOptions, recorder: Recorder | None
 ) -> Iterator[tuple[Transport, str | None, TransportOptions]]:
-    """Yield the transport of each scheme, its address and options. Raises `UsageError` if none supports `tls`."""
+    """Yield the transport of each scheme, its address and options.
+
+    Raises `InvalidArgumentError` if none supports `tls`.
+    """
     transports = {scheme: find_transport(scheme, f"{scheme}:{address or ''}") for scheme, address in addresses.items()}
     tls = options.tls
     if tls is not None and not any(transport.supports_tls for transport in transports.values()):
-        raise UsageError(f"{', '.join(addresses)}: the option tls is not supported: use tcp+tls")
+        raise InvalidArgumentError(f"{', '.join(addresses)}: the option tls is not supported: use tcp+tls")
     for scheme, transport in transports.items():
         limits = TransportOptions(
             max_plain_bytes=1 << 16,
@@ -429,10 +439,10 @@ def serve(
     that get `Server.locations` of a data set use the nearest: shared memory on this machine, TCP elsewhere.
 
     Raises `NotFoundError` if a path does not exist, as `open_file` if it is not an Arrow file, `ResourceError` if
-    memory is short, `UsageError` for other sources and addresses in use.
+    memory is short, `InvalidArgumentError` for other sources and addresses in use.
     """
     if not isinstance(sources, Mapping):
-        raise UsageError(f"serve: expected {{name: source}}, not {type(sources).__name__}")
+        raise InvalidArgumentError(f"serve: expected {{name: source}}, not {type(sources).__name__}")
     server = Server(address, options, scheme=scheme, addresses=addresses)
     with close_on_error(server):
         for name, source in sources.items():

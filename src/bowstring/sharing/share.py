@@ -27,8 +27,8 @@ from bowstring.errors import (
     BowstringError,
     ClosedError,
     ConnectionLostError,
+    InvalidArgumentError,
     InvalidDataError,
-    UsageError,
     WouldCopyError,
     translate_os_error,
 )
@@ -238,8 +238,8 @@ def share(source: TableSource, *, copy: bool | None = None, arena: Arena | None 
     generators are written batch by batch, and the batches of a table of 64 MiB or more are copied by several threads,
     each into its own region, unless it has a single batch or dictionaries.
 
-    Raises `UsageError` for other objects, `ResourceError` if memory or descriptors are short, `MissingFileError` for a
-    path without a file, and `InvalidDataError` for a file that is not Arrow data.
+    Raises `InvalidArgumentError` for other objects, `ResourceError` if memory or descriptors are short,
+    `MissingFileError` for a path without a file, and `InvalidDataError` for a file that is not Arrow data.
     """
     token = secrets.token_hex(16)
     regions, num_rows = to_regions(source, f"share-{token}", copy, arena)
@@ -300,5 +300,7 @@ def attach(handle: SharedTableHandle) -> Table:
     `ClosedError` if either side closed the handle, `ResourceError` if the system refuses access.
     """
     if not isinstance(handle, SharedTableHandle):
-        raise UsageError(f"attach: expected the handle that bowstring.share gave, not {type(handle).__name__}")
+        raise InvalidArgumentError(
+            f"attach: expected the handle that bowstring.share gave, not {type(handle).__name__}"
+        )
     return concat_tables(handle._read_tables())

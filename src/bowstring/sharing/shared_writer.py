@@ -15,7 +15,7 @@ from bowstring.arrays.table import schema_has_dictionaries
 from bowstring.datatypes.nested import FixedSizeList
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.datatypes.types import DataType
-from bowstring.errors import ClosedError, UsageError, WouldCopyError
+from bowstring.errors import ClosedError, InvalidArgumentError, WouldCopyError
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import open_sink
 from bowstring.ipc.file import FileReader
@@ -57,21 +57,28 @@ class SharedTableWriter(BatchWriter):
 
     @property
     def handle(self) -> SharedTableHandle:
-        """The handle, which owns the memory. Raises `UsageError` if the writer is not closed, or was abandoned."""
+        """The handle, which owns the memory.
+
+        Raises `InvalidArgumentError` if the writer is not closed, or was abandoned.
+        """
         if self._handle is None:
             state = "abandoned" if self._is_closed else "not closed yet"
-            raise UsageError(f"the writer is {state}: a handle exists after its `with` block ended without an error")
+            raise InvalidArgumentError(
+                f"the writer is {state}: a handle exists after its `with` block ended without an error"
+            )
         return self._handle
 
     def write_batch(self, batch: RecordBatch) -> None:
-        """Write one batch: its buffers are copied once. Raises `UsageError` for another schema, `ResourceError` if
-        memory or descriptors are exhausted; the latter abandons the writer.
+        """Write one batch: its buffers are copied once.
+
+        Raises `InvalidArgumentError` for another schema, `ResourceError` if memory or descriptors are exhausted; the
+        latter abandons the writer.
         """
         with self._lock:
             self._check_open()
             try:
                 self._ensure_writer().write_batch(batch)
-            except UsageError:  # nothing of the batch was written
+            except InvalidArgumentError:  # nothing of the batch was written
                 raise
             except BaseException:
                 self.abandon()
@@ -83,13 +90,13 @@ class SharedTableWriter(BatchWriter):
         until they are filled.
 
         Fixed-size lists have the shape (num_rows, list_size). When the writer is closed, the arrays become read-only;
-        what is written to earlier views of them is private to this process. Raises `UsageError` for a type whose
-        values NumPy can't use in place, such as strings, `ResourceError` if memory or descriptors are exhausted.
+        what is written to earlier views of them is private to this process. Raises `InvalidArgumentError` for a type
+        whose values NumPy can't use in place, such as strings, `ResourceError` if memory or descriptors are exhausted.
         """
         with self._lock:
             self._check_open()
             if len(set(self._schema.names)) < len(self._schema):
-                raise UsageError("allocate: expected a schema with different names of columns")
+                raise InvalidArgumentError("allocate: expected a schema with different names of columns")
             batch = _zero_batch(self._schema, num_rows)
             sink = DeferredCopySink(self._name, has_bodies=False)
             with FileWriter(sink, Encoder(self._schema)) as writer:
@@ -152,7 +159,7 @@ class SharedTableWriter(BatchWriter):
     def _add_memory(self, memory: _Memory) -> _Memory:
         with close_on_error(memory):
             if len(self._memories) >= MAX_REGIONS:
-                raise UsageError(f"expected at most {MAX_REGIONS} calls of allocate")
+                raise InvalidArgumentError(f"expected at most {MAX_REGIONS} calls of allocate")
         self._memories.append(memory)
         return memory
 
@@ -187,12 +194,12 @@ def _writable_columns(memory: RegionBuilder) -> dict[str, npt.NDArray[Any]]:
 def _zero_batch(schema: Schema, num_rows: int) -> RecordBatch:
     """Return a batch of zeros, whose memory the system does not allocate as long as it is not read."""
     if num_rows < 0:
-        raise UsageError(f"allocate: expected a number of rows of 0 or more, not {num_rows}")
+        raise InvalidArgumentError(f"allocate: expected a number of rows of 0 or more, not {num_rows}")
     arrays = []
     for field in schema:
         array = _zero_array(field.type, num_rows)
         if array is None:
-            raise UsageError(
+            raise InvalidArgumentError(
                 f"allocate: column {field.name!r}: expected a type whose values NumPy can use in place, "
                 f"not {field.type}"
             )

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -23,11 +23,13 @@ def wait_for_signal(signals: Sequence[signal.Signals] = END_SIGNALS) -> signal.S
 def catch_signals(signals: Sequence[signal.Signals] = END_SIGNALS) -> Iterator[Callable[[], signal.Signals]]:
     """Catch these signals during the block, which gets a function that waits for the next one and returns it.
 
-    After the block they have their previous handlers again. Raises `UsageError` unless it is called in the main thread,
-    which alone can handle signals.
+    After the block they have their previous handlers again. Raises `InvalidArgumentError` unless it is called in the
+    main thread, which alone can handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
-        raise UsageError(f"signals can be handled only in the main thread, not in {threading.current_thread().name!r}")
+        raise InvalidArgumentError(
+            f"signals can be handled only in the main thread, not in {threading.current_thread().name!r}"
+        )
     reader, writer = socket.socketpair()
 
     def wait() -> signal.Signals:

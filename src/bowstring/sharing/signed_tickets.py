@@ -25,7 +25,7 @@ import hmac
 import re
 from dataclasses import dataclass, field
 
-from bowstring.errors import AccessDeniedError, UsageError
+from bowstring.errors import AccessDeniedError, InvalidArgumentError
 
 MIN_KEY_BYTES = 32
 CLOCK_TOLERANCE_S = 5.0
@@ -38,7 +38,7 @@ _SIGNATURE = re.compile(r"((?:~|%(?:25)?7[Ee])[0-9]*(?:~|%(?:25)?7[Ee]))[A-Za-z0
 
 @dataclass(frozen=True, slots=True)
 class TicketSigner:
-    """Signs and verifies the tickets of one server. Raises `UsageError` for a key of less than 32 bytes."""
+    """Signs and verifies the tickets of one server. Raises `InvalidArgumentError` for a key of less than 32 bytes."""
 
     key: bytes = field(repr=False)
     server: str
@@ -46,9 +46,11 @@ class TicketSigner:
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, bytes):
-            raise UsageError(f"ticket_key: expected bytes, found {type(self.key).__name__}")
+            raise InvalidArgumentError(f"ticket_key: expected bytes, found {type(self.key).__name__}")
         if len(self.key) < MIN_KEY_BYTES:
-            raise UsageError(f"ticket_key: expected at least {MIN_KEY_BYTES} random bytes, found {len(self.key)}")
+            raise InvalidArgumentError(
+                f"ticket_key: expected at least {MIN_KEY_BYTES} random bytes, found {len(self.key)}"
+            )
 
     def sign(self, name: str, expires_at: int | None = None) -> str:
         """Return a ticket for the data set `name`, which expires at a Unix time in seconds, if any."""

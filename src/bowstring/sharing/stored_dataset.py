@@ -23,7 +23,7 @@ from bowstring.arrays.record_batch import RecordBatch, as_batch
 from bowstring.arrays.table import Table, schema_has_dictionaries, table
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.wire import AddressBody, PackedBody
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.flatbuf.reader import Table as FlatbufferTable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import Sink, open_sink
@@ -65,8 +65,8 @@ _MAX_PARTS = 8
 def store_in_region(source: BatchesLike, name: str = "table", arena: Arena | None = None) -> tuple[Region, int]:
     """Copy batches once into a new sealed region, or into memory of an arena. Return the region and the number of rows.
 
-    With an arena, all batches of a reader are read first. Raises `UsageError` for other objects, `ResourceError` if
-    memory is short.
+    With an arena, all batches of a reader are read first. Raises `InvalidArgumentError` for other objects,
+    `ResourceError` if memory is short.
     """
     schema, batches = as_schema_and_batches(source)
     if arena is not None:
@@ -76,7 +76,7 @@ def store_in_region(source: BatchesLike, name: str = "table", arena: Arena | Non
             check_available_memory(source.nbytes, name)
         try:
             return _write_region(FileWriter, schema, batches, name, arena)
-        except UsageError:
+        except InvalidArgumentError:
             if not schema_has_dictionaries(schema):
                 raise
             batches = as_schema_and_batches(source)[1]
@@ -133,7 +133,7 @@ def _group_batches(source: Table) -> list[list[RecordBatch]]:
 
 
 def as_schema_and_batches(source: BatchesLike) -> tuple[Schema, Iterable[RecordBatch]]:
-    """Return the schema and batches of `source`. Raises `UsageError` for objects without batches."""
+    """Return the schema and batches of `source`. Raises `InvalidArgumentError` for objects without batches."""
     if isinstance(source, RecordBatch):
         return source.schema, [source]
     if isinstance(source, Table):
@@ -149,8 +149,8 @@ def as_schema_and_batches(source: BatchesLike) -> tuple[Schema, Iterable[RecordB
             first = as_batch(first)
             return first.schema, chain([first], map(as_batch, iterator))
         if first is None:
-            raise UsageError("no batches, so no schema: give an empty table")
-    raise UsageError(f"expected a table, record batches or a reader, not {type(source).__name__}")
+            raise InvalidArgumentError("no batches, so no schema: give an empty table")
+    raise InvalidArgumentError(f"expected a table, record batches or a reader, not {type(source).__name__}")
 
 
 def _write_region(

@@ -29,11 +29,11 @@ from bowstring.errors import (
     AccessDeniedError,
     BowstringError,
     ConnectionLostError,
+    InvalidArgumentError,
     InvalidDataError,
     NotFoundError,
     ProtocolError,
     ResourceError,
-    UsageError,
 )
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.transports.registry import find_transport
@@ -54,7 +54,7 @@ _ERROR_TYPES: dict[str, type[BowstringError]] = {
     "invalid": InvalidDataError,
     "denied": AccessDeniedError,
     "resource": ResourceError,
-    "usage": UsageError,
+    "usage": InvalidArgumentError,
     "busy": ConnectionLostError,
 }
 _MAX_TEXT = 4000
@@ -110,9 +110,12 @@ def dataset_uri(
     scope: str | None = None,
     role: ConnectionRole = ConnectionRole.BOTH,
 ) -> str:
-    """Return the URI of the data set `name` of the server at an address. Raises `UsageError` for invalid names."""
+    """Return the URI of the data set `name` of the server at an address.
+
+    Raises `InvalidArgumentError` for invalid names.
+    """
     if not _is_utf8_text(name) or "\0" in name:
-        raise UsageError(f"name of a data set: expected non-empty text without zero bytes, found {name!r}")
+        raise InvalidArgumentError(f"name of a data set: expected non-empty text without zero bytes, found {name!r}")
     uri = server_uri(address, scheme, remote_handle, scope, role)
     return str(replace(uri, parameters=(*uri.parameters, ("ticket", name))))
 
@@ -199,10 +202,10 @@ def is_packed_request(uri: StreamURI, copy: bool) -> bool:
 def parse_dataset_uri(text: str, ticket: str | bytes | None = None) -> tuple[StreamURI, str]:
     """Parse the URI of a data set; return it and its ticket, which `ticket` overrides, as a name of `Ticket`.
 
-    Raises `UsageError`, and `ProtocolError` as `parse_uri`.
+    Raises `InvalidArgumentError`, and `ProtocolError` as `parse_uri`.
     """
     if not isinstance(text, str):
-        raise UsageError(f"expected a URI, not {type(text).__name__}")
+        raise InvalidArgumentError(f"expected a URI, not {type(text).__name__}")
     scheme = text.partition(":")[0]
     if scheme.isalnum():
         find_transport(scheme.lower(), hide_signatures(text))
@@ -213,10 +216,10 @@ def parse_dataset_uri(text: str, ticket: str | bytes | None = None) -> tuple[Str
     if isinstance(ticket, bytes | bytearray | memoryview):
         return uri, bytes(ticket).decode(errors="surrogateescape")
     if ticket is not None and not _is_utf8_text(ticket):
-        raise UsageError(f"ticket: expected bytes or text, found {hide_signatures(repr(ticket))}")
+        raise InvalidArgumentError(f"ticket: expected bytes or text, found {hide_signatures(repr(ticket))}")
     ticket = uri.parameter("ticket") if ticket is None else ticket
     if not ticket:
-        raise UsageError(
+        raise InvalidArgumentError(
             f"URI {hide_signatures(text)!r}: expected a ticket: add the parameter ticket, or pass it to connect"
         )
     return uri, ticket

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bowstring.errors import NotFoundError, UnsupportedTypeError, UsageError
+from bowstring.errors import InvalidArgumentError, NotFoundError, UnsupportedTypeError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -34,7 +34,7 @@ def merge_schemas(schemas: Iterable[tuple[Path, StructType]]) -> StructType:
     """Return all columns of several files, in the order of their first occurrence.
 
     Raises:
-        UsageError: two files have a column of the same name with different types.
+        InvalidArgumentError: two files have a column of the same name with different types.
     """
     from pyspark.sql.types import StructType
 
@@ -45,7 +45,7 @@ def merge_schemas(schemas: Iterable[tuple[Path, StructType]]) -> StructType:
         for field in schema.fields:
             first_path, first = columns.setdefault(field.name, (path, field))
             if not _is_same_type(first.dataType, field.dataType):
-                raise UsageError(
+                raise InvalidArgumentError(
                     f"{path}: column {field.name} is {field.dataType.simpleString()}, but "
                     f"{first.dataType.simpleString()} in {first_path}: mergeSchema needs equal types; "
                     f"choose one with .schema()"
@@ -54,33 +54,33 @@ def merge_schemas(schemas: Iterable[tuple[Path, StructType]]) -> StructType:
 
 
 def check_unique_column_names(path: Path, schema: StructType, names: Iterable[str]) -> None:
-    """Raise `UsageError` if one of `names` is the name of several columns of the file at `path`."""
+    """Raise `InvalidArgumentError` if one of `names` is the name of several columns of the file at `path`."""
     counts = Counter(schema.names)
     repeated = sorted({name for name in names if counts[name] > 1})
     if repeated:
-        raise UsageError(
+        raise InvalidArgumentError(
             f"{path}: several columns are called {', '.join(map(repr, repeated))}: name others with .schema()"
         )
 
 
 def check_inferred_schema(path: Path, schema: StructType, inferred: StructType) -> None:
-    """Raise `UsageError` if the file at `path` has other columns or types than the first file."""
+    """Raise `InvalidArgumentError` if the file at `path` has other columns or types than the first file."""
     types = {field.name: field.dataType for field in inferred.fields}
     for field in schema.fields:
         if field.name not in types:
-            raise UsageError(
+            raise InvalidArgumentError(
                 f"{path}: column {field.name} is not in the first file: read all columns with "
                 f'.option("mergeSchema", "true"), or name the columns to read with .schema()'
             )
         if not _is_same_type(field.dataType, types[field.name]):
-            raise UsageError(
+            raise InvalidArgumentError(
                 f"{path}: column {field.name} is {field.dataType.simpleString()}, but "
                 f"{types[field.name].simpleString()} in the first file: choose one with .schema()"
             )
 
 
 def check_unique_field_names(path: Path, schema: StructType) -> None:
-    """Raise `UsageError` if a struct of the file at `path` has duplicate field names, which Spark can't read."""
+    """Raise `InvalidArgumentError` if a struct of the file at `path` has duplicate field names: Spark can't read it."""
     check_conversions(path, schema, schema)
 
 
@@ -137,7 +137,7 @@ def _check_struct_fields(source: Any, target: Any, where: str) -> None:
     counts = Counter(source.names)
     for field in target.fields:
         if counts[field.name] > 1:
-            raise UsageError(f"{where}: several fields are called {field.name!r}")
+            raise InvalidArgumentError(f"{where}: several fields are called {field.name!r}")
         if field.name not in types:
             raise NotFoundError(f"{where}: no field is called {field.name!r}; there are {', '.join(map(repr, types))}")
         _check_type_conversion(types[field.name], field.dataType, f"{where}.{field.name}")

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bowstring.errors import InvalidDataError, LimitError, NotFoundError, UsageError, translate_os_error
+from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, NotFoundError, translate_os_error
 
 MANIFEST_FOLDER = "_manifest"
 STAGING_FOLDER = "_staging"
@@ -144,7 +144,7 @@ def list_arrow_files(folder: Path) -> list[Path]:
     """The Arrow files of a folder without a manifest, by name; not those of jobs that have not committed.
 
     Raises:
-        UsageError: the folder has ``key=value`` subfolders, whose rows and column would be lost.
+        InvalidArgumentError: the folder has ``key=value`` subfolders, whose rows and column would be lost.
         BowstringError: also an OSError: the folder can't be read.
     """
     try:
@@ -154,7 +154,7 @@ def list_arrow_files(folder: Path) -> list[Path]:
         raise translate_os_error(problem, message) from problem
     for path in paths:
         if "=" in path.name[1:] and path.is_dir():
-            raise UsageError(
+            raise InvalidArgumentError(
                 f"{folder}: partition folders such as {path.name!r} are not supported: load one of them at a time, "
                 f"and add the column {path.name.partition('=')[0]!r} with .withColumn()"
             )

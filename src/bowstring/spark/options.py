@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 _SUPPORTED_OPTIONS = {"reading": ("splitBytes", "truncate", "mergeSchema"), "writing": ("fsync",)}
 _PATH_OPTIONS = frozenset(("path", "paths"))
@@ -32,9 +32,9 @@ _ALTERNATIVES = {
 
 
 def check_options(options: Mapping[str, str], action: Literal["reading", "writing"]) -> None:
-    """Raise `UsageError` for an option that the action does not support."""
+    """Raise `InvalidArgumentError` for an option that the action does not support."""
     if "provider" in options:  # set for every table
-        raise UsageError(
+        raise InvalidArgumentError(
             "a table of Spark's catalog can't be read later, because Spark passes its path to no Python source: "
             "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…') instead"
         )
@@ -48,14 +48,14 @@ def check_options(options: Mapping[str, str], action: Literal["reading", "writin
             advice = f"did you mean {names[closest[0]]!r}?"
         else:
             advice = alternative or f"the options for {action} are {', '.join(map(repr, names.values()))}"
-        raise UsageError(f'format("arrow") does not support the option {key!r} for {action}: {advice}')
+        raise InvalidArgumentError(f'format("arrow") does not support the option {key!r} for {action}: {advice}')
 
 
 def parse_flag(options: Mapping[str, str], name: str) -> bool:
     """Parse an option that is true or false; the default is false."""
     value = options.get(name, "false").lower()
     if value not in ("true", "false"):
-        raise UsageError(f"option {name}: expected true or false, found {value!r}")
+        raise InvalidArgumentError(f"option {name}: expected true or false, found {value!r}")
     return value == "true"
 
 
@@ -63,7 +63,7 @@ def parse_count(options: Mapping[str, str], name: str, default: int) -> int:
     """Parse an option that is a positive integer."""
     value = options.get(name, str(default))
     if not value.isdecimal() or int(value) == 0:
-        raise UsageError(f"option {name}: expected a positive integer, found {value!r}")
+        raise InvalidArgumentError(f"option {name}: expected a positive integer, found {value!r}")
     return int(value)
 
 
@@ -71,17 +71,19 @@ def parse_path(path: str) -> Path:
     """The absolute path for a path or ``file:`` URI.
 
     Raises:
-        UsageError: it is empty, or a URI of another scheme, or none.
+        InvalidArgumentError: it is empty, or a URI of another scheme, or none.
     """
     try:
         parts = urlsplit(path)
     except ValueError as problem:
-        raise UsageError(f"{path}: neither a path nor a URI: {problem}") from None
+        raise InvalidArgumentError(f"{path}: neither a path nor a URI: {problem}") from None
     if not path:
-        raise UsageError(
+        raise InvalidArgumentError(
             'missing path: .load("/data/flights") or .save("/data/flights"); for a table of its catalog, Spark '
             "passes none to a Python source"
         )
     if len(parts.scheme) > 1 and parts.scheme != "file":
-        raise UsageError(f"{path}: only paths of a file system that every executor mounts, not {parts.scheme}:")
+        raise InvalidArgumentError(
+            f"{path}: only paths of a file system that every executor mounts, not {parts.scheme}:"
+        )
     return Path(unquote(parts.path) if parts.scheme == "file" else path).absolute()

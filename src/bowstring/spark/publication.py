@@ -19,8 +19,8 @@ from bowstring.errors import (
     BowstringError,
     ClosedError,
     ConnectionLostError,
+    InvalidArgumentError,
     NotFoundError,
-    UsageError,
 )
 from bowstring.ipc.api import new_file
 from bowstring.memory.closable import Closable
@@ -134,15 +134,15 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
         UnsupportedTypeError: a column's type has no counterpart in Arrow; raised before any job runs, with the column's
             path.
         ConnectionLostError: a host agent died with its partitions while the job ran.
-        UsageError: `ttl_s` is not positive, `name` has other characters than letters, digits, "_", "-" and ".", or `df`
-            is not a data frame.
+        InvalidArgumentError: `ttl_s` is not positive, `name` has other characters than letters, digits, "_", "-" and
+            ".", or `df` is not a data frame.
     """
     if not ttl_s > 0:
-        raise UsageError(f"ttl_s: expected a positive number of seconds, found {ttl_s!r}")
+        raise InvalidArgumentError(f"ttl_s: expected a positive number of seconds, found {ttl_s!r}")
     if name is not None and not (name.isascii() and name.replace("_", "").replace("-", "").replace(".", "").isalnum()):
-        raise UsageError(f"name: expected letters, digits, '_', '-' and '.', found {name!r}")
+        raise InvalidArgumentError(f"name: expected letters, digits, '_', '-' and '.', found {name!r}")
     if not hasattr(df, "mapInArrow"):
-        raise UsageError(f"publish: expected a Spark data frame, not {type(df).__name__}")
+        raise InvalidArgumentError(f"publish: expected a Spark data frame, not {type(df).__name__}")
     prefers_large_types = df.sparkSession.conf.get(_LARGE_TYPES_SETTING) == "true"
     schema = arrow_schema(df.schema, prefers_large_types=prefers_large_types)
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"

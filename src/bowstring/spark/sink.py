@@ -17,9 +17,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from bowstring.errors import (
     EnvironmentProblemError,
+    InvalidArgumentError,
     MissingFileError,
     ResourceError,
-    UsageError,
     translate_os_error,
 )
 from bowstring.spark import staging
@@ -76,7 +76,7 @@ class ArrowWriter(DataSourceArrowWriter):
 
         task = TaskContext.get()
         if task is None:
-            raise UsageError("ArrowWriter.write: expected to run in a Spark task")
+            raise InvalidArgumentError("ArrowWriter.write: expected to run in a Spark task")
         name = part_file_name(self._job, task.partitionId(), task.taskAttemptId())
         if not self._staging.is_dir():
             raise EnvironmentProblemError(
@@ -146,7 +146,7 @@ class ArrowWriter(DataSourceArrowWriter):
         """Return the files that an append keeps.
 
         Raises:
-            UsageError: their schema differs from that of the DataFrame.
+            InvalidArgumentError: their schema differs from that of the DataFrame.
         """
         manifest = manifest or read_manifest(self._folder)
         if manifest is not None:
@@ -169,11 +169,11 @@ def _check_writable(folder: Path, schema: StructType) -> None:
     names = schema.names
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
-        raise UsageError(f"{folder}: several columns are called {', '.join(map(repr, repeated))}")
+        raise InvalidArgumentError(f"{folder}: several columns are called {', '.join(map(repr, repeated))}")
     if not names:
-        raise UsageError(f"{folder}: a DataFrame without columns has nothing to write")
+        raise InvalidArgumentError(f"{folder}: a DataFrame without columns has nothing to write")
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder}: is a file; a DataFrame is written to a folder")
+        raise InvalidArgumentError(f"{folder}: is a file; a DataFrame is written to a folder")
 
 
 def _check_same_columns(path: Path, old: StructType, new: StructType) -> None:
@@ -184,6 +184,6 @@ def _check_same_columns(path: Path, old: StructType, new: StructType) -> None:
     for index in range(max(len(old_columns), len(new_columns))):
         before, after = (" ".join(c[index]) if index < len(c) else "nothing" for c in (old_columns, new_columns))
         if before != after:
-            raise UsageError(
+            raise InvalidArgumentError(
                 f"{path}: cannot be appended to: column {index} is {before} there, but {after} in the DataFrame"
             )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from bowstring.errors import InvalidDataError, MissingFileError, NotFoundError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError
 from bowstring.spark.arrow_files import describe_file, read_batches
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.compatibility import (
@@ -76,7 +76,7 @@ class ArrowDataSource(DataSource):
 
     Options for reading: ``splitBytes`` (of a partition), ``mergeSchema`` (read the columns of all files, with nulls for
     those that a file lacks), ``truncate`` (truncate times finer than microseconds towards zero). Option for writing:
-    ``fsync`` (write to disk before the commit). All others are a `UsageError`.
+    ``fsync`` (write to disk before the commit). All others are an `InvalidArgumentError`.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -117,12 +117,12 @@ class ArrowDataSource(DataSource):
         return ArrowWriter(folder, schema, overwrite=overwrite, fsync=parse_flag(self.options, "fsync"))
 
     def streamReader(self, schema: StructType) -> UnsupportedStreamReader:  # noqa: ARG002, N802 -- Spark's own
-        """A reader whose first use is a `UsageError`: streams are not supported."""
+        """A reader whose first use is an `InvalidArgumentError`: streams are not supported."""
         return UnsupportedStreamReader()
 
     @hide_traceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
-        """Raise `UsageError`: streams are not supported."""
+        """Raise `InvalidArgumentError`: streams are not supported."""
         raise streaming_write_error()
 
     def _paths(self) -> list[Path]:
@@ -130,7 +130,7 @@ class ArrowDataSource(DataSource):
 
         Raises:
             NotFoundError: a path does not exist.
-            UsageError: paths differ in ``key=value`` folders, whose columns would be lost.
+            InvalidArgumentError: paths differ in ``key=value`` folders, whose columns would be lost.
         """
         path = self.options.get("path")
         named_paths = [path] if path else json.loads(self.options.get("paths", "[]")) or [""]
@@ -170,7 +170,7 @@ class ArrowReader(DataSourceReader):
         """Group the batches of the files, in order, into partitions of `split_bytes`.
 
         Raises:
-            UsageError: a file lacks a requested column, or it can't be read as the requested type.
+            InvalidArgumentError: a file lacks a requested column, or it can't be read as the requested type.
         """
         partitions: list[InputPartition] = []
         ranges: list[BatchRange] = []
@@ -212,12 +212,12 @@ class ArrowReader(DataSourceReader):
 
 
 def _check_partition_folders(paths: list[Path], first_named: Path) -> None:
-    """Raise `UsageError` if one of `paths` is in other ``key=value`` folders than the path or glob `first_named`."""
+    """Raise `InvalidArgumentError` if a path is in other ``key=value`` folders than the path or glob `first_named`."""
     for path in paths:
         others = _partition_folders(path) - _partition_folders(first_named)
         if others:
             folder = min(others)
-            raise UsageError(
+            raise InvalidArgumentError(
                 f"{path}: the column {folder.partition('=')[0]!r} of the partition folder {folder!r} would be lost: "
                 f"load one such folder at a time, and add the column with .withColumn()"
             )

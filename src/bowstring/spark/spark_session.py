@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from bowstring.errors import EnvironmentProblemError, MissingExtraError, UsageError
+from bowstring.errors import EnvironmentProblemError, InvalidArgumentError, MissingExtraError
 from bowstring.sharing.processes import terminate_children
 from bowstring.spark.java import use_java
 
@@ -67,11 +67,12 @@ def session(
 
     Raises:
         EnvironmentProblemError: no suitable Java was found, or Spark did not start.
-        UsageError: a session with another master is running in this process: stop it, or pass it to `register`.
+        InvalidArgumentError: a session with another master is running in this process: stop it, or pass it to
+        `register`.
     """
     running = SparkContext._active_spark_context
     if running is not None and running.master != master:
-        raise UsageError(
+        raise InvalidArgumentError(
             f"a Spark session with master {running.master} runs in this process already: stop it before starting one "
             f"with {master}, or pass it to bowstring.spark.register"
         )
@@ -103,9 +104,9 @@ def session(
 def register(spark: SparkSession) -> SparkSession:
     """Register ``format("arrow")`` in `spark`, a classic or Connect session, and return it.
 
-    From then on `readStream` and `writeStream` raise `UsageError` for ``format("arrow")``, which does not support
-    streams. The session's Python workers must be able to import this package. Call `register` in each thread that
-    writes: Spark looks a data source up in the active session of the thread, and a new thread has none.
+    From then on `readStream` and `writeStream` raise `InvalidArgumentError` for ``format("arrow")``, which does not
+    support streams. The session's Python workers must be able to import this package. Call `register` in each thread
+    that writes: Spark looks a data source up in the active session of the thread, and a new thread has none.
     """
     spark.dataSource.register(ArrowDataSource)
     disable_arrow_streams(spark)

@@ -13,32 +13,33 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.spark.worker_errors import hide_traceback
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def streaming_read_error() -> UsageError:
+def streaming_read_error() -> InvalidArgumentError:
     """The error for ``readStream.format("arrow")``."""
-    return UsageError(
+    return InvalidArgumentError(
         'format("arrow") does not support readStream: use spark.read.format("arrow").load(path), in the function of '
         "another stream's foreachBatch if it is to be repeated"
     )
 
 
-def streaming_write_error() -> UsageError:
+def streaming_write_error() -> InvalidArgumentError:
     """The error for ``writeStream.format("arrow")``."""
-    return UsageError(
+    return InvalidArgumentError(
         'format("arrow") does not support writeStream: use .writeStream.foreachBatch(lambda batch, batch_id: '
         'batch.write.format("arrow").mode("append").save(path))'
     )
 
 
 def disable_arrow_streams(spark: SparkSession) -> None:
-    """Make ``readStream.format("arrow")`` and ``writeStream.format("arrow")`` raise `UsageError`, also where `load` or
-    `start` name the format, in sessions of the kind of `spark` (classic or Connect).
+    """Make ``readStream.format("arrow")`` and ``writeStream.format("arrow")`` raise `InvalidArgumentError`.
+
+    So do `load` and `start` with this format, in sessions of the kind of `spark` (classic or Connect).
     """
     readwriter = import_module(type(spark.readStream).__module__)
     for class_, error in (
@@ -50,7 +51,7 @@ def disable_arrow_streams(spark: SparkSession) -> None:
 
 
 def _reject_arrow_format(
-    method: Callable[[Any, str], Any], error: Callable[[], UsageError]
+    method: Callable[[Any, str], Any], error: Callable[[], InvalidArgumentError]
 ) -> Callable[[Any, str], Any]:
     @functools.wraps(method)
     def set_format(self: Any, source: str) -> Any:
@@ -62,16 +63,16 @@ def _reject_arrow_format(
 
 
 class UnsupportedStreamReader(DataSourceStreamReader):
-    """Raises `UsageError` on its first use; PySpark hides what raises before there is a reader."""
+    """Raises `InvalidArgumentError` on its first use; PySpark hides what raises before there is a reader."""
 
     @hide_traceback()
     def initialOffset(self) -> NoReturn:  # noqa: N802 -- Spark's own
-        """Raise `UsageError`."""
+        """Raise `InvalidArgumentError`."""
         raise streaming_read_error()
 
     @hide_traceback()
     def getDefaultReadLimit(self) -> NoReturn:  # noqa: N802 -- Spark's own
-        """Raise `UsageError`."""
+        """Raise `InvalidArgumentError`."""
         raise streaming_read_error()
 
     def partitions(self, start: Any, end: Any) -> list[InputPartition]:  # noqa: ARG002 -- Spark's own
@@ -79,5 +80,5 @@ class UnsupportedStreamReader(DataSourceStreamReader):
         return []
 
     def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002 -- Spark's own
-        """Raise `UsageError`."""
+        """Raise `InvalidArgumentError`."""
         raise streaming_read_error()

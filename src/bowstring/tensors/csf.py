@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.tensors.elements import (
     Values,
     as_index_array,
@@ -75,10 +75,12 @@ class SparseCSFTensor(SparseTensor):
         """Create a tensor of the non-zero elements of a NumPy array; copies. The default axis order is by size."""
         array = as_unmasked_array(values)
         if not array.ndim:
-            raise UsageError("CSF needs at least one dimension")
+            raise InvalidArgumentError("CSF needs at least one dimension")
         order = tuple(np.argsort(array.shape, kind="stable").tolist()) if axis_order is None else as_shape(axis_order)
         if sorted(order) != list(range(array.ndim)):
-            raise UsageError(f"axis_order must be a permutation of the {array.ndim} dimensions, found {order}")
+            raise InvalidArgumentError(
+                f"axis_order must be a permutation of the {array.ndim} dimensions, found {order}"
+            )
         transposed = array.transpose(order)
         coordinates = np.argwhere(transposed)
         is_new_node = np.ones(coordinates.shape, np.bool_)  # per level
@@ -137,8 +139,10 @@ class SparseCSFTensor(SparseTensor):
 def _as_levels(what: str, arrays: Sequence[Any]) -> tuple[Values, ...]:
     levels = [as_index_array(what, level) for level in arrays]
     if any(level.ndim != 1 for level in levels):
-        raise UsageError(f"{what}: expected a one-dimensional array for each level")
+        raise InvalidArgumentError(f"{what}: expected a one-dimensional array for each level")
     dtype = np.result_type(*levels) if levels else np.dtype(np.int64)
     if dtype.kind not in "iu":
-        raise UsageError(f"{what}: the levels have no common type: {sorted({str(level.dtype) for level in levels})}")
+        raise InvalidArgumentError(
+            f"{what}: the levels have no common type: {sorted({str(level.dtype) for level in levels})}"
+        )
     return tuple(read_only_view(level.astype(dtype, copy=False)) for level in levels)

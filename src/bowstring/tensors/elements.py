@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.datatypes.types import DataType, Int
-from bowstring.errors import TypeMismatchError, UnsupportedTypeError, UsageError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError, UnsupportedTypeError
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.type_inference import type_of_numpy
@@ -45,9 +45,9 @@ def element_type(dtype: np.dtype[Any]) -> DataType:
 
 
 def as_unmasked_array(values: Any) -> Values:
-    """Convert values to a NumPy array. Raises `UsageError` if elements are masked: tensors have no nulls."""
+    """Convert values to a NumPy array. Raises `InvalidArgumentError` if elements are masked: tensors have no nulls."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
-        raise UsageError("tensors can't have nulls, but the array has masked elements: fill them first")
+        raise InvalidArgumentError("tensors can't have nulls, but the array has masked elements: fill them first")
     return np.asarray(values)
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bowstring.datatypes.types import Int
-from bowstring.errors import InvalidDataError, UnsupportedError, UnsupportedTypeError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, UnsupportedError, UnsupportedTypeError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES, VERSIONS, read_root
 from bowstring.flatbuf.writer import Record, UnionValue, build_flatbuffer
@@ -88,7 +88,7 @@ def decode_tensor(header: TensorHeader, body: Buffer, where: str) -> AnyTensor:
     read = _read_dense if header.kind == TENSOR else _read_sparse
     try:
         return read(header.table, body)
-    except (UsageError, OverflowError) as error:  # raised by the constructors of types
+    except (InvalidArgumentError, OverflowError) as error:  # raised by the constructors of types
         kind = UnsupportedError if isinstance(error, UnsupportedTypeError) else InvalidDataError
         raise kind(f"{where}: {error}") from None
     except InvalidDataError as error:
@@ -238,7 +238,7 @@ def encode_tensor(tensor: AnyTensor, alignment: int) -> EncodedTensor:
     elif isinstance(tensor, SparseTensor):
         kind, record = SPARSE_TENSOR, _write_sparse(tensor, body)
     else:
-        raise UsageError(f"expected a tensor or a sparse tensor, not {type(tensor).__name__}")
+        raise InvalidArgumentError(f"expected a tensor or a sparse tensor, not {type(tensor).__name__}")
     message = {
         "version": V5,
         "header_type": HEADERS.index(kind),

@@ -11,7 +11,7 @@ from io import BytesIO
 from threading import RLock
 from typing import Any
 
-from bowstring.errors import ClosedError, TruncatedError, UsageError, format_count
+from bowstring.errors import ClosedError, InvalidArgumentError, TruncatedError, format_count
 from bowstring.io.sinks import open_sink
 from bowstring.io.sources import open_sequential
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -63,7 +63,7 @@ class TensorWriter(Transactional):
 
     def __init__(self, sink: Any, alignment: int = TENSOR_ALIGNMENT) -> None:
         if alignment not in (8, 16, 32, 64):
-            raise UsageError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
+            raise InvalidArgumentError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
         self._sink = open_sink(sink)
         self._alignment = alignment
         self._lock = RLock()

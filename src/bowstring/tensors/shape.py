@@ -11,7 +11,7 @@ import numpy as np
 
 from bowstring.datatypes.base import check_text
 from bowstring.datatypes.types import DataType
-from bowstring.errors import InvalidDataError, LimitError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError
 from bowstring.memory.buffer import Buffer
 from bowstring.tensors.elements import Values
 
@@ -40,9 +40,9 @@ class ShapeMixin:
         return prod(self.shape)
 
     def dim_name(self, index: int) -> str:
-        """The name of a dimension, or the empty string. Raises `UsageError` if the index is out of range."""
+        """The name of a dimension, or the empty string. Raises `InvalidArgumentError` if the index is out of range."""
         if not -self.ndim <= index < self.ndim:
-            raise UsageError(f"a tensor of {self.ndim} dimensions has no dimension {index}")
+            raise InvalidArgumentError(f"a tensor of {self.ndim} dimensions has no dimension {index}")
         return self.dim_names[index] if self.dim_names else ""
 
     def _comparison_key(self) -> tuple[object, ...]:
@@ -71,30 +71,30 @@ def check_dense_shape(shape: Sequence[int], itemsize: int) -> None:
 
 
 def as_integers(values: Iterable[Any], what: str) -> tuple[int, ...]:
-    """Convert values to integers. Raises `UsageError` for other values."""
+    """Convert values to integers. Raises `InvalidArgumentError` for other values."""
     try:
         return tuple(map(operator.index, values))
     except TypeError:
-        raise UsageError(f"{what}: expected a sequence of integers, found {values!r}") from None
+        raise InvalidArgumentError(f"{what}: expected a sequence of integers, found {values!r}") from None
 
 
 def as_shape(shape: Iterable[Any]) -> tuple[int, ...]:
-    """Convert a shape to a tuple. Raises `UsageError` unless all sizes are non-negative integers."""
+    """Convert a shape to a tuple. Raises `InvalidArgumentError` unless all sizes are non-negative integers."""
     sizes = as_integers(shape, "shape")
     if any(size < 0 for size in sizes):
-        raise UsageError(f"shape: expected non-negative sizes, found {sizes}")
+        raise InvalidArgumentError(f"shape: expected non-negative sizes, found {sizes}")
     return sizes
 
 
 def as_dim_names(names: Iterable[str | None] | None, dimensions: int) -> tuple[str, ...]:
     """Convert dimension names to a tuple with one name per dimension, or an empty tuple if there are no names. Raises
-    `UsageError` for another number of names.
+    `InvalidArgumentError` for another number of names.
     """
     dim_names = () if names is None else tuple(name or "" for name in names)
     for name in dim_names:
         check_text("the name of a dimension", name)
     if dim_names and len(dim_names) != dimensions:
-        raise UsageError(f"expected {dimensions} dimension names, found {len(dim_names)}")
+        raise InvalidArgumentError(f"expected {dimensions} dimension names, found {len(dim_names)}")
     return dim_names if any(dim_names) else ()
 
 

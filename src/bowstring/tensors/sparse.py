@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bowstring.datatypes.types import DataType
-from bowstring.errors import InvalidDataError, LimitError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError
 from bowstring.layouts.base import first_true
 from bowstring.tensors import scipy
 from bowstring.tensors.dense import Tensor
@@ -184,7 +184,7 @@ def as_value_array(data: Any, name: str) -> Values:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values.reshape(-1)
     if values.ndim != 1:
-        raise UsageError(f"{name}: expected values of shape (non_zero_length,), found {values.shape}")
+        raise InvalidArgumentError(f"{name}: expected values of shape (non_zero_length,), found {values.shape}")
     return read_only_view(values)
 
 
@@ -224,7 +224,9 @@ class SparseCOOTensor(SparseTensor):
         """
         coordinates = as_index_array("coordinates", coords)
         if coordinates.ndim != 2:
-            raise UsageError(f"expected coordinates of shape (non_zero_length, ndim), found {coordinates.shape}")
+            raise InvalidArgumentError(
+                f"expected coordinates of shape (non_zero_length, ndim), found {coordinates.shape}"
+            )
         canonical = _is_canonical(coordinates) if is_canonical is None else is_canonical
         return cls._create(data, shape, dim_names, read_only_view(coordinates), canonical)
 
@@ -343,7 +345,7 @@ class SparseMatrix(SparseTensor):
         """Create a matrix of the non-zero elements of a two-dimensional NumPy array; copies."""
         array = as_unmasked_array(values)
         if array.ndim != 2:
-            raise UsageError(f"expected an array with two dimensions, found {array.ndim}")
+            raise InvalidArgumentError(f"expected an array with two dimensions, found {array.ndim}")
         transposed = array.T if cls.AXIS else array
         outer, inner = np.nonzero(transposed)
         pointers = np.zeros(transposed.shape[0] + 1, np.int64)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bowstring.errors import ProtocolError, UsageError
+from bowstring.errors import InvalidArgumentError, ProtocolError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import (
@@ -181,12 +181,12 @@ class MemoryConformance:
 
     def test_only_exported_memory_can_be_retired(self, pair: ExportingConnection) -> None:
         pair.exporter.check_capacity(1)
-        with pytest.raises(UsageError, match=r"has (sent|exported) 0 regions"):
+        with pytest.raises(InvalidArgumentError, match=r"has (sent|exported) 0 regions"):
             pair.exporter.retire(ExportedRegion(0))
         with Region.copy_of([b"x"]) as region:
             exported_region = pair.export(region)
         for index in (-1, exported_region.index + 1):
-            with pytest.raises(UsageError, match=r"has (sent|exported) 1 regions"):
+            with pytest.raises(InvalidArgumentError, match=r"has (sent|exported) 1 regions"):
                 pair.exporter.retire(ExportedRegion(exported_region.address, index))
         pair.exporter.retire(exported_region)
 

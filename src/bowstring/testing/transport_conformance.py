@@ -23,9 +23,9 @@ from bowstring.errors import (
     ClosedError,
     ConnectionLostError,
     DeadlineError,
+    InvalidArgumentError,
     LimitError,
     ProtocolError,
-    UsageError,
 )
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
@@ -96,12 +96,12 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
         ("destination", "description"),
         [(bytearray(4), "4 writable"), (bytearray(6), "6 writable"), (bytes(5), "5 read-only")],
     )
-    def test_an_allocated_buffer_of_the_wrong_size_is_a_usage_error(
+    def test_an_allocated_buffer_of_the_wrong_size_is_rejected(
         self, ends: ChannelPair, destination: bytes | bytearray, description: str
     ) -> None:
         one, other = ends
         one.send([b"12345"], tag=5)
-        with pytest.raises(UsageError, match=f"expected 5 writable bytes, found {description} bytes"):
+        with pytest.raises(InvalidArgumentError, match=f"expected 5 writable bytes, found {description} bytes"):
             other.receive(allocate=lambda _tag, _length: destination)
 
     def test_both_directions_work_at_the_same_time(self, ends: ChannelPair) -> None:
@@ -266,12 +266,12 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
         monkeypatch.setattr(regions, "MAX_REGIONS", 2)
         with Region.copy_of([b"data"]) as region:
             indexes = [one.export(region).index for _ in range(2)]
-            with pytest.raises(UsageError, match="has sent 2 regions"):
+            with pytest.raises(InvalidArgumentError, match="has sent 2 regions"):
                 one.export(region)
         for index in (-1, 2):
-            with pytest.raises(UsageError, match=f"region {index}: this end has sent 2 regions"):
+            with pytest.raises(InvalidArgumentError, match=f"region {index}: this end has sent 2 regions"):
                 one.retire(ExportedRegion(region_address(index % MAX_REGIONS, 0), index))
-        with pytest.raises(UsageError, match="this end has sent 0 regions"):
+        with pytest.raises(InvalidArgumentError, match="this end has sent 0 regions"):
             other.retire(ExportedRegion(0))
         one.send([b"go"])
         other.receive()
@@ -347,13 +347,13 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             assert offered[1:] == (5, length)
             assert exchange_events(one, other, MessageReceived, rounds=2) == []
             destination = bytearray(length)
-            with pytest.raises(UsageError, match=f"expected {length} writable bytes"):
+            with pytest.raises(InvalidArgumentError, match=f"expected {length} writable bytes"):
                 other.accept_message_into(offered.token, bytearray(1))
             other.accept_message_into(offered.token, destination)
             (received,) = exchange_events(one, other, MessageReceived)
             assert (received.tag, bytes(destination)) == (5, body)
             assert received.data.obj is destination
-            with pytest.raises(UsageError, match="not offered"):
+            with pytest.raises(InvalidArgumentError, match="not offered"):
                 other.accept_message_into(offered.token)
             assert not one.cancel(token)
 

@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.dissociated.wire import BytesLike
-from bowstring.errors import BowstringError, DeadlineError, ProtocolError, UsageError
+from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, ProtocolError
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.transports.tls import TlsOptions
@@ -198,7 +198,8 @@ class Deadline:
 class Channel(Closable, ABC):
     """One end of a connection. No method blocks. The module's docstring has its guarantees.
 
-    Errors of the connection are `DirectionLost` events; the methods raise only `UsageError` for wrong arguments.
+    Errors of the connection are `DirectionLost` events; the methods raise only `InvalidArgumentError` for wrong
+    arguments.
     """
 
     traits: ChannelTraits
@@ -223,7 +224,7 @@ class Channel(Closable, ABC):
     def accept_message_into(self, token: int, destination: Any = None) -> None:
         """Receive an offered message into `destination`, a writable buffer of its length; None allocates one.
 
-        Raises `UsageError` if the buffer is read-only or has another length.
+        Raises `InvalidArgumentError` if the buffer is read-only or has another length.
         """
 
     @abstractmethod
@@ -477,16 +478,19 @@ class MemoryExporter(ABC):
     def export(self, region: Region) -> ExportedRegion:
         """Export a region; the caller keeps it open until it is sent. Bodies submitted later may have its addresses.
 
-        Raises `UsageError` if the channel can't export more.
+        Raises `InvalidArgumentError` if the channel can't export more.
         """
 
     @abstractmethod
     def retire(self, exported_region: ExportedRegion) -> None:
-        """Tell the peer that no later message refers to the memory. Raises `UsageError` if it was not exported."""
+        """Tell the peer that no later message refers to the memory.
+
+        Raises `InvalidArgumentError` if it was not exported.
+        """
 
     @abstractmethod
     def check_capacity(self, num_regions: int) -> None:
-        """Raise `UsageError` unless this number of regions can be exported."""
+        """Raise `InvalidArgumentError` unless this number of regions can be exported."""
 
 
 class Transport(ABC):
@@ -500,13 +504,16 @@ class Transport(ABC):
 
     @abstractmethod
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Listener:
-        """Listen at an address, by default a new one. Raises `UsageError` if it is in use, `ResourceError`."""
+        """Listen at an address, by default a new one.
+
+        Raises `InvalidArgumentError` if it is in use, `ResourceError`.
+        """
 
     @abstractmethod
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> Channel:
         """Return a channel to a listener. Messages can be submitted at once; connecting may take some `progress`.
 
-        Raises `ConnectionLostError` if there is no listener, `UsageError` for an address that is not valid,
+        Raises `ConnectionLostError` if there is no listener, `InvalidArgumentError` for an address that is not valid,
         `AccessDeniedError`, `ResourceError`; or the channel reports them as `DirectionLost`.
         """
 
@@ -529,10 +536,10 @@ class Transport(ABC):
         return None
 
     def check_options(self, options: TransportOptions) -> None:
-        """Raise `UsageError` for options that this transport does not support."""
+        """Raise `InvalidArgumentError` for options that this transport does not support."""
         for name in self.unsupported_options:
             if getattr(options, name):
-                raise UsageError(f"{self.scheme}: the option {name} is not supported")
+                raise InvalidArgumentError(f"{self.scheme}: the option {name} is not supported")
 
 
 def strip_traceback(error: BowstringError) -> BowstringError:
@@ -545,9 +552,14 @@ def strip_traceback(error: BowstringError) -> BowstringError:
 
 
 def as_writable_bytes(destination: Any, length_bytes: int) -> memoryview:
-    """Return the bytes of a host buffer for `Channel.accept_message_into`. Raises `UsageError` if it is unsuitable."""
+    """Return the bytes of a host buffer for `Channel.accept_message_into`.
+
+    Raises `InvalidArgumentError` if it is unsuitable.
+    """
     view = memoryview(destination).cast("B")
     if view.readonly or view.nbytes != length_bytes:
         access = "read-only" if view.readonly else "writable"
-        raise UsageError(f"destination: expected {length_bytes} writable bytes, found {view.nbytes} {access} bytes")
+        raise InvalidArgumentError(
+            f"destination: expected {length_bytes} writable bytes, found {view.nbytes} {access} bytes"
+        )
     return view

@@ -21,7 +21,7 @@ from bowstring.errors import (
     ClosedError,
     ConnectionLostError,
     DeadlineError,
-    UsageError,
+    InvalidArgumentError,
 )
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
@@ -254,11 +254,14 @@ class BlockingChannel(Closable):
             self._drain(deadline, None)
 
     def export(self, region: Region, *, timeout_s: float | None = None) -> ExportedRegion:
-        """Export a region; it may be closed afterwards. Raises as `send`, and `UsageError` as `MemoryExporter`."""
+        """Export a region; it may be closed afterwards.
+
+        Raises as `send`, and `InvalidArgumentError` as `MemoryExporter`.
+        """
         deadline = self.channel.options.deadline(timeout_s)
         with _ExclusiveUse(self, self._send_lock, deadline, "export"):
             if self.exporter is None:
-                raise UsageError("this transport can't export memory")
+                raise InvalidArgumentError("this transport can't export memory")
             exported_region = self.exporter.export(region)
             self._drain(deadline, 0)
             return exported_region
@@ -268,7 +271,7 @@ class BlockingChannel(Closable):
         deadline = self.channel.options.deadline(timeout_s)
         with _ExclusiveUse(self, self._send_lock, deadline, "retire"):
             if self.exporter is None:
-                raise UsageError("this transport can't export memory")
+                raise InvalidArgumentError("this transport can't export memory")
             self.exporter.retire(exported_region)
             self._drain(deadline, 0)
 
@@ -380,7 +383,10 @@ class BlockingChannel(Closable):
 
 
 class _ExclusiveUse:
-    """Holds a lock of a channel. An error ends the connection, except for `DeadlineError` and `UsageError`."""
+    """Holds a lock of a channel.
+
+    An error ends the connection, except for `DeadlineError` and `InvalidArgumentError`.
+    """
 
     __slots__ = ("_channel", "_lock")
 
@@ -401,7 +407,7 @@ class _ExclusiveUse:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if isinstance(error, BowstringError) and not isinstance(error, DeadlineError | UsageError):
+        if isinstance(error, BowstringError) and not isinstance(error, DeadlineError | InvalidArgumentError):
             self._channel._fail(str(error))
         self._lock.release()
 

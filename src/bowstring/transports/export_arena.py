@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from bowstring.errors import BowstringError, ProtocolError, ResourceError, UsageError
+from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.parallel_copy import copy_bytes
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
@@ -170,7 +170,9 @@ class ArenaExporter(MemoryExporter):
     def retire(self, exported_region: ExportedRegion) -> None:
         """As `MemoryExporter.retire`. The copy stays until the channel is closed: the peer may still read it."""
         if not 0 <= exported_region.index < len(self._regions):
-            raise UsageError(f"region {exported_region.index}: this end has exported {len(self._regions)} regions")
+            raise InvalidArgumentError(
+                f"region {exported_region.index}: this end has exported {len(self._regions)} regions"
+            )
 
     def check_capacity(self, num_regions: int) -> None:
         """As `MemoryExporter.check_capacity`: any number."""

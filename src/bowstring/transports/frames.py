@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, ClassVar, TypeAlias
 
-from bowstring.errors import LimitError, ProtocolError, ResourceError, UsageError
+from bowstring.errors import InvalidArgumentError, LimitError, ProtocolError, ResourceError
 from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.iovec import IOV_MAX
 from bowstring.memory.memory_pool import MEMORY_POOL, POOLED_BYTES
@@ -283,7 +283,7 @@ class FrameReader:
         """As `Channel.accept_message_into`."""
         frame = self.frame
         if frame is None or frame.token != token or frame.body is not None:
-            raise UsageError(f"{self.name}: message {token} is not offered")
+            raise InvalidArgumentError(f"{self.name}: message {token} is not offered")
         if destination is None:
             frame.body = _allocate_message(frame.length_bytes, self.name)
         else:

@@ -15,8 +15,8 @@ from bowstring.errors import (
     BowstringError,
     ClosedError,
     ConnectionLostError,
+    InvalidArgumentError,
     ProtocolError,
-    UsageError,
     translate_os_error,
 )
 from bowstring.memory.closable import close_on_error
@@ -210,7 +210,7 @@ class LoopbackChannel(Channel):
         """As `Channel.accept_message_into`."""
         message = self._inbound.peek()
         if self._offer is None or self._offer[0] != token or message is None:
-            raise UsageError(f"loopback: message {token} is not offered")
+            raise InvalidArgumentError(f"loopback: message {token} is not offered")
         buffer = bytearray(message.length_bytes) if destination is None else destination
         self._offer = token, as_writable_bytes(buffer, message.length_bytes)
 
@@ -422,7 +422,7 @@ class LoopbackTransport(Transport):
         listener = LoopbackListener(address, options)
         if _LISTENERS.setdefault(address, listener) is not listener:
             listener.close()
-            raise UsageError(f"loopback {address!r}: can't listen there: the name is in use")
+            raise InvalidArgumentError(f"loopback {address!r}: can't listen there: the name is in use")
         return listener
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackChannel:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from bowstring.dissociated.wire import BytesLike
-from bowstring.errors import BowstringError, ConnectionLostError, UsageError
+from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError
 from bowstring.memory.buffer import allocate
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
@@ -196,7 +196,7 @@ class MessageReceiver(ABC, Generic[M]):
         """As `Channel.accept_message_into`."""
         message = self.offers.get(token)
         if message is None:
-            raise UsageError(f"{self._name}: message {token} is not offered")
+            raise InvalidArgumentError(f"{self._name}: message {token} is not offered")
         length_bytes = message.length_bytes
         view = as_writable_bytes(allocate(length_bytes) if destination is None else destination, length_bytes)
         del self.offers[token]

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bowstring.errors import LimitError, ProtocolError, UsageError
+from bowstring.errors import InvalidArgumentError, LimitError, ProtocolError
 from bowstring.memory.parallel_copy import copy_bytes
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
@@ -174,11 +174,11 @@ class RegionExporter(MemoryExporter):
         """As `MemoryExporter.retire`."""
         count = self._channel.num_regions_sent
         if not 0 <= exported_region.index < count:
-            raise UsageError(f"region {exported_region.index}: this end has sent {count} regions")
+            raise InvalidArgumentError(f"region {exported_region.index}: this end has sent {count} regions")
         self._channel.submit_retirement(exported_region.index)
 
     def check_capacity(self, num_regions: int) -> None:
         """As `MemoryExporter.check_capacity`."""
         num_sent = self._channel.num_regions_sent
         if num_sent + num_regions > MAX_REGIONS:
-            raise UsageError(f"this connection has sent {num_sent} regions: open another one")
+            raise InvalidArgumentError(f"this connection has sent {num_sent} regions: open another one")

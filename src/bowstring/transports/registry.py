@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.transports.base import Transport
 from bowstring.transports.cuda.transport import CUDA
 from bowstring.transports.fabric.transport import FABRIC
@@ -19,18 +19,21 @@ TRANSPORTS: dict[str, Transport] = {
 
 
 def register_transport(transport: Transport) -> None:
-    """Add a transport. Raises `UsageError` if there is one with its scheme."""
+    """Add a transport. Raises `InvalidArgumentError` if there is one with its scheme."""
     if TRANSPORTS.setdefault(transport.scheme, transport) is not transport:
-        raise UsageError(f"there is a transport with the scheme {transport.scheme} already")
+        raise InvalidArgumentError(f"there is a transport with the scheme {transport.scheme} already")
 
 
 def find_transport(scheme: str, uri: object, tls: TlsOptions | None = None) -> Transport:
-    """Return the transport of a URI's scheme. Raises `UsageError` if there is none, or it does not support `tls`."""
+    """Return the transport of a URI's scheme.
+
+    Raises `InvalidArgumentError` if there is none, or it does not support `tls`.
+    """
     transport = TRANSPORTS.get(scheme)
     if transport is None:
         expected = " or ".join(sorted(TRANSPORTS))
         address = str(uri).partition("?")[0]  # its parameters may be secret
-        raise UsageError(f"URI {address!r}: expected the scheme {expected}, found {scheme}")
+        raise InvalidArgumentError(f"URI {address!r}: expected the scheme {expected}, found {scheme}")
     if tls is not None and not transport.supports_tls:
-        raise UsageError(f"{scheme}: the option tls is not supported: use {TLS.scheme}")
+        raise InvalidArgumentError(f"{scheme}: the option tls is not supported: use {TLS.scheme}")
     return transport

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, ClassVar
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
@@ -38,7 +38,7 @@ class TcpListener(StreamListener):
         host, port = parse_address(address)
         socket_address = resolve(host, port)[0]
         if context is None and not socket_address.is_loopback and not options.allow_other_hosts:
-            raise UsageError(
+            raise InvalidArgumentError(
                 f"tcp {address!r}: {socket_address.name[0]} is not a loopback address: "
                 "use tcp+tls there, or signed tickets"
             )
@@ -60,7 +60,7 @@ class TcpListener(StreamListener):
 class TcpTransport(Transport):
     """Connections over TCP, without encryption.
 
-    The options `keep_descriptors` and `allow_other_users` are a `UsageError`.
+    The options `keep_descriptors` and `allow_other_users` are an `InvalidArgumentError`.
     """
 
     scheme: ClassVar[str] = "tcp"
@@ -95,7 +95,7 @@ class TcpTransport(Transport):
         """As `Transport.check_options`."""
         super().check_options(options)
         if options.tls is not None and not self.supports_tls:
-            raise UsageError("tcp: the option tls is not supported: use tcp+tls")
+            raise InvalidArgumentError("tcp: the option tls is not supported: use tcp+tls")
 
 
 class TlsTransport(TcpTransport):
@@ -105,7 +105,7 @@ class TlsTransport(TcpTransport):
     supports_tls: ClassVar[bool] = True
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpListener:
-        """As `Transport.listen`. Raises `UsageError` without a certificate."""
+        """As `Transport.listen`. Raises `InvalidArgumentError` without a certificate."""
         self.check_options(options)
         context = (options.tls or TlsOptions()).server_context()
         return TcpListener(address or _DEFAULT_ADDRESS, options, self.scheme, context)

@@ -13,7 +13,7 @@ import re
 import socket
 from typing import Any, NamedTuple
 
-from bowstring.errors import ConnectionLostError, UsageError, translate_os_error
+from bowstring.errors import ConnectionLostError, InvalidArgumentError, translate_os_error
 from bowstring.transports.address_scope import network_scope
 
 _ADDRESS = re.compile(r"(?://)?(?:\[([^\[\]]*)\]|([^:/\[\]@\s]*)):([0-9]{1,5})/?")
@@ -50,11 +50,13 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_address(address: object, scheme: str = "tcp") -> tuple[str, int]:
-    """Return the host and port. Raises `UsageError` for other text."""
+    """Return the host and port. Raises `InvalidArgumentError` for other text."""
     match = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
     host = (match[1] or match[2]) if match is not None else None
     if match is None or not host or not host.isascii() or not host.isprintable() or int(match[3]) > _MAX_PORT:
-        raise UsageError(f"{scheme} address {address!r}: expected //HOST:PORT, with an IPv6 address in brackets")
+        raise InvalidArgumentError(
+            f"{scheme} address {address!r}: expected //HOST:PORT, with an IPv6 address in brackets"
+        )
     return host, int(match[3])
 
 

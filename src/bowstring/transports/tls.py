@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bowstring.errors import UsageError, translate_os_error
+from bowstring.errors import InvalidArgumentError, translate_os_error
 
 if TYPE_CHECKING:
     import ssl
@@ -33,11 +33,11 @@ class TlsOptions:
     """Client: whether, of two servers for metadata and bodies, one on another host may be without TLS."""
 
     def server_context(self) -> ssl.SSLContext:
-        """Create the context of a server. Raises `UsageError`, and `NotFoundError` for paths."""
+        """Create the context of a server. Raises `InvalidArgumentError`, and `NotFoundError` for paths."""
         import ssl
 
         if self.certificate is None:
-            raise UsageError("tls: a server needs the option certificate")
+            raise InvalidArgumentError("tls: a server needs the option certificate")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         # A client that only sends would otherwise close its end with unread tickets, which resets the connection.
         context.num_tickets = 0
@@ -78,11 +78,11 @@ class TlsOptions:
                 else:
                     context.load_cert_chain(path, self.key, password=_refuse_passphrase)
             except ssl.SSLError as error:
-                raise UsageError(f"tls: {name} {str(path)!r}: {error.reason or error}") from error
+                raise InvalidArgumentError(f"tls: {name} {str(path)!r}: {error.reason or error}") from error
             except OSError as error:
                 raise translate_os_error(error, f"tls: {name} {str(path)!r} or its key: {error.strerror}") from error
         return context
 
 
 def _refuse_passphrase() -> str:
-    raise UsageError("tls: the key has a passphrase, which is not supported")
+    raise InvalidArgumentError("tls: the key has a passphrase, which is not supported")

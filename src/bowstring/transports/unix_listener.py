@@ -19,7 +19,10 @@ class UnixListener(StreamListener):
     """Listens at an address, by default a new abstract one. Peers of other users are refused."""
 
     def __init__(self, address: str | None = None, *, options: TransportOptions = DEFAULT_OPTIONS) -> None:
-        """Listen. Raises `UsageError` if the address is in use, `ResourceError` if no descriptors are left."""
+        """Listen.
+
+        Raises `InvalidArgumentError` if the address is in use, `ResourceError` if no descriptors are left.
+        """
         address = random_abstract_address() if address is None else address
         sockaddr = encode_unix_address(address)
         try:

@@ -7,7 +7,7 @@ import secrets
 import socket
 import struct
 
-from bowstring.errors import ConnectionLostError, ResourceError, UsageError, translate_os_error
+from bowstring.errors import ConnectionLostError, InvalidArgumentError, ResourceError, translate_os_error
 from bowstring.memory.closable import close_on_error
 from bowstring.transports.address_scope import directory_scope, network_scope
 
@@ -22,15 +22,20 @@ def random_abstract_address() -> str:
 
 
 def encode_unix_address(address: object) -> bytes:
-    """Return the kernel's name for an address. Raises `UsageError` if it is not a path or name, empty or too long."""
+    """Return the kernel's name for an address.
+
+    Raises `InvalidArgumentError` if it is not a path or name, empty or too long.
+    """
     try:
         encoded = os.fsencode(address) if isinstance(address, str) else b""
     except UnicodeEncodeError:  # surrogates that stand for no byte
         encoded = b""
     if not encoded or encoded == b"@" or b"\0" in encoded:
-        raise UsageError(f"unix socket address {address!r}: expected a path, or '@' and a name")
+        raise InvalidArgumentError(f"unix socket address {address!r}: expected a path, or '@' and a name")
     if len(encoded) > MAX_ADDRESS_BYTES:
-        raise UsageError(f"unix socket address {address!r}: {len(encoded)} bytes, at most {MAX_ADDRESS_BYTES} fit")
+        raise InvalidArgumentError(
+            f"unix socket address {address!r}: {len(encoded)} bytes, at most {MAX_ADDRESS_BYTES} fit"
+        )
     return b"\0" + encoded[1:] if encoded.startswith(b"@") else encoded
 
 
@@ -43,7 +48,8 @@ def try_connect(address: str, connection: socket.socket | None = None) -> tuple[
     """Return a non-blocking socket, and whether it is connected; if not, because the listener's queue is full, call it
     again with the socket after `CONNECT_RETRY_S`.
 
-    Raises `ConnectionLostError` if there is no listener, `AccessDeniedError`, `UsageError`; the socket is then closed.
+    Raises `ConnectionLostError` if there is no listener, `AccessDeniedError`, `InvalidArgumentError`; the socket is
+    then closed.
     """
     name = encode_unix_address(address)
     if connection is None:

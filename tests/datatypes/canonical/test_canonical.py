@@ -17,7 +17,7 @@ import pytest
 import bowstring as bs
 from bowstring.datatypes.canonical.uuid import UuidType
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve_extension_type, to_storage_field
-from bowstring.errors import InvalidDataError, TypeMismatchError, UsageError, WouldCopyError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError, WouldCopyError
 
 EAST = timezone(timedelta(hours=5, minutes=45))
 WEST = timezone(timedelta(hours=-12, minutes=-59))
@@ -408,7 +408,7 @@ def test_the_name_of_a_canonical_type_cannot_be_registered() -> None:
     class Mine(bs.datatypes.ExtensionType):
         EXTENSION_NAME = "arrow.json"
 
-    with pytest.raises(UsageError, match="taken by JsonType"):
+    with pytest.raises(InvalidArgumentError, match="taken by JsonType"):
         bs.datatypes.register_extension_type(Mine)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve_extension_type
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 
 PAIR = bs.list_(bs.int8(), 2)
 
@@ -54,5 +54,5 @@ def test_a_type_with_names_that_cannot_be_written_is_rejected() -> None:
         lambda: bs.datatypes.variable_shape_tensor(bs.int8(), 1, ["\ud800"]),
         lambda: bs.tensors.write_tensor(bs.tensors.Tensor.from_numpy(np.zeros((2, 2)), ["a", "\ud800"]), io.BytesIO()),
     ):
-        with pytest.raises(UsageError, match="surrogates"):
+        with pytest.raises(InvalidArgumentError, match="surrogates"):
             make()

@@ -38,7 +38,7 @@ def test_batches_keep_their_dictionary_after_a_replacement() -> None:
 
 
 def test_a_file_rejects_a_changed_dictionary_and_names_the_column() -> None:
-    with pytest.raises(errors.UsageError, match=r"column 'w'.*stream"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"column 'w'.*stream"):
         as_file(word_batch("a"), word_batch("b"))
 
 

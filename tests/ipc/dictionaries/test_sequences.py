@@ -135,7 +135,7 @@ def write_acceptable_batches(
         for batch in batches:
             try:
                 writer.write_batch(batch)
-            except errors.UsageError as error:
+            except errors.InvalidArgumentError as error:
                 messages.append(str(error))
             else:
                 accepted_batches.append(batch)

@@ -127,7 +127,9 @@ def test_a_file_rejects_a_batch_with_another_dictionary_and_accepts_the_next() -
     last = batch(dictionary_array([0, 1, 3], ["p", "q", "s", "t"]), dictionary_array([0, 1, 0], ["a", "b"]))
     with bs.new_file(sink, first.schema) as writer:
         writer.write(first)
-        with pytest.raises(errors.UsageError, match=r"column 'b': its dictionary changes.*unify_dictionaries"):
+        with pytest.raises(
+            errors.InvalidArgumentError, match=r"column 'b': its dictionary changes.*unify_dictionaries"
+        ):
             writer.write(batch(*other))
         writer.write(last)
     assert dictionary_counts(sink.getvalue()) == [(2, 1), (1, 0)]
@@ -140,7 +142,7 @@ def test_without_deltas_a_stream_replaces_the_dictionary_and_a_file_rejects_it()
     data = as_stream(*batches, options=write_options)
     assert dictionary_counts(data) == [(2, 0)]
     check_batches(data, *batches)
-    with pytest.raises(errors.UsageError, match=r"column 'a': its dictionary grows.*dictionary_deltas"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"column 'a': its dictionary grows.*dictionary_deltas"):
         as_file(*batches, options=write_options)
 
 
@@ -150,7 +152,7 @@ def test_zeros_of_different_signs_are_different_values(write: Any, zeros: list[f
     type_ = bs.dictionary(bs.int8(), bs.float64())
     batches = [batch(dictionary_array([0], [zero], type_)) for zero in zeros]
     if write is as_file:
-        with pytest.raises(errors.UsageError, match="column 'a'"):
+        with pytest.raises(errors.InvalidArgumentError, match="column 'a'"):
             write(*batches)
         return
     data = write(*batches)
@@ -243,7 +245,7 @@ def test_an_inner_dictionary_that_changes_without_changing_values_is_not_written
 
 
 def test_a_file_rejects_another_inner_dictionary() -> None:
-    with pytest.raises(errors.UsageError, match="column 'a'"):
+    with pytest.raises(errors.InvalidArgumentError, match="column 'a'"):
         as_file(list_batch(["a", "b"], [0, 1]), list_batch(["b", "a"], [1, 0], [0]))
 
 
@@ -420,7 +422,7 @@ def test_a_combined_dictionary_too_large_for_the_indices_names_both_fields() -> 
     first = batch_sharing_dictionary([0], [0])
     second = batch(*(dictionary_array([99], [f"{side}{number}" for number in range(100)]) for side in "pq"))
     for write in (as_file, as_stream):
-        with pytest.raises(errors.UsageError, match=r"columns 'a' and 'b':.*share_dictionaries=False"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"columns 'a' and 'b':.*share_dictionaries=False"):
             write(first, second)
     data = as_stream(first, second, options=bs.ipc.IpcWriteOptions(share_dictionaries=False))
     assert dictionary_ids(data) == [0, 1]
@@ -477,7 +479,7 @@ def test_the_schema_is_delayed_only_if_fields_may_share_an_id() -> None:
 def test_after_a_rejected_first_batch_the_next_one_is_the_first() -> None:
     sink, batch = io.BytesIO(), batch_sharing_dictionary([0], [1])
     with bs.new_stream(sink, batch.schema) as writer:
-        with pytest.raises(errors.UsageError, match="another schema"):
+        with pytest.raises(errors.InvalidArgumentError, match="another schema"):
             writer.write(word_batch("a"))
         writer.write(batch)
     assert dictionary_counts(sink.getvalue()) == [(1, 0)]
@@ -535,7 +537,9 @@ def test_batches_after_a_unified_table_must_not_add_values(new: Any) -> None:
     with new(sink, batches[0].schema, options=bs.ipc.IpcWriteOptions(unify_dictionaries=True)) as writer:
         writer.write(batches[0])
         writer.write(batches[1])
-        with pytest.raises(errors.UsageError, match=r"column 'a': 1 values are not in the dictionary.*write_table"):
+        with pytest.raises(
+            errors.InvalidArgumentError, match=r"column 'a': 1 values are not in the dictionary.*write_table"
+        ):
             writer.write(batches[2])
         writer.write_table(bs.Table.from_batches([batches[1], word_batch("b", "c")]))
     assert dictionary_counts(sink.getvalue()) == [(1, 0)]
@@ -545,7 +549,7 @@ def test_batches_after_a_unified_table_must_not_add_values(new: Any) -> None:
 @EVERY_WRITER
 def test_a_unified_dictionary_too_large_for_the_indices_names_the_column(new: Any) -> None:
     parts = [batch(dictionary_array([99], [f"{side}{number}" for number in range(100)])) for side in "pq"]
-    with pytest.raises(errors.UsageError, match=r"column 'a'.*200 values"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"column 'a'.*200 values"):
         write_unified(new, bs.Table.from_batches(parts))
 
 

@@ -121,7 +121,7 @@ def test_a_failed_append_closes_the_file_even_if_the_error_is_kept(path: Path) -
             with bs.ipc.append_file(path) as writer:
                 record_batch = bs.open_file(path)[0]
                 writer.write(batch("int"))
-        except errors.UsageError as error:
+        except errors.InvalidArgumentError as error:
             failures.append((error, record_batch))
     with bs.ipc.append_file(path) as writer:
         writer.write(batch())
@@ -307,7 +307,7 @@ def test_dictionaries_of_the_file_are_not_written_again_but_may_grow(tmp_path: P
     assert reader.num_dictionary_batches == 2
     assert reader.read_all()["w"].to_pylist() == ["a", "b", "b", "c"]
     before = path.read_bytes()
-    with pytest.raises(errors.UsageError, match="'w'"), bs.ipc.append_file(path) as writer:
+    with pytest.raises(errors.InvalidArgumentError, match="'w'"), bs.ipc.append_file(path) as writer:
         writer.write(dictionary_batch("z", keys=["z"]))
     assert path.read_bytes() == before
 
@@ -320,7 +320,7 @@ def test_dictionaries_of_the_file_are_not_written_again_but_may_grow(tmp_path: P
     ],
 )
 def test_another_schema_is_rejected_with_the_difference(path: Path, other: bs.RecordBatch, message: str) -> None:
-    with pytest.raises(errors.UsageError, match=message), bs.ipc.append_file(path) as writer:
+    with pytest.raises(errors.InvalidArgumentError, match=message), bs.ipc.append_file(path) as writer:
         writer.write(other)
     assert bs.open_file(path).num_record_batches == 1
 
@@ -328,12 +328,12 @@ def test_another_schema_is_rejected_with_the_difference(path: Path, other: bs.Re
 def test_other_formats_are_rejected(tmp_path: Path, path: Path) -> None:
     with pytest.raises(errors.NotFoundError):
         bs.ipc.append_file(tmp_path / "none")
-    with pytest.raises(errors.UsageError, match="is a directory"):
+    with pytest.raises(errors.InvalidArgumentError, match="is a directory"):
         bs.ipc.append_file(tmp_path)
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(errors.TruncatedError):
         bs.ipc.append_file(path)
-    with pytest.raises(errors.UsageError, match="expected a path"):
+    with pytest.raises(errors.InvalidArgumentError, match="expected a path"):
         bs.ipc.append_file(io.BytesIO(int_stream()))  # type: ignore[arg-type]
     (tmp_path / "s").write_bytes(int_stream())
     with pytest.raises(errors.FormatMismatchError, match="stream"):
@@ -380,5 +380,5 @@ def test_a_missing_path_raises_not_found(tmp_path: Path) -> None:
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")  # opening it would wait for a writer
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(errors.UsageError, match="not a regular file"):
+        with pytest.raises(errors.InvalidArgumentError, match="not a regular file"):
             bs.ipc.append_file(path)

@@ -139,7 +139,9 @@ def test_a_remote_file_cannot_be_source_and_sink() -> None:
     content, store = as_file(batch("int")), fsspec.filesystem("memory")
     store.pipe_file("/itself.arrow", content)
     for source in ("memory://itself.arrow", fsspec.open("memory://itself.arrow")):
-        with pytest.raises(errors.UsageError, match=r"itself.arrow.* is the file to read as well.*another name"):
+        with pytest.raises(
+            errors.InvalidArgumentError, match=r"itself.arrow.* is the file to read as well.*another name"
+        ):
             bs.ipc.concat_files([content, source], "memory://itself.arrow")
     assert store.cat_file("/itself.arrow") == content
     store.rm_file("/itself.arrow")
@@ -237,7 +239,7 @@ def test_growing_changing_and_nested_dictionaries_are_concatenated_in_any_order(
                 )
             try:
                 sources.append(as_file(*inputs) if is_file else as_stream(*inputs))
-            except errors.UsageError:
+            except errors.InvalidArgumentError:
                 sources.append(as_stream(*inputs))
             expected += [row for held_batch in inputs for row in held_batch.to_pylist()]
         sink = io.BytesIO()
@@ -247,7 +249,7 @@ def test_growing_changing_and_nested_dictionaries_are_concatenated_in_any_order(
         sink = io.BytesIO()
         try:
             bs.ipc.concat_files(sources, sink)
-        except errors.UsageError:
+        except errors.InvalidArgumentError:
             continue  # a file has no replacements
         as_files += 1
         assert rows_of(bs.open_file(sink.getvalue())) == expected
@@ -294,7 +296,7 @@ def test_files_and_streams_of_other_writers_are_concatenated(shared_folder: Path
     ],
 )
 def test_the_difference_between_schemas_is_named(second: bytes, message: str) -> None:
-    with pytest.raises(errors.UsageError, match=message):
+    with pytest.raises(errors.InvalidArgumentError, match=message):
         concat(as_file(batch("int")), second)
 
 
@@ -304,7 +306,7 @@ def test_field_metadata_must_be_equal_and_schema_metadata_is_that_of_the_first_s
     first = bs.RecordBatch.from_arrays([plain.column(0)], schema=noted)
     assert concat(as_file(first), as_file(plain)).schema.metadata == {b"from": b"first"}
     other = bs.RecordBatch.from_arrays([plain.column(0)], schema=bs.schema([plain.schema[0].with_metadata({"u": "m"})]))
-    with pytest.raises(errors.UsageError, match="metadata"):
+    with pytest.raises(errors.InvalidArgumentError, match="metadata"):
         concat(as_file(plain), as_file(other))
 
 
@@ -340,7 +342,7 @@ def test_overlapping_blocks_do_not_fill_the_disk() -> None:
 
 
 def test_no_sources_are_rejected() -> None:
-    with pytest.raises(errors.UsageError, match="nothing to concatenate"):
+    with pytest.raises(errors.InvalidArgumentError, match="nothing to concatenate"):
         bs.ipc.concat_files([], io.BytesIO())
 
 
@@ -359,5 +361,5 @@ def test_dictionaries_that_differ_in_the_sign_of_a_zero_are_different() -> None:
 
 
 def test_a_single_path_is_rejected_as_a_list_of_sources() -> None:
-    with pytest.raises(errors.UsageError, match="a list of files and streams"):
+    with pytest.raises(errors.InvalidArgumentError, match="a list of files and streams"):
         bs.ipc.concat_files("week.arrow", io.BytesIO())

@@ -159,7 +159,7 @@ def test_dictionaries_of_every_type_are_merged(case: Case) -> None:
 def check_only_as_stream(parts: list[bs.RecordBatch], message: str, tmp_path: Path) -> None:
     """Check that the two cannot become a file but can become a stream."""
     first, second = parts
-    with pytest.raises(errors.UsageError, match=message):
+    with pytest.raises(errors.InvalidArgumentError, match=message):
         bs.ipc.concat_files([as_file(first), as_file(second)], tmp_path / "never.arrow")
     assert os.listdir(tmp_path) == []
     sink = io.BytesIO()
@@ -372,10 +372,13 @@ def test_an_empty_stream_in_a_pipe_is_awaited_once() -> None:
 
 
 def test_nothing_is_written_to_a_pipe_if_sources_are_incompatible(tmp_path: Path) -> None:
-    with (tmp_path / "out").open("wb") as out, pytest.raises(errors.UsageError, match="expected"):
+    with (tmp_path / "out").open("wb") as out, pytest.raises(errors.InvalidArgumentError, match="expected"):
         bs.ipc.concat_files([as_file(batch("int")), as_file(batch("text"))], out)
     assert (tmp_path / "out").read_bytes() == b""
-    with (tmp_path / "out").open("wb") as out, pytest.raises(errors.UsageError, match="nothing to concatenate"):
+    with (
+        (tmp_path / "out").open("wb") as out,
+        pytest.raises(errors.InvalidArgumentError, match="nothing to concatenate"),
+    ):
         bs.ipc.concat_files([], out)
     named = tmp_path / "pipe"
     os.mkfifo(named)
@@ -384,7 +387,7 @@ def test_nothing_is_written_to_a_pipe_if_sources_are_incompatible(tmp_path: Path
     thread.start()
     gc.collect()  # objects of other tests may be finalised in between
     before = len(os.listdir("/proc/self/fd"))
-    with (tmp_path / "out").open("wb") as out, pytest.raises(errors.UsageError, match="expected"):
+    with (tmp_path / "out").open("wb") as out, pytest.raises(errors.InvalidArgumentError, match="expected"):
         bs.ipc.concat_files([named, as_file(batch("text"))], out)
     thread.join(10)
     assert len(os.listdir("/proc/self/fd")) <= before

@@ -16,7 +16,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 _Function = Callable[[Any, Any], Any]
 
@@ -78,7 +78,7 @@ def test_a_sink_that_is_the_source_is_rejected_under_every_name(function: _Funct
         names = _forms_of_source(path, stack)
         for name in names:
             for source, sink in ((path, name), (name, path)):
-                with pytest.raises(UsageError, match="is the file to read as well as the file to write"):
+                with pytest.raises(InvalidArgumentError, match="is the file to read as well as the file to write"):
                     function(source, sink)
 
 
@@ -92,7 +92,7 @@ def test_a_sink_that_is_the_source_is_rejected_in_a_store_and_in_memory(function
     store.pipe("/same/x.arrow", before)
     url = "memory://same/x.arrow"
     for source, sink in ((url, url), (fsspec.open(url), url), (url, fsspec.open(url, "wb")), (memory, memory)):
-        with pytest.raises(UsageError, match="is the file to read as well as the file to write"):
+        with pytest.raises(InvalidArgumentError, match="is the file to read as well as the file to write"):
             function(source, sink)
     assert store.cat("/same/x.arrow") == memory.getvalue() == before
 
@@ -111,7 +111,7 @@ def test_a_copy_and_a_device_are_not_the_source(function: _Function, path: Path,
 def test_a_later_source_is_checked_before_anything_is_written_to_a_descriptor(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.arrow"
     other.write_bytes(path.read_bytes())
-    with path.open("r+b") as file, pytest.raises(UsageError, match="to read as well"):
+    with path.open("r+b") as file, pytest.raises(InvalidArgumentError, match="to read as well"):
         bs.ipc.concat_files(iter([other, path]), file)
 
 

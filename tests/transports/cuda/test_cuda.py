@@ -18,9 +18,9 @@ from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import (
     ConnectionLostError,
     EnvironmentProblemError,
+    InvalidArgumentError,
     MissingExtraError,
     ProtocolError,
-    UsageError,
 )
 from bowstring.memory import cuda
 from bowstring.memory.device import CUDA as CUDA_TYPE, Device, DeviceRegion
@@ -162,22 +162,24 @@ def test_a_client_reports_that_there_is_no_usable_gpu(handle: CudaRemoteHandle) 
 def test_the_transport_has_to_be_allowed_at_both_ends() -> None:
     assert not CUDA.settings.shares_memory
     problem = r"CUDA maps memory writable, so peers have to be trusted: allow it with CUDA.configure\("
-    with pytest.raises(UsageError, match=problem):
+    with pytest.raises(InvalidArgumentError, match=problem):
         Server(scheme="cuda+unix")
     encoded = base64.b64encode(CudaRemoteHandle(IPC_HANDLE, 1 << 20, UUID).encode()).decode()
-    with UNIX.listen() as listener, pytest.raises(UsageError, match=problem):
+    with UNIX.listen() as listener, pytest.raises(InvalidArgumentError, match=problem):
         bs.connect(f"cuda+unix:{listener.address}?want_data=1&free_data=2&remote_handle={encoded}&ticket=x")
 
 
 @pytest.mark.parametrize("arena_bytes", [0, -1, (1 << 48) + 1])
 def test_an_impossible_size_is_rejected(arena_bytes: int) -> None:
     transport = CudaTransport(CudaOptions(shares_memory=True, arena_bytes=arena_bytes))
-    with pytest.raises(UsageError, match=rf"cuda: arena_bytes: expected 1 to 281474976710656, found {arena_bytes}"):
+    with pytest.raises(
+        InvalidArgumentError, match=rf"cuda: arena_bytes: expected 1 to 281474976710656, found {arena_bytes}"
+    ):
         transport.listen()
 
 
 def test_tls_is_rejected_by_name() -> None:
-    with pytest.raises(UsageError, match=r"cuda\+unix: the option tls is not supported"):
+    with pytest.raises(InvalidArgumentError, match=r"cuda\+unix: the option tls is not supported"):
         find_transport("cuda+unix", "cuda+unix:@x", tls=TlsOptions())
 
 
@@ -229,13 +231,13 @@ def test_a_table_becomes_one_message_over_its_buffers() -> None:
 )
 def test_columns_that_can_t_be_served_are_rejected(column: bs.Array, problem: str) -> None:
     batch = bs.RecordBatch.from_arrays([column], ["x"])
-    with pytest.raises(UsageError, match=problem):
+    with pytest.raises(InvalidArgumentError, match=problem):
         DeviceTable(batch.schema, len(column), [column], DEVICE).to_stored_dataset("name")
 
 
 @pytest.mark.parametrize("source", [{}, {"x": [1]}, {"x": bs.array([1])}, bs.RecordBatch.from_arrays([], [])])
 def test_only_columns_on_a_gpu_are_a_table(source: object) -> None:
-    with pytest.raises((UsageError, bs.errors.UnsupportedError)):
+    with pytest.raises((InvalidArgumentError, bs.errors.UnsupportedError)):
         device_table(source)
 
 
@@ -253,9 +255,9 @@ def test_columns_of_a_table_have_one_length_and_one_device() -> None:
     zero, one = Device(CUDA_TYPE, 0), Device(CUDA_TYPE, 1)
     table = device_table({"x": Source(3, zero), "y": Source(3, zero)})
     assert (table.num_rows, table.schema.names, table.device) == (3, ["x", "y"], zero)
-    with pytest.raises(UsageError, match="found 3 rows on cuda:0, 2 rows on cuda:0"):
+    with pytest.raises(InvalidArgumentError, match="found 3 rows on cuda:0, 2 rows on cuda:0"):
         device_table({"x": Source(3, zero), "y": Source(2, zero)})
-    with pytest.raises(UsageError, match="found 3 rows on cuda:0, 3 rows on cuda:1"):
+    with pytest.raises(InvalidArgumentError, match="found 3 rows on cuda:0, 3 rows on cuda:1"):
         device_table({"x": Source(3, zero), "y": Source(3, one)})
 
 
@@ -263,7 +265,9 @@ def test_a_server_without_cuda_refuses_to_send_a_table_on_a_device() -> None:
     with Server() as server:
         uri = server.add("table", new_device_table())
         for copy in (False, True):
-            with pytest.raises(UsageError, match=r"'table': its memory is on a device: connect to its cuda\+unix URI"):
+            with pytest.raises(
+                InvalidArgumentError, match=r"'table': its memory is on a device: connect to its cuda\+unix URI"
+            ):
                 bs.connect(uri, copy=copy)
         server.add("other", bs.table({"x": [1]}))
         assert bs.connect(server.uri("other")).read_all()["x"].to_pylist() == [1]

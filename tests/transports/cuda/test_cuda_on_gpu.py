@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ProtocolError, ResourceError, UsageError
+from bowstring.errors import InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.interop.device_arrays import import_device_array, to_host
 from bowstring.memory import cuda
 from bowstring.memory.device import CUDA as CUDA_TYPE, DeviceMemory
@@ -35,7 +35,7 @@ OPTIONS = CudaOptions(shares_memory=True, arena_bytes=1 << 23)
 CLIENT = """
 import gc, sys
 import bowstring as bs
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.interop.device_arrays import import_device_array, to_host
 from bowstring.transports.cuda.transport import CUDA, CudaOptions
 CUDA.configure(CudaOptions(shares_memory=True))
@@ -48,7 +48,7 @@ assert number.__dlpack_device__() == (2, 0)
 for column in (number, batch["text"], again["number"]):
     try:
         column.to_pylist()
-    except UsageError:
+    except InvalidArgumentError:
         continue
     raise AssertionError("memory of the GPU was read by the CPU")
 # The bytes, by DLPack and cuMemcpyDtoH.
@@ -211,7 +211,7 @@ def test_a_handle_can_t_claim_more_than_its_allocation() -> None:
 def test_a_handle_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ResourceError, match="cuda: cuIpcOpenMemHandle: CUDA_ERROR"):
         RemoteCudaMemory(bytes(range(64)), 0)
-    with pytest.raises(UsageError, match="device 99: this process has"):
+    with pytest.raises(InvalidArgumentError, match="device 99: this process has"):
         RemoteCudaMemory(bytes(64), 99)
 
 
@@ -228,5 +228,5 @@ def test_every_device_is_found_by_its_uuid() -> None:
     devices = [cuda.gpu(ordinal) for ordinal in range(cuda.num_gpus())]
     assert [cuda.gpu_with_uuid(device.uuid) for device in devices] == devices
     assert (devices[0].device.type, devices[0].device.id) == (CUDA_TYPE, 0)
-    with pytest.raises(UsageError, match="is not an address of CUDA"):
+    with pytest.raises(InvalidArgumentError, match="is not an address of CUDA"):
         cuda.gpu_at(77)

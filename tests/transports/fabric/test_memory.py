@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from bowstring.errors import BowstringError, ProtocolError, UsageError
+from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.exported_memory_conformance import MemoryConformance
@@ -121,11 +121,14 @@ def test_memory_is_shared_only_with_an_option() -> None:
         assert listener.remote_handle is None
         assert transport.exporter(server) is None
         assert transport.open_memory(client, None) is None
-        with pytest.raises(UsageError, match="while there are connections"):
+        with pytest.raises(InvalidArgumentError, match="while there are connections"):
             transport.configure(FabricOptions(shares_memory=True))
     transport.configure(FabricOptions(shares_memory=True))
 
 
 def test_memory_is_shared_at_one_interface_only() -> None:
-    with assert_descriptors_closed(), pytest.raises(UsageError, match="expected the address of one interface"):
+    with (
+        assert_descriptors_closed(),
+        pytest.raises(InvalidArgumentError, match="expected the address of one interface"),
+    ):
         new_transport().listen("//0.0.0.0:0")

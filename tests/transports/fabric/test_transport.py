@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bowstring.errors import EnvironmentProblemError, UnsupportedError, UsageError
+from bowstring.errors import EnvironmentProblemError, InvalidArgumentError, UnsupportedError
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.fabric.transport import FabricOptions, FabricTransport, parse_fabric_address
 from bowstring.transports.tls import TlsOptions
@@ -22,8 +22,8 @@ def test_an_address_may_contain_a_provider() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "//127.0.0.1", "//:1", "//h:65536", "//h:1/a b", "//h:1/a/b", "//h:1/;a"])
-def test_an_invalid_address_is_a_usage_error(address: str) -> None:
-    with pytest.raises(UsageError, match="expected"):
+def test_an_invalid_address_is_rejected(address: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="expected"):
         parse_fabric_address(address, "tcp")
 
 
@@ -50,6 +50,6 @@ def test_a_faulty_provider_is_rejected_by_name(call: Callable[..., Any], provide
     ],
 )
 @pytest.mark.parametrize("call", LISTEN_AND_DIAL)
-def test_an_unsupported_option_is_a_usage_error(call: Callable[..., Any], name: str, options: TransportOptions) -> None:
-    with pytest.raises(UsageError, match=f"the option {name} is not supported"):
+def test_an_unsupported_option_is_rejected(call: Callable[..., Any], name: str, options: TransportOptions) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"the option {name} is not supported"):
         call(FabricTransport(), "//127.0.0.1:0", options)

@@ -18,10 +18,10 @@ import pytest
 from bowstring.errors import (
     ClosedError,
     ConnectionLostError,
+    InvalidArgumentError,
     LimitError,
     RefusedConnectionError,
     UnsupportedError,
-    UsageError,
 )
 from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.ucx import ucp
@@ -273,7 +273,7 @@ def test_a_rejected_client_has_a_connection_error(worker: Worker, listener: List
     request.reject()
     drive(worker, lambda: client.status < 0)
     assert isinstance(client.error, ConnectionLostError)
-    with pytest.raises(UsageError, match="already accepted or rejected"):
+    with pytest.raises(InvalidArgumentError, match="already accepted or rejected"):
         request.reject()
 
 
@@ -304,51 +304,51 @@ def test_a_client_without_error_reports_is_refused_by_an_end_that_needs_them(
 def test_wrong_arguments_never_reach_libucp(context: Context, worker: Worker) -> None:
     with connected(worker) as (client, _):
         for wrong in (-1, 1 << 64):
-            with pytest.raises(UsageError, match="expected an unsigned 64-bit number"):
+            with pytest.raises(InvalidArgumentError, match="expected an unsigned 64-bit number"):
                 client.send_tagged([b"x"], wrong)
-            with pytest.raises(UsageError, match="expected an unsigned 64-bit number"):
+            with pytest.raises(InvalidArgumentError, match="expected an unsigned 64-bit number"):
                 worker.probe(0, wrong)
-        with pytest.raises(UsageError, match="from 0 to 65535"):
+        with pytest.raises(InvalidArgumentError, match="from 0 to 65535"):
             client.send_active_message([b"x"], 1 << 16)
-        with pytest.raises(UsageError, match="from 0 to 65535"):
+        with pytest.raises(InvalidArgumentError, match="from 0 to 65535"):
             Worker(context, active_message_ids=[-1])
-        with pytest.raises(UsageError, match="packed key is empty"):
+        with pytest.raises(InvalidArgumentError, match="packed key is empty"):
             client.unpack_key(b"")
         client.send_tagged([b"four"], 4)
         message = receive_probed(worker)
-        with pytest.raises(UsageError, match="a buffer of 4 bytes, found 3"):
+        with pytest.raises(InvalidArgumentError, match="a buffer of 4 bytes, found 3"):
             message.receive_into(bytearray(3))
         for buffer in (b"read", memoryview(bytearray(8))[::2]):
-            with pytest.raises(UsageError, match="writable, contiguous"):
+            with pytest.raises(InvalidArgumentError, match="writable, contiguous"):
                 message.receive_into(buffer)
-        with pytest.raises(UsageError, match="expected a buffer, found int"):
+        with pytest.raises(InvalidArgumentError, match="expected a buffer, found int"):
             message.receive_into(12)
         message.discard()
-        with pytest.raises(UsageError, match="already received"):
+        with pytest.raises(InvalidArgumentError, match="already received"):
             message.receive_into(bytearray(4))
-    with pytest.raises(UsageError, match="at least 1 byte"):
+    with pytest.raises(InvalidArgumentError, match="at least 1 byte"):
         context.allocate(0)
-    with pytest.raises(UsageError, match="empty buffer"):
+    with pytest.raises(InvalidArgumentError, match="empty buffer"):
         context.register(b"")
-    with pytest.raises(UsageError, match="port 65536"):
+    with pytest.raises(InvalidArgumentError, match="port 65536"):
         worker.listen("127.0.0.1", 65536)
     with pytest.raises(RefusedConnectionError, match="has no address"):
         worker.connect("no.such.host.invalid", 1)
 
 
-def test_a_call_without_its_feature_is_a_usage_error() -> None:
+def test_a_call_without_its_feature_is_rejected() -> None:
     with Context(Feature.ACTIVE_MESSAGES) as context:
         worker = Worker(context)
-        with pytest.raises(UsageError, match=r"Feature\.TAG"):
+        with pytest.raises(InvalidArgumentError, match=r"Feature\.TAG"):
             worker.probe()
-        with pytest.raises(UsageError, match=r"Feature\.WAKEUP"):
+        with pytest.raises(InvalidArgumentError, match=r"Feature\.WAKEUP"):
             worker.wait(0)
 
 
-def test_an_unknown_option_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="null character"):
+def test_an_unknown_option_is_rejected() -> None:
+    with pytest.raises(InvalidArgumentError, match="null character"):
         Context(options={"TLS\0": "tcp"})
-    with pytest.raises(UsageError, match="RNDV_THRESH=nonsense"):
+    with pytest.raises(InvalidArgumentError, match="RNDV_THRESH=nonsense"):
         Context(options={"RNDV_THRESH": "nonsense"})
 
 
@@ -421,7 +421,7 @@ def _use_after_fork(context: Context, worker: Worker, pipe: Connection) -> None:
     for call in calls:
         try:
             call()
-        except UsageError as error:
+        except InvalidArgumentError as error:
             errors.append(str(error))
     worker.close()
     context.close()
@@ -466,7 +466,7 @@ def test_a_killed_process_leaves_nothing_in_shared_memory(worker: Worker, listen
 
 
 def test_another_library_cannot_be_loaded_beside_the_first() -> None:
-    with pytest.raises(UsageError, match="already uses the wheel"):
+    with pytest.raises(InvalidArgumentError, match="already uses the wheel"):
         Context(library="libc.so.6")
 
 

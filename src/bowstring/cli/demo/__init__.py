@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from bowstring import spark as bowstring_spark
 from bowstring.cli.demo import corpus, input_option, report, transfer_methods
 from bowstring.cli.demo.summary import summarize_frame
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,7 +108,7 @@ def _show_log_on_failure() -> Iterator[BinaryIO]:
     with tempfile.TemporaryFile() as log:
         try:
             yield log
-        except UsageError:
+        except InvalidArgumentError:
             raise
         except Exception:
             log.seek(0)
@@ -205,7 +205,7 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
             )
             summary = steps.run("Counting rows and nulls, and summing columns in Spark", lambda: summarize_frame(frame))
             if not summary.rows:
-                raise UsageError(f"{path}: there are no rows to hand over")
+                raise InvalidArgumentError(f"{path}: there are no rows to hand over")
             steps.run("Warming up each method with some of the rows", partial(_warm_up, frame, summary.rows))
             measurements: dict[str, list[Measurement]] = {name: [] for name in transfer_methods.TRANSFER_METHODS}
             for number in range(rounds):

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bowstring.errors import MissingFileError, UsageError
+from bowstring.errors import InvalidArgumentError, MissingFileError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +30,7 @@ _JSON_LINES_EXTENSIONS = {".jsonl", ".ndjson"}
 def spark_format(path: str) -> str:
     """Return Spark's format for a local or remote file or folder, by extension.
 
-    Raises `MissingFileError` if a local path does not exist, `UsageError` for an unknown extension.
+    Raises `MissingFileError` if a local path does not exist, `InvalidArgumentError` for an unknown extension.
     """
     if "://" not in path and not os.path.exists(path):
         raise MissingFileError(f"{path}: there is no such file or folder", filename=str(path))
@@ -41,7 +41,9 @@ def spark_format(path: str) -> str:
         for ending in (os.path.splitext(name)[1], os.path.splitext(os.path.splitext(name)[0])[1]):
             if ending.lower() in SPARK_FORMATS:
                 return SPARK_FORMATS[ending.lower()]
-    raise UsageError(f"{path}: expected a name that ends in {', '.join(SPARK_FORMATS)}, or a folder of such files")
+    raise InvalidArgumentError(
+        f"{path}: expected a name that ends in {', '.join(SPARK_FORMATS)}, or a folder of such files"
+    )
 
 
 def read_input(spark: SparkSession, path: str) -> DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from bowstring.datatypes.base import DataType
-from bowstring.errors import InvalidDataError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 
 _PairsHook: TypeAlias = Callable[[list[tuple[str, Any]]], Any]
 
@@ -17,9 +17,11 @@ _MAX_BYTES = 1 << 20
 
 
 def check_storage_type(name: str, storage_type: DataType, *allowed: DataType) -> None:
-    """Raise `UsageError` if the storage type is not one of `allowed`."""
+    """Raise `InvalidArgumentError` if the storage type is not one of `allowed`."""
     if storage_type not in allowed:
-        raise UsageError(f"{name}: expected {' or '.join(map(str, allowed))} as storage type, found {storage_type}")
+        raise InvalidArgumentError(
+            f"{name}: expected {' or '.join(map(str, allowed))} as storage type, found {storage_type}"
+        )
 
 
 def parse_parameters(name: str, serialized: bytes, keys: Sequence[str] = ()) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from bowstring.datatypes.canonical.uuid import UuidType
 from bowstring.datatypes.conversion import TypeLike, as_type, field
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.field import Field
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 
 _BYTES = (t.Binary, t.LargeBinary, t.BinaryView)
 _PRIMITIVES = (t.Null, t.Bool, t.Int, *_BYTES, t.Utf8, t.LargeUtf8, t.Utf8View, UuidType)
@@ -35,11 +35,11 @@ class ParquetVariantType(ExtensionType):
     def __post_init__(self) -> None:
         name, storage = self.EXTENSION_NAME, self.storage_type
         if not isinstance(storage, t.Struct):
-            raise UsageError(f"{name}: expected a struct as storage type, found {storage}")
+            raise InvalidArgumentError(f"{name}: expected a struct as storage type, found {storage}")
         metadata = [f for f in storage.fields if f.name == "metadata"]
         types = [_value_type_if_encoded(f.type) for f in metadata]
         if len(metadata) != 1 or metadata[0].nullable or not isinstance(types[0], _BYTES):
-            raise UsageError(f"{name}: expected one binary, non-nullable field 'metadata', found {storage}")
+            raise InvalidArgumentError(f"{name}: expected one binary, non-nullable field 'metadata', found {storage}")
         _check_value_fields(name, [f for f in storage.fields if f.name != "metadata"], "")
 
 
@@ -48,14 +48,14 @@ def _value_type_if_encoded(type_: t.DataType) -> t.DataType:
 
 
 def _check_value_fields(name: str, fields: list[Field], path: str) -> None:
-    """Raise `UsageError`, naming the path, unless the fields are `value`, `typed_value` or both."""
+    """Raise `InvalidArgumentError`, naming the path, unless the fields are `value`, `typed_value` or both."""
     types = {f.name: f.type for f in fields}
     if len(types) != len(fields) or not types or types.keys() - {"value", "typed_value"}:
-        raise UsageError(
+        raise InvalidArgumentError(
             f"{name}: expected 'value', 'typed_value' or both in {path or 'its storage'}, found {sorted(types)}"
         )
     if "value" in types and not isinstance(types["value"], _BYTES):
-        raise UsageError(f"{name}: expected '{path}value' to be binary, found {types['value']}")
+        raise InvalidArgumentError(f"{name}: expected '{path}value' to be binary, found {types['value']}")
     if "typed_value" in types:
         _check_typed_value(name, types["typed_value"], f"{path}typed_value")
 
@@ -63,14 +63,16 @@ def _check_value_fields(name: str, fields: list[Field], path: str) -> None:
 def _check_typed_value(name: str, type_: t.DataType, path: str) -> None:
     if isinstance(type_, (t.List, t.LargeList, t.ListView, t.Struct)):
         if not type_.fields:
-            raise UsageError(f"{name}: '{path}' is a struct without fields")
+            raise InvalidArgumentError(f"{name}: '{path}' is a struct without fields")
         for child in type_.fields:
             child_path = f"{path}.{child.name}"
             if child.nullable or not isinstance(child.type, t.Struct):
-                raise UsageError(f"{name}: expected '{child_path}' to be a non-nullable struct, found {child}")
+                raise InvalidArgumentError(
+                    f"{name}: expected '{child_path}' to be a non-nullable struct, found {child}"
+                )
             _check_value_fields(name, list(child.type.fields), f"{child_path}.")
     elif not _is_primitive(type_):
-        raise UsageError(f"{name}: '{path}' is {type_}, which is not a type of variants")
+        raise InvalidArgumentError(f"{name}: '{path}' is {type_}, which is not a type of variants")
 
 
 def _is_primitive(type_: t.DataType) -> bool:

@@ -34,7 +34,7 @@ from bowstring.datatypes.canonical.parameters import (
 )
 from bowstring.datatypes.conversion import TypeLike, field
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
-from bowstring.errors import InvalidDataError, TypeMismatchError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -59,14 +59,14 @@ class TensorType(ExtensionType):
     def _check_dimensions(self) -> None:
         name, ndim = self.EXTENSION_NAME, self.ndim
         if ndim > MAX_DIMENSIONS:
-            raise UsageError(f"{name}: expected up to {MAX_DIMENSIONS} dimensions, found {ndim}")
+            raise InvalidArgumentError(f"{name}: expected up to {MAX_DIMENSIONS} dimensions, found {ndim}")
         if self.dim_names is not None and len(self.dim_names) != ndim:
-            raise UsageError(f"{name}: 'dim_names' has {len(self.dim_names)} names for {ndim} dimensions")
+            raise InvalidArgumentError(f"{name}: 'dim_names' has {len(self.dim_names)} names for {ndim} dimensions")
         for dim_name in self.dim_names or ():
             check_text(f"{name}: a dimension's name", dim_name)
         if self.permutation is not None and sorted(self.permutation) != list(range(ndim)):
             permutation = list(self.permutation)
-            raise UsageError(f"{name}: 'permutation' {permutation} is not a permutation of {ndim} dimensions")
+            raise InvalidArgumentError(f"{name}: 'permutation' {permutation} is not a permutation of {ndim} dimensions")
 
     def _format_dimensions(self) -> str:
         dim_names = f", dimensions {list(self.dim_names)}" if self.dim_names else ""
@@ -115,10 +115,12 @@ class FixedShapeTensorType(TensorType):
     def __post_init__(self) -> None:
         storage = self.storage_type
         if not isinstance(storage, t.FixedSizeList):
-            raise UsageError(f"{self.EXTENSION_NAME}: expected a fixed-size list as storage type, found {storage}")
+            raise InvalidArgumentError(
+                f"{self.EXTENSION_NAME}: expected a fixed-size list as storage type, found {storage}"
+            )
         self._check_dimensions()
         if prod(self.shape) != storage.list_size:
-            raise UsageError(
+            raise InvalidArgumentError(
                 f"{self.EXTENSION_NAME}: 'shape' {list(self.shape)} has {prod(self.shape)} elements, the storage "
                 f"type {storage.list_size}"
             )
@@ -198,13 +200,15 @@ class VariableShapeTensorType(TensorType):
         data, shape = types.get("data"), types.get("shape")
         is_valid = isinstance(data, t.List) and isinstance(shape, t.FixedSizeList) and shape.value_type == t.Int(32)
         if not is_valid or len(storage.fields) != 2:
-            raise UsageError(
+            raise InvalidArgumentError(
                 f"{name}: expected a struct of a list 'data' and a fixed-size list 'shape' of int32 as storage type, "
                 f"found {storage}"
             )
         self._check_dimensions()
         if self.uniform_shape is not None and len(self.uniform_shape) != self.ndim:
-            raise UsageError(f"{name}: expected {self.ndim} sizes as 'uniform_shape', found {list(self.uniform_shape)}")
+            raise InvalidArgumentError(
+                f"{name}: expected {self.ndim} sizes as 'uniform_shape', found {list(self.uniform_shape)}"
+            )
 
     def _child_type(self, name: str) -> Any:
         return next(f.type for f in self.storage_type.fields if f.name == name)
@@ -279,7 +283,7 @@ def fixed_shape_tensor(
     """Tensors of one physical shape, stored as fixed-size lists of `value_type`."""
     dimensions = tuple(shape)
     if len(dimensions) > MAX_DIMENSIONS:
-        raise UsageError(f"expected a tensor of up to {MAX_DIMENSIONS} dimensions, found {len(dimensions)}")
+        raise InvalidArgumentError(f"expected a tensor of up to {MAX_DIMENSIONS} dimensions, found {len(dimensions)}")
     for size in dimensions:
         check_size("the size of a tensor's dimension", size)
     storage = t.FixedSizeList(t.as_child_field(value_type, "item"), prod(dimensions))

@@ -18,7 +18,7 @@ import numpy as np
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import field
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
-from bowstring.errors import InvalidDataError, TypeMismatchError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
 
 _DAY_MINUTES = 24 * 60
 
@@ -53,7 +53,7 @@ class TimestampWithOffsetType(ExtensionType):
                 offset = offset.value_type
             if isinstance(timestamp, t.Timestamp) and timestamp.timezone == "UTC" and offset == t.Int(16):
                 return
-        raise UsageError(
+        raise InvalidArgumentError(
             f"{self.EXTENSION_NAME}: expected a struct of 'timestamp' in UTC and 'offset_minutes' of int16 as storage "
             f"type, found {storage}"
         )

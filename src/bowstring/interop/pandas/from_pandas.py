@@ -17,7 +17,7 @@ from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
-from bowstring.errors import TypeMismatchError, UsageError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.interop import c_data
 from bowstring.interop.pandas import metadata
 from bowstring.interop.pandas.pandas_api import as_series, import_pandas
@@ -51,12 +51,12 @@ def frame_to_columns(
 
     The `pandas` entry of the schema's metadata describes the index, labels and dtypes.
     The index is appended as columns; a range index is only described, unless `preserve_index` is True. With False the
-    index is dropped. A `schema` selects and orders the columns and sets their types. Raises `UsageError` if it names
-    columns that the frame doesn't have, and as `series_to_column`, naming the column.
+    index is dropped. A `schema` selects and orders the columns and sets their types. Raises `InvalidArgumentError` if
+    it names columns that the frame doesn't have, and as `series_to_column`, naming the column.
     """
     pd = import_pandas()
     if not isinstance(frame, pd.DataFrame):
-        raise UsageError(f"expected a DataFrame, found {type(frame).__name__}")
+        raise InvalidArgumentError(f"expected a DataFrame, found {type(frame).__name__}")
     names = [metadata.label_to_string(label) for label in frame.columns]
     series = [frame.iloc[:, i] for i in range(len(names))]
     labels: list[Any] = [metadata.label_to_optional_string(label) for label in frame.columns]
@@ -122,7 +122,7 @@ def _find_column_indices(names: list[str], schema: Schema) -> list[int]:
     indices = []
     for name in schema.names:
         if names.count(name) != 1:
-            raise UsageError(f"expected one column {name!r} in the frame, found {names.count(name)}")
+            raise InvalidArgumentError(f"expected one column {name!r} in the frame, found {names.count(name)}")
         indices.append(names.index(name))
     return indices
 

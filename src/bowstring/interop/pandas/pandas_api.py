@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bowstring.errors import MissingExtraError, UsageError
+from bowstring.errors import InvalidArgumentError, MissingExtraError
 
 
 def import_pandas() -> Any:
@@ -35,12 +35,14 @@ def default_string_dtype() -> Any:
 
 
 def as_series(values: Any) -> Any:
-    """Convert an index, an array or a list to a series. Raises `UsageError` for two dimensions."""
+    """Convert an index, an array or a list to a series. Raises `InvalidArgumentError` for two dimensions."""
     pd = import_pandas()
     if isinstance(values, pd.Series):
         return values
     if isinstance(values, pd.DataFrame) or getattr(values, "ndim", 1) != 1:
-        raise UsageError(f"expected a Series, an Index or a one-dimensional array, found {type(values).__name__}")
+        raise InvalidArgumentError(
+            f"expected a Series, an Index or a one-dimensional array, found {type(values).__name__}"
+        )
     return pd.Series(values, copy=False)
 
 

@@ -20,7 +20,7 @@ from bowstring.compute.encode import dictionary_encode, run_end_decode
 from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import UsageError, WouldCopyError
+from bowstring.errors import InvalidArgumentError, WouldCopyError
 from bowstring.interop.c_data import StreamExporter
 from bowstring.interop.pandas import blocks, metadata
 from bowstring.interop.pandas.pandas_api import default_string_dtype, import_pandas, to_arrow_extension_array
@@ -77,20 +77,20 @@ class ParsedOptions:
 
 
 def parse_options(keywords: ToPandasOptions) -> ParsedOptions:
-    """Check the options and add the defaults. Raises `UsageError` for an unknown option or value."""
+    """Check the options and add the defaults. Raises `InvalidArgumentError` for an unknown option or value."""
     unknown = sorted(set(keywords) - set(ParsedOptions.__slots__))
     if unknown:
-        raise UsageError(
+        raise InvalidArgumentError(
             f"to_pandas has no option {unknown[0]!r}; its options are {', '.join(ParsedOptions.__slots__)}"
         )
     options = ParsedOptions(**keywords)
     if options.dtype_backend not in ("numpy", "numpy_nullable", "pyarrow"):
-        raise UsageError(
+        raise InvalidArgumentError(
             f"dtype_backend must be 'numpy', 'numpy_nullable' or 'pyarrow', found {options.dtype_backend!r}"
         )
     if options.zero_copy_only:
         if keywords.get("copy"):
-            raise UsageError("to_pandas: copy=True contradicts zero_copy_only=True")
+            raise InvalidArgumentError("to_pandas: copy=True contradicts zero_copy_only=True")
         options = replace(options, copy=False)
     return options
 

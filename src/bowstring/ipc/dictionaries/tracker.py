@@ -25,7 +25,7 @@ from bowstring.compute.unify_dictionaries import (
     replace_dictionary,
     replace_dictionary_arrays,
 )
-from bowstring.errors import TypeMismatchError, UsageError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.ipc.metadata.header import DictionaryHeader
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, WireSchema
 from bowstring.ipc.write_options import IpcWriteOptions
@@ -93,7 +93,7 @@ class DictionaryTracker:
     def plan_batch(self, columns: Sequence[ArrayData]) -> BatchWritePlan:
         """Return how to write a batch of these columns; nothing counts as written before `commit`.
 
-        Raises `UsageError` with the column if a dictionary would have to be replaced but may not.
+        Raises `InvalidArgumentError` with the column if a dictionary would have to be replaced but may not.
         """
         plan = BatchWritePlan(list(columns))
         uses: dict[int, list[_DictionaryUse]] = {}
@@ -153,7 +153,7 @@ class DictionaryTracker:
                 dictionaries.sort(key=lambda dictionary: not has_prefix(dictionary, written))
             unified, index_maps = self._unify(declaration.id, written, dictionaries)
             if is_fixed and written is not None and unified.length > written.length:
-                raise UsageError(
+                raise InvalidArgumentError(
                     f"{where}: {unified.length - written.length} values are not in the dictionary that is written, and "
                     f"with unify_dictionaries there is one for all batches: give write_table all of them at once"
                 )
@@ -185,7 +185,7 @@ class DictionaryTracker:
             try:
                 yield use, replace_dictionary(use.array, unified, None if is_unchanged else index_map)
             except TypeMismatchError as error:
-                raise UsageError(
+                raise InvalidArgumentError(
                     f"{where}: they had one dictionary in the first batch and share its id, but not any more, and "
                     f"{error}: write with share_dictionaries=False"
                 ) from None
@@ -201,7 +201,7 @@ class DictionaryTracker:
                 return False
             can_extend = self._is_delta_allowed(declaration) and has_prefix(values, written)
             if not can_extend and not self._may_replace:
-                raise UsageError(f"{where}: {self._describe_conflict(values, written)}")
+                raise InvalidArgumentError(f"{where}: {self._describe_conflict(values, written)}")
         is_inner_replaced = [
             self._plan_dictionary_batches(plan, inner_declaration, array.require_dictionary().storage, where)
             for inner_declaration, array in zip(declaration.nested, iter_dictionary_arrays(values), strict=True)

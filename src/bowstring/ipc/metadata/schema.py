@@ -16,7 +16,7 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import DataType, Dictionary
-from bowstring.errors import InvalidDataError, LimitError, UnsupportedError, UnsupportedTypeError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, UnsupportedError, UnsupportedTypeError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import TYPES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -114,7 +114,7 @@ def read_field(table: Table, max_depth: int, depth: int = 1) -> tuple[Field, tup
             data_type = _read_dictionary_type(encoding, data_type)
         field = Field(name, data_type, table["nullable"], read_custom_metadata(table))
         return (_resolve_extension(field) if field.pairs else field), declarations
-    except UsageError as error:  # from the types' own checks; here the data is malformed
+    except InvalidArgumentError as error:  # from the types' own checks; here the data is malformed
         raise InvalidDataError(f"field {name!r}: {error}") from None
     except InvalidDataError as error:
         raise type(error)(f"field {name!r}: {error}") from None

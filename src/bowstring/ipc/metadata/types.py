@@ -28,7 +28,7 @@ def read_type(field: Table, children: Sequence[Field]) -> DataType:
     """Return the type of a `Field` table, given its children.
 
     Raises `InvalidDataError` for an unknown or malformed type; parameters out of range raise the types' own
-    `UsageError`.
+    `InvalidArgumentError`.
     """
     table = field["type"]
     if table is None:

@@ -18,7 +18,7 @@ import numpy as np
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
-from bowstring.errors import InvalidDataError, ResourceError, UsageError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, ResourceError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.writer import SerializedTable
 from bowstring.io.memory_source import MemorySource
@@ -58,15 +58,15 @@ def append_file(
     dictionaries, byte order, metadata version and framing are those of the file; so are compression (that of its last
     batch) and alignment by default. `metadata` is added to the footer's custom metadata and replaces the values of
     existing keys. Dictionaries of the file count as written: one that extends them becomes a delta, any other raises
-    `UsageError`. Existing statistics are continued. If compressed batches are appended, the footer's schema lists the
-    feature `COMPRESSED_BODY`, and so does the schema message at the beginning if it has reserved space.
+    `InvalidArgumentError`. Existing statistics are continued. If compressed batches are appended, the footer's schema
+    lists the feature `COMPRESSED_BODY`, and so does the schema message at the beginning if it has reserved space.
 
-    Raises `NotFoundError` if the file does not exist, `InvalidDataError` if it is malformed, `UsageError` if it is not
-    a regular file, `ResourceError` while another process appends to it (the file is locked with `flock`) or if it was
-    replaced meanwhile. Writing a batch of another schema raises `UsageError` with the difference.
+    Raises `NotFoundError` if the file does not exist, `InvalidDataError` if it is malformed, `InvalidArgumentError` if
+    it is not a regular file, `ResourceError` while another process appends to it (the file is locked with `flock`) or
+    if it was replaced meanwhile. Writing a batch of another schema raises `InvalidArgumentError` with the difference.
     """
     if not isinstance(path, str | os.PathLike):
-        raise UsageError(f"expected a path to append to, found {type(path).__name__}")
+        raise InvalidArgumentError(f"expected a path to append to, found {type(path).__name__}")
     name, added_pairs = os.fspath(path), as_metadata(metadata)
     keys = {key for key, _ in added_pairs}
     source = _open_locked(name)
@@ -98,7 +98,7 @@ def _open_locked(name: str) -> MemorySource:
         except (OSError, ValueError):
             mode = stat.S_IFREG
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # for these, opening raises a better error
-            raise UsageError(f"{name}: is not a regular file, so it can't be appended to")
+            raise InvalidArgumentError(f"{name}: is not a regular file, so it can't be appended to")
         source = open_path(name)
         if not isinstance(source, MemorySource):
             source.close()
@@ -267,11 +267,11 @@ class AppendWriter(FileWriter):
         self._resume(sink, encoder, pairs, {**existing.blocks, headers.SCHEMA: []})
 
     def write_batch(self, batch: RecordBatch) -> None:
-        """Write a batch; raises `UsageError` with the difference if its schema is not the file's."""
+        """Write a batch; raises `InvalidArgumentError` with the difference if its schema is not the file's."""
         if isinstance(batch, RecordBatch):
             mismatch = describe_schema_difference(self.schema, batch.schema)
             if mismatch is not None:
-                raise UsageError(
+                raise InvalidArgumentError(
                     f"the batch's schema differs from the file's: expected {mismatch[0]}, found {mismatch[1]}"
                 )
         super().write_batch(batch)

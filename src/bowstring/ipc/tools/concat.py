@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.flatbuf.reader import Table as FlatbufferTable
 from bowstring.io import fsspec_store
 from bowstring.io.memory_source import MemorySource
@@ -76,16 +76,18 @@ def concat_files(
     Equal dictionaries are written once, and one that extends another as a delta. Different ones are replaced in a
     stream and unified in a file: new values become a delta, and the columns that use them are decoded and written with
     new indices. Dictionaries that can't be unified (ordered and nested ones, and more values than the index type
-    allows) raise `UsageError`; so do sources with another schema, byte order or metadata version, an empty list, and a
-    source that is also `sink`, by any path or link. The schema lists the features in use. If `sink` is neither a path
-    nor a `BytesIO`, so that it can't be rewritten, the features are collected in advance: sources are opened twice, and
-    of a stream that can be read only once, the schema and the first message are examined.
+    allows) raise `InvalidArgumentError`; so do sources with another schema, byte order or metadata version, an empty
+    list, and a source that is also `sink`, by any path or link. The schema lists the features in use. If `sink` is
+    neither a path nor a `BytesIO`, so that it can't be rewritten, the features are collected in advance: sources are
+    opened twice, and of a stream that can be read only once, the schema and the first message are examined.
 
     Raises `InvalidDataError` for malformed sources, `LimitError` for a piped file larger than `max_piped_bytes`, and
     the errors of opening sources.
     """
     if isinstance(sources, str | bytes | os.PathLike):
-        raise UsageError(f"sources are a list of files and streams, not {sources!r:.60}: write [{sources!r:.60}]")
+        raise InvalidArgumentError(
+            f"sources are a list of files and streams, not {sources!r:.60}: write [{sources!r:.60}]"
+        )
     if not isinstance(sink, str | os.PathLike) or fsspec_store.find_store_location(sink) is not None:
         sources = list(sources)  # such a sink can't be rewritten
     if isinstance(sources, Sequence):
@@ -157,7 +159,7 @@ class _Concatenator:
         self._rows = 0
 
     def begin(self, source: _OpenedSource) -> _Output:
-        """Begin a source. Raises `UsageError` if it is incompatible with the first one."""
+        """Begin a source. Raises `InvalidArgumentError` if it is incompatible with the first one."""
         output = self._output
         if output is None:
             first, scan = _FirstSource.of(source), source.scan
@@ -202,7 +204,7 @@ class _Concatenator:
     def end(self, metadata: Metadata | None) -> tuple[int, int]:
         """Write the end; return the numbers of record batches and rows."""
         if self._output is None:
-            raise UsageError("nothing to concatenate: give at least one file or stream")
+            raise InvalidArgumentError("nothing to concatenate: give at least one file or stream")
         output, parts = self._output, [part for part in self._statistics if part is not None]
         statistics = (
             concat_statistics(output.first.wire.schema, parts)
@@ -428,7 +430,7 @@ class _FirstSource:
         return cls(source.name, source.decoded_schema.wire.whole, version, [source.decoded_schema])
 
     def check_compatible(self, source: _OpenedSource) -> None:
-        """Raise `UsageError` with the first difference, if any."""
+        """Raise `InvalidArgumentError` with the first difference, if any."""
         if source.scan.version != self.version:
             raise self._mismatch_error(
                 source, f"metadata version {format_version(self.version)}", format_version(source.scan.version)
@@ -446,5 +448,5 @@ class _FirstSource:
         if len(self.equal_schemas) < _MAX_EQUAL_SCHEMAS:
             self.equal_schemas.append(source.decoded_schema)
 
-    def _mismatch_error(self, source: _OpenedSource, expected: str, actual: str) -> UsageError:
-        return UsageError(f"{source.name}: expected {expected} as in {self.name}, found {actual}")
+    def _mismatch_error(self, source: _OpenedSource, expected: str, actual: str) -> InvalidArgumentError:
+        return InvalidArgumentError(f"{source.name}: expected {expected} as in {self.name}, found {actual}")

@@ -22,7 +22,7 @@ from bowstring.compute.unify_dictionaries import (
 )
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.types import DataType, Dictionary
-from bowstring.errors import TypeMismatchError, UsageError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, DictionaryHeader
 from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, WireSchema
@@ -91,8 +91,8 @@ class DictionaryMerger:
         """Return the dictionary batches that make a source's dictionary available as `declaration`; `messages` are all
         messages that define it.
 
-        Dictionaries inside it have to be merged first. Raises `UsageError` if a file would have to replace a dictionary
-        that can't be unified, `InvalidDataError` for values that can't be read.
+        Dictionaries inside it have to be merged first. Raises `InvalidArgumentError` if a file would have to replace a
+        dictionary that can't be unified, `InvalidDataError` for values that can't be read.
         """
         self._index_maps.pop(declaration.id, None)
         is_replacement = declaration.id in self._output_dictionaries
@@ -189,8 +189,8 @@ class DictionaryMerger:
         self._output_dictionaries[id_] = _OutputDictionary([*output.messages, None], lambda: unified)
         return [OutputDictionaryBatch(DictionaryHeader(id_, True), None, unified.slice(output_values.length))]
 
-    def _file_error(self, id_: int, reason: str) -> UsageError:
-        return UsageError(
+    def _file_error(self, id_: int, reason: str) -> InvalidArgumentError:
+        return InvalidArgumentError(
             f"column {self._column_names[id_]!r}: {reason}. A file has one dictionary for all batches; a stream can "
             f"replace it: write a stream (as_stream=True, --to stream)"
         )
@@ -206,7 +206,7 @@ class DictionaryMerger:
     def remap_indices(self, column: ArrayData, declarations: Sequence[DictionaryDeclaration]) -> ArrayData:
         """Return a column of the source with the output's indices; `declarations` are its dictionaries in the output.
 
-        Raises `UsageError` if the index type is too small, `InvalidDataError` for indices without a value.
+        Raises `InvalidArgumentError` if the index type is too small, `InvalidDataError` for indices without a value.
         """
         parts = []
         for declaration, part in zip(declarations, iter_dictionary_arrays(column), strict=True):

@@ -74,9 +74,9 @@ def recover(
     directly and its padding is not zero. A lost dictionary that no recovered index refers to is written without values.
     `report_progress(done, total)` is called at the beginning and after each message, in bytes.
 
-    Raises `UsageError` if the source is the sink, by any path or link, `InvalidDataError` if there is no schema at the
-    beginning or in a footer, `FormatMismatchError` for other formats, `LimitError` for more than `max_piped_bytes`
-    through a pipe.
+    Raises `InvalidArgumentError` if the source is the sink, by any path or link, `InvalidDataError` if there is no
+    schema at the beginning or in a footer, `FormatMismatchError` for other formats, `LimitError` for more than
+    `max_piped_bytes` through a pipe.
     """
     reject_same_file([source], sink)
     opened_source = open_source(source)

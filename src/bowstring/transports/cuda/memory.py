@@ -18,7 +18,7 @@ import weakref
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from bowstring.errors import ClosedError, ProtocolError, ResourceError, UsageError
+from bowstring.errors import ClosedError, InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory import cuda
 from bowstring.memory.device import DeviceMemory, DeviceRegion, pointer_of
 from bowstring.memory.region import Region
@@ -71,9 +71,9 @@ class CudaArena(ExportArena):
     is_mapped_by_clients: ClassVar[bool] = True
 
     def __init__(self, device: int, size_bytes: int) -> None:
-        """Allocate. Raises `UsageError` for wrong arguments, and errors of `bowstring.memory.cuda`."""
+        """Allocate. Raises `InvalidArgumentError` for wrong arguments, and errors of `bowstring.memory.cuda`."""
         if not 0 < size_bytes <= _MAX_BYTES:
-            raise UsageError(f"cuda: arena_bytes: expected 1 to {_MAX_BYTES}, found {size_bytes}")
+            raise InvalidArgumentError(f"cuda: arena_bytes: expected 1 to {_MAX_BYTES}, found {size_bytes}")
         gpu = cuda.gpu(device)
         self.allocation = gpu.allocate(size_bytes)
         super().__init__(self.allocation.size_bytes, 0, "cuda")

@@ -13,7 +13,7 @@ import socket
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from bowstring.errors import ConnectionLostError, UsageError
+from bowstring.errors import ConnectionLostError, InvalidArgumentError
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
     DEFAULT_OPTIONS,
@@ -105,12 +105,12 @@ class CudaTransport(Transport):
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> CudaListener:
         """As `Transport.listen`; the default is a new abstract address.
 
-        Raises `UsageError` unless `CudaOptions.shares_memory` is set, and errors of `bowstring.memory.cuda`.
+        Raises `InvalidArgumentError` unless `CudaOptions.shares_memory` is set, and errors of `bowstring.memory.cuda`.
         """
         return CudaListener(address, _without_regions(options), self._checked_settings())
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
-        """As `Transport.dial`. Raises `UsageError` unless `CudaOptions.shares_memory` is set."""
+        """As `Transport.dial`. Raises `InvalidArgumentError` unless `CudaOptions.shares_memory` is set."""
         self._checked_settings()
         return CudaChannel.dial(address, _without_regions(options))
 
@@ -129,7 +129,7 @@ class CudaTransport(Transport):
 
     def _checked_settings(self) -> CudaOptions:
         if not self.settings.shares_memory:
-            raise UsageError(
+            raise InvalidArgumentError(
                 "cuda+unix: CUDA maps memory writable, so peers have to be trusted: allow it with "
                 "CUDA.configure(CudaOptions(shares_memory=True)) of bowstring.transports.cuda.transport"
             )

@@ -26,10 +26,10 @@ from bowstring.errors import (
     BowstringError,
     ClosedError,
     ConnectionLostError,
+    InvalidArgumentError,
     ProtocolError,
     ResourceError,
     UnsupportedError,
-    UsageError,
 )
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import Closable
@@ -281,7 +281,7 @@ class Endpoint(Closable):
     def send(self, memory: Memory, size_bytes: int, peer: int) -> Operation | None:
         """Send the first bytes of a buffer without a tag; None if the queue is full: try again after `progress`.
 
-        Raises `UsageError` for an unknown peer, as all methods that have one.
+        Raises `InvalidArgumentError` for an unknown peer, as all methods that have one.
         """
         self._check_peer(peer)
         operation = Operation("send", memory)
@@ -426,7 +426,7 @@ class Endpoint(Closable):
 
     def _check_peer(self, peer: int) -> None:
         if peer not in self._peers:
-            raise UsageError(f"{self.domain.name}: {peer} is not a peer of this endpoint")
+            raise InvalidArgumentError(f"{self.domain.name}: {peer} is not a peer of this endpoint")
 
     def _check_open(self) -> None:
         if self.is_closed:

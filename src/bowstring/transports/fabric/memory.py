@@ -13,7 +13,7 @@ import secrets
 import struct
 import threading
 
-from bowstring.errors import ProtocolError, UsageError
+from bowstring.errors import InvalidArgumentError, ProtocolError
 from bowstring.memory.buffer import Memory
 from bowstring.transports.base import Extent
 from bowstring.transports.export_arena import HostArena, RemoteArena
@@ -28,7 +28,7 @@ class FabricArena(HostArena):
 
     def __init__(self, domain: Domain, size_bytes: int) -> None:
         if size_bytes <= 0:
-            raise UsageError(f"fabric: arena_bytes: expected at least 1, found {size_bytes}")
+            raise InvalidArgumentError(f"fabric: arena_bytes: expected at least 1, found {size_bytes}")
         mapping = mmap.mmap(-1, size_bytes)
         # Clients learn the key from the URI; it must not be guessed.
         self._registration = RegisteredMemory(domain, Memory(mapping), secrets.randbits(8 * domain.max_key_bytes))

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bowstring.errors import UsageError
+from bowstring.errors import InvalidArgumentError
 from bowstring.memory.closable import close_on_error
 from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import (
@@ -84,7 +84,9 @@ class FabricListener(StreamListener):
     def _create_arena(self, socket_address: SocketAddress) -> None:
         """Create the arena, which is registered with one interface."""
         if socket_address.is_unspecified:
-            raise UsageError(f"{self._name}: expected the address of one interface, because shares_memory is set")
+            raise InvalidArgumentError(
+                f"{self._name}: expected the address of one interface, because shares_memory is set"
+            )
         assert self._domain is not None
         self._arena = FabricArena(self._domain, self._transport.settings.arena_bytes)
         self.remote_handle = self._arena.handle
@@ -110,7 +112,7 @@ class FabricListener(StreamListener):
 class FabricTransport(Transport):
     """Connections over libfabric.
 
-    The options `keep_descriptors`, `allow_other_users` and `tls` are a `UsageError`.
+    The options `keep_descriptors`, `allow_other_users` and `tls` are an `InvalidArgumentError`.
     """
 
     scheme: ClassVar[str] = "fabric"
@@ -121,9 +123,9 @@ class FabricTransport(Transport):
         self.domains = DomainPool()
 
     def configure(self, settings: FabricOptions) -> None:
-        """Change the options of this process. Raises `UsageError` if there are connections or listeners."""
+        """Change the options of this process. Raises `InvalidArgumentError` if there are connections or listeners."""
         if self.domains.has_users:
-            raise UsageError("fabric: options can't be changed while there are connections")
+            raise InvalidArgumentError("fabric: options can't be changed while there are connections")
         self.settings = settings
 
     def acquire_domain(self, provider: str, host: str) -> Domain:
@@ -182,14 +184,14 @@ class FabricTransport(Transport):
 
 
 def parse_fabric_address(address: str, default_provider: str) -> tuple[str, int, str]:
-    """Return the host, port and provider of `//host:port/provider` or `//host:port`. Raises `UsageError`.
+    """Return the host, port and provider of `//host:port/provider` or `//host:port`. Raises `InvalidArgumentError`.
 
     >>> parse_fabric_address("//[::1]:31337/tcp;ofi_rxm", "net")
     ('::1', 31337, 'tcp;ofi_rxm')
     """
     match = _ADDRESS.fullmatch(address)
     if match is None:
-        raise UsageError(f"fabric {address!r}: expected an address such as //127.0.0.1:31337/tcp")
+        raise InvalidArgumentError(f"fabric {address!r}: expected an address such as //127.0.0.1:31337/tcp")
     return *parse_address(match[1], "fabric"), match[2] or default_provider
 
 

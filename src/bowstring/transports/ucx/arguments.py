@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bowstring.errors import RefusedConnectionError, UsageError
+from bowstring.errors import InvalidArgumentError, RefusedConnectionError
 from bowstring.memory.buffer import Memory
 from bowstring.memory.iovec import PaddedBuffers
 from bowstring.transports.ucx import libucp
@@ -30,22 +30,22 @@ def handle_address(handle: Any) -> int:
 
 
 def encode_option(text: str) -> bytes:
-    """Return the name or value of an option. Raises `UsageError`."""
+    """Return the name or value of an option. Raises `InvalidArgumentError`."""
     if "\0" in text:
-        raise UsageError(f"UCX: the option {text!r} contains a null character")
+        raise InvalidArgumentError(f"UCX: the option {text!r} contains a null character")
     return text.encode()
 
 
 def check_tag(tag: int) -> None:
-    """Raise `UsageError` if it is not an unsigned 64-bit number."""
+    """Raise `InvalidArgumentError` if it is not an unsigned 64-bit number."""
     if not 0 <= tag <= MAX_TAG:
-        raise UsageError(f"tag {tag}: expected an unsigned 64-bit number")
+        raise InvalidArgumentError(f"tag {tag}: expected an unsigned 64-bit number")
 
 
 def check_address_range(address: int, size_bytes: int) -> None:
-    """Raise `UsageError` if a range is not inside the address space."""
+    """Raise `InvalidArgumentError` if a range is not inside the address space."""
     if address < 0 or size_bytes < 0 or address + size_bytes > 1 << 64:
-        raise UsageError(f"{size_bytes} bytes at address {address} are not in an address space of 64 bits")
+        raise InvalidArgumentError(f"{size_bytes} bytes at address {address} are not in an address space of 64 bits")
 
 
 def send_buffer_arguments(parts: MessageParts) -> tuple[int, int, int, object]:
@@ -81,25 +81,28 @@ def _join_small_parts(parts: Sequence[Any]) -> Iterator[Any]:
 
 
 def receive_buffer_arguments(buffer: Any, length_bytes: int | None) -> tuple[int, int, object]:
-    """Return the address and size of a buffer, and what must stay alive. Raises `UsageError` if it is unsuitable."""
+    """Return the address and size of a buffer, and what must stay alive.
+
+    Raises `InvalidArgumentError` if it is unsuitable.
+    """
     try:
         view = memoryview(buffer)
     except TypeError:
-        raise UsageError(f"expected a buffer, found {type(buffer).__name__}") from None
+        raise InvalidArgumentError(f"expected a buffer, found {type(buffer).__name__}") from None
     if view.readonly or not view.c_contiguous:
-        raise UsageError("expected a writable, contiguous buffer")
+        raise InvalidArgumentError("expected a writable, contiguous buffer")
     if length_bytes is not None and view.nbytes != length_bytes:
-        raise UsageError(f"expected a buffer of {length_bytes} bytes, found {view.nbytes}")
+        raise InvalidArgumentError(f"expected a buffer of {length_bytes} bytes, found {view.nbytes}")
     return (Memory(view.cast("B")).address if view.nbytes else 0), view.nbytes, view
 
 
 def pack_socket_address(host: str, port: int) -> Any:
     """Return a `struct sockaddr` in a C array.
 
-    Raises `RefusedConnectionError` if the host has no address, and `UsageError` for an invalid port.
+    Raises `RefusedConnectionError` if the host has no address, and `InvalidArgumentError` for an invalid port.
     """
     if not 0 <= port <= 0xFFFF:
-        raise UsageError(f"port {port}: expected a number from 0 to 65535")
+        raise InvalidArgumentError(f"port {port}: expected a number from 0 to 65535")
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:

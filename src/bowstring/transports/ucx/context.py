@@ -24,12 +24,12 @@ from bowstring.errors import (
     ClosedError,
     ConnectionLostError,
     DeadlineError,
+    InvalidArgumentError,
     LimitError,
     RefusedConnectionError,
     ResetConnectionError,
     ResourceError,
     UnsupportedError,
-    UsageError,
 )
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import Closable
@@ -50,7 +50,7 @@ _ERRORS: dict[int, Callable[[str], BowstringError]] = {
     StatusCode.NO_RESOURCE: ResourceError,
     StatusCode.NO_MEMORY: ResourceError,
     StatusCode.SHARED_MEMORY_SEGMENT: ResourceError,
-    StatusCode.INVALID_PARAMETER: UsageError,
+    StatusCode.INVALID_PARAMETER: InvalidArgumentError,
     StatusCode.MESSAGE_TRUNCATED: LimitError,
     StatusCode.UNSUPPORTED: UnsupportedError,
     StatusCode.UNREACHABLE: RefusedConnectionError,
@@ -74,7 +74,7 @@ class Context(Closable):
     `options` are those of libucp without the prefix `UCX_`, such as `{"TLS": "tcp"}`. They have priority over the
     environment, and the environment over `DEFAULT_OPTIONS`. `library` is the path of another libucp than the wheel's.
 
-    Raises what `libucp.load` raises, `UsageError` for an unknown option or value, and `ResourceError`.
+    Raises what `libucp.load` raises, `InvalidArgumentError` for an unknown option or value, and `ResourceError`.
     """
 
     def __init__(
@@ -84,7 +84,9 @@ class Context(Closable):
         library: str | os.PathLike[str] | None = None,
     ) -> None:
         if _is_forked_while_open:
-            raise UsageError("UCX: the parent used UCX when it forked this process: start processes with spawn instead")
+            raise InvalidArgumentError(
+                "UCX: the parent used UCX when it forked this process: start processes with spawn instead"
+            )
         self.library = libucp.load(library)
         self.features = features
         self.workers: set[Closable] = set()
@@ -120,7 +122,7 @@ class Context(Closable):
     def allocate(self, size_bytes: int) -> RegisteredMemory:
         """Allocate zeroed memory that a process of this machine can map. Raises `ResourceError`, `ClosedError`."""
         if size_bytes <= 0:
-            raise UsageError(f"expected a size of at least 1 byte, found {size_bytes}")
+            raise InvalidArgumentError(f"expected a size of at least 1 byte, found {size_bytes}")
         return RegisteredMemory(self, None, size_bytes)
 
     def register(self, buffer: Any) -> RegisteredMemory:
@@ -131,7 +133,7 @@ class Context(Closable):
         """
         memory = Memory(buffer)
         if not memory.size:
-            raise UsageError("an empty buffer can't be registered")
+            raise InvalidArgumentError("an empty buffer can't be registered")
         return RegisteredMemory(self, memory, memory.size)
 
     @property

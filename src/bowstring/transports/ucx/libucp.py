@@ -21,7 +21,7 @@ from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import Any
 
-from bowstring.errors import EnvironmentProblemError, MissingExtraError, UsageError
+from bowstring.errors import EnvironmentProblemError, InvalidArgumentError, MissingExtraError
 
 _WHEEL = "libucx"
 _WHEEL_LIBRARIES = ("libucs.so.0", "libuct.so.0", "libucp.so.0")
@@ -339,13 +339,15 @@ def load(path: str | os.PathLike[str] | None = None) -> Any:
     """Return libucp with typed functions: that of the wheel, or the library with this path or name.
 
     Raises `MissingExtraError` without the wheel, `EnvironmentProblemError` if a library cannot be loaded or is older
-    than 1.12, and `UsageError` if this process already uses another one: their symbols would be mixed.
+    than 1.12, and `InvalidArgumentError` if this process already uses another one: their symbols would be mixed.
     """
     name = "" if path is None else os.fspath(path)
     with _load_lock:
         if name not in _libraries:
             if _libraries:
-                raise UsageError(f"UCX: this process already uses {_describe_library(next(iter(_libraries)))}")
+                raise InvalidArgumentError(
+                    f"UCX: this process already uses {_describe_library(next(iter(_libraries)))}"
+                )
             _libraries[name] = _load_library(name)
         return _libraries[name]
 

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from bowstring.errors import ClosedError, ConnectionLostError, UnsupportedError, UsageError
+from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, UnsupportedError
 from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
@@ -91,7 +91,7 @@ class UcxListener(Listener):
             worker = self._transport.create_worker()
             try:
                 endpoint = worker.accept(request)
-            except (ConnectionLostError, UsageError, UnsupportedError):  # the client has left
+            except (ConnectionLostError, InvalidArgumentError, UnsupportedError):  # the client has left
                 worker.close()
                 self._transport.release_context()
                 continue
@@ -144,10 +144,10 @@ class UcxTransport(Transport):
         self._lock = threading.Lock()
 
     def configure(self, settings: UcxOptions) -> None:
-        """Change the options of this process. Raises `UsageError` if there are connections or listeners."""
+        """Change the options of this process. Raises `InvalidArgumentError` if there are connections or listeners."""
         with self._lock:
             if self._num_users:
-                raise UsageError("ucx: options can't be changed while there are connections")
+                raise InvalidArgumentError("ucx: options can't be changed while there are connections")
             self.settings = settings
 
     def acquire_context(self) -> Context:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from bowstring.errors import BowstringError, ClosedError, UsageError
+from bowstring.errors import BowstringError, ClosedError, InvalidArgumentError
 from bowstring.memory.closable import Closable
 from bowstring.transports.ucx import libucp
 from bowstring.transports.ucx.arguments import (
@@ -214,12 +214,12 @@ class ActiveMessage:
         return descriptor
 
     def receive_into(self, buffer: Any) -> Request:
-        """Receive the bytes into a writable buffer of `length_bytes`. Raises `UsageError`, `ClosedError`."""
+        """Receive the bytes into a writable buffer of `length_bytes`. Raises `InvalidArgumentError`, `ClosedError`."""
         address, size_bytes, owner = receive_buffer_arguments(buffer, self.length_bytes)
         worker = self._worker
         with worker._locked_library() as library:
             if not self._descriptor:
-                raise UsageError("UCX: this active message was already received")
+                raise InvalidArgumentError("UCX: this active message was already received")
             arguments = worker._handle, self._take_descriptor(), address, size_bytes
             return worker._start_request("receive", library.ucp_am_recv_data_nbx, arguments, _ON_DATA_RECEIVED, owner)
 
@@ -243,7 +243,7 @@ class TaggedMessage:
         worker._unreceived.add(self)
 
     def receive_into(self, buffer: Any) -> Request:
-        """Receive the bytes into a writable buffer of `length_bytes`. Raises `UsageError`, `ClosedError`."""
+        """Receive the bytes into a writable buffer of `length_bytes`. Raises `InvalidArgumentError`, `ClosedError`."""
         return self._receive(*receive_buffer_arguments(buffer, self.length_bytes))
 
     def discard(self) -> None:
@@ -255,7 +255,7 @@ class TaggedMessage:
         worker = self._worker
         with worker._locked_library() as library:
             if not self._handle:
-                raise UsageError("UCX: this tagged message was already received")
+                raise InvalidArgumentError("UCX: this tagged message was already received")
             handle, self._handle = self._handle, 0
             worker._unreceived.discard(self)
             arguments = worker._handle, address, size_bytes, handle
@@ -318,7 +318,7 @@ class Worker(Closable):
 
     def _set_active_message_handler(self, message_id: int) -> None:
         if not 0 <= message_id <= libucp.MAX_ACTIVE_MESSAGE_ID:
-            raise UsageError(f"active message {message_id}: expected a number from 0 to 65535")
+            raise InvalidArgumentError(f"active message {message_id}: expected a number from 0 to 65535")
         key = next(_keys)
         _callback_targets[key] = (self, message_id)
         self._keys.append(key)
@@ -374,11 +374,11 @@ class Worker(Closable):
     def arm(self) -> bool:
         """Prepare `event_descriptor` for the next event. Returns false if there is work: call `progress` again.
 
-        Raises `ClosedError`, `UsageError` without `Feature.WAKEUP`.
+        Raises `ClosedError`, `InvalidArgumentError` without `Feature.WAKEUP`.
         """
         with self._locked_library() as library:
             if self.event_descriptor < 0:
-                raise UsageError("UCX: waiting needs Feature.WAKEUP")
+                raise InvalidArgumentError("UCX: waiting needs Feature.WAKEUP")
             status = library.ucp_worker_arm(self._handle)
             if status < 0 and status != StatusCode.BUSY:
                 raise self.context.error("wait", status)
@@ -432,10 +432,10 @@ class Worker(Closable):
         this module that have `ErrorMode.PEER` get it; the loss of others is not reported.
 
         Raises `ConnectionLostError` if the client has left, `UnsupportedError` if it is refused for its mode,
-        `UsageError`, `ClosedError`.
+        `InvalidArgumentError`, `ClosedError`.
         """
         if request._listener.worker.context is not self.context:
-            raise UsageError("UCX: the listener belongs to another context")
+            raise InvalidArgumentError("UCX: the listener belongs to another context")
         with self._locked_library():
             host, port = request.client_address
             if error_mode is None:
@@ -491,7 +491,7 @@ class Worker(Closable):
 
     def _check_feature(self, feature: Feature) -> None:
         if not self.context.features & feature:
-            raise UsageError(f"UCX: this context has no Feature.{feature.name}")
+            raise InvalidArgumentError(f"UCX: this context has no Feature.{feature.name}")
 
     def _start_request(  # noqa: PLR0913 - what libucp needs
         self,
@@ -540,12 +540,15 @@ class ConnectionRequest:
 
     @property
     def client_address(self) -> HostAndPort:
-        """The client's address. Raises `UsageError` once it was accepted or rejected."""
+        """The client's address. Raises `InvalidArgumentError` once it was accepted or rejected."""
         return unpack_socket_address(self._query(libucp.CONN_REQUEST_ATTR_CLIENT_ADDR).client_address)
 
     @property
     def client_id(self) -> int:
-        """The number that the client gave itself, if any. Raises `UsageError` once it was accepted or rejected."""
+        """The number that the client gave itself, if any.
+
+        Raises `InvalidArgumentError` once it was accepted or rejected.
+        """
         return int(self._query(libucp.CONN_REQUEST_ATTR_CLIENT_ID).client_id)
 
     def _query(self, field: int) -> libucp.ConnRequestAttr:
@@ -559,14 +562,14 @@ class ConnectionRequest:
         return attributes
 
     def reject(self) -> None:
-        """Reject the client. Raises `UsageError` once it was accepted or rejected."""
+        """Reject the client. Raises `InvalidArgumentError` once it was accepted or rejected."""
         with self._listener.worker._locked_library() as library:
             if self._listener._handle:
                 library.ucp_listener_reject(self._listener._handle, self._take_handle())
 
     def _check_pending(self) -> None:
         if not self._handle:
-            raise UsageError("UCX: this client was already accepted or rejected")
+            raise InvalidArgumentError("UCX: this client was already accepted or rejected")
 
     def _take_handle(self) -> int:
         self._check_pending()
@@ -659,8 +662,8 @@ class Endpoint:
     def send_tagged(self, parts: MessageParts, tag: int, *, is_synchronous: bool = False) -> Request:
         """Send a tagged message; a synchronous one is complete when the peer has begun to receive it.
 
-        The parts are not copied and must not change until the request is complete. Raises `UsageError`, `ClosedError`,
-        and the error of a failed connection.
+        The parts are not copied and must not change until the request is complete. Raises `InvalidArgumentError`,
+        `ClosedError`, and the error of a failed connection.
         """
         check_tag(tag)
         address, count, datatype, owners = send_buffer_arguments(parts)
@@ -675,11 +678,11 @@ class Endpoint:
     ) -> Request:
         """Send an active message without a header. By default the receiver learns the endpoint.
 
-        The parts are not copied and must not change until the request is complete. Raises `UsageError`, `ClosedError`,
-        and the error of a failed connection.
+        The parts are not copied and must not change until the request is complete. Raises `InvalidArgumentError`,
+        `ClosedError`, and the error of a failed connection.
         """
         if not 0 <= message_id <= libucp.MAX_ACTIVE_MESSAGE_ID:
-            raise UsageError(f"active message {message_id}: expected a number from 0 to 65535")
+            raise InvalidArgumentError(f"active message {message_id}: expected a number from 0 to 65535")
         address, count, datatype, owners = send_buffer_arguments(parts)
         with self._locked_library() as library:
             self.worker._check_feature(Feature.ACTIVE_MESSAGES)
@@ -737,7 +740,7 @@ class RemoteKey(Closable):
         self._endpoint = endpoint
         self._handle = 0
         if not packed_key:
-            raise UsageError("UCX: a packed key is empty")
+            raise InvalidArgumentError("UCX: a packed key is empty")
         handle = libucp.Handle()
         with endpoint._locked_library() as library:
             endpoint.worker._check_feature(Feature.RMA)
@@ -750,7 +753,7 @@ class RemoteKey(Closable):
         """Copy the peer's memory at `address` into a writable buffer, without the peer's help if the hardware can.
 
         libucp does not check the address: the caller must know that the range is inside the memory of this key.
-        Raises `ClosedError`, `UsageError`.
+        Raises `ClosedError`, `InvalidArgumentError`.
         """
         local, size_bytes, owner = receive_buffer_arguments(buffer, None)
         check_address_range(address, size_bytes)
