@@ -21,7 +21,7 @@ from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.base import (
     RECEIVE,
     Channel,
-    DirectionLost,
+    DirectionEnded,
     Event,
     MessageOffered,
     MessageReceived,
@@ -108,7 +108,7 @@ def _progress(channel: Channel, options: int, events: list[tuple[Any, ...]]) -> 
         reported = channel.progress(RECEIVE)
         # The answer to a HELLO is sent before the end of the connection is reported.
         events += [_describe(channel, options, event) for event in reported if not isinstance(event, MessageSent)]
-        if not reported and channel.bytes_received == before and channel.wait_s:
+        if not reported and channel.bytes_received == before and channel.max_wait_s:
             return
 
 
@@ -128,7 +128,7 @@ def _describe(channel: Channel, options: int, event: Event) -> tuple[Any, ...]:
         if region is not None:
             region.close()
         return "announced", event.update.index, region is not None and region.size_bytes
-    assert isinstance(event, DirectionLost)
+    assert isinstance(event, DirectionEnded)
     expect(bool(str(event.error)), "the error has no message")
     expect(not isinstance(event.error, InvalidArgumentError), f"a hostile peer causes a usage error: {event.error}")
     return "lost", type(event.error), "between two messages" in str(event.error)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamEnded
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
@@ -79,7 +79,7 @@ def check_protocol(data: bytes) -> bool:
 
 def _run_client(script: Script, flags: int) -> bool:
     first_sequence = (1 << 32) - 2 if flags & 8 else 0
-    client = ClientConnection(
+    client = ClientStream(
         WANT,
         FREE if flags & 2 else None,
         has_body=lambda header: bytes(header[:1]) == b"B",
@@ -112,7 +112,7 @@ def _expect_rejected(send: Callable[[], object]) -> None:
 
 
 class _Client:
-    def __init__(self, client: ClientConnection, first_sequence: int) -> None:
+    def __init__(self, client: ClientStream, first_sequence: int) -> None:
         self._client = client
         self._sent = self._next = first_sequence
         self._bodies: list[AddressBody] = []

@@ -48,7 +48,7 @@ def check_served(data: bytes) -> bool:
     server_end = BlockingChannel(LOOPBACK, server_channel)
     session = Session(
         {ConnectionRole.BOTH: client_channel},
-        LOOPBACK.open_memory(client_channel, None),
+        LOOPBACK.open_remote_memory(client_channel, None),
         now=time.monotonic(),
         options=SessionOptions(input_timeout_s=_OPTIONS.timeout_s),
     )

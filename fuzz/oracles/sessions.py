@@ -100,7 +100,9 @@ def _read(options: int, received: bytes) -> bool:
         transport = find_transport(scheme, uri)
         channel = dial(transport, address, TransportOptions(max_tagged_bytes=1 << 26))
         limits = SessionOptions(input_timeout_s=_TIMEOUT_S, stall_s=_TIMEOUT_S)
-        session = Session({ConnectionRole.BOTH: channel}, transport.open_memory(channel, None), now=0.0, options=limits)
+        session = Session(
+            {ConnectionRole.BOTH: channel}, transport.open_remote_memory(channel, None), now=0.0, options=limits
+        )
         peer, _ = listener.accept()
         with session, peer:
             for segment, descriptors in split_segments(options, received):

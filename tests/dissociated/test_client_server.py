@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import (
     AddressesFreed,
     ClientEvent,
@@ -40,11 +40,11 @@ def has_body(header: Any) -> bool:
     return bytes(header[:1]) == b"B"
 
 
-def new_client(**options: Any) -> ClientConnection:
-    return ClientConnection(WANT, options.pop("free_data", FREE), has_body=has_body, **options)
+def new_client(**options: Any) -> ClientStream:
+    return ClientStream(WANT, options.pop("free_data", FREE), has_body=has_body, **options)
 
 
-def requesting_client(**options: Any) -> ClientConnection:
+def requesting_client(**options: Any) -> ClientStream:
     client = new_client(**options)
     client.request(b"t")
     return client
@@ -62,7 +62,7 @@ def message_bytes(message: Message) -> bytes:
     return b"".join(message.parts)
 
 
-def receive_all(client: ClientConnection, messages: list[Message]) -> list[ClientEvent]:
+def receive_all(client: ClientStream, messages: list[Message]) -> list[ClientEvent]:
     return [event for message in messages for event in client.receive(message.tag, message_bytes(message))]
 
 
@@ -153,7 +153,7 @@ def test_the_stream_is_complete_when_the_client_has_freed_all_memory() -> None:
     del owner
     events = receive_all(client, messages)
     assert events[-1] == StreamEnded(2)
-    assert (client.is_ended, client.is_complete, server.state) == (True, False, State.HOLDING)
+    assert (client.has_all_messages, client.is_complete, server.state) == (True, False, State.HOLDING)
     body = events[1].message.body  # type: ignore[union-attr]
     assert isinstance(body, AddressBody)
     gc.collect()
@@ -234,7 +234,7 @@ def test_metadata_that_is_missing_at_the_end_of_stream_is_still_processed() -> N
     messages = server.send(b"Schema") + server.send(b"B", PackedBody.of(b"x")) + server.send_end()
     schema, metadata, body, end = messages
     assert [type(event) for event in receive_all(client, [schema, end])] == [MessageReady]
-    assert not client.is_ended
+    assert not client.has_all_messages
     assert receive_all(client, [body]) == []
     assert [type(event) for event in receive_all(client, [metadata])] == [MessageReady, StreamEnded, StreamComplete]
 
@@ -271,7 +271,7 @@ def test_metadata_and_bodies_of_two_connections_are_paired() -> None:
 
 def test_the_tag_of_the_request_selects_the_role() -> None:
     tags = {WANT: ConnectionRole.BOTH, 201: ConnectionRole.METADATA, 202: ConnectionRole.BODIES}
-    client = ClientConnection({ConnectionRole.METADATA: 201, ConnectionRole.BODIES: 202}, FREE, has_body=has_body)
+    client = ClientStream({ConnectionRole.METADATA: 201, ConnectionRole.BODIES: 202}, FREE, has_body=has_body)
     events: list[ClientEvent] = []
     for role, kinds in ((ConnectionRole.BODIES, [1 << 56 | 1]), (ConnectionRole.METADATA, [None, None, None])):
         server = ServerConnection(tags, FREE)
@@ -293,14 +293,14 @@ def test_tags_that_do_not_select_one_role_are_rejected() -> None:
     for tags in ({}, {FREE: ConnectionRole.BOTH}, FREE):
         with pytest.raises(InvalidArgumentError, match="other than free_data = 102"):
             ServerConnection(tags, FREE)
-    client = ClientConnection({ConnectionRole.METADATA: 201, ConnectionRole.BODIES: 202}, FREE, has_body=has_body)
+    client = ClientStream({ConnectionRole.METADATA: 201, ConnectionRole.BODIES: 202}, FREE, has_body=has_body)
     with pytest.raises(
         InvalidArgumentError,
         match=r"tags for ConnectionRole.METADATA or ConnectionRole.BODIES, not for ConnectionRole.BOTH",
     ):
         client.request(b"t")
     client.request(b"t", ConnectionRole.METADATA)
-    with pytest.raises(InvalidArgumentError, match="another ClientConnection"):
+    with pytest.raises(InvalidArgumentError, match="another ClientStream"):
         client.request(b"t", ConnectionRole.METADATA)
     client.request(b"t", ConnectionRole.BODIES)
 
@@ -480,7 +480,7 @@ def test_a_malformed_header_ends_the_stream() -> None:
     def refuse(header: Any) -> bool:
         raise InvalidDataError("no header")
 
-    client = ClientConnection(WANT, has_body=refuse)
+    client = ClientStream(WANT, has_body=refuse)
     client.request(b"t")
     with pytest.raises(InvalidDataError):
         client.receive(None, prefix(1, 0) + b"S")
@@ -585,7 +585,7 @@ def test_misuse_of_the_server_is_rejected() -> None:
 
 def test_a_client_connection_sends_one_request() -> None:
     client = requesting_client()
-    with pytest.raises(InvalidArgumentError, match="another ClientConnection"):
+    with pytest.raises(InvalidArgumentError, match="another ClientStream"):
         client.request(b"t")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import bowstring as bs
-from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import MessageReady
 from bowstring.dissociated.wire import PackedBody
 from bowstring.ipc.stream import Decoder
@@ -54,7 +54,7 @@ def read_without_io(own: RecordedSession, **options: Any) -> bs.Table:
     decoder = Decoder()
     received = [entry for entry in own.entries if (entry.sender, entry.kind) == ("server", "message")]
     headers = {entry.body[5:] for entry in received if "header of a batch" in entry.note}
-    client = ClientConnection(1, 2, has_body=lambda header: bytes(header) in headers, **options)
+    client = ClientStream(1, 2, has_body=lambda header: bytes(header) in headers, **options)
     client.request(b"numbers")
     events = [event for entry in received for event in client.receive(entry.tag, entry.body)]
     batches = []

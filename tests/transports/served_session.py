@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import DataRequested
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.wire import Body
@@ -21,8 +21,8 @@ WANT, FREE = 1, 2
 OPTIONS = TransportOptions(timeout_s=10)
 
 
-def client_core(**options: Any) -> ClientConnection:
-    return ClientConnection(WANT, FREE, has_body=lambda header: bytes(header) == b"batch", **options)
+def client_core(**options: Any) -> ClientStream:
+    return ClientStream(WANT, FREE, has_body=lambda header: bytes(header) == b"batch", **options)
 
 
 class Served:

@@ -33,7 +33,7 @@ class Echo:
     def descriptors(self) -> list[int]:
         return [self.own.fileno()]
 
-    def handle(self, events: int) -> None:
+    def handle_events(self, events: int) -> None:
         assert events == selectors.EVENT_READ
         received = self.own.recv(100)
         if received == b"fail":
@@ -42,7 +42,7 @@ class Echo:
             self.loop.remove(self)
         self.own.sendall(received.upper())
 
-    def expire(self) -> None:
+    def handle_deadline(self) -> None:
         self.expired += 1
         self.deadline = math.inf
 

@@ -35,7 +35,7 @@ from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.unix import UNIX
 from bowstring.transports.region_addresses import region_address
-from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.client import ClientStream
 transport = BlockingChannel.dial(UNIX, sys.argv[1])
 """
 PUBLISHER = (
@@ -50,9 +50,9 @@ signal.pause()
 CLIENT = (
     PREAMBLE
     + """
-client = ClientConnection(1, 2, has_body=lambda header: header[:1] == b"B")
+client = ClientStream(1, 2, has_body=lambda header: header[:1] == b"B")
 transport.send_message(client.request(b"ticket"))
-while not client.is_ended:
+while not client.has_all_messages:
     for event in client.receive(*transport.receive()):
         body = getattr(getattr(event, "message", None), "body", None)
         if body is not None:

@@ -30,7 +30,7 @@ def uint64(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
 
 
 def test_buffers_of_one_region_are_located_at_once(table: RemoteRegionTable) -> None:
-    extent, offsets = table.locate(region_addresses(2, [0, 10, 50]), uint64(10, 40, 0))
+    extent, offsets = table.locate_buffers(region_addresses(2, [0, 10, 50]), uint64(10, 40, 0))
     assert extent.memory is table[2]
     assert offsets.tolist() == [0, 10, 50]
 
@@ -57,7 +57,7 @@ def test_a_buffer_outside_its_region_is_an_error(
     table: RemoteRegionTable, addresses: tuple[int, ...], lengths: tuple[int, ...]
 ) -> None:
     with pytest.raises(ProtocolError, match="region"):
-        table.locate(uint64(*addresses), uint64(*lengths))
+        table.locate_buffers(uint64(*addresses), uint64(*lengths))
 
 
 OFFSETS = st.sampled_from([0, 1, 49, 50, 51, 99, 100, 101, 2**48 - 1, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)

@@ -12,7 +12,7 @@ from bowstring.memory.region import FileRange, Region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, run_in_thread
 from bowstring.testing.transport_conformance import TransportConformance
-from bowstring.transports.base import BOTH_DIRECTIONS, DirectionLost, TransportOptions
+from bowstring.transports.base import BOTH_DIRECTIONS, DirectionEnded, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener, wait
 from bowstring.transports.tcp import TCP, TLS, TcpTransport
 from bowstring.transports.tls import TlsOptions
@@ -44,7 +44,7 @@ class TestTls(TransportConformance):
 def connect_tls(server: TransportOptions, client: TransportOptions) -> ChannelPair:
     """Return two ends after the handshake, which needs both at the same time."""
     dialed: list[BlockingChannel] = []
-    lost: list[DirectionLost] = []
+    lost: list[DirectionEnded] = []
     with BlockingListener.listen(TLS, options=server) as listener:
 
         def dial() -> None:
@@ -55,7 +55,7 @@ def connect_tls(server: TransportOptions, client: TransportOptions) -> ChannelPa
             channel = accepted.channel
             while not channel.is_connected and channel.interests():
                 wait(channel.interests(), 20)
-                lost += [event for event in channel.progress(BOTH_DIRECTIONS) if isinstance(event, DirectionLost)]
+                lost += [event for event in channel.progress(BOTH_DIRECTIONS) if isinstance(event, DirectionEnded)]
         if raised or lost:
             for end in (accepted, *dialed):
                 end.close()

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
-from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import MessageReady
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.wire import AddressBody, Body, PackedBody
@@ -62,7 +62,7 @@ def test_metadata_and_bodies_of_two_unix_sockets_are_paired_in_any_order_of_arri
                 headers.append(batch)
             return batch is not None
 
-        client = ClientConnection(WANT, FREE, has_body=has_body)
+        client = ClientStream(WANT, FREE, has_body=has_body)
         request = client.request(b"ticket")
         for connection in (metadata, bodies):
             connection.send_message(request)
@@ -95,7 +95,7 @@ def test_metadata_and_bodies_of_two_unix_sockets_are_paired_in_any_order_of_arri
             servers[1].connection.receive(*body_server.receive())
 
 
-def _free_body(client: ClientConnection, body: AddressBody) -> Any:
+def _free_body(client: ClientStream, body: AddressBody) -> Any:
     message = client.free(body)
     assert message is not None
     return message

@@ -1,10 +1,10 @@
 """The client's side of a stream («Client Sequence»): messages in, events and messages to send out.
 
-A `ClientConnection` does no I/O and uses no threads and no clock. The caller passes it each received message, sends
+A `ClientStream` does no I/O and uses no threads and no clock. The caller passes it each received message, sends
 each returned `Message`, and reports a lost connection. After a protocol violation it accepts no more messages. It is
 not thread-safe.
 
-Metadata and bodies may use one connection or two, to one server or two, but one `ClientConnection`: call
+Metadata and bodies may use one connection or two, to one server or two, but one `ClientStream`: call
 `receive_metadata` for plain messages and `receive_body` for tagged ones.
 """
 
@@ -62,7 +62,7 @@ _ENDING, _HOLDING = State.ENDING, State.HOLDING
 _END_MESSAGE, _PACKED = MessageType.END_OF_STREAM, BodyType.PACKED
 
 
-class ClientConnection:
+class ClientStream:
     """The client's side of one stream.
 
     `want_data` is the tag of the request, or the tags of the requests for `ConnectionRole.METADATA` and
@@ -123,7 +123,7 @@ class ClientConnection:
         return self._bodies.state
 
     @property
-    def is_ended(self) -> bool:
+    def has_all_messages(self) -> bool:
         """Whether all messages were delivered."""
         return self._metadata.state is State.COMPLETE
 
@@ -142,7 +142,7 @@ class ClientConnection:
         """Whether received messages wait for their counterpart or for an earlier message."""
         return self._assembler.num_pending > 0
 
-    def expects(self, role: ConnectionRole) -> bool:
+    def expects_input_for(self, role: ConnectionRole) -> bool:
         """Whether the server has to send something over the connection with this role.
 
         That of the bodies is not known before their metadata is received.
@@ -170,7 +170,7 @@ class ClientConnection:
             streams.append(self._bodies)
         if not all(stream.allows(_WANT_DATA) for stream in streams):
             raise InvalidArgumentError(
-                "client stream: the request was made already; use another ClientConnection for another stream"
+                "client stream: the request was made already; use another ClientStream for another stream"
             )
         for stream in streams:
             stream.apply(_WANT_DATA)
@@ -269,13 +269,13 @@ class ClientConnection:
 
     def connection_lost(self) -> None:
         """Record that a connection ended. Raises `ConnectionLostError` unless all messages were delivered."""
-        was_ended = self.is_ended
-        missing = self._assembler.describe_missing_messages() if not was_ended else ""
+        has_all_messages = self.has_all_messages
+        missing = self._assembler.describe_missing_messages() if not has_all_messages else ""
         for machine in (self._metadata, self._bodies):
             if machine.allows(Action.CONNECTION_LOST):
                 machine.apply(Action.CONNECTION_LOST)
         self.leases.free_all()
-        if not was_ended:
+        if not has_all_messages:
             raise ConnectionLostError(f"the server disconnected before it sent {missing}")
 
     def _receive_end(self, sequence: int, length_bytes: int) -> list[ClientEvent]:
@@ -327,4 +327,4 @@ class ClientConnection:
 
     def __repr__(self) -> str:
         metadata, bodies = self._metadata.state.value, self._bodies.state.value
-        return f"<ClientConnection: metadata {metadata}, bodies {bodies}, {self.leases.outstanding} addresses leased>"
+        return f"<ClientStream: metadata {metadata}, bodies {bodies}, {self.leases.outstanding} addresses leased>"

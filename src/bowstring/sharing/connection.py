@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.schema import Schema
-from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import MessageReady, RequestRefused, StreamEnded
 from bowstring.dissociated.limits import DEFAULT_LIMITS
 from bowstring.dissociated.server import ConnectionRole
@@ -88,7 +88,7 @@ class Connection:
             for role, transport in transports.items():
                 channel_options = replace(options, tls=tls if transport.supports_tls else None)
                 channels[role] = on_error.enter_context(dial(transport, servers[role].address, channel_options))
-            memory = transport.open_memory(channels[role], servers[role].remote_handle)
+            memory = transport.open_remote_memory(channels[role], servers[role].remote_handle)
             on_error.pop_all()
         session_options = SessionOptions(input_timeout_s=timeout_s, stall_s=timeout_s, copies_memory=copy)
         self._initialize(uri, Session(channels, memory, now=time.monotonic(), options=session_options))
@@ -106,7 +106,7 @@ class Connection:
         tags = (error_tag(server) for server in self.servers.values())
         self.error_data = next((tag for tag in tags if tag is not None), None)
         self.want_data = {role: server.want_data for role, server in self.servers.items()}
-        self.is_ordered = session.channel(ConnectionRole.METADATA).traits.is_ordered
+        self.is_ordered = session.channel_for(ConnectionRole.METADATA).traits.is_ordered
         self.decoder = Decoder()
         """Decodes one stream after the other."""
         self.driver = BlockingSession(session)
@@ -127,18 +127,18 @@ class Connection:
     def request_stream(self, ticket: Ticket) -> Stream:
         """Request a data set, and read its schema. Raises the server's error, and errors of the connection and data."""
         memory, options = self.driver.session.memory, self.driver.session.options
-        if ticket.is_packed and options.copies_memory and memory is not None and memory.is_copied_from_mapping:
+        if ticket.is_packed and options.copies_memory and memory is not None and memory.has_stable_mapping:
             ticket = replace(ticket, is_packed=False)
         stream = Stream(self, ticket)
         try:
-            self.driver.request(stream.protocol, stream.requests())
+            self.driver.request(stream.protocol, stream.create_requests())
             stream.read_schema()
         except BaseException:
             self.close()
             raise
         return stream
 
-    def finish_stream(self) -> None:
+    def detach_stream(self) -> None:
         """Detach the stream, which was read to its end, and send the addresses that were freed meanwhile."""
         self.driver.session.core = None
         self.driver.flush()
@@ -209,7 +209,7 @@ class Stream:
         self._decoder.restart()
         self._headers: deque[BatchHeader] = deque()
         *_, body_server = connection.servers.values()
-        self.protocol = ClientConnection(
+        self.protocol = ClientStream(
             connection.want_data,
             body_server.free_data,
             has_body=self._decode_header if connection.is_ordered else self._has_body,
@@ -224,7 +224,7 @@ class Stream:
                 ConnectionRole.BODIES: body_ticket,
             }
 
-    def requests(self) -> dict[ConnectionRole, Message]:
+    def create_requests(self) -> dict[ConnectionRole, Message]:
         """Return the request for the channel of each role."""
         return {role: self.protocol.request(ticket.encode(), role) for role, ticket in self._tickets.items()}
 
@@ -243,7 +243,7 @@ class Stream:
                 batch = self._decode_batch(message)
                 if batch is not None:
                     yield batch
-            self._connection.finish_stream()
+            self._connection.detach_stream()
         except BowstringError:
             self._connection.close()
             raise

@@ -35,7 +35,7 @@ from bowstring.sharing.uris import ERROR_DATA, encode_error
 from bowstring.transports.base import (
     SEND,
     Channel,
-    DirectionLost,
+    DirectionEnded,
     Listener,
     MessageOffered,
     MessageReceived,
@@ -192,7 +192,7 @@ class HostAgent(Closable):
             return
         for channel in channels:
             ((descriptor, events),) = channel.interests()
-            regions = UNIX.open_memory(channel, None)
+            regions = UNIX.open_remote_memory(channel, None)
             connection = _AgentConnection(channel, regions, descriptor, time.monotonic() + _FIRST_REQUEST_S)
             self._connections[descriptor] = connection
             self._selector.register(descriptor, events, partial(self._handle_requests, connection))
@@ -214,7 +214,7 @@ class HostAgent(Closable):
                     channel.accept_message_into(event.token)
                 elif isinstance(event, RemoteMemoryUpdated):
                     connection.regions.apply_update(event.update)
-                elif isinstance(event, DirectionLost):
+                elif isinstance(event, DirectionEnded):
                     raise event.error
             channel.progress(SEND)
             ((_, events),) = channel.interests()
@@ -277,7 +277,7 @@ class HostAgent(Closable):
             raise InvalidArgumentError(
                 f"partition {index}: expected {request['rows']} rows, found {partition.num_rows}"
             )
-        uri = self._server.unchecked_uri(_format_ticket(name, index, attempt))
+        uri = self._server.issue_uri(_format_ticket(name, index, attempt))
         dataset = self._datasets.get(name)
         if name in self._dropped or (dataset is not None and dataset.is_complete):
             raise InvalidArgumentError(f"data set {name!r} is complete or dropped: partitions can't be added")

@@ -425,7 +425,7 @@ def replay_client(entries: Iterable[ObservedEvent], uri: str, *, timeout_s: floa
     def connect() -> BlockingChannel:
         channel = BlockingChannel.dial(transport, server.address, options=_transport_options(timeout_s))
         if server.remote_handle is not None:
-            channel.memory = transport.open_memory(channel.channel, server.remote_handle)
+            channel.memory = transport.open_remote_memory(channel.channel, server.remote_handle)
         return channel
 
     player = _RecordingPlayer(entries, "client", connect)

@@ -143,13 +143,13 @@ class ServedClients:
         self.loop.dispatch(client, SEND)
         return True
 
-    def resume(self, channel: Channel) -> None:
+    def wake_client(self, channel: Channel) -> None:
         """Let a client continue although its own descriptor is not ready, unless it is disconnected."""
         client = self._connections.get(channel)
         if client is not None:
             self.loop.dispatch(client, 0)
 
-    def admit(self, client: ClientHandler) -> None:
+    def activate(self, client: ClientHandler) -> None:
         """Count a connection with a request as a client. Raises `ConnectionLostError` at the limit."""
         if self.is_draining:
             raise ConnectionLostError("the server is shutting down")
@@ -180,7 +180,7 @@ class ServedClients:
         if not self._active:
             self.is_drained.set()
 
-    def stop_counting(self, client: ClientHandler) -> None:
+    def mark_ending(self, client: ClientHandler) -> None:
         """Do not count a connection any more, because it ends."""
         self._silent.pop(client, None)
         self._active.pop(client, None)
@@ -215,7 +215,7 @@ class ClientHandler:
         self._exporter = transport.exporter(channel)
         self._session = Session(
             {ConnectionRole.BOTH: channel},
-            transport.open_memory(channel, None),
+            transport.open_remote_memory(channel, None),
             now=now,
             core=self._connection,
             options=SessionOptions(
@@ -225,7 +225,7 @@ class ClientHandler:
                 total_limits=clients.total_limits,
             ),
         )
-        self._session.wake = partial(clients.loop.call_soon_threadsafe, partial(clients.resume, channel))
+        self._session.wake = partial(clients.loop.call_soon_threadsafe, partial(clients.wake_client, channel))
         self._exports: dict[Region, ExportedRegion] = {}
         self._connected_at = now
         self._refused_at: float | None = None
@@ -255,25 +255,25 @@ class ClientHandler:
         )
 
     def interests(self) -> list[Interest]:
-        """As `Handler.interests`."""
+        """As `EventHandler.interests`."""
         return self._session.interests(BOTH_DIRECTIONS if self._refused_at is None else SEND)
 
     def descriptors(self) -> list[int]:
-        """As `Handler.descriptors`."""
+        """As `EventHandler.descriptors`."""
         return self.channel.descriptors()
 
     @property
     def deadline(self) -> float:
-        """As `Handler.deadline`."""
+        """As `EventHandler.deadline`."""
         if self._refused_at is not None:
             return self._refused_at + _REFUSAL_S
         if self._connection.state is State.WAITING:
             return self._connected_at + self._clients.options.timeout_s
         # A client may be silent for any time while it uses memory, but not in the middle of a message.
-        return 0.0 if not self._session.wait_s else self._session.next_deadline()
+        return 0.0 if not self._session.max_wait_s else self._session.next_deadline()
 
-    def handle(self, _events: int) -> None:
-        """As `Handler.handle`."""
+    def handle_events(self, _events: int) -> None:
+        """As `EventHandler.handle_events`."""
         for turn in range(_STEPS_PER_TURN):
             directions = SEND if turn or self._refused_at is not None else BOTH_DIRECTIONS
             for event in self._session.step(time.monotonic(), directions):
@@ -286,7 +286,7 @@ class ClientHandler:
             if self._refused_at is not None and not self._session.is_sending:
                 self._clients.disconnect(self, "refused", level=logging.DEBUG)
                 return
-            if self._session.wait_s:
+            if self._session.max_wait_s:
                 break
         if self._clients.is_draining and self._is_finished:
             self._clients.disconnect(self)
@@ -298,10 +298,10 @@ class ClientHandler:
         is_busy = self._refused_at is not None or session.is_streaming or session.is_sending
         return not is_busy and not self._connection.leases
 
-    def expire(self) -> None:
-        """As `Handler.expire`."""
+    def handle_deadline(self) -> None:
+        """As `EventHandler.handle_deadline`."""
         if not self.deadline:
-            self.handle(0)
+            self.handle_events(0)
         elif self._refused_at is not None:
             self._clients.disconnect(self, "it does not receive why it is refused", level=logging.DEBUG)
         elif self._connection.state is State.WAITING:
@@ -312,7 +312,7 @@ class ClientHandler:
     def refuse(self, error: BowstringError, reason: str | None = None) -> None:
         """Send an error, then close the connection. `reason` is logged in place of an error with secrets."""
         LOG.warning("%s: refused: %s", self.name, reason or error)
-        self._clients.stop_counting(self)
+        self._clients.mark_ending(self)
         self._refused_at = time.monotonic()
         self._session.send_refusal(Message(ERROR_DATA, (text := encode_error(error),), len(text)))
         self._connection.connection_lost()
@@ -331,8 +331,8 @@ class ClientHandler:
             self.retire_regions([region for region in self._exports if not self._datasets.is_served(region)])
 
     def close(self) -> None:
-        """As `Handler.close`."""
-        self._clients.stop_counting(self)
+        """As `EventHandler.close`."""
+        self._clients.mark_ending(self)
         self._connection.connection_lost()
         self._exports.clear()
         self._session.close()
@@ -348,7 +348,7 @@ class ClientHandler:
         else:
             self._clients.counters.num_lost_clients += 1
             self.refuse(error)
-            self.handle(0)
+            self.handle_events(0)
 
     def _disconnect_as_lost(self, reason: object) -> None:
         self._clients.counters.num_lost_clients += 1
@@ -357,7 +357,7 @@ class ClientHandler:
     def _start_stream(self, ticket: Ticket) -> None:
         """Start a stream; its messages are created as the client receives them."""
         try:
-            self._clients.admit(self)
+            self._clients.activate(self)
         except ConnectionLostError as error:
             self._clients.counters.num_refused_requests += 1
             self.refuse(error)

@@ -121,7 +121,7 @@ class Server(Closable):
     @property
     def uris(self) -> dict[str, str]:
         """The URI of each data set at the first address, by its name."""
-        return {name: self.unchecked_uri(name) for name in self.names}
+        return {name: self.issue_uri(name) for name in self.names}
 
     @property
     def num_clients(self) -> int:
@@ -160,7 +160,7 @@ class Server(Closable):
 
     def locations_for_ticket(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> Locations:
         """The URIs at all addresses for a ticket, whether it is valid or not."""
-        return Locations(tuple(acceptor.unchecked_uri(ticket, role) for acceptor in self._acceptors))
+        return Locations(tuple(acceptor.uri_for_ticket(ticket, role) for acceptor in self._acceptors))
 
     def add(self, name: str, source: TableSource | DeviceTable, *, copy: bool | None = None) -> str:
         """Add a data set and return its URI. Batches are copied once, into memory that all clients share; files and
@@ -170,7 +170,7 @@ class Server(Closable):
         Raises `InvalidArgumentError` if the name exists, and as `serve`.
         """
         self._check_open()
-        self._acceptors[0].unchecked_uri(name)  # check the name before copying
+        self._acceptors[0].uri_for_ticket(name)  # check the name before copying
         if isinstance(source, DeviceTable):
             return self.add_stored_dataset(name, source.to_stored_dataset(name))
         parts = [index_stored_dataset(region) for region in to_regions(source, name, copy)[0]]
@@ -190,7 +190,7 @@ class Server(Closable):
             if name in self._datasets:
                 raise InvalidArgumentError(f"the server has a data set {name!r} already")
             self._set_parts(name, datasets)
-        return self.unchecked_uri(name)
+        return self.issue_uri(name)
 
     def replace_stored_dataset(self, name: str, *datasets: StoredDataset) -> None:
         """Replace the memory of a data set. Raises `NotFoundError`."""
@@ -199,9 +199,9 @@ class Server(Closable):
                 raise NotFoundError(f"the server has no data set {name!r}")
             self._set_parts(name, datasets)
 
-    def unchecked_uri(self, name: str) -> str:
+    def issue_uri(self, name: str) -> str:
         """The URI of a data set with this name at the first address, whether it exists or not."""
-        return self._acceptors[0].unchecked_uri(self._issue_ticket(name))
+        return self._acceptors[0].uri_for_ticket(self._issue_ticket(name))
 
     def _issue_ticket(self, name: str, lifetime_s: float | None = None) -> str:
         """Return the ticket of a data set.
@@ -379,7 +379,7 @@ class _Acceptor(Closable):
         self._transport = transport
         self.deadline = math.inf
 
-    def unchecked_uri(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> str:
+    def uri_for_ticket(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> str:
         listener = self.listener
         return dataset_uri(
             listener.address, ticket, self._transport.scheme, listener.remote_handle, listener.address_scope, role
@@ -391,7 +391,7 @@ class _Acceptor(Closable):
     def descriptors(self) -> list[int]:
         return self.listener.descriptors()
 
-    def handle(self, _events: int) -> None:
+    def handle_events(self, _events: int) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             try:
                 channels = self.listener.accept(_CONNECTIONS_PER_ACCEPT)
@@ -409,7 +409,7 @@ class _Acceptor(Closable):
             if len(channels) < _CONNECTIONS_PER_ACCEPT:
                 break
 
-    def expire(self) -> None:
+    def handle_deadline(self) -> None:
         self.deadline = math.inf
 
     def close(self) -> None:

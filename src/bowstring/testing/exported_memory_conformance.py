@@ -17,7 +17,7 @@ from bowstring.transports.base import (
     RECEIVE,
     Channel,
     ExportedRegion,
-    FetchCompleted,
+    FetchEnded,
     MemoryExporter,
     MessageReceived,
     RemoteMemory,
@@ -50,7 +50,7 @@ class ExportingConnection:
                 accepted = listener.accept()
             self.server = accepted[0]
             exporter = transport.exporter(self.server)
-            memory = transport.open_memory(self.client, listener.remote_handle)
+            memory = transport.open_remote_memory(self.client, listener.remote_handle)
         assert exporter is not None
         assert memory is not None
         self.exporter, self.memory = exporter, memory
@@ -73,7 +73,7 @@ class ExportingConnection:
                 elif isinstance(event, MessageReceived):
                     self.client.grant_credit(1, len(event.data))
                     return
-            wait(self.client.interests(RECEIVE), min(0.01, self.client.wait_s))
+            wait(self.client.interests(RECEIVE), min(0.01, self.client.max_wait_s))
         raise AssertionError("the message did not arrive")
 
     def export(self, region: Region) -> ExportedRegion:
@@ -85,16 +85,16 @@ class ExportingConnection:
     def fetch(self, addresses: Uint64Array, lengths: Uint64Array) -> bytes:
         """Fetch buffers of one extent, and wait for the end."""
         destination = bytearray(int(lengths.sum()))
-        token = self.memory.start_fetch(self.memory.locate(addresses, lengths), lengths, destination)
+        token = self.memory.start_fetch(self.memory.locate_buffers(addresses, lengths), lengths, destination)
         for _ in range(_MAX_ROUNDS):
             fetch_events = self.memory.progress()
             if fetch_events:
-                assert fetch_events == [FetchCompleted(token)]
+                assert fetch_events == [FetchEnded(token)]
                 assert self.memory.progress() == []
                 return bytes(destination)
             self.server.progress()
             self.client.progress()
-            wait([*self.memory.interests(), *self.client.interests(RECEIVE)], min(0.01, self.client.wait_s))
+            wait([*self.memory.interests(), *self.client.interests(RECEIVE)], min(0.01, self.client.max_wait_s))
         raise AssertionError("the fetch did not end")
 
 
@@ -126,7 +126,7 @@ class MemoryConformance:
             _uint64_array(start + 1, 0, start + 300, start + len(CONTENT)),
             _uint64_array(9, 0, 5000, 0),
         )
-        located_buffers = pair.memory.locate(addresses, lengths)
+        located_buffers = pair.memory.locate_buffers(addresses, lengths)
         view = pair.memory.view(located_buffers.extent)
         if view is not None:
             first, _, third, _ = located_buffers.offsets.tolist()
@@ -140,7 +140,7 @@ class MemoryConformance:
             starts = [pair.export(region).address for region in (first, second, first)]
         addresses, lengths = _uint64_array(*starts, 0), _uint64_array(6, 6, 6, 0)
         buffers: dict[int, bytes] = {}
-        for indices, located_buffers in pair.memory.locate_by_extent(addresses, lengths):
+        for indices, located_buffers in pair.memory.locate_buffers_by_extent(addresses, lengths):
             assert (located_buffers.offsets + np.uint64(located_buffers.extent.start)).tolist() == addresses[
                 indices
             ].tolist()
@@ -156,15 +156,17 @@ class MemoryConformance:
         end = extent.start + extent.size_bytes
         for address, length in [(end, 1), (end - 1, 2), (start, 2**64 - 1), (start + 1, 2**63), (2**64 - 1, 1)]:
             with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
-                pair.memory.locate(_uint64_array(start, address), _uint64_array(1, length))
+                pair.memory.locate_buffers(_uint64_array(start, address), _uint64_array(1, length))
             with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
-                pair.memory.locate_by_extent(_uint64_array(start, address), _uint64_array(1, length))
+                pair.memory.locate_buffers_by_extent(_uint64_array(start, address), _uint64_array(1, length))
         assert pair.fetch(_uint64_array(end - 1), _uint64_array(1)) is not None
 
     def test_views_stay_valid_after_retirement_and_the_end_of_the_connection(self, pair: ExportingConnection) -> None:
         with Region.copy_of([CONTENT]) as region:
             exported_region = pair.export(region)
-        located_buffers = pair.memory.locate(_uint64_array(exported_region.address), _uint64_array(len(CONTENT)))
+        located_buffers = pair.memory.locate_buffers(
+            _uint64_array(exported_region.address), _uint64_array(len(CONTENT))
+        )
         view, offset = pair.memory.view(located_buffers.extent), int(located_buffers.offsets[0])
         pair.exporter.retire(exported_region)
         pair.synchronize()

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamComplete
 from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.wire import AddressBody, PackedBody
@@ -91,7 +91,7 @@ class ProtocolConformance:
         outgoing += server.send_end()
         for step in range(len(outgoing)):
             one, other = self.connect_pair()
-            client = ClientConnection(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
+            client = ClientStream(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
             with one, other:
                 other.send_message(client.request(b"ticket"))
                 one.receive()
@@ -121,11 +121,11 @@ class ProtocolConformance:
             while server.leases:
                 closing_events.extend(server.receive(*one.receive()))
 
-        client = ClientConnection(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
+        client = ClientStream(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
         messages = []
         with run_in_thread(serve) as raised:
             other.send_message(client.request(b"ticket"))
-            while not client.is_ended:
+            while not client.has_all_messages:
                 events = client.receive(*other.receive())
                 messages += [event.message for event in events if isinstance(event, MessageReady)]
             for message in messages:

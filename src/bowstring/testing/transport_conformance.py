@@ -36,7 +36,7 @@ from bowstring.transports.base import (
     RECEIVE,
     SEND,
     Channel,
-    DirectionLost,
+    DirectionEnded,
     ExportedRegion,
     MessageOffered,
     MessageReceived,
@@ -397,8 +397,8 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
         with self._connect_channels() as (one, other):
             one.submit([b"last"])
             one.half_close()
-            events = exchange_events(one, other, (MessageReceived, DirectionLost), count=2)
-            assert [type(event) for event in events] == [MessageReceived, DirectionLost]
+            events = exchange_events(one, other, (MessageReceived, DirectionEnded), count=2)
+            assert [type(event) for event in events] == [MessageReceived, DirectionEnded]
             assert isinstance(events[1].error, ConnectionLostError)
             assert events[1].directions == RECEIVE
             other.submit([b"answer"])
@@ -407,7 +407,7 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
     def test_a_closed_peer_is_reported_once(self) -> None:
         with self._connect_channels() as (one, other):
             one.close()
-            assert len(exchange_events(other, other, DirectionLost, rounds=5)) == 1
+            assert len(exchange_events(other, other, DirectionEnded, rounds=5)) == 1
             assert not other.interests(RECEIVE)
 
     @contextmanager
@@ -428,5 +428,5 @@ def exchange_events(
         events += [event for event in other.progress(RECEIVE) if isinstance(event, kinds)]
         if len(events) >= count and rounds == 1000:
             break
-        wait(other.interests(RECEIVE), min(0.01, other.wait_s))
+        wait(other.interests(RECEIVE), min(0.01, other.max_wait_s))
     return events

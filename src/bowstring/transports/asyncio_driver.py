@@ -114,7 +114,7 @@ class AsyncSession:
             {descriptor for descriptor, events in interests if events & SEND},
         )
         self._cancel_timer()
-        delay_s = min(self.session.wait_s, self.session.next_deadline() - time.monotonic())
+        delay_s = min(self.session.max_wait_s, self.session.next_deadline() - time.monotonic())
         if delay_s < math.inf and not self._events and self._failure is None:
             self._timer = self._loop.call_later(max(delay_s, 0.0), self._step)
 

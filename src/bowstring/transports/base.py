@@ -4,7 +4,7 @@ A transport has a scheme (`Transport`). It listens (`Listener`) or dials, and bo
 a connection, for plain and tagged messages. Memory is separate: a server exports it (`MemoryExporter`), and a client
 locates or fetches the buffers at the addresses in a body (`RemoteMemory`).
 
-Nothing here blocks. A driver waits for `interests()` and `wait_s`, then calls `progress`:
+Nothing here blocks. A driver waits for `interests()` and `max_wait_s`, then calls `progress`:
 `bowstring.transports.blocking` with `poll`, `bowstring.transports.event_loop` for many channels, and
 `bowstring.transports.asyncio_driver` with asyncio's readers and writers.
 
@@ -13,8 +13,8 @@ Every channel guarantees the following, which `bowstring.testing.transport_confo
 * messages arrive complete and once, and in the order in which they were sent if `traits.is_ordered`;
 * the sender does not join, copy or read bodies; it keeps their parts alive until they are sent;
 * a received message takes memory only as its bytes arrive, within the limits and the credit;
-* the end of a connection is one `DirectionLost` event per direction, after everything that arrived before it;
-* bytes that violate the transport's own format are a `DirectionLost` event with a `ProtocolError`;
+* the end of a connection is one `DirectionEnded` event per direction, after everything that arrived before it;
+* bytes that violate the transport's own format are a `DirectionEnded` event with a `ProtocolError`;
 * exported memory is announced before the messages that refer to it; descriptors never leak.
 
 Threads: one thread may call `progress(RECEIVE)` while another calls `submit` and `progress(SEND)`. All other calls take
@@ -90,17 +90,17 @@ class RemoteMemoryUpdated(NamedTuple):
     """Whether no later message refers to the memory; earlier bodies may still wait for their metadata."""
 
 
-class DirectionLost(NamedTuple):
+class DirectionEnded(NamedTuple):
     """A direction ended, or both: a `ConnectionLostError`, or the reason for which this end gives up.
 
-    A peer that closes its end can still be received from until `DirectionLost` for `RECEIVE`.
+    A peer that closes its end can still be received from until `DirectionEnded` for `RECEIVE`.
     """
 
     error: BowstringError
     directions: int
 
 
-Event: TypeAlias = MessageOffered | MessageReceived | MessageSent | RemoteMemoryUpdated | DirectionLost
+Event: TypeAlias = MessageOffered | MessageReceived | MessageSent | RemoteMemoryUpdated | DirectionEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class Deadline:
 class Channel(Closable, ABC):
     """One end of a connection. No method blocks. The module's docstring has its guarantees.
 
-    Errors of the connection are `DirectionLost` events; the methods raise only `InvalidArgumentError` for wrong
+    Errors of the connection are `DirectionEnded` events; the methods raise only `InvalidArgumentError` for wrong
     arguments.
     """
 
@@ -255,7 +255,7 @@ class Channel(Closable, ABC):
         """
 
     @property
-    def wait_s(self) -> float:
+    def max_wait_s(self) -> float:
         """How long to wait for the interests at most: 0 if `progress` can continue at once, `math.inf` for any time."""
         return math.inf
 
@@ -288,7 +288,7 @@ class Channel(Closable, ABC):
 
     @abstractmethod
     def half_close(self) -> None:
-        """Send no more messages: after the submitted ones, the peer gets `DirectionLost` for `RECEIVE`."""
+        """Send no more messages: after the submitted ones, the peer gets `DirectionEnded` for `RECEIVE`."""
 
     @abstractmethod
     def descriptors(self) -> list[int]:
@@ -361,7 +361,7 @@ class BufferLocations(NamedTuple):
     offsets: Uint64Array
 
 
-class FetchCompleted(NamedTuple):
+class FetchEnded(NamedTuple):
     """A fetch is complete, or failed."""
 
     token: int
@@ -371,7 +371,7 @@ class FetchCompleted(NamedTuple):
 class RemoteMemory(Closable, ABC):
     """The memory that a peer exported, as far as this end may read it.
 
-    The check of addresses is here, once for all transports: `locate` returns extents that contain the buffers.
+    The check of addresses is here, once for all transports: `locate_buffers` returns extents that contain the buffers.
     """
 
     __slots__ = ()
@@ -393,7 +393,7 @@ class RemoteMemory(Closable, ABC):
         """Return an extent's memory without a copy, None if it has to be fetched. Raises as `Region.check_file`."""
 
     @property
-    def is_copied_from_mapping(self) -> bool:
+    def has_stable_mapping(self) -> bool:
         """Whether a copy of it is made from a mapping that the peer can't truncate, rather than from sent bytes."""
         return False
 
@@ -401,7 +401,7 @@ class RemoteMemory(Closable, ABC):
     def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
         """Start to copy buffers, one after the other, to `destination`; return a token. `progress` reports the end."""
 
-    def progress(self) -> list[FetchCompleted]:
+    def progress(self) -> list[FetchEnded]:
         """Return the fetches that have ended."""
         return []
 
@@ -413,7 +413,7 @@ class RemoteMemory(Closable, ABC):
         """Process an `RemoteMemoryUpdated` event. Raises `ProtocolError`, `LimitError`."""
         raise ProtocolError(f"this transport has no announcements of memory, found {update!r}")
 
-    def locate(self, addresses: Uint64Array, lengths: Uint64Array) -> BufferLocations:
+    def locate_buffers(self, addresses: Uint64Array, lengths: Uint64Array) -> BufferLocations:
         """Return the extent of these buffers and their offsets in it; `addresses` must not be empty.
 
         An empty buffer may have any address; its offset is 0. Raises `ProtocolError` if a buffer is not inside the
@@ -435,7 +435,7 @@ class RemoteMemory(Closable, ABC):
             )
         return BufferLocations(extent, offsets)
 
-    def locate_by_extent(
+    def locate_buffers_by_extent(
         self, addresses: Uint64Array, lengths: Uint64Array
     ) -> list[tuple[npt.NDArray[np.intp], BufferLocations]]:
         """Return the indices of the buffers in each extent, and their location. Empty buffers are left out.
@@ -449,7 +449,7 @@ class RemoteMemory(Closable, ABC):
             is_inside = addresses[remaining] - np.uint64(extent.start) < np.uint64(max(extent.size_bytes, 1))
             is_inside[0] = True
             indices, remaining = remaining[is_inside], remaining[~is_inside]
-            groups.append((indices, self.locate(addresses[indices], lengths[indices])))
+            groups.append((indices, self.locate_buffers(addresses[indices], lengths[indices])))
         return groups
 
     @abstractmethod
@@ -514,7 +514,7 @@ class Transport(ABC):
         """Return a channel to a listener. Messages can be submitted at once; connecting may take some `progress`.
 
         Raises `ConnectionLostError` if there is no listener, `InvalidArgumentError` for an address that is not valid,
-        `AccessDeniedError`, `ResourceError`; or the channel reports them as `DirectionLost`.
+        `AccessDeniedError`, `ResourceError`; or the channel reports them as `DirectionEnded`.
         """
 
     @abstractmethod
@@ -522,7 +522,7 @@ class Transport(ABC):
         """Return the exporter of a channel's memory; None if bodies have to be sent as bytes."""
 
     @abstractmethod
-    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
+    def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
         """Return the memory that a channel's peer exports; None if there is none.
 
         `remote_handle` is that of the URI. Raises `ProtocolError` if it is malformed or missing.

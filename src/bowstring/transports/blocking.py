@@ -32,7 +32,7 @@ from bowstring.transports.base import (
     SEND,
     Channel,
     Deadline,
-    DirectionLost,
+    DirectionEnded,
     Event,
     ExportedRegion,
     Interest,
@@ -84,9 +84,9 @@ def dial(
         while not channel.is_connected:
             if not deadline.remaining_s():
                 raise deadline.error(channel.wait_description)
-            wait(channel.interests(), min(deadline.remaining_s(), channel.wait_s))
+            wait(channel.interests(), min(deadline.remaining_s(), channel.max_wait_s))
             for event in channel.progress(SEND):
-                if isinstance(event, DirectionLost):
+                if isinstance(event, DirectionEnded):
                     raise event.error
     return channel
 
@@ -176,7 +176,7 @@ class BlockingSession(Closable):
     def _wait(self) -> None:
         """Wait until the session can continue. Without interests its channels are lost: the next step reports it."""
         session = self.session
-        timeout_s = min(max(session.next_deadline() - time.monotonic(), 0.0), session.wait_s, _MAX_WAIT_S)
+        timeout_s = min(max(session.next_deadline() - time.monotonic(), 0.0), session.max_wait_s, _MAX_WAIT_S)
         if timeout_s > 0 and (interests := session.interests()):
             wait(interests, timeout_s)
 
@@ -193,7 +193,7 @@ class BlockingChannel(Closable):
     def __init__(self, transport: Transport, channel: Channel) -> None:
         self.channel = channel
         self.exporter = transport.exporter(channel)
-        self.memory: Any = transport.open_memory(channel, None)
+        self.memory: Any = transport.open_remote_memory(channel, None)
         """The memory that the peer exported, as of the last received message."""
         self._inbox: deque[Event] = deque()
         self._destination: Any = None
@@ -244,7 +244,7 @@ class BlockingChannel(Closable):
             self._drain(deadline, self.channel.submit(parts, tag))
 
     def send_message(self, message: Message, *, timeout_s: float | None = None) -> None:
-        """Send a message of a `ServerConnection` or `ClientConnection`."""
+        """Send a message of a `ServerConnection` or `ClientStream`."""
         self.send(message.parts, tag=message.tag, timeout_s=timeout_s)
 
     def flush(self, *, timeout_s: float | None = None) -> None:
@@ -291,7 +291,7 @@ class BlockingChannel(Closable):
                 self._inbox.extend(channel.progress(RECEIVE))
                 if channel.bytes_received != previous_bytes:
                     deadline.restart()
-                if not self._inbox and not self._wait(RECEIVE, deadline) and channel.wait_s > 0:
+                if not self._inbox and not self._wait(RECEIVE, deadline) and channel.max_wait_s > 0:
                     raise deadline.error(channel.wait_description)
                 self._check_open("receive")
 
@@ -332,7 +332,7 @@ class BlockingChannel(Closable):
     def _check_not_lost(self, events: Sequence[Event]) -> None:
         """Raise the error of a lost connection."""
         for event in events:
-            if isinstance(event, DirectionLost):
+            if isinstance(event, DirectionEnded):
                 self._check_open("the call was ended")
                 raise event.error
 
@@ -366,7 +366,7 @@ class BlockingChannel(Closable):
     def _wait(self, directions: int, deadline: Deadline) -> bool:
         """Wait until the channel can progress; return False if the deadline passes first."""
         channel = self.channel
-        return wait(channel.interests(directions), min(deadline.remaining_s(), channel.wait_s))
+        return wait(channel.interests(directions), min(deadline.remaining_s(), channel.max_wait_s))
 
     def _fail(self, reason: str) -> None:
         """End the connection; its descriptors stay open until `close`."""

@@ -32,12 +32,12 @@ class EventHandler(Protocol):
 
     @property
     def deadline(self) -> float:
-        """The time to call `expire`, by `time.monotonic`; `math.inf` for never, 0 for the next turn."""
+        """The time to call `handle_deadline`, by `time.monotonic`; `math.inf` for never, 0 for the next turn."""
 
-    def handle(self, events: int) -> None:
+    def handle_events(self, events: int) -> None:
         """Do a limited amount of work; what remains makes a descriptor ready again, or sets the deadline to 0."""
 
-    def expire(self) -> None:
+    def handle_deadline(self) -> None:
         """The deadline has passed."""
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class EventLoop(Closable):
 
     def dispatch(self, handler: EventHandler, events: int) -> None:
         """Call a handler as if its descriptor were ready."""
-        self._call_handler(handler, partial(handler.handle, events))
+        self._call_handler(handler, partial(handler.handle_events, events))
 
     def remove(self, handler: EventHandler) -> None:
         """Remove a handler without closing it."""
@@ -137,14 +137,14 @@ class EventLoop(Closable):
     def _resume_handler(self, handler: EventHandler) -> None:
         """Let a handler do the rest of its work."""
         if handler in self._handlers:
-            self._call_handler(handler, handler.expire)
+            self._call_handler(handler, handler.handle_deadline)
 
     def _run_expired(self) -> None:
         """Call the handlers whose deadline has passed, and compute the next deadline."""
         now = time.monotonic()
         for handler in [handler for handler in self._handlers if 0 < handler.deadline <= now]:
             if handler in self._handlers:
-                self._call_handler(handler, handler.expire)
+                self._call_handler(handler, handler.handle_deadline)
         earliest = min((handler.deadline or math.inf for handler in self._handlers), default=math.inf)
         self._next_expiry = max(earliest, now + _RESOLUTION_S)
 

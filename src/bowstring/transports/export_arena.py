@@ -21,7 +21,7 @@ from bowstring.transports.base import (
     BufferLocations,
     ExportedRegion,
     Extent,
-    FetchCompleted,
+    FetchEnded,
     MemoryExporter,
     RemoteMemory,
     Uint64Array,
@@ -252,13 +252,13 @@ class RemoteArena(RemoteMemory):
     def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
         """Start to copy the memory at an address into a buffer."""
 
-    def progress(self) -> list[FetchCompleted]:
+    def progress(self) -> list[FetchEnded]:
         """As `RemoteMemory.progress`."""
         completed_fetches = []
         for token, fetches in list(self._fetches.items()):
             if all(fetch.is_complete for fetch in fetches):
                 del self._fetches[token]
                 completed_fetches.append(
-                    FetchCompleted(token, next((fetch.error for fetch in fetches if fetch.error), None))
+                    FetchEnded(token, next((fetch.error for fetch in fetches if fetch.error), None))
                 )
         return completed_fetches

@@ -28,7 +28,7 @@ from bowstring.transports.base import (
     SEND,
     Channel,
     ChannelTraits,
-    DirectionLost,
+    DirectionEnded,
     Event,
     Interest,
     Listener,
@@ -242,7 +242,7 @@ class LoopbackChannel(Channel):
                 self._receive(events)
             except BowstringError as error:
                 self._lost_directions |= RECEIVE
-                events.append(DirectionLost(strip_traceback(error), RECEIVE))
+                events.append(DirectionEnded(strip_traceback(error), RECEIVE))
         return events
 
     def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
@@ -293,7 +293,7 @@ class LoopbackChannel(Channel):
         while self._unsent:
             if self._outbound.has_receiver_ended or self._outbound.has_sender_ended:
                 self._lost_directions |= SEND
-                events.append(DirectionLost(self._end_error("sending"), SEND))
+                events.append(DirectionEnded(self._end_error("sending"), SEND))
                 return
             message = self._unsent[0]
             copy = _Message(message.token, message.tag, (message.join(),), message.length_bytes, message.update)
@@ -439,8 +439,8 @@ class LoopbackTransport(Transport):
         assert isinstance(channel, LoopbackChannel)
         return RegionExporter(channel)
 
-    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory:  # noqa: ARG002 - not needed
-        """As `Transport.open_memory`: the received regions."""
+    def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory:  # noqa: ARG002 - not needed
+        """As `Transport.open_remote_memory`: the received regions."""
         assert isinstance(channel, LoopbackChannel)
         return channel.memory
 

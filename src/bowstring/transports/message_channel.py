@@ -27,7 +27,7 @@ from bowstring.transports.base import (
     SEND,
     Channel,
     ChannelTraits,
-    DirectionLost,
+    DirectionEnded,
     Event,
     Interest,
     MessageOffered,
@@ -503,7 +503,7 @@ class MessageChannel(Channel):
         directions &= ~self._lost_directions
         if directions:
             self._lost_directions |= directions
-            events.append(DirectionLost(strip_traceback(error), directions))
+            events.append(DirectionEnded(strip_traceback(error), directions))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {'closed' if self.is_closed else 'open'}: {self._name}>"

@@ -35,7 +35,7 @@ from bowstring.transports.base import (
     RECEIVE,
     SEND,
     Channel,
-    DirectionLost,
+    DirectionEnded,
     Event,
     ExportedRegion,
     Interest,
@@ -182,10 +182,10 @@ class ObservedTransport(Transport):
         exporter = self._transport.exporter(channel.channel)
         return None if exporter is None else _ObservedExporter(exporter, channel)
 
-    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
-        """As `Transport.open_memory`."""
+    def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
+        """As `Transport.open_remote_memory`."""
         assert isinstance(channel, _ObservedChannel)
-        return self._transport.open_memory(channel.channel, remote_handle)
+        return self._transport.open_remote_memory(channel.channel, remote_handle)
 
     def observe(self, channel: Channel, direction: Direction, address: str) -> Channel:
         """Wrap a new channel that was dialed (sent) or accepted (received)."""
@@ -246,8 +246,8 @@ class _ObservedChannel(Channel):
         return self.channel.is_connected
 
     @property
-    def wait_s(self) -> float:
-        return 0.0 if self._early_events else self.channel.wait_s
+    def max_wait_s(self) -> float:
+        return 0.0 if self._early_events else self.channel.max_wait_s
 
     @property
     def is_sending(self) -> bool:
@@ -369,7 +369,7 @@ class _ObservedChannel(Channel):
                     self.report_retirement(direction, address)
                 else:
                     self.report_export(direction, address, event.update.region)
-        elif isinstance(event, DirectionLost):
+        elif isinstance(event, DirectionEnded):
             text = f"{type(event.error).__name__}: {event.error}"
             for lost_direction, flag in ((Direction.RECEIVED, RECEIVE), (Direction.SENT, SEND)):
                 if event.directions & flag:

@@ -15,7 +15,7 @@ from bowstring.transports.base import (
     BufferLocations,
     ExportedRegion,
     Extent,
-    FetchCompleted,
+    FetchEnded,
     MemoryExporter,
     RemoteMemory,
     Uint64Array,
@@ -39,7 +39,7 @@ class RemoteRegionTable(RemoteMemory):
     def __init__(self, limit: int) -> None:
         self._limit = min(limit, MAX_REGIONS)
         self._extents: dict[int, Extent] = {}
-        self._fetched: list[FetchCompleted] = []
+        self._fetched: list[FetchEnded] = []
         self._next_index = 0
         self._next_token = 0
 
@@ -114,10 +114,10 @@ class RemoteRegionTable(RemoteMemory):
             copy_bytes(memory[offset : offset + length], whole[end : end + length])
             end += length
         self._next_token += 1
-        self._fetched.append(FetchCompleted(self._next_token))
+        self._fetched.append(FetchEnded(self._next_token))
         return self._next_token
 
-    def progress(self) -> list[FetchCompleted]:
+    def progress(self) -> list[FetchEnded]:
         """As `RemoteMemory.progress`."""
         completed_fetches, self._fetched = self._fetched, []
         return completed_fetches
@@ -130,7 +130,7 @@ class RemoteRegionTable(RemoteMemory):
     def resolve_all(self, addresses: Uint64Array, lengths: Uint64Array) -> list[memoryview]:
         """Return the bytes of each buffer of any region, read-only, without copies. Raises `ProtocolError`."""
         views: list[memoryview] = [memoryview(b"")] * addresses.size
-        for indices, locations in self.locate_by_extent(addresses, lengths):
+        for indices, locations in self.locate_buffers_by_extent(addresses, lengths):
             memory = self.view(locations.extent)
             spans = zip(indices.tolist(), locations.offsets.tolist(), lengths[indices].tolist(), strict=True)
             for index, start, length in spans:

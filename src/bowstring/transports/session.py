@@ -1,9 +1,9 @@
 """A session: one side of the protocol over its channels and its peer's memory.
 
 A `Session` does what every transport and every driver need: it passes messages between channels and a
-`ClientConnection` or `ServerConnection`, checks lengths before memory is allocated and addresses before they are read,
+`ClientStream` or `ServerConnection`, checks lengths before memory is allocated and addresses before they are read,
 limits queued bytes and leases, and measures deadlines from the last progress. It does not wait: a driver calls `step`
-when one of the `interests` is ready, when `wait_s` or the time of `next_deadline` has passed, and after `wake`.
+when one of the `interests` is ready, when `max_wait_s` or the time of `next_deadline` has passed, and after `wake`.
 
 Metadata and bodies may use one channel (`ConnectionRole.BOTH`) or two, from one server or two, in any order of arrival.
 """
@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import ClientEvent, MessageReady, ServerEvent
 from bowstring.dissociated.leases import Leases
 from bowstring.dissociated.message_assembler import StreamMessage
@@ -35,7 +35,7 @@ from bowstring.transports.base import (
     SEND,
     BufferLocations,
     Channel,
-    DirectionLost,
+    DirectionEnded,
     Interest,
     MessageOffered,
     MessageReceived,
@@ -59,7 +59,7 @@ _MAX_COALESCED_ADDRESSES = 1 << 12
 
 
 class ProtocolCore(Protocol):
-    """What a session needs of a `ClientConnection` or `ServerConnection`."""
+    """What a session needs of a `ClientStream` or `ServerConnection`."""
 
     leases: Leases
 
@@ -116,7 +116,7 @@ class MessageLocated:
 class Lease:
     """The leased addresses of one body, and the connection that leased them."""
 
-    core: ClientConnection
+    core: ClientStream
     body: AddressBody
 
 
@@ -199,11 +199,11 @@ class Session(Closable):
         return bool(self._released_leases) and not self._is_failed
 
     @property
-    def wait_s(self) -> float:
+    def max_wait_s(self) -> float:
         """How long to wait for the interests at most: 0 if `step` can continue at once."""
         if self.has_released_leases or self._can_submit():
             return 0.0
-        return min([channel.wait_s for channel in self.channels.values()], default=math.inf)
+        return min([channel.max_wait_s for channel in self.channels.values()], default=math.inf)
 
     def request(self, core: ProtocolCore, request: RequestMessages, now: float) -> None:
         """Begin a stream as a client: `core` receives from now on, and every channel sends its <want_data> message."""
@@ -230,14 +230,14 @@ class Session(Closable):
     def submit(self, message: Message) -> None:
         """Queue a message: tagged ones on the channel for bodies, plain ones on that for metadata."""
         self.num_submitted += 1
-        self.channel(_METADATA if message.tag is None else _BODIES).submit(message.parts, message.tag)
+        self.channel_for(_METADATA if message.tag is None else _BODIES).submit(message.parts, message.tag)
 
     def release(self, lease: Lease) -> None:
         """Free the addresses of a lease at the next `step`, and wake the driver. Thread-safe."""
         self._released_leases.append(lease)
         self.wake()
 
-    def channel(self, role: ConnectionRole) -> Channel:
+    def channel_for(self, role: ConnectionRole) -> Channel:
         """Return the channel for the messages of a role."""
         return self.channels[role if role in self.channels else _METADATA_AND_BODIES]
 
@@ -347,7 +347,7 @@ class Session(Closable):
                     self._retirements.append(event.update)  # a body whose metadata is late may refer to this memory
                 else:
                     self.memory.apply_update(event.update)
-            elif isinstance(event, DirectionLost):
+            elif isinstance(event, DirectionEnded):
                 self._record_loss(role, event)
 
     def _apply_retirements(self) -> None:
@@ -356,7 +356,7 @@ class Session(Closable):
             assert self.memory is not None
             self.memory.apply_update(self._retirements.popleft())
 
-    def _record_loss(self, role: ConnectionRole, event: DirectionLost) -> None:
+    def _record_loss(self, role: ConnectionRole, event: DirectionEnded) -> None:
         """Send no more, because a direction ended. A peer may have sent all before it ended: that arrives first."""
         if event.directions & RECEIVE:
             self._lost_channels[role] = event.error
@@ -367,7 +367,7 @@ class Session(Closable):
         """Raise the error of a lost channel, unless the rest of the stream arrives over the other one."""
         for role, error in self._lost_channels.items():
             core = self.core
-            if not isinstance(core, ClientConnection) or not core.expects_input or core.expects(role):
+            if not isinstance(core, ClientStream) or not core.expects_input or core.expects_input_for(role):
                 raise error
 
     def _deliver(self, event: ClientEvent | ServerEvent, events: list[SessionEvent]) -> None:
@@ -384,7 +384,7 @@ class Session(Closable):
     def _locate(self, message: StreamMessage, body: AddressBody) -> MessageLocated | _PendingBodyCopy:
         """Check the addresses, once for all transports. Buffers of one extent stay there if it can be viewed."""
         core, memory = self.core, self.memory
-        assert isinstance(core, ClientConnection)
+        assert isinstance(core, ClientStream)
         lease = Lease(core, body)
         if not body.num_leased:
             self._released_leases.append(lease)
@@ -410,7 +410,7 @@ class Session(Closable):
         destination = MEMORY_POOL.allocate(int(ends[-1])) if ends[-1] >= POOLED_BYTES else allocate(int(ends[-1]))
         starts = np.concatenate(([0], ends[:-1]))
         copy = _PendingBodyCopy(MessageLocated(message, destination, starts.astype(np.uint64), lease))
-        for indices, locations in memory.locate_by_extent(body.addresses, body.lengths):
+        for indices, locations in memory.locate_buffers_by_extent(body.addresses, body.lengths):
             for index, offset in zip(indices.tolist(), locations.offsets.tolist(), strict=True):
                 start, length = int(starts[index]), int(body.lengths[index])
                 target = memoryview(destination.data)[start : start + length]
@@ -450,7 +450,7 @@ class Session(Closable):
             had_stream = self._stream is not None
             for role, channel in self.channels.items():
                 for event in channel.progress(SEND):
-                    if isinstance(event, DirectionLost):
+                    if isinstance(event, DirectionEnded):
                         self._record_loss(role, event)
                         self._check_lost()
             if not had_stream or not self._can_submit():
@@ -521,10 +521,10 @@ class Session(Closable):
 def _locate_in_one_extent(memory: RemoteMemory, body: AddressBody) -> BufferLocations | None:
     """Return the location of a body's buffers; None if they are in several extents."""
     try:
-        return memory.locate(body.addresses, body.lengths)
+        return memory.locate_buffers(body.addresses, body.lengths)
     except ProtocolError:
         # Only other implementations send bodies of several extents.
-        if len(memory.locate_by_extent(body.addresses, body.lengths)) == 1:
+        if len(memory.locate_buffers_by_extent(body.addresses, body.lengths)) == 1:
             raise
     return None
 

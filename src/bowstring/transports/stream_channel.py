@@ -25,7 +25,7 @@ from bowstring.transports.base import (
     SEND,
     Channel,
     ChannelTraits,
-    DirectionLost,
+    DirectionEnded,
     Event,
     Interest,
     TransportOptions,
@@ -88,8 +88,8 @@ class StreamChannel(Channel):
         return not self._reader.is_between_frames
 
     @property
-    def wait_s(self) -> float:
-        """As `Channel.wait_s`."""
+    def max_wait_s(self) -> float:
+        """As `Channel.max_wait_s`."""
         # Bytes that were received but not delivered, for lack of credit or behind an offer, need no descriptor.
         return 0.0 if self._reader.can_parse_buffer and not self._lost_directions & RECEIVE else math.inf
 
@@ -131,7 +131,7 @@ class StreamChannel(Channel):
                 self.is_connected = not self._lost_directions and self._retry_connect()
             except BowstringError as error:
                 self._lost_directions = BOTH_DIRECTIONS
-                events.append(DirectionLost(strip_traceback(error), BOTH_DIRECTIONS))
+                events.append(DirectionEnded(strip_traceback(error), BOTH_DIRECTIONS))
             if not self.is_connected:
                 return events
         directions &= ~self._lost_directions
@@ -148,7 +148,7 @@ class StreamChannel(Channel):
                 if not self._reader.has_common_version and not self._lost_directions & SEND:
                     self._answer_hello()
                     self._send(events)
-                events.append(DirectionLost(strip_traceback(error), RECEIVE))
+                events.append(DirectionEnded(strip_traceback(error), RECEIVE))
         return events
 
     def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
@@ -225,7 +225,7 @@ class StreamChannel(Channel):
                 if isinstance(error, BowstringError):  # a file became shorter: the peer must not wait for its bytes
                     self._shut_down(socket.SHUT_RDWR)
                 lost = error if isinstance(error, BowstringError) else self._translate_socket_error(error)
-                events.append(DirectionLost(strip_traceback(lost), SEND))
+                events.append(DirectionEnded(strip_traceback(lost), SEND))
                 return
             self.bytes_sent += count
             self._queue.advance(count, events)

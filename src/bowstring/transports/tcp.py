@@ -83,8 +83,8 @@ class TcpTransport(Transport):
         """As `Transport.exporter`: bodies are sent as bytes."""
         return None
 
-    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:  # noqa: ARG002
-        """As `Transport.open_memory`: there is none."""
+    def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:  # noqa: ARG002
+        """As `Transport.open_remote_memory`: there is none."""
         return None
 
     def address_scope(self, address: str) -> str | None:
@@ -111,7 +111,7 @@ class TlsTransport(TcpTransport):
         return TcpListener(address or _DEFAULT_ADDRESS, options, self.scheme, context)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> TcpChannel:
-        """As `TcpTransport.dial`. An end without a valid certificate is a `DirectionLost` event."""
+        """As `TcpTransport.dial`. An end without a valid certificate is a `DirectionEnded` event."""
         self.check_options(options)
         tls = options.tls or TlsOptions()
         context = tls.client_context()

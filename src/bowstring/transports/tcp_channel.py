@@ -22,7 +22,7 @@ from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     RECEIVE,
     SEND,
-    DirectionLost,
+    DirectionEnded,
     Event,
     Interest,
     PeerIdentity,
@@ -131,7 +131,7 @@ class TcpChannel(StreamChannel):
             if error_number:
                 self._lost_directions |= SEND
                 events.append(
-                    DirectionLost(self._translate_socket_error(OSError(error_number, os.strerror(error_number))), SEND)
+                    DirectionEnded(self._translate_socket_error(OSError(error_number, os.strerror(error_number))), SEND)
                 )
 
     def _translate_socket_error(self, error: OSError) -> BowstringError:
@@ -185,14 +185,14 @@ class TlsChannel(TcpChannel):
         return interests
 
     @property
-    def wait_s(self) -> float:
-        """As `Channel.wait_s`; bytes that OpenSSL has decrypted need no descriptor."""
+    def max_wait_s(self) -> float:
+        """As `Channel.max_wait_s`; bytes that OpenSSL has decrypted need no descriptor."""
         can_receive = self.is_connected and not self._lost_directions & RECEIVE and self._reader.can_receive
         if can_receive and not self.is_closed:
             with self._lock:
                 if self._tls_socket.pending():
                     return 0.0
-        return super().wait_s
+        return super().max_wait_s
 
     @property
     def _connect_direction(self) -> int:

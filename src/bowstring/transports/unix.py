@@ -41,8 +41,8 @@ class UnixTransport(Transport):
         assert isinstance(channel, UnixChannel)
         return RegionExporter(channel)
 
-    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteRegionTable:  # noqa: ARG002 - not needed
-        """As `Transport.open_memory`: the received regions."""
+    def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteRegionTable:  # noqa: ARG002 - not needed
+        """As `Transport.open_remote_memory`: the received regions."""
         assert isinstance(channel, UnixChannel)
         return channel.memory
 

@@ -140,9 +140,9 @@ class UnixChannel(StreamChannel):
         return channel
 
     @property
-    def wait_s(self) -> float:
-        """As `Channel.wait_s`."""
-        return super().wait_s if self.is_connected else CONNECT_RETRY_S
+    def max_wait_s(self) -> float:
+        """As `Channel.max_wait_s`."""
+        return super().max_wait_s if self.is_connected else CONNECT_RETRY_S
 
     @property
     def wait_description(self) -> str:

@@ -93,7 +93,7 @@ def test_a_malformed_handle_is_rejected(handle: bytes, problem: str) -> None:
         TRANSPORT.dial(listener.address) as channel,
         pytest.raises(ProtocolError, match=problem),
     ):
-        TRANSPORT.open_memory(channel, handle)
+        TRANSPORT.open_remote_memory(channel, handle)
 
 
 @needs_package
@@ -195,7 +195,7 @@ def test_a_peer_can_t_send_descriptors() -> None:
         assert isinstance(channel, CudaChannel)
         assert channel.options.max_regions == 0
         assert TRANSPORT.exporter(channel) is None
-        assert TRANSPORT.open_memory(channel, None) is None
+        assert TRANSPORT.open_remote_memory(channel, None) is None
 
 
 def test_a_wrong_address_is_an_error_of_the_unix_socket() -> None:

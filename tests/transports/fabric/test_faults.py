@@ -17,7 +17,7 @@ from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import (
     RECEIVE,
     Channel,
-    DirectionLost,
+    DirectionEnded,
     Event,
     Listener,
     MessageReceived,
@@ -58,10 +58,10 @@ def listener() -> Iterator[FabricListener]:
 
 def progress_until_lost(channel: Channel, events: list[Event]) -> BowstringError:
     """Progress a channel, and collect its events, until it is lost; return the error."""
-    while not any(isinstance(event, DirectionLost) for event in events):
+    while not any(isinstance(event, DirectionEnded) for event in events):
         wait(channel.interests(), 30)
         events += channel.progress()
-    return next(event.error for event in events if isinstance(event, DirectionLost))
+    return next(event.error for event in events if isinstance(event, DirectionEnded))
 
 
 def accept(listener: Listener) -> FabricChannel:

@@ -45,7 +45,7 @@ def connected(transport: FabricTransport, listener: FabricListener) -> Iterator[
 
 def fetch(memory: RemoteMemory, ends: tuple[Channel, Channel], addresses: list[int], lengths: list[int]) -> bytes:
     """Fetch buffers; raise the error if it fails."""
-    located = memory.locate(uint64s(*addresses), uint64s(*lengths))
+    located = memory.locate_buffers(uint64s(*addresses), uint64s(*lengths))
     assert memory.view(located.extent) is None
     destination = bytearray(sum(lengths))
     token = memory.start_fetch(located, uint64s(*lengths), destination)
@@ -76,7 +76,7 @@ def test_buffers_of_an_arena_are_fetched(provider: str) -> None:
             connected(transport, listener) as ends,
             Region.copy_of([CONTENT]) as region,
         ):
-            memory = transport.open_memory(ends[0], listener.remote_handle)
+            memory = transport.open_remote_memory(ends[0], listener.remote_handle)
             exporter = transport.exporter(ends[1])
             assert memory is not None
             assert exporter is not None
@@ -87,7 +87,7 @@ def test_buffers_of_an_arena_are_fetched(provider: str) -> None:
             assert fetch(memory, ends, many, [1] * 3000) == CONTENT[:3000]
             for address, length in [(start + ARENA_BYTES, 1), (start, ARENA_BYTES + 1)]:
                 with pytest.raises(ProtocolError, match="is not inside the server's memory"):
-                    memory.locate(uint64s(address), uint64s(length))
+                    memory.locate_buffers(uint64s(address), uint64s(length))
         assert not transport.domains.has_users
 
 
@@ -98,7 +98,7 @@ def test_the_provider_checks_the_bounds_and_the_key(offset: int, key: int) -> No
         assert listener.remote_handle is not None
         words = struct.unpack("<QQQ", listener.remote_handle)
         handle = struct.pack("<QQQ", words[0] + offset, words[1], words[2] ^ key)
-        memory = transport.open_memory(ends[0], handle)
+        memory = transport.open_remote_memory(ends[0], handle)
         assert memory is not None
         with pytest.raises(BowstringError, match="fetch: "):
             fetch(memory, ends, [words[0] + offset], [ARENA_BYTES])
@@ -112,7 +112,7 @@ def test_a_malformed_handle_is_a_protocol_error(handle: bytes) -> None:
         transport.dial(listener.address) as client,
         pytest.raises(ProtocolError, match="fabric: remote_handle: "),
     ):
-        transport.open_memory(client, handle)
+        transport.open_remote_memory(client, handle)
 
 
 def test_memory_is_shared_only_with_an_option() -> None:
@@ -120,7 +120,7 @@ def test_memory_is_shared_only_with_an_option() -> None:
     with transport.listen() as listener, connected(transport, listener) as (client, server):
         assert listener.remote_handle is None
         assert transport.exporter(server) is None
-        assert transport.open_memory(client, None) is None
+        assert transport.open_remote_memory(client, None) is None
         with pytest.raises(InvalidArgumentError, match="while there are connections"):
             transport.configure(FabricOptions(shares_memory=True))
     transport.configure(FabricOptions(shares_memory=True))

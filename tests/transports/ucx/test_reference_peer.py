@@ -17,12 +17,12 @@ from urllib.parse import quote
 import pytest
 
 import bowstring as bs
-from bowstring.dissociated.client import ClientConnection
+from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import DataRequested, MessageReady
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.uri import parse_uri
 from bowstring.dissociated.wire import PackedBody
-from bowstring.transports.base import Channel, DirectionLost, MessageReceived
+from bowstring.transports.base import Channel, DirectionEnded, MessageReceived
 from bowstring.transports.session import Session, SessionFailed
 from bowstring.transports.ucx.transport import UcxListener, UcxTransport
 from tests.transports.ucx.ucp_processes import TIMEOUT_S, require_libucp
@@ -60,18 +60,18 @@ def test_a_session_reads_what_the_server_of_the_reference_sends(uris: list[str],
         ConnectionRole.BODIES: UCX.dial(body_uri.address),
     }
     tags = {ConnectionRole.METADATA: metadata_uri.want_data, ConnectionRole.BODIES: body_uri.want_data}
-    core = ClientConnection(tags, has_body=lambda header: body_length(bytes(header)) > 0)
+    core = ClientStream(tags, has_body=lambda header: body_length(bytes(header)) > 0)
     with Session(channels, now=time.monotonic()) as session:
         session.request(core, {role: core.request(ticket.encode(), role) for role in tags}, time.monotonic())
         messages: list[tuple[bytes, bytes]] = []
-        while not core.is_ended:
+        while not core.has_all_messages:
             for event in session.step(time.monotonic()):
                 assert not isinstance(event, SessionFailed), event.error
                 if isinstance(event, MessageReady):
                     body = event.message.body
                     assert body is None or isinstance(body, PackedBody)
                     messages.append((bytes(event.message.header), b"" if body is None else b"".join(body.parts)))
-            if not core.is_ended:
+            if not core.has_all_messages:
                 descriptors = [interest.descriptor for interest in session.interests()]
                 assert select.select(descriptors, [], [], TIMEOUT_S)[0]
     stream = b"".join(encapsulate(header) + body for header, body in messages)
@@ -114,7 +114,7 @@ def serve_reference_client(endpoint: UcxListener, num_rows: dict[bytes, int], cl
         channels += endpoint.accept()
         for channel in channels:
             for event in channel.progress():
-                assert not isinstance(event, DirectionLost), event.error
+                assert not isinstance(event, DirectionEnded), event.error
                 if isinstance(event, MessageReceived):
                     submit_table(channel, event, num_rows)
         interests = [*endpoint.interests(), *(interest for channel in channels for interest in channel.interests())]

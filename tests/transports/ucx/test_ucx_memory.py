@@ -14,7 +14,7 @@ import bowstring
 from bowstring.errors import InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.region import Region
 from bowstring.testing.exported_memory_conformance import MemoryConformance
-from bowstring.transports.base import DirectionLost, Event, ExportedRegion
+from bowstring.transports.base import DirectionEnded, Event, ExportedRegion
 from bowstring.transports.export_arena import ArenaExporter, ExportArena
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
@@ -74,12 +74,12 @@ def test_buffers_of_an_arena_are_mapped_or_fetched(options: dict[str, str]) -> N
         client, server = connect(transport, listener)
         with client, server:
             exporter = transport.exporter(server)
-            memory = transport.open_memory(client, listener.remote_handle)
+            memory = transport.open_remote_memory(client, listener.remote_handle)
             assert exporter is not None
             assert memory is not None
             start = exporter.export(region).address
             addresses, lengths = numbers(start + 1, 0, start + 300), numbers(9, 0, 100)
-            located = memory.locate(addresses, lengths)
+            located = memory.locate_buffers(addresses, lengths)
             view = memory.view(located.extent)
             if options:
                 assert view is None
@@ -95,9 +95,9 @@ def test_buffers_of_an_arena_are_mapped_or_fetched(options: dict[str, str]) -> N
             assert fetched == [(token, None)]
             assert bytes(destination) == CONTENT[1:10] + CONTENT[300:400]
             with pytest.raises(ProtocolError, match="is not inside the server's memory"):
-                memory.locate(numbers(start + (1 << 21)), numbers(1))
+                memory.locate_buffers(numbers(start + (1 << 21)), numbers(1))
             with pytest.raises(ProtocolError, match="is not inside the server's memory"):
-                memory.locate(numbers(start), numbers(1 << 21))
+                memory.locate_buffers(numbers(start), numbers(1 << 21))
             memory.close()
             del memory, located
     assert transport._context is None
@@ -124,7 +124,7 @@ def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:
             start = exporter.export(region).address
             with RemoteUcxMemory(client, listener.remote_handle[:-24]) as memory:
                 assert memory.size_bytes == 1 << 64
-                located = memory.locate(numbers(start), numbers(256))
+                located = memory.locate_buffers(numbers(start), numbers(256))
                 assert memory.view(located.extent) is None
                 destination = bytearray(256)
                 memory.start_fetch(located, numbers(256), destination)
@@ -141,7 +141,7 @@ def test_memory_is_shared_only_with_an_option() -> None:
         client, server = connect(transport, listener)
         with client, server:
             assert transport.exporter(server) is None
-            assert transport.open_memory(client, b"key") is None
+            assert transport.open_remote_memory(client, b"key") is None
             with pytest.raises(InvalidArgumentError, match="while there are connections"):
                 transport.configure(UcxOptions(shares_memory=True))
     transport.configure(UcxOptions(shares_memory=True))
@@ -178,7 +178,7 @@ def test_memory_that_a_client_may_still_read_is_not_used_again(leaves_first: str
             address = exporter.export(region).address
             if leaves_first == "client":
                 client.close()
-                while not any(isinstance(event, DirectionLost) for event in server.progress()):
+                while not any(isinstance(event, DirectionEnded) for event in server.progress()):
                     pass
             server.close()
             assert (second_exporter.export(other).address == address) is (leaves_first == "client")
@@ -213,7 +213,7 @@ def test_a_malformed_handle_is_a_protocol_error() -> None:
             if handle.startswith(b"\xff"):
                 continue  # a key without a trailer, which only libucp can judge
             with pytest.raises(ProtocolError, match="remote_handle is malformed"):
-                transport.open_memory(client, handle)
+                transport.open_remote_memory(client, handle)
     gc.collect()
 
 
@@ -234,4 +234,4 @@ def test_dialing_an_address_without_a_listener_is_reported_as_lost() -> None:
         events: list[Event] = []
         while not events:
             events = client.progress()
-        assert [type(event).__name__ for event in events] == ["DirectionLost", "DirectionLost"]
+        assert [type(event).__name__ for event in events] == ["DirectionEnded", "DirectionEnded"]

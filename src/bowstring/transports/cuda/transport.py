@@ -19,7 +19,7 @@ from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     RECEIVE,
     Channel,
-    DirectionLost,
+    DirectionEnded,
     Event,
     Transport,
     TransportOptions,
@@ -54,7 +54,7 @@ class CudaChannel(UnixChannel):
         """As `Channel.progress`."""
         events = super().progress(directions)
         for event in events:
-            if isinstance(event, DirectionLost) and event.directions & RECEIVE:
+            if isinstance(event, DirectionEnded) and event.directions & RECEIVE:
                 self._has_peer_left = isinstance(event.error, ConnectionLostError)
         return events
 
@@ -119,8 +119,8 @@ class CudaTransport(Transport):
         assert isinstance(channel, CudaChannel)
         return channel.exporter
 
-    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteCudaMemory | None:  # noqa: ARG002
-        """As `Transport.open_memory`. Raises errors of `bowstring.memory.cuda`."""
+    def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteCudaMemory | None:  # noqa: ARG002
+        """As `Transport.open_remote_memory`. Raises errors of `bowstring.memory.cuda`."""
         return None if remote_handle is None else RemoteCudaMemory(remote_handle, self._checked_settings().device)
 
     def address_scope(self, address: str) -> str | None:

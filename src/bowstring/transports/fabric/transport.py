@@ -172,8 +172,8 @@ class FabricTransport(Transport):
         assert isinstance(channel, FabricChannel)
         return channel.exporter
 
-    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
-        """As `Transport.open_memory`: none without a key in the URI."""
+    def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
+        """As `Transport.open_remote_memory`: none without a key in the URI."""
         assert isinstance(channel, FabricChannel)
         return None if remote_handle is None else RemoteFabricMemory(channel, remote_handle)
 

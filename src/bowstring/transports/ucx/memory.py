@@ -71,8 +71,8 @@ class RemoteUcxMemory(RemoteArena):
         return self._view
 
     @property
-    def is_copied_from_mapping(self) -> bool:
-        """As `RemoteMemory.is_copied_from_mapping`: from the second stream on, when the connection exists."""
+    def has_stable_mapping(self) -> bool:
+        """As `RemoteMemory.has_stable_mapping`: from the second stream on, when the connection exists."""
         return self._channel.bytes_received > 0 and self.view(self._extent) is not None
 
     def _start_copy(self, address: int, buffer: memoryview) -> Fetch:

@@ -182,7 +182,9 @@ class UcxTransport(Transport):
         return UcxListener(self, _DEFAULT_ADDRESS if address is None else address, options)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UcxChannel:
-        """As `Transport.dial`: does not wait for the listener; the channel reports `DirectionLost` if there is none."""
+        """As `Transport.dial`: does not wait for the listener; the channel reports `DirectionEnded`
+        if there is none.
+        """
         host, port = parse_address(address, self.scheme)
         worker = self.create_worker()
         try:
@@ -197,8 +199,8 @@ class UcxTransport(Transport):
         assert isinstance(channel, UcxChannel)
         return channel.exporter
 
-    def open_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
-        """As `Transport.open_memory`: none without a key in the URI, or `UcxOptions.shares_memory`."""
+    def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
+        """As `Transport.open_remote_memory`: none without a key in the URI, or `UcxOptions.shares_memory`."""
         assert isinstance(channel, UcxChannel)
         if remote_handle is None or not self.settings.shares_memory:
             return None
