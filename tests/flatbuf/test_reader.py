@@ -184,7 +184,7 @@ def test_vtables_are_shared_and_stored_after_the_offset_to_their_table() -> None
         vtables.append(table.vtable)
         start, count = table.locate_elements("children")
         for index in range(count):
-            visit(table.element_table("children", index), start + 4 * index)
+            visit(table.get_element_table("children", index), start + 4 * index)
 
     visit(root(raw), 0)
     assert len(set(vtables)) < len(vtables)

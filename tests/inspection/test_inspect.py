@@ -33,7 +33,7 @@ from bowstring.flatbuf.writer import build_flatbuffer
 from bowstring.inspection import sizes
 from bowstring.inspection.report import Inspection
 from bowstring.ipc.message import END_OF_STREAM, PREFIX_BYTES, frame_message
-from bowstring.ipc.metadata.header import BatchHeaderBuilder, DataHeader
+from bowstring.ipc.metadata.header import BatchHeaderBuilder, BatchHeaderValues
 from bowstring.ipc.metadata.schema import create_schema_record
 
 FORMATS = ("file", "stream")
@@ -317,7 +317,7 @@ def test_message_bodies_are_not_read(tmp_path: Path) -> None:
     schema = bowstring.schema({"a": bowstring.int8()})
     head = written_by_bowstring(bowstring.table({"a": bowstring.array([], bowstring.int8())}), "stream")
     message = int.from_bytes(head[4:8], "little") + PREFIX_BYTES
-    numbers = DataHeader(rows, np.array([[rows, 0]]), np.array([[0, 0], [0, rows]]), np.array([], np.int64))
+    numbers = BatchHeaderValues(rows, np.array([[rows, 0]]), np.array([[0, 0], [0, rows]]), np.array([], np.int64))
     path = tmp_path / "hole.arrows"
     with path.open("wb") as sink:
         sink.write(head[:message] + frame_message(BatchHeaderBuilder().build(numbers, rows)))

@@ -142,7 +142,7 @@ class Table:
             return self.flatbuffer.locate_vector(position, slot.type.item_bytes, slot.path)
         return position, int(position > 0)
 
-    def element_table(self, name: str, index: int) -> Table:
+    def get_element_table(self, name: str, index: int) -> Table:
         """Return one table of a vector of tables; `index` has to be less than its length."""
         slot = self.spec.slots[name]
         assert isinstance(slot.type, TableVector)

@@ -29,8 +29,8 @@ from bowstring.io.range_source import RangeSource
 from bowstring.io.sources import open_source
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.metadata.header import check_version
-from bowstring.ipc.metadata.schema import DictionaryDeclaration, WireSchema, read_wire_schema
+from bowstring.ipc.metadata.header import check_metadata_version
+from bowstring.ipc.metadata.schema import DictionaryDeclaration, IpcSchema, read_ipc_schema
 from bowstring.ipc.tools.scan import FileScan, Overhead, Scan, StreamScan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
@@ -75,15 +75,15 @@ def inspect_scan(scan: Scan, name: str, limits: ReadLimits, totals: BatchTotals 
 
     Raises `InvalidDataError` for inconsistent headers.
     """
-    check_version(scan.version, name)
+    check_metadata_version(scan.version, name)
     endianness = scan.schema["endianness"]
     if not 0 <= endianness < len(_ENDIANNESS):
         raise InvalidDataError(f"{name}: endianness {endianness} is not valid: expected 0 (little) or 1 (big)")
     if totals is None:
-        totals = BatchTotals(read_wire_schema(scan.schema, limits))
+        totals = BatchTotals(read_ipc_schema(scan.schema, limits))
         for span in scan.batches():
             totals.add(span)
-    wire = totals.wire
+    ipc_schema = totals.ipc_schema
     overhead = scan.overhead()
     rows = np.array(totals.rows, np.int64)
     has_rows = len(rows) > 0
@@ -98,8 +98,8 @@ def inspect_scan(scan: Scan, name: str, limits: ReadLimits, totals: BatchTotals 
             rows_max=int(rows.max()) if has_rows else None,
             with_metadata=totals.num_with_metadata,
         ),
-        dictionaries=_dictionary_reports(wire, totals),
-        columns=_column_reports(wire, totals),
+        dictionaries=_dictionary_reports(ipc_schema, totals),
+        columns=_column_reports(ipc_schema, totals),
         bytes=_bytes_report(totals, overhead),
         encoding=EncodingReport(
             metadata_version=VERSIONS[min(totals.versions, default=scan.version)],
@@ -113,7 +113,7 @@ def inspect_scan(scan: Scan, name: str, limits: ReadLimits, totals: BatchTotals 
                 _FEATURES[n] if 0 <= n < len(_FEATURES) else str(n) for n in scan.schema["features"].tolist()
             ),
         ),
-        schema_metadata=wire.schema.pairs,
+        schema_metadata=ipc_schema.schema.pairs,
         footer_metadata=scan.footer_metadata,
     )
 
@@ -140,9 +140,13 @@ def _bytes_report(totals: BatchTotals, overhead: Overhead) -> BytesReport:
     )
 
 
-def _column_reports(wire: WireSchema, totals: BatchTotals) -> tuple[ColumnReport, ...]:
+def _column_reports(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[ColumnReport, ...]:
     columns = zip(
-        wire.schema.fields, wire.dictionaries, totals.column_bytes.tolist(), totals.null_counts.tolist(), strict=True
+        ipc_schema.schema.fields,
+        ipc_schema.dictionaries,
+        totals.column_bytes.tolist(),
+        totals.null_counts.tolist(),
+        strict=True,
     )
     reports = []
     for index, (field, nodes, buffer_bytes, nulls) in enumerate(columns):
@@ -156,13 +160,13 @@ def _column_reports(wire: WireSchema, totals: BatchTotals) -> tuple[ColumnReport
     return tuple(reports)
 
 
-def _dictionary_reports(wire: WireSchema, totals: BatchTotals) -> tuple[DictionaryReport, ...]:
-    users: dict[int, list[int]] = {key: [] for key in wire.by_id}
-    for column, nodes in enumerate(wire.dictionaries):
+def _dictionary_reports(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[DictionaryReport, ...]:
+    users: dict[int, list[int]] = {key: [] for key in ipc_schema.dictionaries_by_id}
+    for column, nodes in enumerate(ipc_schema.dictionaries):
         for key in {node.id for node in _walk_dictionaries(nodes)}:
             users[key].append(column)
     reports = []
-    for key, node in sorted(wire.by_id.items()):
+    for key, node in sorted(ipc_schema.dictionaries_by_id.items()):
         dictionary_totals = totals.dictionaries.get(key, DictionaryTotals())
         reports.append(
             DictionaryReport(

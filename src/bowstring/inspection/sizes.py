@@ -12,7 +12,7 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader
-from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, WireSchema
+from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, IpcSchema
 from bowstring.ipc.record_batch.read_plan import BatchReadPlan
 from bowstring.ipc.tools.scan import BatchMessage
 
@@ -41,8 +41,8 @@ class _ColumnStarts:
     variadic: _Counts
 
     @classmethod
-    def from_schema(cls, wire: WireSchema, version: int) -> _ColumnStarts:
-        plan = BatchReadPlan(wire, version == V4)
+    def from_schema(cls, ipc_schema: IpcSchema, version: int) -> _ColumnStarts:
+        plan = BatchReadPlan(ipc_schema, version == V4)
         starts = [(c.first_node, c.first_buffer, c.first_variadic) for c in plan]
         bounds = np.array([*starts, (plan.node_count, plan.buffer_count, plan.variadic_count)], np.int64)
         return cls(plan, bounds[:-1, 0], bounds[:, 1], bounds[:, 2])
@@ -55,7 +55,7 @@ class BatchTotals:
     Raises `InvalidDataError` if nodes or buffers do not match the schema or the body.
     """
 
-    wire: WireSchema
+    ipc_schema: IpcSchema
     rows: list[int] = field(default_factory=list)
     total_rows: int = 0
     column_bytes: _Counts = field(init=False)
@@ -73,8 +73,8 @@ class BatchTotals:
     _column_starts: dict[tuple[int | None, bool], _ColumnStarts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.column_bytes = np.zeros(len(self.wire.schema), np.int64)
-        self.null_counts = np.zeros(len(self.wire.schema), np.int64)
+        self.column_bytes = np.zeros(len(self.ipc_schema.schema), np.int64)
+        self.null_counts = np.zeros(len(self.ipc_schema.schema), np.int64)
 
     @property
     def alignment_bytes(self) -> int | None:
@@ -100,7 +100,7 @@ class BatchTotals:
             self._add_dictionary(span)
 
     def _add_record_batch(self, span: BatchMessage) -> None:
-        starts = self._cached_column_starts(None, self.wire, span.header)
+        starts = self._cached_column_starts(None, self.ipc_schema, span.header)
         sizes = self._column_sizes(starts, span)
         rows = span.header.length
         self.total_rows += rows
@@ -111,7 +111,7 @@ class BatchTotals:
         is_invalid = (lengths != rows) | (nulls < 0) | (nulls > rows)
         if is_invalid.any():
             index = int(np.argmax(is_invalid))
-            name = self.wire.schema.fields[index].name
+            name = self.ipc_schema.schema.fields[index].name
             raise InvalidDataError(
                 f"{span.where}, column {name!r}: {lengths[index]} slots, {nulls[index]} of them null, in {rows} rows"
             )
@@ -122,11 +122,11 @@ class BatchTotals:
 
     def _add_dictionary(self, span: BatchMessage) -> None:
         template = span.header.template
-        node = self.wire.by_id.get(template.dictionary_id)
+        node = self.ipc_schema.dictionaries_by_id.get(template.dictionary_id)
         if node is None:
             raise InvalidDataError(
                 f"{span.where}: dictionary {template.dictionary_id} is not in the schema, which has "
-                f"{sorted(self.wire.by_id)[:8]}"
+                f"{sorted(self.ipc_schema.dictionaries_by_id)[:8]}"
             )
         sizes = self._column_sizes(self._cached_column_starts(node.id, _values_schema(node), span.header), span)
         totals = self.dictionaries.setdefault(node.id, DictionaryTotals())
@@ -135,11 +135,13 @@ class BatchTotals:
         totals.values += span.header.length
         totals.total_bytes += int(sizes[0])
 
-    def _cached_column_starts(self, dictionary_id: int | None, wire: WireSchema, header: BatchHeader) -> _ColumnStarts:
+    def _cached_column_starts(
+        self, dictionary_id: int | None, ipc_schema: IpcSchema, header: BatchHeader
+    ) -> _ColumnStarts:
         key = (dictionary_id, header.template.version == V4)
         starts = self._column_starts.get(key)
         if starts is None:
-            starts = self._column_starts[key] = _ColumnStarts.from_schema(wire, header.template.version)
+            starts = self._column_starts[key] = _ColumnStarts.from_schema(ipc_schema, header.template.version)
         return starts
 
     def _column_sizes(self, column_starts: _ColumnStarts, span: BatchMessage) -> _Counts:
@@ -189,5 +191,5 @@ def _cumulative_sums(counts: npt.NDArray[Any]) -> _Counts:
     return sums
 
 
-def _values_schema(node: DictionaryDeclaration) -> WireSchema:
-    return WireSchema(Schema((Field("values", node.value_type),)), (node.nested,))
+def _values_schema(node: DictionaryDeclaration) -> IpcSchema:
+    return IpcSchema(Schema((Field("values", node.value_type),)), (node.nested,))

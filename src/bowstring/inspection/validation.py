@@ -16,7 +16,7 @@ from bowstring.ipc.file_statistics import FileStatistics, check_batch
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import EndOfStream
-from bowstring.ipc.metadata.header import check_version
+from bowstring.ipc.metadata.header import check_metadata_version
 from bowstring.ipc.metadata.schema import DictionaryDeclaration
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.array_data import ArrayData
@@ -65,7 +65,7 @@ class _ResilientReader(StreamReader):
     def dictionary_declarations(self) -> list[DictionaryDeclaration]:
         """The dictionaries of the schema."""
         selection = self._decoder._selection
-        return [] if selection is None else list(selection.cached.wire.by_id.values())
+        return [] if selection is None else list(selection.cached.ipc_schema.dictionaries_by_id.values())
 
     def get_dictionary(self, node: DictionaryDeclaration) -> ArrayData | None:
         """Return the current values of a dictionary, or None if it is not defined."""
@@ -161,10 +161,10 @@ class Validator:
         self._report_batches(reader.num_record_batches)
         yield from self._validate_footer(reader)
         try:
-            dictionaries = list(reader.decoded_schema.wire.by_id.values())
+            dictionaries = list(reader.decoded_schema.ipc_schema.dictionaries_by_id.values())
             for header, _body, where in reader.read_dictionary_messages():
                 if not dictionaries:  # else they are checked below
-                    get_declaration(reader.decoded_schema.wire, header, where)
+                    get_declaration(reader.decoded_schema.ipc_schema, header, where)
         except InvalidDataError as error:
             yield _make_fault(error)
             dictionaries = []
@@ -189,7 +189,7 @@ class Validator:
     def _validate_footer(self, reader: FileReader) -> Iterator[Fault]:
         """Check the parts of the footer that readers don't need: version, custom metadata and statistics."""
         try:
-            check_version(reader.footer["version"], "footer")
+            check_metadata_version(reader.footer["version"], "footer")
         except InvalidDataError as error:
             yield _make_fault(error)
         try:

@@ -12,7 +12,7 @@ from bowstring.flatbuf.tables import SPECS
 from bowstring.flatbuf.writer import SerializedTable, serialize_table
 from bowstring.ipc.dictionaries.tracker import can_share_dictionaries
 from bowstring.ipc.metadata.header import SCHEMA
-from bowstring.ipc.metadata.schema import BIG_ENDIAN, WireSchema, create_schema_record
+from bowstring.ipc.metadata.schema import BIG_ENDIAN, IpcSchema, create_schema_record
 from bowstring.ipc.record_batch.flat_columns import FlatColumnsEncoder
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.layouts.base import Layout
@@ -31,7 +31,7 @@ class EncodedSchema:
 
     schema: Schema
     table: SerializedTable
-    wire: WireSchema
+    ipc_schema: IpcSchema
     layouts: list[Layout]
     flat_columns_encoder: FlatColumnsEncoder | None
     can_share_dictionaries: bool
@@ -54,11 +54,11 @@ def encode_schema(
     key = (id(schema), dictionary_ids, *properties)
     encoded = _cache.get(key)  # it references the schema, so no other object has the id
     if encoded is None or encoded.schema is not schema:
-        record, wire = create_schema_record(schema, dictionary_ids)
+        record, ipc_schema = create_schema_record(schema, dictionary_ids)
         record |= properties
         layouts = [layout_of(field.type) for field in schema.fields]
         table, plan = serialize_table(SPECS, SCHEMA, record), FlatColumnsEncoder.of(layouts)
-        encoded = EncodedSchema(schema, table, wire, layouts, plan, can_share_dictionaries(wire))
+        encoded = EncodedSchema(schema, table, ipc_schema, layouts, plan, can_share_dictionaries(ipc_schema))
         if len(_cache) >= _MAX_CACHED:
             _cache.clear()
         _cache[key] = encoded

@@ -226,7 +226,7 @@ class FileReader(Closable):
         """
         if self._has_statistics is None:
             metadata, limits = read_custom_metadata(self.footer), self.messages.limits
-            statistics = read_statistics(metadata, self.decoded_schema.wire, self.blocks, limits, self.name)
+            statistics = read_statistics(metadata, self.decoded_schema.ipc_schema, self.blocks, limits, self.name)
             self._statistics, self._has_statistics = statistics, statistics is not None
         return self._statistics
 
@@ -321,7 +321,7 @@ class FileReader(Closable):
     def _get_dictionaries(self) -> FileDictionaries:
         if self._dictionaries is None:
             # A method of the reader would be a reference cycle: the memory would stay until garbage is collected.
-            self._dictionaries = FileDictionaries(self.decoded_schema.wire, self.messages.read_dictionaries)
+            self._dictionaries = FileDictionaries(self.decoded_schema.ipc_schema, self.messages.read_dictionaries)
         return self._dictionaries
 
     def get_dictionary(self, declaration: DictionaryDeclaration) -> Array | None:

@@ -12,7 +12,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError
 from bowstring.flatbuf.reader import Table
 from bowstring.ipc.limits import ReadLimits
-from bowstring.ipc.metadata.lazy_schema import LazyWireSchema
+from bowstring.ipc.metadata.lazy_schema import LazyIpcSchema
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.record_batch.read_plan import BatchReadPlan, ColumnReadPlan
 from bowstring.layouts.equality import bytes_equal
@@ -30,10 +30,10 @@ class DecodedSchema:
     `key_parts` are the encoded bytes that define it, `size_bytes` the size of the message that it references.
     """
 
-    __slots__ = ("_plans", "_schema", "key_parts", "size_bytes", "wire")
+    __slots__ = ("_plans", "_schema", "ipc_schema", "key_parts", "size_bytes")
 
-    def __init__(self, wire: LazyWireSchema, size_bytes: int, key_parts: Sequence[Bytes] = ()) -> None:
-        self.wire = wire
+    def __init__(self, ipc_schema: LazyIpcSchema, size_bytes: int, key_parts: Sequence[Bytes] = ()) -> None:
+        self.ipc_schema = ipc_schema
         self.size_bytes = size_bytes
         self.key_parts = key_parts
         self._schema: Schema | None = None
@@ -44,14 +44,14 @@ class DecodedSchema:
         is_version_4 = version == V4
         plan = self._plans.get(is_version_4)
         if plan is None:
-            plan = self._plans[is_version_4] = BatchReadPlan(self.wire, is_version_4)
+            plan = self._plans[is_version_4] = BatchReadPlan(self.ipc_schema, is_version_4)
         return plan
 
     @property
     def schema(self) -> Schema:
         """The schema; its fields are decoded on access."""
         if self._schema is None:
-            self._schema = self.wire.lazy_schema()
+            self._schema = self.ipc_schema.to_lazy_schema()
         return self._schema
 
 
@@ -75,7 +75,7 @@ class ColumnSelection:
     def schema(self) -> Schema:
         """The schema of the selected columns; fields are decoded on access."""
         if self._schema is None:
-            self._schema = self.cached.schema if self.indices is None else self.cached.wire.select(self.indices)
+            self._schema = self.cached.schema if self.indices is None else self.cached.ipc_schema.select(self.indices)
         return self._schema
 
     def read_plans(self, version: int) -> tuple[BatchReadPlan, Sequence[ColumnReadPlan]]:
@@ -101,7 +101,7 @@ def load_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = (
     data = table.flatbuffer.raw
     key_parts = key_parts or (np.frombuffer(data, UINT8),)
     if len(data) > _MAX_CACHED_BYTES or sum(map(len, key_parts)) > _MAX_KEY_BYTES or NAME_KEY in data:
-        return DecodedSchema(LazyWireSchema(table, limits), 0)
+        return DecodedSchema(LazyIpcSchema(table, limits), 0)
     key = (
         *(
             (len(bytes_), bytes_[:_KEY_EDGE_BYTES].tobytes(), bytes_[-_KEY_EDGE_BYTES:].tobytes())
@@ -111,7 +111,7 @@ def load_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = (
     )
     cached = _cache.get(key)
     if cached is None or not all(map(bytes_equal, cached.key_parts, key_parts)):
-        cached = DecodedSchema(LazyWireSchema(table, limits), len(data), key_parts)
+        cached = DecodedSchema(LazyIpcSchema(table, limits), len(data), key_parts)
         with _lock:
             total_bytes = sum(entry.size_bytes for entry in _cache.values())  # the objects take about ten times as much
             if len(_cache) >= _MAX_CACHED or total_bytes + len(data) > _MAX_CACHED_BYTES:

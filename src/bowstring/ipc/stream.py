@@ -87,8 +87,12 @@ class Encoder:
         )
 
     def _set_schema(self, encoded: EncodedSchema) -> None:
-        self.wire, self.schema_table = encoded.wire, encoded.table
-        self._dictionaries = DictionaryTracker(self.wire, self.options, self._may_replace) if self.wire.by_id else None
+        self.ipc_schema, self.schema_table = encoded.ipc_schema, encoded.table
+        self._dictionaries = (
+            DictionaryTracker(self.ipc_schema, self.options, self._may_replace)
+            if self.ipc_schema.dictionaries_by_id
+            else None
+        )
 
     def share_dictionary_ids(self, batch: RecordBatch) -> None:
         """Give one dictionary id to fields whose dictionaries in the first batch are the same memory.
@@ -98,7 +102,7 @@ class Encoder:
         if batch.schema != self.schema:
             raise self._schema_mismatch_error(batch)
         if self.may_share_dictionaries:
-            ids = tuple(assign_shared_ids(self.wire, batch.columns))
+            ids = tuple(assign_shared_ids(self.ipc_schema, batch.columns))
             self._set_schema(encode_schema(self.schema, self.options, ids if len(set(ids)) < len(ids) else None))
 
     def resume(self, encoded: EncodedSchema, dictionaries: Mapping[int, ArrayData]) -> None:
@@ -128,7 +132,7 @@ class Encoder:
             if self._flat_columns_encoder is None
             else self._flat_columns_encoder.encode(batch.source, self.alignment)
         )
-        if body is not None and body.data_header.length == batch.num_rows:
+        if body is not None and body.header_values.length == batch.num_rows:
             return [self._message_of_body(body, batch.pairs, None)]
         columns = batch.columns
         for field, layout, column in zip(self.schema.fields, self._layouts, columns, strict=True):
@@ -173,7 +177,7 @@ class Encoder:
     def _message_of_body(
         self, body: EncodedBody, pairs: Metadata, dictionary_header: DictionaryHeader | None
     ) -> EncodedMessage:
-        metadata = self._headers.build(body.data_header, body.size_bytes, pairs, dictionary_header)
+        metadata = self._headers.build(body.header_values, body.size_bytes, pairs, dictionary_header)
         kind = headers.RECORD_BATCH if dictionary_header is None else headers.DICTIONARY_BATCH
         return EncodedMessage(kind, metadata, body.parts, body.size_bytes)
 
@@ -253,7 +257,9 @@ class Decoder:
         self.message_count += 1
         if header.template.kind == headers.DICTIONARY_BATCH:
             where: MessageLocation = ("message", self.message_count - 1, "(dictionary)")
-            self._dictionaries = self._dictionaries.with_dictionary_batch(selection.cached.wire, header, body, where)
+            self._dictionaries = self._dictionaries.with_dictionary_batch(
+                selection.cached.ipc_schema, header, body, where
+            )
             return None
         where = ("record batch", self.batch_count)
         self.batch_count += 1

@@ -13,7 +13,7 @@ from bowstring.datatypes.types import Struct
 from bowstring.dissociated.wire import AddressBody
 from bowstring.errors import InvalidArgumentError, UnsupportedTypeError
 from bowstring.interop.device_arrays import device_of, import_arrow_device_array, import_device_array
-from bowstring.ipc.metadata.header import BatchHeaderBuilder, DataHeader
+from bowstring.ipc.metadata.header import BatchHeaderBuilder, BatchHeaderValues
 from bowstring.ipc.stream import Encoder
 from bowstring.layouts.array_data import ArrayData
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer
@@ -44,7 +44,9 @@ class DeviceTable:
         ends = np.cumsum((sizes + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES)
         starts, body_bytes = np.concatenate(([0], ends[:-1])), int(ends[-1]) if len(ends) else 0
         spans = np.stack((starts[: len(sizes)], sizes), axis=1)
-        header = DataHeader(self.num_rows, np.array(nodes, np.int64).reshape(-1, 2), spans, np.zeros(0, np.int64))
+        header = BatchHeaderValues(
+            self.num_rows, np.array(nodes, np.int64).reshape(-1, 2), spans, np.zeros(0, np.int64)
+        )
         parts = [(start, b) for start, b in zip(starts.tolist(), buffers, strict=False) if b is not None and b.size]
         region = DeviceRegion(self.device, parts, body_bytes, name)
         body = AddressBody.of(np.where(sizes > 0, spans[:, 0], body_bytes), sizes)

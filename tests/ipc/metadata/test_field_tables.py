@@ -22,7 +22,7 @@ from bowstring.flatbuf.tables import read_root
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import bulk_field_reader
 from bowstring.ipc.metadata.bulk_field_reader import FieldTables
-from bowstring.ipc.metadata.lazy_schema import LazyWireSchema
+from bowstring.ipc.metadata.lazy_schema import LazyIpcSchema
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_field
 from bowstring.ipc.record_batch.read_plan import BatchReadPlan
 from bowstring.testing import strategies
@@ -75,7 +75,7 @@ def encode_footer_with_pyarrow(schema: pa.Schema) -> bytes:
 def read_fields_one_by_one(raw: bytes) -> list[tuple[Field, tuple[DictionaryDeclaration, ...]]]:
     table = schema_table(raw)
     count = table.locate_elements("fields")[1]
-    return [read_field(table.element_table("fields", index), 64) for index in range(count)]
+    return [read_field(table.get_element_table("fields", index), 64) for index in range(count)]
 
 
 def nested_types(type_: bs.DataType) -> Iterator[bs.DataType]:
@@ -96,7 +96,7 @@ def test_flat_fields_of_every_type_are_read_in_one_pass() -> None:
     schema = bs.schema(fields)
     for raw in (encode_footer(schema), encode_footer_with_pyarrow(pa.schema(schema))):
         assert FieldTables.of(schema_table(raw)).read_fields()[0] == fields
-        assert LazyWireSchema(schema_table(raw), DEFAULT_LIMITS).schema == schema
+        assert LazyIpcSchema(schema_table(raw), DEFAULT_LIMITS).schema == schema
 
 
 def test_nested_and_dictionary_fields_are_read_in_one_pass() -> None:
@@ -107,10 +107,10 @@ def test_nested_and_dictionary_fields_are_read_in_one_pass() -> None:
         each = read_fields_one_by_one(raw)
         assert fields == [field for field, _ in each]
         assert [declarations.get(i, ()) for i in range(64)] == [expected for _, expected in each]
-        read = LazyWireSchema(schema_table(raw), DEFAULT_LIMITS)
+        read = LazyIpcSchema(schema_table(raw), DEFAULT_LIMITS)
         assert read.schema.equals(schema, check_metadata=True)
-        assert (read.header_counts() > 0)[:, 0].all()
-        plan, eager = BatchReadPlan(read), BatchReadPlan(read.whole)
+        assert (read.header_entry_counts() > 0)[:, 0].all()
+        plan, eager = BatchReadPlan(read), BatchReadPlan(read.eager)
         assert [(c.first_node, c.first_buffer) for c in plan] == [(c.first_node, c.first_buffer) for c in eager]
 
 
@@ -147,7 +147,7 @@ def test_flipped_bytes_give_the_same_fields_or_the_same_errors() -> None:
             if fields is None:
                 num_one_by_one += 1
                 continue
-            expected, dictionaries = read_field(table.element_table("fields", index), 64)
+            expected, dictionaries = read_field(table.get_element_table("fields", index), 64)
             assert fields.equals(expected, check_metadata=True)
             assert declarations.get(index, ()) == dictionaries
             same += 1
@@ -158,7 +158,7 @@ def test_flipped_bytes_give_the_same_fields_or_the_same_errors() -> None:
 def test_a_schema_of_many_fields_is_read_in_bounded_time() -> None:
     raw = encode_footer_with_pyarrow(pa.schema([(f"column_{i}", pa.int64()) for i in range(200_000)]))
     start = time.process_time()
-    assert len(LazyWireSchema(schema_table(raw), DEFAULT_LIMITS).schema) == 200_000
+    assert len(LazyIpcSchema(schema_table(raw), DEFAULT_LIMITS).schema) == 200_000
     assert time.process_time() - start < 20
 
 
@@ -167,10 +167,10 @@ def test_a_schema_of_a_million_fields_is_rejected_unless_a_limit_is_raised() -> 
     raw = _schema_of_shared_field(count)
     start = time.process_time()
     with pytest.raises(LimitError, match="max_tables"):
-        LazyWireSchema(read_root("Schema", raw, "footer"), DEFAULT_LIMITS)
+        LazyIpcSchema(read_root("Schema", raw, "footer"), DEFAULT_LIMITS)
     limits = ReadLimits(max_tables=4 * count)
     with pytest.raises(LimitError):  # all fields share one table
-        _ = LazyWireSchema(read_root("Schema", raw, "footer", limits.max_tables), limits).schema
+        _ = LazyIpcSchema(read_root("Schema", raw, "footer", limits.max_tables), limits).schema
     assert time.process_time() - start < 20
 
 
@@ -244,7 +244,7 @@ def test_names_that_occur_elsewhere_in_a_message_are_found_as_names() -> None:
     )
     twice = bs.schema([bs.field("name", bs.int8(), metadata={"name": "name"}) for _ in range(9)])
     raw = encode_footer(schema)
-    assert LazyWireSchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == [0]
+    assert LazyIpcSchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == [0]
     raw = encode_footer_with_pyarrow(pa.schema(twice))
     assert raw.count(struct.pack("<I", 4) + b"name") > 9
-    assert LazyWireSchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == list(range(9))
+    assert LazyIpcSchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == list(range(9))

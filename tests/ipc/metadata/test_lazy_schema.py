@@ -21,7 +21,7 @@ from bowstring.flatbuf.tables import read_root
 from bowstring.inspection.validation import Validator
 from bowstring.ipc import schema_cache
 from bowstring.ipc.limits import DEFAULT_LIMITS
-from bowstring.ipc.metadata.lazy_schema import LazyWireSchema
+from bowstring.ipc.metadata.lazy_schema import LazyIpcSchema
 from bowstring.ipc.record_batch.read_plan import BatchReadPlan
 from bowstring.testing import strategies
 from tests.ipc.flatbuffer_assembler import FlatbufferAssembler, number
@@ -71,7 +71,9 @@ def footer_offset(raw: bytes | bytearray) -> int:
 def file_with_invalid_field(schema: bs.Schema, index: int) -> bytes:
     """Return a file whose field at this index is a timestamp with an invalid unit."""
     raw = bytearray(to_bytes(schema))
-    table = read_root("Footer", bytes(raw[footer_offset(raw) : -10]), "footer")["schema"].element_table("fields", index)
+    table = read_root("Footer", bytes(raw[footer_offset(raw) : -10]), "footer")["schema"].get_element_table(
+        "fields", index
+    )
     raw[footer_offset(raw) + table["type"].locate("unit")] = 77
     return bytes(raw)
 
@@ -213,10 +215,10 @@ def test_a_name_that_is_not_utf8_raises_when_it_or_all_names_are_read() -> None:
                 use()
 
 
-def lazy_schema(assembly: FlatbufferAssembler) -> LazyWireSchema:
+def lazy_schema(assembly: FlatbufferAssembler) -> LazyIpcSchema:
     table = read_root("Message", assembly.to_bytes(), "message")["header"]
     assert isinstance(table, Table)
-    return LazyWireSchema(table, DEFAULT_LIMITS)
+    return LazyIpcSchema(table, DEFAULT_LIMITS)
 
 
 def test_fields_without_a_name_have_an_empty_name() -> None:
@@ -225,8 +227,8 @@ def test_fields_without_a_name_have_an_empty_name() -> None:
     assembly.repeated("fields", "field", 2)
     assembly.table("field", "Field", type_type=number("Null"), type="null")
     assembly.table("null", "Null")
-    assert lazy_schema(assembly).lazy_schema().names == ["", ""]
-    assert lazy_schema(assembly).lazy_schema().fields[1].name == ""
+    assert lazy_schema(assembly).to_lazy_schema().names == ["", ""]
+    assert lazy_schema(assembly).to_lazy_schema().fields[1].name == ""
 
 
 def test_a_long_name_that_many_fields_share_is_rejected_in_bounded_time() -> None:
@@ -236,7 +238,7 @@ def test_a_long_name_that_many_fields_share_is_rejected_in_bounded_time() -> Non
     assembly.table("field", "Field", type_type=number("Null"), type="null", name="name")
     assembly.table("null", "Null")
     assembly.text("name", b"x" * 1_000_000)
-    schema = lazy_schema(assembly).lazy_schema()
+    schema = lazy_schema(assembly).to_lazy_schema()
     start = time.process_time()
     assert len(schema) == 100_000
     assert len(schema.field(0).name) == 1_000_000
@@ -270,11 +272,11 @@ def test_concurrent_threads_get_the_same_fields() -> None:
         assert wrong == []
 
 
-def lazy_schema_of_file(raw: bytes) -> LazyWireSchema:
+def lazy_schema_of_file(raw: bytes) -> LazyIpcSchema:
     table = read_root("Footer", raw[footer_offset(raw) : -10], "footer")["schema"]
     if table is None:
         raise InvalidDataError("the footer has no schema")
-    return LazyWireSchema(table, DEFAULT_LIMITS)
+    return LazyIpcSchema(table, DEFAULT_LIMITS)
 
 
 @settings(max_examples=60)
@@ -283,13 +285,13 @@ def test_counts_names_and_fields_are_those_of_the_whole_schema(columns: list[tup
     schema = bs.schema(columns)
     read = lazy_schema_of_file(to_bytes(schema))
     plan = BatchReadPlan(read)
-    eager = BatchReadPlan(read.whole)
+    eager = BatchReadPlan(read.eager)
     assert [(c.first_node, c.first_buffer, c.first_variadic) for c in plan] == [
         (c.first_node, c.first_buffer, c.first_variadic) for c in eager
     ]
     assert (plan.node_count, plan.buffer_count) == (eager.node_count, eager.buffer_count)
     assert read.schema == schema
-    late = read.lazy_schema()
+    late = read.to_lazy_schema()
     for index, (name, _) in enumerate(columns):
         assert read.get_field_and_dictionaries(index)[0] == schema.fields[index]
         if schema.names.count(name) == 1:
@@ -312,7 +314,7 @@ def test_flat_fields_of_both_writers_need_no_separate_reading() -> None:
         bs.schema({f"c{i}": t for i, t in enumerate([bs.int8(), bs.string(), bs.string_view(), bs.null()] * 50)})
     )
     for raw in (sink.getvalue(), bowstring_schema):
-        counts = lazy_schema_of_file(raw).header_counts()
+        counts = lazy_schema_of_file(raw).header_entry_counts()
         assert counts.tolist() == [[1, 2, 0], [1, 3, 0], [1, 2, 1], [1, 0, 0]] * 50
 
 
@@ -323,7 +325,7 @@ def test_a_malformed_field_affects_only_its_own_column_and_the_schema() -> None:
         writer.write(batch_of(schema))
     raw = bytearray(sink.getvalue())
     start = footer_offset(raw)
-    table = read_root("Footer", bytes(raw[start:-10]), "footer")["schema"].element_table("fields", 1)
+    table = read_root("Footer", bytes(raw[start:-10]), "footer")["schema"].get_element_table("fields", 1)
     unit = table["type"].locate("unit")
     raw[start + unit] = 77
     with bs.open_file(bytes(raw)) as reader:
@@ -355,8 +357,8 @@ def test_a_schema_with_flipped_bytes_has_the_same_counts_read_lazily_and_eagerly
             plan = BatchReadPlan(read)
             for index in range(len(read)):
                 plan[index]
-            read.lazy_schema().index("bc")
-            eager = BatchReadPlan(read.whole)
+            read.to_lazy_schema().index("bc")
+            eager = BatchReadPlan(read.eager)
         except BowstringError:
             outcomes.add("error")
             continue

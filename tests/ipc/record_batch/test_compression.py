@@ -299,7 +299,7 @@ import io, resource
 import numpy as np
 import bowstring as bs
 from bowstring.ipc.message import frame_message
-from bowstring.ipc.metadata.header import BatchHeaderBuilder, DataHeader
+from bowstring.ipc.metadata.header import BatchHeaderBuilder, BatchHeaderValues
 from bowstring.ipc.stream import Encoder
 rows, columns = 16 << 20, 300
 sink = io.BytesIO()
@@ -311,7 +311,7 @@ packed = body.slice(*header.buffers()[1].tolist()).to_bytes()
 packed += bytes(-len(packed) % 8)
 schema = bs.schema([bs.field(f"c{i}", bs.uint8()) for i in range(columns)])
 nodes, spans = np.array([[rows, 0]] * columns), np.array([[0, 0], [0, len(packed)]] * columns)
-numbers = DataHeader(rows, nodes, spans, np.zeros(0, np.int64))
+numbers = BatchHeaderValues(rows, nodes, spans, np.zeros(0, np.int64))
 parts = [
     frame_message(Encoder(schema, options=bs.ipc.IpcWriteOptions(compression="zstd")).encode_schema_message().metadata),
     frame_message(BatchHeaderBuilder(compression="zstd").build(numbers, len(packed))),

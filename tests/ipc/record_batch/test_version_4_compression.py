@@ -35,8 +35,8 @@ def compressed_stream(codec: str, field: str | None, codec_name: bytes | None, v
     body = encode_body(BATCH.num_rows, BATCH.columns, 64, write_options, create_compressor(codec))
     record = {
         "length": BATCH.num_rows,
-        "nodes": np.array([tuple(node) for node in body.data_header.nodes.tolist()], FIELD_NODE),
-        "buffers": np.array([tuple(span) for span in body.data_header.buffers.tolist()], BUFFER),
+        "nodes": np.array([tuple(node) for node in body.header_values.nodes.tolist()], FIELD_NODE),
+        "buffers": np.array([tuple(span) for span in body.header_values.buffers.tolist()], BUFFER),
         "compression": None if field is None else {"codec": CODECS.index(field), "method": 0},
     }
     pairs = [(b"mine", b"too")] + ([] if codec_name is None else [(V4_COMPRESSION_KEY, codec_name)])

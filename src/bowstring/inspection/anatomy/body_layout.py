@@ -5,7 +5,7 @@ from __future__ import annotations
 from bowstring.datatypes.field import Field
 from bowstring.inspection.anatomy.model import BodyBuffer, BodyField, BodyLayout
 from bowstring.inspection.inspector import type_text_without_children
-from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, WireSchema
+from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, IpcSchema
 from bowstring.ipc.write_options import has_legacy_validity
 from bowstring.layouts.base import BufferRole, BufferSpec, Layout
 from bowstring.layouts.registry import layout_of
@@ -13,9 +13,9 @@ from bowstring.layouts.registry import layout_of
 _LEGACY_VALIDITY = "validity of metadata version 4"
 
 
-def record_batch_layout(wire: WireSchema, version: int) -> BodyLayout:
+def record_batch_layout(ipc_schema: IpcSchema, version: int) -> BodyLayout:
     """Return the layout of the bodies of record batches."""
-    return _flatten_columns(list(wire.schema.fields), None, version)
+    return _flatten_columns(list(ipc_schema.schema.fields), None, version)
 
 
 def dictionary_layout(node: DictionaryDeclaration, version: int) -> BodyLayout:

@@ -22,7 +22,7 @@ from bowstring.io.sources import RandomAccessSource, as_random_access, open_sour
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.metadata.schema import V4, V5, WireSchema, read_wire_schema
+from bowstring.ipc.metadata.schema import V4, V5, IpcSchema, read_ipc_schema
 from bowstring.ipc.tools.scan import BatchMessage, Overhead
 from bowstring.memory.closable import close_on_error
 
@@ -107,11 +107,11 @@ class _BodySplitter:
         self._intact_spans: list[BatchMessage] = []
         self._has_all_totals = True
         self._layout_indices: dict[tuple[object, ...], int] = {}
-        self._wire: WireSchema | None = None
+        self._ipc_schema: IpcSchema | None = None
         if walker.schema is not None:
             try:
-                self._wire = read_wire_schema(walker.schema.table, limits)
-                self._totals = BatchTotals(self._wire)
+                self._ipc_schema = read_ipc_schema(walker.schema.table, limits)
+                self._totals = BatchTotals(self._ipc_schema)
             except InvalidDataError as error:
                 walker.faults.add(walker.schema.offset, error)
 
@@ -136,14 +136,14 @@ class _BodySplitter:
         if span is None:
             roles = _tensor_roles(0 if part.offsets is None else len(part.offsets))
             return self._find_or_add_layout((part.kind, roles), lambda: tensor_layout(roles, part.kind.value, V5))
-        wire, template = self._wire, span.header.template
-        if wire is None or not self._count_batch(part, span):
+        ipc_schema, template = self._ipc_schema, span.header.template
+        if ipc_schema is None or not self._count_batch(part, span):
             return -1
         if part.kind is PartKind.RECORD_BATCH:
             return self._find_or_add_layout(
-                (None, template.version), lambda: record_batch_layout(wire, template.version)
+                (None, template.version), lambda: record_batch_layout(ipc_schema, template.version)
             )
-        node = wire.by_id[template.dictionary_id]
+        node = ipc_schema.dictionaries_by_id[template.dictionary_id]
         return self._find_or_add_layout((node.id, template.version), lambda: dictionary_layout(node, template.version))
 
     def _count_batch(self, part: Part, span: BatchMessage) -> bool:
@@ -171,7 +171,7 @@ class _BodySplitter:
     def inspect_batches(self, parts: tuple[Part, ...]) -> Inspection | None:
         """Return the report of `bowstring.inspection.inspect` on the valid batches."""
         walker = self._walker
-        if walker.schema is None or self._wire is None or walker.schema.version not in (V4, V5):
+        if walker.schema is None or self._ipc_schema is None or walker.schema.version not in (V4, V5):
             return None
         scan = _IntactScan(
             walker.schema.table,

@@ -16,22 +16,22 @@ from bowstring.errors import InvalidDataError
 from bowstring.ipc.dictionaries.delta import DeltaDictionary, concat_parts
 from bowstring.ipc.message import format_location
 from bowstring.ipc.metadata.header import BatchHeader
-from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, WireSchema
-from bowstring.ipc.record_batch.read_plan import AnyWireSchema, BatchReadPlan
+from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, IpcSchema
+from bowstring.ipc.record_batch.read_plan import AnyIpcSchema, BatchReadPlan
 from bowstring.ipc.record_batch.reader import DictionaryLookup
 from bowstring.ipc.record_batch.remote import Body, create_columns
 from bowstring.layouts.registry import layout_of
 
 
 def read_dictionary_values(
-    wire: AnyWireSchema, header: BatchHeader, body: Body, lookup: DictionaryLookup, where: tuple[object, ...]
+    ipc_schema: AnyIpcSchema, header: BatchHeader, body: Body, lookup: DictionaryLookup, where: tuple[object, ...]
 ) -> Sequence[Array]:
     """Return the values of one dictionary batch as the only element, created on access; `lookup` returns the
     dictionaries inside them.
     """
-    declaration = get_declaration(wire, header, where)
+    declaration = get_declaration(ipc_schema, header, where)
     schema = Schema((Field("values", declaration.value_type),))
-    values_schema = WireSchema(schema, (declaration.nested,), wire.is_big_endian, wire.limits)
+    values_schema = IpcSchema(schema, (declaration.nested,), ipc_schema.is_big_endian, ipc_schema.limits)
     plan = BatchReadPlan(values_schema, header.template.version == V4)
     return create_columns(plan, header, body, lookup, where)
 
@@ -124,11 +124,11 @@ class StreamDictionaries:
         return self
 
     def with_dictionary_batch(
-        self, wire: AnyWireSchema, header: BatchHeader, body: Body, where: tuple[object, ...]
+        self, ipc_schema: AnyIpcSchema, header: BatchHeader, body: Body, where: tuple[object, ...]
     ) -> StreamDictionaries:
         """Return the dictionaries after a dictionary batch: with a new, a replaced or an extended dictionary."""
-        declaration = get_declaration(wire, header, where)
-        values = read_dictionary_values(wire, header, body, _create_empty_dictionary, where)
+        declaration = get_declaration(ipc_schema, header, where)
+        values = read_dictionary_values(ipc_schema, header, body, _create_empty_dictionary, where)
         entries = dict(self._entries) if self._is_frozen else self._entries
         entry = entries.get(declaration.id)
         if not header.template.is_delta:
@@ -149,12 +149,14 @@ class FileDictionaries:
     `read_batches` returns header and body of every dictionary batch.
     """
 
-    __slots__ = ("_batches_by_id", "_entries", "_read_batches", "_wire")
+    __slots__ = ("_batches_by_id", "_entries", "_ipc_schema", "_read_batches")
 
     def __init__(
-        self, wire: AnyWireSchema, read_batches: Callable[[], Iterator[tuple[BatchHeader, Body, tuple[object, ...]]]]
+        self,
+        ipc_schema: AnyIpcSchema,
+        read_batches: Callable[[], Iterator[tuple[BatchHeader, Body, tuple[object, ...]]]],
     ) -> None:
-        self._wire = wire
+        self._ipc_schema = ipc_schema
         self._read_batches = read_batches
         self._batches_by_id: dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]] | None = None
         self._entries: dict[int, Array] = {}
@@ -169,7 +171,7 @@ class FileDictionaries:
             if parts is None:
                 return None
             values_of_parts = [
-                read_dictionary_values(self._wire, header, body, self, where)[0] for header, body, where in parts
+                read_dictionary_values(self._ipc_schema, header, body, self, where)[0] for header, body, where in parts
             ]
             values = self._entries[declaration.id] = concat_parts(values_of_parts)
         return values
@@ -177,20 +179,20 @@ class FileDictionaries:
     def _group_batches(self) -> dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]]:
         batches_by_id: dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]] = {}
         for header, body, where in self._read_batches():
-            declaration = get_declaration(self._wire, header, where)
+            declaration = get_declaration(self._ipc_schema, header, where)
             parts = batches_by_id.setdefault(declaration.id, [])
             check_file_dictionary_order(header, bool(parts), where)
             parts.append((header, body, where))
         return batches_by_id
 
 
-def get_declaration(wire: AnyWireSchema, header: BatchHeader, where: tuple[object, ...]) -> DictionaryDeclaration:
+def get_declaration(ipc_schema: AnyIpcSchema, header: BatchHeader, where: tuple[object, ...]) -> DictionaryDeclaration:
     """Return the dictionary of a batch; raises `InvalidDataError` if its id is not in the schema."""
-    declaration = wire.by_id.get(header.template.dictionary_id)
+    declaration = ipc_schema.dictionaries_by_id.get(header.template.dictionary_id)
     if declaration is None:
         raise InvalidDataError(
             f"{format_location(where)}: dictionary {header.template.dictionary_id} is none of the schema's "
-            f"{sorted(wire.by_id)[:8]}"
+            f"{sorted(ipc_schema.dictionaries_by_id)[:8]}"
         )
     return declaration
 

@@ -27,7 +27,7 @@ from bowstring.compute.unify_dictionaries import (
 )
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.ipc.metadata.header import DictionaryHeader
-from bowstring.ipc.metadata.schema import DictionaryDeclaration, WireSchema
+from bowstring.ipc.metadata.schema import DictionaryDeclaration, IpcSchema
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices
@@ -71,12 +71,12 @@ class DictionaryTracker:
         "_written_dictionaries",
     )
 
-    def __init__(self, wire: WireSchema, options: IpcWriteOptions, may_replace: bool) -> None:
+    def __init__(self, ipc_schema: IpcSchema, options: IpcWriteOptions, may_replace: bool) -> None:
         self._options = options
         self._may_replace = may_replace
         self._encoded_columns = [
-            (index, wire.schema.fields[index].name, declarations)
-            for index, declarations in enumerate(wire.dictionaries)
+            (index, ipc_schema.schema.fields[index].name, declarations)
+            for index, declarations in enumerate(ipc_schema.dictionaries)
             if declarations
         ]
         all_declarations = [declaration for _, _, declarations in self._encoded_columns for declaration in declarations]
@@ -232,14 +232,14 @@ class DictionaryTracker:
         )
 
 
-def assign_shared_ids(wire: WireSchema, columns: Sequence[ArrayData]) -> list[int]:
+def assign_shared_ids(ipc_schema: IpcSchema, columns: Sequence[ArrayData]) -> list[int]:
     """Return ids for the dictionaries of a schema, in its order: one id for those in the same memory in these columns.
     Dictionaries inside another one keep to it.
     """
     numbers = count()
     ids_by_memory: dict[object, list[int]] = {}
     shared_ids: list[int] = []
-    for declarations, column in zip(wire.dictionaries, columns, strict=True):
+    for declarations, column in zip(ipc_schema.dictionaries, columns, strict=True):
         if declarations:
             for declaration, array in zip(declarations, iter_dictionary_arrays(column), strict=True):
                 dictionary = array.dictionary
@@ -255,9 +255,9 @@ def assign_shared_ids(wire: WireSchema, columns: Sequence[ArrayData]) -> list[in
     return shared_ids
 
 
-def can_share_dictionaries(wire: WireSchema) -> bool:
+def can_share_dictionaries(ipc_schema: IpcSchema) -> bool:
     """Whether two fields of a schema may have the same dictionary."""
-    types = [declaration.value_type for declarations in wire.dictionaries for declaration in declarations]
+    types = [declaration.value_type for declarations in ipc_schema.dictionaries for declaration in declarations]
     return len(set(types)) < len(types)
 
 

@@ -43,7 +43,7 @@ _MIN_FIELDS = 20
 _MAX_TYPES = 256
 """The maximum number of distinct types; fields of further types are read individually."""
 
-HeaderCounts = npt.NDArray[np.int64]
+HeaderEntryCounts = npt.NDArray[np.int64]
 """The number of nodes, buffers and variadic counts of fields in a header, shape (fields, 3)."""
 DictionariesByField: TypeAlias = dict[int, tuple[DictionaryDeclaration, ...]]
 _TYPES_READ_INDIVIDUALLY = ("Union", "RunEndEncoded")
@@ -52,7 +52,7 @@ _DICTIONARY_ENCODED_COUNTS = (1, 2, 0)
 
 
 @lru_cache(1)
-def _header_counts_by_type() -> tuple[HeaderCounts, HeaderCounts, IntArray]:
+def _header_entry_counts_by_type() -> tuple[HeaderEntryCounts, HeaderEntryCounts, IntArray]:
     """Return by type number: nodes, buffers and variadic counts of a type without children, -1 for others; the same of
     a type with children, without theirs; and its number of children, -1 for any.
     """
@@ -102,13 +102,13 @@ class FieldTables:
         return TableArray(self.reader, SPECS["Field"], *self.reader.follow_offsets(self._offsets))
 
     @cached_property
-    def _name_targets(self) -> tuple[IntArray, BoolArray]:
+    def _name_positions(self) -> tuple[IntArray, BoolArray]:
         return self.tables.follow_offsets("name")
 
     @cached_property
     def name_spans(self) -> VectorSpans:
         """The bytes of each name."""
-        return self.reader.locate_elements(*self._name_targets, item_bytes=1)
+        return self.reader.locate_elements(*self._name_positions, item_bytes=1)
 
     @cached_property
     def _child_counts_and_tables(self) -> tuple[IntArray, FieldTables | None]:
@@ -132,24 +132,24 @@ class FieldTables:
         return self._child_counts_and_tables[1]
 
     @cached_property
-    def type_indices(self) -> IntArray:
+    def type_numbers(self) -> IntArray:
         """The position of each field's type in the union Type, 0 if unknown."""
         numbers, is_valid = self.tables.read_numbers("type_type")
         return np.where(is_valid & (numbers < len(TYPES)), numbers, 0)
 
     @cached_property
-    def header_counts(self) -> HeaderCounts:
+    def header_entry_counts(self) -> HeaderEntryCounts:
         """Nodes, buffers and variadic counts of each field; -1 if unknown until the field is read."""
         dictionaries, is_valid = self.tables.locate("dictionary")
         child_counts, below = self.child_counts, self.children
-        flat, nested, expected_children = _header_counts_by_type()
-        numbers = np.where(is_valid, self.type_indices, 0)
-        counts: HeaderCounts = flat.take(np.where(child_counts == 0, numbers, 0), axis=0)
+        flat, nested, expected_children = _header_entry_counts_by_type()
+        numbers = np.where(is_valid, self.type_numbers, 0)
+        counts: HeaderEntryCounts = flat.take(np.where(child_counts == 0, numbers, 0), axis=0)
         if below is not None:
             parents = np.repeat(np.arange(len(self)), np.maximum(child_counts, 0))
             sums = np.zeros_like(counts)
-            np.add.at(sums, parents, below.header_counts)
-            has_unknown_child = np.bincount(parents[below.header_counts[:, 0] < 0], minlength=len(self)) > 0
+            np.add.at(sums, parents, below.header_entry_counts)
+            has_unknown_child = np.bincount(parents[below.header_entry_counts[:, 0] < 0], minlength=len(self)) > 0
             fits = (child_counts > 0) & ~has_unknown_child & (nested[numbers, 0] > 0)
             fits &= (expected_children[numbers] < 0) | (expected_children[numbers] == child_counts)
             counts = np.where(fits[:, None], nested[numbers] + sums, counts)
@@ -167,9 +167,9 @@ class FieldTables:
         except InvalidDataError:
             return None
 
-    def find_name(self, name: bytes) -> IntArray | None:
+    def indices_of(self, name: bytes) -> IntArray | None:
         """Return the indices of the fields of this name; None if any name is unknown."""
-        targets, is_valid = self._name_targets
+        targets, is_valid = self._name_positions
         if not is_valid.all():
             return None
         encoded = _U32.pack(len(name)) + name
@@ -276,8 +276,8 @@ class _FieldReader:
         """
         fields = self._fields
         tables = fields.tables.read_tables("type")
-        numbers = np.where(tables.is_valid, fields.type_indices, 0)
-        rows = np.flatnonzero(is_valid & (numbers > 0) & (fields.header_counts[:, 0] > 0))
+        numbers = np.where(tables.is_valid, fields.type_numbers, 0)
+        rows = np.flatnonzero(is_valid & (numbers > 0) & (fields.header_entry_counts[:, 0] > 0))
         flat = rows[fields.child_counts[rows] == 0]
         for number in np.flatnonzero(np.bincount(numbers[flat])).tolist():
             self._resolve_flat_types(tables, number, flat[numbers[flat] == number])
@@ -310,13 +310,13 @@ class _FieldReader:
         for group in _group_by_equality(self._reader, indices, columns):
             try:
                 type_array = np.empty(1, object)
-                type_array[0] = read_type(self._field_table(int(rows[group[0]])), [])
+                type_array[0] = read_type(self._get_table(int(rows[group[0]])), [])
                 self._types[rows[group]] = type_array
                 self._is_resolved[rows[group]] = True
             except BowstringError:
                 pass
 
-    def _field_table(self, row: int) -> Table:
+    def _get_table(self, row: int) -> Table:
         return Table(self._flatbuffer, SPECS["Field"], int(self._fields.tables.positions[row]))
 
     def _resolve_nested_types(self, below: FieldTables, rows: IntArray, numbers: IntArray) -> None:
@@ -325,7 +325,7 @@ class _FieldReader:
         stops = np.cumsum(np.maximum(self._fields.child_counts, 0)).tolist()
         for row, number in zip(rows.tolist(), numbers[rows].tolist(), strict=True):
             child_indices = range(stops[row] - int(self._fields.child_counts[row]), stops[row])
-            nested_type = self._nested_type(row, number, [children[index] for index in child_indices])
+            nested_type = self._create_nested_type(row, number, [children[index] for index in child_indices])
             if nested_type is None:
                 continue
             self._types[row], self._is_resolved[row] = nested_type, True
@@ -336,14 +336,14 @@ class _FieldReader:
                 if inside:
                     self._dictionaries[row] = inside
 
-    def _nested_type(self, row: int, number: int, children: Sequence[Field | None]) -> DataType | None:
+    def _create_nested_type(self, row: int, number: int, children: Sequence[Field | None]) -> DataType | None:
         fields = [field for field in children if field is not None]
         if len(fields) < len(children):
             return None
         type_spec = TYPE_SPECS_BY_NAME[TYPES[number]]
         try:
             return (
-                read_type(self._field_table(row), fields) if type_spec.parameters else type_spec.create_type(fields, ())
+                read_type(self._get_table(row), fields) if type_spec.parameters else type_spec.create_type(fields, ())
             )
         except BowstringError:
             return None

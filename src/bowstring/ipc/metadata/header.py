@@ -35,7 +35,7 @@ _MAX_READS = 8
 _INT64 = struct.Struct("<q")
 
 
-class HeaderBytes(Protocol):
+class MetadataBytes(Protocol):
     """The bytes of a message's metadata: bytes, a memoryview, or an object that reads them on access."""
 
     def __len__(self) -> int: ...
@@ -76,7 +76,7 @@ class BatchHeader:
 
     __slots__ = ("_reads", "body_bytes", "length", "raw", "template")
 
-    def __init__(self, raw: HeaderBytes, template: HeaderTemplate) -> None:
+    def __init__(self, raw: MetadataBytes, template: HeaderTemplate) -> None:
         self.raw = raw
         self.template = template
         self._reads = 0
@@ -90,15 +90,15 @@ class BatchHeader:
         if self.length < 0 or self.body_bytes < 0:
             raise InvalidDataError(f"a header claims {self.length} rows in {self.body_bytes} bytes")
 
-    def unpack(self, packer: struct.Struct, at: int) -> tuple[int, ...]:
+    def unpack_from(self, packer: struct.Struct, offset: int) -> tuple[int, ...]:
         """Return the numbers at a byte offset of the header."""
         raw = self.raw
         if type(raw) is bytes:
-            return packer.unpack_from(raw, at)
+            return packer.unpack_from(raw, offset)
         self._reads += 1
         if self._reads > _MAX_READS:
             self.raw = bytes(raw[:])
-        return packer.unpack(raw[at : at + packer.size])
+        return packer.unpack(raw[offset : offset + packer.size])
 
     def nodes(self) -> npt.NDArray[Any]:
         """Return length and null count of each field node, as a view of dtype `FIELD_NODE`."""
@@ -115,9 +115,9 @@ class BatchHeader:
         offsets, lengths = self.buffers()["offset"], self.buffers()["length"]
         return not ((offsets < 0) | (lengths < 0) | (offsets > self.body_bytes - lengths)).any()
 
-    def to_data_header(self) -> DataHeader:
+    def to_values(self) -> BatchHeaderValues:
         """Return the numbers of the header, for another one."""
-        return DataHeader(
+        return BatchHeaderValues(
             self.length,
             self.nodes().view(np.int64).reshape(-1, 2),
             self.buffers().view(np.int64).reshape(-1, 2),
@@ -127,7 +127,7 @@ class BatchHeader:
     def variadic_counts(self) -> tuple[int, ...]:
         """Return the number of data buffers of each field with a variadic layout."""
         template = self.template
-        return self.unpack(struct.Struct(f"<{template.variadic_count}q"), template.variadic_at)
+        return self.unpack_from(struct.Struct(f"<{template.variadic_count}q"), template.variadic_at)
 
 
 class HeaderReader:
@@ -143,7 +143,7 @@ class HeaderReader:
         """Return the last template of headers of this length, framing included, if any."""
         return self._templates.get((size_bytes, 8)) or self._templates.get((size_bytes, 4))
 
-    def match_template(self, raw: HeaderBytes, flatbuffer_offset: int) -> BatchHeader | None:
+    def try_read_with_template(self, raw: MetadataBytes, flatbuffer_offset: int) -> BatchHeader | None:
         """Return the header in `raw` if it differs from the last one of its length in its numbers only, else None.
 
         All bytes are compared, including those before the flatbuffer.
@@ -156,14 +156,14 @@ class HeaderReader:
                 return None
         return BatchHeader(raw, template)
 
-    def read(self, raw: HeaderBytes, flatbuffer_offset: int, where: str | tuple[object, ...]) -> BatchHeader | Table:
+    def read(self, raw: MetadataBytes, flatbuffer_offset: int, where: str | tuple[object, ...]) -> BatchHeader | Table:
         """Read the header in `raw`, whose flatbuffer begins at `flatbuffer_offset`: a batch header, or the table of a
         schema message.
 
         `where` names the header in errors; a tuple is joined with spaces. Raises `InvalidDataError` for malformed bytes
         and `UnsupportedError` for tensors and old versions.
         """
-        match = self.match_template(raw, flatbuffer_offset)
+        match = self.try_read_with_template(raw, flatbuffer_offset)
         if match is not None:
             return match
         if not isinstance(where, str):
@@ -186,23 +186,23 @@ class HeaderReader:
         return BatchHeader(raw, template)
 
 
-def format_version(version: int) -> str:
+def format_metadata_version(version: int) -> str:
     """Return the name of a metadata version, such as "V5", or an unknown number as text."""
     return VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
 
 
-def check_version(version: int, where: str) -> None:
+def check_metadata_version(version: int, where: str) -> None:
     """Raise `UnsupportedError` for a metadata version other than V4 and V5."""
     if version not in (V4, V5):
         raise UnsupportedError(
-            f"{where}: metadata version {format_version(version)} is not supported: expected V4 or V5"
+            f"{where}: metadata version {format_metadata_version(version)} is not supported: expected V4 or V5"
         )
 
 
 def read_header_kind(root: Table) -> str:
     """Return the kind of header of a `Message`: "Schema", "DictionaryBatch" or "RecordBatch"."""
     where, version, number = root.flatbuffer.where, root["version"], root["header_type"]
-    check_version(version, where)
+    check_metadata_version(version, where)
     if not 0 < number < len(HEADERS):
         raise InvalidDataError(f"{where}: unknown message header type {number}")
     kind = HEADERS[number]
@@ -212,7 +212,7 @@ def read_header_kind(root: Table) -> str:
     return kind
 
 
-def _read_template(root: Table, inner: Table, raw: HeaderBytes, flatbuffer_offset: int) -> HeaderTemplate:
+def _read_template(root: Table, inner: Table, raw: MetadataBytes, flatbuffer_offset: int) -> HeaderTemplate:
     kind = inner.spec.name
     batch = inner["data"] if kind == DICTIONARY_BATCH else inner
     if batch is None:
@@ -325,38 +325,42 @@ class BatchHeaderBuilder:
         self._blanks: dict[tuple[object, ...], tuple[bytearray, HeaderTemplate]] = {}
 
     def build(
-        self, data_header: DataHeader, body_bytes: int, pairs: Metadata = (), dictionary: DictionaryHeader | None = None
+        self,
+        header_values: BatchHeaderValues,
+        body_bytes: int,
+        pairs: Metadata = (),
+        dictionary: DictionaryHeader | None = None,
     ) -> bytes:
         """Return the flatbuffer of a record batch, or of a dictionary batch if `dictionary` is given; its length is a
         multiple of 8.
         """
-        key = (len(data_header.nodes), len(data_header.buffers), len(data_header.variadic), pairs, dictionary)
+        key = (len(header_values.nodes), len(header_values.buffers), len(header_values.variadic), pairs, dictionary)
         blank = self._blanks.get(key)
         if blank is None:
             if len(self._blanks) >= _MAX_TEMPLATES:
                 self._blanks.clear()
-            blank = self._blanks[key] = self._build_blank(data_header, pairs, dictionary)
+            blank = self._blanks[key] = self._build_template(header_values, pairs, dictionary)
         out, template = blank
-        _INT64.pack_into(out, template.length_at, data_header.length)
+        _INT64.pack_into(out, template.length_at, header_values.length)
         _INT64.pack_into(out, template.body_length_at, body_bytes)
         for at, numbers in (
-            (template.nodes_at, data_header.nodes),
-            (template.buffers_at, data_header.buffers),
-            (template.variadic_at, data_header.variadic),
+            (template.nodes_at, header_values.nodes),
+            (template.buffers_at, header_values.buffers),
+            (template.variadic_at, header_values.variadic),
         ):
             if len(numbers):
                 out[at : at + numbers.nbytes] = numbers.tobytes()
         return bytes(out)
 
-    def _build_blank(
-        self, data_header: DataHeader, pairs: Metadata, dictionary: DictionaryHeader | None
+    def _build_template(
+        self, header_values: BatchHeaderValues, pairs: Metadata, dictionary: DictionaryHeader | None
     ) -> tuple[bytearray, HeaderTemplate]:
         record: dict[str, Any] = {
             "length": 0,
-            "nodes": np.zeros(len(data_header.nodes), FIELD_NODE),
-            "buffers": np.zeros(len(data_header.buffers), BUFFER),
+            "nodes": np.zeros(len(header_values.nodes), FIELD_NODE),
+            "buffers": np.zeros(len(header_values.buffers), BUFFER),
             "compression": self._compression,
-            "variadicBufferCounts": data_header.variadic if len(data_header.variadic) else None,
+            "variadicBufferCounts": header_values.variadic if len(header_values.variadic) else None,
         }
         kind = RECORD_BATCH
         if dictionary is not None:
@@ -373,9 +377,9 @@ class BatchHeaderBuilder:
 
 
 @dataclass(frozen=True, slots=True)
-class DataHeader:
-    """The data header of a batch («RecordBatch message»): rows, field nodes of shape (n, 2), buffers of shape (m, 2),
-    variadic counts; int64.
+class BatchHeaderValues:
+    """The values in the header of a batch («RecordBatch message»): rows, field nodes of shape (n, 2), buffers of shape
+    (m, 2), variadic counts; int64.
     """
 
     length: int

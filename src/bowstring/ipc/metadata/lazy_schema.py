@@ -15,10 +15,10 @@ from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import LazyFields, Schema
 from bowstring.flatbuf.reader import Table
 from bowstring.ipc.limits import ReadLimits
-from bowstring.ipc.metadata.bulk_field_reader import DictionariesByField, FieldTables, HeaderCounts
+from bowstring.ipc.metadata.bulk_field_reader import DictionariesByField, FieldTables, HeaderEntryCounts
 from bowstring.ipc.metadata.schema import (
     DictionaryDeclaration,
-    WireSchema,
+    IpcSchema,
     is_big_endian_schema,
     read_custom_metadata,
     read_field,
@@ -28,8 +28,8 @@ _MAX_INDIVIDUAL_READS = 16
 """After this many individual fields, all are read at once."""
 
 
-class LazyWireSchema:
-    """A `WireSchema` that is read on access; each access may raise the errors of reading the whole."""
+class LazyIpcSchema:
+    """A `IpcSchema` that is read on access; each access may raise the errors of reading the whole."""
 
     def __init__(self, table: Table, limits: ReadLimits) -> None:
         self.is_big_endian = is_big_endian_schema(table)
@@ -46,16 +46,16 @@ class LazyWireSchema:
         """Return one field and its dictionaries, in the order of a walk over its array."""
         entry = self._entries.get(index)
         if entry is None and len(self._entries) >= _MAX_INDIVIDUAL_READS:
-            fields, declarations = self._bulk_read
+            fields, declarations = self._fields_and_dictionaries
             field = fields[index]
             entry = None if field is None else (field, declarations.get(index, ()))
         if entry is None:
-            table = self._table.element_table("fields", index)
+            table = self._table.get_element_table("fields", index)
             entry = self._entries.setdefault(index, read_field(table, self.limits.max_nesting))
         return entry
 
     @cached_property
-    def _bulk_read(self) -> tuple[list[Field | None], DictionariesByField]:
+    def _fields_and_dictionaries(self) -> tuple[list[Field | None], DictionariesByField]:
         return self._tables.read_fields()
 
     @cached_property
@@ -64,33 +64,33 @@ class LazyWireSchema:
         return read_custom_metadata(self._table)
 
     @cached_property
-    def whole(self) -> WireSchema:
-        """The whole schema."""
-        read_wire_schema, declarations_by_index = self._bulk_read
-        fields = cast("list[Field]", list(read_wire_schema))
+    def eager(self) -> IpcSchema:
+        """The schema with all fields, read at once, and their dictionaries."""
+        fields_or_none, declarations_by_index = self._fields_and_dictionaries
+        fields = cast("list[Field]", list(fields_or_none))
         declarations: list[tuple[DictionaryDeclaration, ...]] = [()] * len(self)
         for index, field_declarations in declarations_by_index.items():
             declarations[index] = field_declarations
-        unread = [index for index, field in enumerate(read_wire_schema) if field is None]
+        unread = [index for index, field in enumerate(fields_or_none) if field is None]
         for index in sorted({*unread, *self._entries}):  # fields read before stay the same objects
             fields[index], declarations[index] = self.get_field_and_dictionaries(index)
-        return WireSchema(Schema(tuple(fields), self.pairs), tuple(declarations), self.is_big_endian, self.limits)
+        return IpcSchema(Schema(tuple(fields), self.pairs), tuple(declarations), self.is_big_endian, self.limits)
 
     @property
     def schema(self) -> Schema:
         """The schema with all fields."""
-        return self.whole.schema
+        return self.eager.schema
 
     @property
-    def by_id(self) -> dict[int, DictionaryDeclaration]:
+    def dictionaries_by_id(self) -> dict[int, DictionaryDeclaration]:
         """All dictionaries by id, checked for consistency."""
-        return self.whole.by_id
+        return self.eager.dictionaries_by_id
 
-    def header_counts(self) -> HeaderCounts:
+    def header_entry_counts(self) -> HeaderEntryCounts:
         """Return nodes, buffers and variadic counts of each field, shape (fields, 3); -1 if unknown until the
         field is read.
         """
-        return self._tables.header_counts
+        return self._tables.header_entry_counts
 
     @cached_property
     def names(self) -> list[str]:
@@ -100,7 +100,7 @@ class LazyWireSchema:
 
     def indices_of(self, name: str) -> list[int]:
         """Return the indices of the fields of this name."""
-        indices = self._tables.find_name(name.encode(errors="surrogatepass"))
+        indices = self._tables.indices_of(name.encode(errors="surrogatepass"))
         return (
             [index for index, other in enumerate(self.names) if other == name] if indices is None else indices.tolist()
         )
@@ -109,31 +109,31 @@ class LazyWireSchema:
         """Return the schema of the fields at these indices."""
         return Schema(tuple(self.get_field_and_dictionaries(index)[0] for index in indices), self.pairs)
 
-    def lazy_schema(self) -> Schema:
+    def to_lazy_schema(self) -> Schema:
         """Return the schema with fields that are read on access."""
-        return Schema(_WireFields(self), self.pairs)
+        return Schema(_LazyIpcFields(self), self.pairs)
 
 
-class _WireFields(LazyFields):
-    """The fields of a `LazyWireSchema`."""
+class _LazyIpcFields(LazyFields):
+    """The fields of a `LazyIpcSchema`."""
 
-    __slots__ = ("_wire",)
+    __slots__ = ("_ipc_schema",)
 
-    def __init__(self, wire: LazyWireSchema) -> None:
-        self._wire = wire
+    def __init__(self, ipc_schema: LazyIpcSchema) -> None:
+        self._ipc_schema = ipc_schema
 
     def __len__(self) -> int:
-        return len(self._wire)
+        return len(self._ipc_schema)
 
     @property
     def names(self) -> list[str]:
-        return self._wire.names
+        return self._ipc_schema.names
 
     def indices_of(self, name: str) -> list[int]:
-        return self._wire.indices_of(name)
+        return self._ipc_schema.indices_of(name)
 
     def field_at(self, index: int) -> Field:
-        return self._wire.get_field_and_dictionaries(index)[0]
+        return self._ipc_schema.get_field_and_dictionaries(index)[0]
 
     def all_fields(self) -> tuple[Field, ...]:
-        return self._wire.schema.fields
+        return self._ipc_schema.schema.fields

@@ -36,7 +36,7 @@ class DictionaryDeclaration:
 
 
 @dataclass(frozen=True, slots=True)
-class WireSchema:
+class IpcSchema:
     """A schema with the details of its encoding: the dictionaries of each field in the order of a walk over its array,
     whether bodies are big-endian, and the limits for reading them.
     """
@@ -45,17 +45,17 @@ class WireSchema:
     dictionaries: tuple[tuple[DictionaryDeclaration, ...], ...]
     is_big_endian: bool = False
     limits: ReadLimits = DEFAULT_LIMITS
-    by_id: dict[int, DictionaryDeclaration] = field(init=False, repr=False, compare=False)
+    dictionaries_by_id: dict[int, DictionaryDeclaration] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        by_id: dict[int, DictionaryDeclaration] = {}
+        dictionaries_by_id: dict[int, DictionaryDeclaration] = {}
         for declaration in _walk_declarations(chain.from_iterable(self.dictionaries)):
-            if by_id.setdefault(declaration.id, declaration) != declaration:
+            if dictionaries_by_id.setdefault(declaration.id, declaration) != declaration:
                 raise InvalidDataError(
-                    f"schema: dictionary {declaration.id} is of type {by_id[declaration.id].value_type} "
+                    f"schema: dictionary {declaration.id} is of type {dictionaries_by_id[declaration.id].value_type} "
                     f"and of type {declaration.value_type}"
                 )
-        object.__setattr__(self, "by_id", by_id)
+        object.__setattr__(self, "dictionaries_by_id", dictionaries_by_id)
 
     def __len__(self) -> int:
         return len(self.dictionaries)
@@ -82,14 +82,14 @@ def is_big_endian_schema(table: Table) -> bool:
     return endianness == BIG_ENDIAN
 
 
-def read_wire_schema(table: Table, limits: ReadLimits) -> WireSchema:
+def read_ipc_schema(table: Table, limits: ReadLimits) -> IpcSchema:
     """Read a `Schema` table, ignoring its endianness, which headers do not depend on.
 
     Raises `InvalidDataError` with the field's name, `LimitError` for types nested too deep.
     """
     entries = [read_field(child, limits.max_nesting) for child in table["fields"]]
     schema = Schema(tuple(f for f, _ in entries), read_custom_metadata(table))
-    return WireSchema(schema, tuple(declarations for _, declarations in entries))
+    return IpcSchema(schema, tuple(declarations for _, declarations in entries))
 
 
 def read_custom_metadata(table: Table) -> Metadata:
@@ -99,7 +99,7 @@ def read_custom_metadata(table: Table) -> Metadata:
 
 def read_field(table: Table, max_depth: int, depth: int = 1) -> tuple[Field, tuple[DictionaryDeclaration, ...]]:
     """Return the field of a `Field` table and its dictionaries, in the order of a walk over its array; errors as
-    `read_wire_schema`. `depth` is that of the field.
+    `read_ipc_schema`. `depth` is that of the field.
     """
     name = table["name"] or ""
     try:
@@ -148,7 +148,7 @@ def _read_dictionary_type(encoding: Table, values: DataType) -> Dictionary:
 # Writing
 
 
-def create_schema_record(schema: Schema, ids: Iterable[int] | None = None) -> tuple[dict[str, Any], WireSchema]:
+def create_schema_record(schema: Schema, ids: Iterable[int] | None = None) -> tuple[dict[str, Any], IpcSchema]:
     """Return the record of a `Schema` table, and the schema with the assigned dictionary ids.
 
     `ids` are assigned in the order of the fields, an outer dictionary before those inside it; by default they are
@@ -157,7 +157,7 @@ def create_schema_record(schema: Schema, ids: Iterable[int] | None = None) -> tu
     next_ids = count() if ids is None else iter(ids)
     written = [_create_field_record(field, next_ids, field.name) for field in schema.fields]
     record = {"fields": [r for r, _ in written], "custom_metadata": create_metadata_records(schema.pairs)}
-    return record, WireSchema(schema, tuple(declarations for _, declarations in written))
+    return record, IpcSchema(schema, tuple(declarations for _, declarations in written))
 
 
 def create_metadata_records(pairs: Metadata) -> list[dict[str, bytes]] | None:
@@ -175,7 +175,7 @@ def _create_field_record(
         index, ordered = values.index_type, values.ordered
         encoding = {"id": next(ids), "indexType": create_int_record(index), "isOrdered": ordered}
         if isinstance(values.value_type, ExtensionType):
-            field = _annotate_value_extension(field, values, path)
+            field = _add_extension_metadata(field, values, path)
         values = extension.to_storage_field(Field("", values.value_type)).type
     type_table = create_type_record(values)
     if type_table is None:
@@ -198,7 +198,7 @@ def _create_field_record(
     return record, declarations
 
 
-def _annotate_value_extension(field: Field, dictionary_type: Dictionary, path: str) -> Field:
+def _add_extension_metadata(field: Field, dictionary_type: Dictionary, path: str) -> Field:
     """Return the field of a dictionary of extension values, annotated with their extension."""
     if extension.NAME_KEY in field.metadata:
         raise UnsupportedTypeError(

@@ -11,7 +11,7 @@ from itertools import chain
 
 import numpy as np
 
-from bowstring.ipc.metadata.header import DataHeader
+from bowstring.ipc.metadata.header import BatchHeaderValues
 from bowstring.ipc.record_batch.read_plan import BatchReadPlan
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import EncodedBody, arrange_buffers
@@ -63,7 +63,7 @@ class FlatColumnsEncoder:
                 return None
             self._matching_plan = columns.plan
         header, length = columns.header, columns.header.length
-        if header.template.compression is not None or columns.plan.wire.is_big_endian:
+        if header.template.compression is not None or columns.plan.ipc_schema.is_big_endian:
             return None
         nodes = header.nodes().view(np.int64).reshape(-1, 2)
         spans = header.buffers().view(np.int64).reshape(-1, 2)
@@ -78,7 +78,7 @@ class FlatColumnsEncoder:
             return None
         new_spans, paddings, size_bytes = arrange_buffers(sizes, alignment)
         parts = PaddedBuffers.of_memory(columns.memory, columns.body_offset + offsets, sizes, paddings)
-        return EncodedBody(DataHeader(length, nodes, new_spans, _NO_VARIADIC_COUNTS), parts, size_bytes)
+        return EncodedBody(BatchHeaderValues(length, nodes, new_spans, _NO_VARIADIC_COUNTS), parts, size_bytes)
 
     def _encode_arrays(self, arrays: Sequence[ArrayData], alignment: int) -> EncodedBody | None:
         if not isinstance(arrays, (list, tuple)) or len(arrays) != len(self._layouts):
@@ -101,7 +101,7 @@ class FlatColumnsEncoder:
         nodes = np.stack((np.full(len(arrays), length, np.int64), null_counts), 1)
         spans, paddings, size_bytes = arrange_buffers(sizes, alignment)
         parts = PaddedBuffers.of_buffers(buffers, sizes, paddings)
-        return EncodedBody(DataHeader(length, nodes, spans, _NO_VARIADIC_COUNTS), parts, size_bytes)
+        return EncodedBody(BatchHeaderValues(length, nodes, spans, _NO_VARIADIC_COUNTS), parts, size_bytes)
 
     def _sizes_to_write(self, length: int, stored_sizes: Int64Array, null_counts: Int64Array) -> Int64Array | None:
         """Return the number of bytes to write of each buffer, or None if one does not contain exactly its slots."""

@@ -10,13 +10,13 @@ from typing import TypeAlias, overload
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.metadata.lazy_schema import LazyWireSchema
-from bowstring.ipc.metadata.schema import DictionaryDeclaration, WireSchema
+from bowstring.ipc.metadata.lazy_schema import LazyIpcSchema
+from bowstring.ipc.metadata.schema import DictionaryDeclaration, IpcSchema
 from bowstring.ipc.write_options import has_legacy_validity
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
-AnyWireSchema: TypeAlias = LazyWireSchema | WireSchema
+AnyIpcSchema: TypeAlias = LazyIpcSchema | IpcSchema
 """The schema of a reader."""
 
 
@@ -44,19 +44,23 @@ class BatchReadPlan(Sequence[ColumnReadPlan]):
     `is_version_4`: for metadata version 4, in which unions had a validity buffer.
     """
 
-    __slots__ = ("_plans", "_starts", "buffer_count", "is_version_4", "node_count", "variadic_count", "wire")
+    __slots__ = ("_plans", "_starts", "buffer_count", "ipc_schema", "is_version_4", "node_count", "variadic_count")
 
-    def __init__(self, wire: AnyWireSchema, is_version_4: bool = False) -> None:
-        self.wire = wire
+    def __init__(self, ipc_schema: AnyIpcSchema, is_version_4: bool = False) -> None:
+        self.ipc_schema = ipc_schema
         self.is_version_4 = is_version_4
-        self._plans: list[ColumnReadPlan | None] = [None] * len(wire)
-        counts = wire.header_counts() if isinstance(wire, LazyWireSchema) else np.full((len(wire), 3), -1, np.int64)
+        self._plans: list[ColumnReadPlan | None] = [None] * len(ipc_schema)
+        counts = (
+            ipc_schema.header_entry_counts()
+            if isinstance(ipc_schema, LazyIpcSchema)
+            else np.full((len(ipc_schema), 3), -1, np.int64)
+        )
         unknown = np.flatnonzero(counts[:, 0] < 0).tolist()
         if unknown:
             counts = counts.copy()
         for index in unknown:
-            counts[index] = self._count_entries(layout_of(wire.get_field_and_dictionaries(index)[0].type))
-        self._starts = np.zeros((len(wire) + 1, 3), np.int64)
+            counts[index] = self._count_header_entries(layout_of(ipc_schema.get_field_and_dictionaries(index)[0].type))
+        self._starts = np.zeros((len(ipc_schema) + 1, 3), np.int64)
         np.cumsum(counts, axis=0, out=self._starts[1:])
         self.node_count, self.buffer_count, self.variadic_count = self._starts[-1].tolist()
 
@@ -76,11 +80,11 @@ class BatchReadPlan(Sequence[ColumnReadPlan]):
         return plan
 
     def _create_column_plan(self, index: int) -> ColumnReadPlan:
-        field, dictionaries = self.wire.get_field_and_dictionaries(index)
+        field, dictionaries = self.ipc_schema.get_field_and_dictionaries(index)
         layout = layout_of(field.type)
         start, stop = self._starts[index].tolist(), self._starts[index + 1].tolist()
         nodes, buffers, variadic = (end - begin for begin, end in zip(start, stop, strict=True))
-        if (nodes, buffers, variadic) != self._count_entries(layout):
+        if (nodes, buffers, variadic) != self._count_header_entries(layout):
             raise InvalidDataError(
                 f"field {field.name!r}: the layout of {field.type} does not match the storage type in the schema"
             )
@@ -99,15 +103,15 @@ class BatchReadPlan(Sequence[ColumnReadPlan]):
             struct.Struct(f"<{2 * buffers}q"),
         )
 
-    def _count_entries(self, layout: Layout) -> tuple[int, int, int]:
-        child_counts = [self._count_entries(child) for child in layout.children]
+    def _count_header_entries(self, layout: Layout) -> tuple[int, int, int]:
+        child_counts = [self._count_header_entries(child) for child in layout.children]
         return (
             1 + sum(nodes for nodes, _, _ in child_counts),
-            self.count_own_buffers(layout) + sum(buffers for _, buffers, _ in child_counts),
+            self.count_buffers_without_children(layout) + sum(buffers for _, buffers, _ in child_counts),
             int(layout.VARIADIC) + sum(variadic for _, _, variadic in child_counts),
         )
 
-    def count_own_buffers(self, layout: Layout) -> int:
+    def count_buffers_without_children(self, layout: Layout) -> int:
         """Return the number of a layout's declared buffers in a body, without its children's."""
         return len(layout.buffers) + self.has_extra_validity(layout)
 

@@ -107,7 +107,7 @@ class BatchColumns(Sequence[Array]):
         self._decompressed: dict[int, list[Buffer]] = {}
         self._linked_batches: Sequence[ReferenceType[BatchColumns]] = ()
         if template.compression is not None:
-            self._decompressor = BodyDecompressor(template.compression, header.body_bytes, plan.wire.limits)
+            self._decompressor = BodyDecompressor(template.compression, header.body_bytes, plan.ipc_schema.limits)
 
     def _set_location(self, body: BodyLocation) -> None:
         """Set the location of the body."""
@@ -169,19 +169,23 @@ class BatchColumns(Sequence[Array]):
                     with prefix_errors(self._describe_column(column)):
                         buffers = decompressor.decompress_column(buffers, column.first_node)
             array = _ArrayReader(self, column, nodes, buffers).read(column.layout)
-        return Array.from_array_data(swap_byte_order(array, is_native=False)) if self.plan.wire.is_big_endian else array
+        return (
+            Array.from_array_data(swap_byte_order(array, is_native=False))
+            if self.plan.ipc_schema.is_big_endian
+            else array
+        )
 
     def _read_nodes_and_buffers(self, column: ColumnReadPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return lengths and null counts alternating, and offsets and sizes alternating."""
         header, template = self.header, self.header.template
-        nodes = header.unpack(column.nodes, template.nodes_at + 16 * column.first_node)
+        nodes = header.unpack_from(column.nodes, template.nodes_at + 16 * column.first_node)
         first_buffer, buffers = column.first_buffer, column.buffers
         if self.variadic:
             first_buffer += sum(self.variadic[: column.first_variadic])
             extra = sum(self._variadic_counts_of(column))
             if extra:
                 buffers = struct.Struct(f"<{2 * (column.buffer_count + extra)}q")
-        return nodes, header.unpack(buffers, template.buffers_at + 16 * first_buffer)
+        return nodes, header.unpack_from(buffers, template.buffers_at + 16 * first_buffer)
 
     def _locate_buffers(self, column: ColumnReadPlan, spans: tuple[int, ...]) -> list[Buffer]:
         """Return the column's buffers in the body, still compressed if it is."""
@@ -330,7 +334,7 @@ class _ArrayReader:
         if not isinstance(array.layout.storage, UnionLayout):
             raise UnsupportedError(f"{where}: {array.type} of metadata version 4 with a validity bitmap")
         with prefix_errors(where):
-            if not self._columns.plan.wire.is_big_endian:
+            if not self._columns.plan.ipc_schema.is_big_endian:
                 return move_nulls_to_children(array, validity)
             native = move_nulls_to_children(swap_byte_order(array, is_native=False), validity)
             return swap_byte_order(native, is_native=True)  # the caller swaps the whole column

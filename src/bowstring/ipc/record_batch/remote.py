@@ -56,9 +56,9 @@ class RemoteHeader(BatchHeader):
 
     __slots__ = ()
 
-    def unpack(self, packer: struct.Struct, at: int) -> tuple[int, ...]:
+    def unpack_from(self, packer: struct.Struct, offset: int) -> tuple[int, ...]:
         """Return the numbers at a byte offset of the header."""
-        return packer.unpack(self.raw[at : at + packer.size])
+        return packer.unpack(self.raw[offset : offset + packer.size])
 
 
 class RemoteColumns(BatchColumns):

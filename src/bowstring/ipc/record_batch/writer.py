@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.ipc.codecs import CompressFunction
-from bowstring.ipc.metadata.header import DataHeader
+from bowstring.ipc.metadata.header import BatchHeaderValues
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.record_batch.byte_order import swap_byte_order
 from bowstring.ipc.record_batch.compression import compress_buffers
@@ -23,7 +23,7 @@ from bowstring.memory.iovec import Int64Array
 class EncodedBody:
     """Encoded arrays: the numbers for the header, the parts of the body with padding, and their total size."""
 
-    data_header: DataHeader
+    header_values: BatchHeaderValues
     parts: Sequence[Any]
     size_bytes: int
 
@@ -61,7 +61,7 @@ def encode_body(
         else _join_compressed(compressed, paddings.tolist())
     )
     nodes, variadic = np.array(flattened.nodes, np.int64).reshape(-1, 2), np.array(flattened.variadic, np.int64)
-    return EncodedBody(DataHeader(length, nodes, spans, variadic), parts, size_bytes)
+    return EncodedBody(BatchHeaderValues(length, nodes, spans, variadic), parts, size_bytes)
 
 
 def arrange_buffers(sizes: Int64Array, alignment: int) -> tuple[Int64Array, Int64Array, int]:

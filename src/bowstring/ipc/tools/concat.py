@@ -33,8 +33,13 @@ from bowstring.ipc.file_statistics import FileStatistics, concat_statistics, rep
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.header import BatchHeaderBuilder, DictionaryHeader, check_version, format_version
-from bowstring.ipc.metadata.schema import DictionaryDeclaration, WireSchema
+from bowstring.ipc.metadata.header import (
+    BatchHeaderBuilder,
+    DictionaryHeader,
+    check_metadata_version,
+    format_metadata_version,
+)
+from bowstring.ipc.metadata.schema import DictionaryDeclaration, IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, create_columns, fetch_body
 from bowstring.ipc.schema_cache import DecodedSchema, load_schema
@@ -104,7 +109,7 @@ def concat_files(
             features, sources = _collect_features(sources, open_one_source, pipes, as_stream)
         concatenator = _Concatenator(
             lambda schema, first: MessageWriter(
-                target, schema, first.wire.by_id.values(), first.version, as_stream, features
+                target, schema, first.ipc_schema.dictionaries_by_id.values(), first.version, as_stream, features
             ),
             as_stream,
         )
@@ -163,7 +168,9 @@ class _Concatenator:
         output = self._output
         if output is None:
             first, scan = _FirstSource.of(source), source.scan
-            merger = DictionaryMerger(first.wire, self._as_stream) if first.wire.by_id else None
+            merger = (
+                DictionaryMerger(first.ipc_schema, self._as_stream) if first.ipc_schema.dictionaries_by_id else None
+            )
             output = self._output = _Output(first, self._create_writer(scan.schema, first), merger)
         else:
             output.first.check_compatible(source)
@@ -207,7 +214,7 @@ class _Concatenator:
             raise InvalidArgumentError("nothing to concatenate: give at least one file or stream")
         output, parts = self._output, [part for part in self._statistics if part is not None]
         statistics = (
-            concat_statistics(output.first.wire.schema, parts)
+            concat_statistics(output.first.ipc_schema.schema, parts)
             if parts and len(parts) == len(self._statistics)
             else None
         )
@@ -247,27 +254,33 @@ class _MessageCopier:
         self._in_stream: StreamDictionaries | None = None
         self._lookup: DictionaryLookup = lambda _: None
         if isinstance(source.scan, FileScan):
-            self._lookup = FileDictionaries(source.decoded_schema.wire, source.scan.reader.read_dictionary_messages)
+            self._lookup = FileDictionaries(
+                source.decoded_schema.ipc_schema, source.scan.reader.read_dictionary_messages
+            )
         else:
             self._lookup = self._in_stream = StreamDictionaries()
-        self._dictionaries = output.first.wire.dictionaries
+        self._dictionaries = output.first.ipc_schema.dictionaries
         if output.merger is not None:
             output.merger.begin_source()
-            self._target_declarations = _map_dictionaries(output.first.wire, source.decoded_schema.wire.whole)
+            self._target_declarations = _map_dictionaries(
+                output.first.ipc_schema, source.decoded_schema.ipc_schema.eager
+            )
 
     def add_dictionary(self, message: BatchMessage) -> None:
         """Add a dictionary batch. Raises `InvalidDataError` if its id is not in the schema, or the batches are out of
         order.
         """
-        wire, header, where = self._source.decoded_schema.wire, message.header, (message.where,)
-        id_ = get_declaration(wire, header, where).id
+        ipc_schema, header, where = self._source.decoded_schema.ipc_schema, message.header, (message.where,)
+        id_ = get_declaration(ipc_schema, header, where).id
         messages = self._messages_by_id.get(id_)
         assert message.body is not None
         if isinstance(message.body, RemoteBody):
             message = replace(message, body=fetch_body(message.body))  # it is compared with those of later sources
             assert message.body is not None
         if self._in_stream is not None:
-            self._lookup = self._in_stream = self._in_stream.with_dictionary_batch(wire, header, message.body, where)
+            self._lookup = self._in_stream = self._in_stream.with_dictionary_batch(
+                ipc_schema, header, message.body, where
+            )
         else:
             check_file_dictionary_order(header, bool(messages), where)
         self._messages_by_id[id_] = [*(messages or ()), message] if header.template.is_delta else [message]
@@ -305,7 +318,7 @@ class _MessageCopier:
                 replacements[index] = self._merger.remap_indices(columns[index], self._dictionaries[index])
         body, template = encode_with_replacements(columns, replacements, where), columns.header.template
         header = BatchHeaderBuilder(template.version, template.compression).build(
-            body.data_header, body.size_bytes, template.pairs
+            body.header_values, body.size_bytes, template.pairs
         )
         self._flush()
         self._writer.write_message(headers.RECORD_BATCH, header, body, template.compression)
@@ -315,7 +328,7 @@ class _MessageCopier:
 
         Otherwise the batch would use the dictionary of another source.
         """
-        for index, declarations in enumerate(self._source.decoded_schema.wire.whole.dictionaries):
+        for index, declarations in enumerate(self._source.decoded_schema.ipc_schema.eager.dictionaries):
             if any(declaration.id not in self._messages_by_id for declaration in flatten_inner_first(declarations)):
                 _ = columns[index]
 
@@ -325,7 +338,7 @@ class _MessageCopier:
         for id_, declarations in self._target_declarations.items():
             if id_ in self._changed_ids:
                 lookup = self._lookup if self._in_stream is None else self._in_stream.freeze()
-                declaration_in_source = self._source.decoded_schema.wire.by_id[id_]
+                declaration_in_source = self._source.decoded_schema.ipc_schema.dictionaries_by_id[id_]
                 values: Any = partial(lookup, declaration_in_source)  # not None, as messages define it
                 for declaration in declarations:
                     for batch in self._merger.merge(declaration, self._messages_by_id[id_], values):
@@ -357,10 +370,10 @@ class _MessageCopier:
         self._writer.copy_messages(messages, self._source.memory)
 
 
-def _map_dictionaries(wire: WireSchema, source_wire: WireSchema) -> dict[int, list[DictionaryDeclaration]]:
+def _map_dictionaries(ipc_schema: IpcSchema, source_schema: IpcSchema) -> dict[int, list[DictionaryDeclaration]]:
     """Map each of the source's dictionary ids to the output's dictionaries, inner ones first."""
     targets: dict[int, list[DictionaryDeclaration]] = {}
-    for declarations, source_declarations in zip(wire.dictionaries, source_wire.dictionaries, strict=True):
+    for declarations, source_declarations in zip(ipc_schema.dictionaries, source_schema.dictionaries, strict=True):
         for declaration, source in zip(
             flatten_inner_first(declarations), flatten_inner_first(source_declarations), strict=True
         ):
@@ -418,7 +431,7 @@ class _FirstSource:
     """Name, schema and metadata version of the first source, and the cached schemas that equal its schema."""
 
     name: str
-    wire: WireSchema
+    ipc_schema: IpcSchema
     version: int
     equal_schemas: list[DecodedSchema]
 
@@ -426,23 +439,26 @@ class _FirstSource:
     def of(cls, source: _OpenedSource) -> _FirstSource:
         """Begin with a source. Raises `UnsupportedError` for unsupported metadata versions."""
         version = source.scan.version
-        check_version(version, source.name)
-        return cls(source.name, source.decoded_schema.wire.whole, version, [source.decoded_schema])
+        check_metadata_version(version, source.name)
+        return cls(source.name, source.decoded_schema.ipc_schema.eager, version, [source.decoded_schema])
 
     def check_compatible(self, source: _OpenedSource) -> None:
         """Raise `InvalidArgumentError` with the first difference, if any."""
         if source.scan.version != self.version:
             raise self._mismatch_error(
-                source, f"metadata version {format_version(self.version)}", format_version(source.scan.version)
+                source,
+                f"metadata version {format_metadata_version(self.version)}",
+                format_metadata_version(source.scan.version),
             )
         if any(source.decoded_schema is decoded_schema for decoded_schema in self.equal_schemas):
             return
-        wire, other_wire = self.wire, source.decoded_schema.wire.whole
-        if wire.is_big_endian != other_wire.is_big_endian:
+        ipc_schema, other = self.ipc_schema, source.decoded_schema.ipc_schema.eager
+        if ipc_schema.is_big_endian != other.is_big_endian:
             raise self._mismatch_error(
-                source, *("big-endian" if each.is_big_endian else "little-endian" for each in (wire, other_wire))
+                source,
+                *("big-endian" if each.is_big_endian else "little-endian" for each in (ipc_schema, other)),
             )
-        mismatch = describe_schema_difference(wire.schema, other_wire.schema, check_metadata=True)
+        mismatch = describe_schema_difference(ipc_schema.schema, other.schema, check_metadata=True)
         if mismatch is not None:
             raise self._mismatch_error(source, *mismatch)
         if len(self.equal_schemas) < _MAX_EQUAL_SCHEMAS:

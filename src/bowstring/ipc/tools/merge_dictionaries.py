@@ -25,7 +25,7 @@ from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, DictionaryHeader
-from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, WireSchema
+from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, IpcSchema
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.ipc.write_options import IpcWriteOptions, MetadataVersion
@@ -59,11 +59,11 @@ class _OutputDictionary:
 class DictionaryMerger:
     """Tracks the dictionaries of the output and decides what to write for each source.
 
-    `wire` is the output's schema.
+    `ipc_schema` is the output's schema.
     """
 
-    def __init__(self, wire: WireSchema, may_replace: bool) -> None:
-        self._wire = wire
+    def __init__(self, ipc_schema: IpcSchema, may_replace: bool) -> None:
+        self._ipc_schema = ipc_schema
         self._may_replace = may_replace
         self._output_dictionaries: dict[int, _OutputDictionary] = {}
         self._index_maps: dict[int, Indices] = {}
@@ -71,17 +71,17 @@ class DictionaryMerger:
         self.has_replaced = False
         self._inner_ids = {
             id_: {inner.id for inner in flatten_inner_first(declaration.nested)}
-            for id_, declaration in wire.by_id.items()
+            for id_, declaration in ipc_schema.dictionaries_by_id.items()
         }
         self._ordered_ids = {
             declaration.id
-            for field, declarations in zip(wire.schema.fields, wire.dictionaries, strict=True)
+            for field, declarations in zip(ipc_schema.schema.fields, ipc_schema.dictionaries, strict=True)
             for declaration, kind in zip(flatten_inner_first(declarations), _dictionary_types(field.type), strict=True)
             if kind.ordered
         }
         self._column_names = {
             declaration.id: field.name
-            for field, declarations in zip(wire.schema.fields, wire.dictionaries, strict=True)
+            for field, declarations in zip(ipc_schema.schema.fields, ipc_schema.dictionaries, strict=True)
             for declaration in flatten_inner_first(declarations)
         }
 
@@ -228,7 +228,7 @@ class DictionaryMerger:
             header = message.header
             body = message.body
             assert isinstance(body, Buffer)
-            numbers, size_bytes = header.to_data_header(), header.body_bytes + -header.body_bytes % 8
+            numbers, size_bytes = header.to_values(), header.body_bytes + -header.body_bytes % 8
             metadata = BatchHeaderBuilder(header.template.version, header.template.compression).build(
                 numbers, size_bytes, header.template.pairs, batch.dictionary_header
             )
@@ -236,7 +236,7 @@ class DictionaryMerger:
             return metadata, EncodedBody(numbers, parts, size_bytes), header.template.compression
         assert batch.values is not None
         name: MetadataVersion = "V4" if version == V4 else "V5"
-        options = IpcWriteOptions("big" if self._wire.is_big_endian else "little", name)
+        options = IpcWriteOptions("big" if self._ipc_schema.is_big_endian else "little", name)
         codec = self._codec_of_dictionary(batch.dictionary_header.id)
         flat = encode_body(
             batch.values.length,
@@ -246,7 +246,7 @@ class DictionaryMerger:
             None if codec is None else create_compressor(codec),
         )
         builder = BatchHeaderBuilder(version, codec)
-        return builder.build(flat.data_header, flat.size_bytes, (), batch.dictionary_header), flat, codec
+        return builder.build(flat.header_values, flat.size_bytes, (), batch.dictionary_header), flat, codec
 
     def _codec_of_dictionary(self, id_: int) -> str | None:
         first = self._output_dictionaries[id_].messages[0]

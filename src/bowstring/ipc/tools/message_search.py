@@ -39,7 +39,7 @@ from bowstring.ipc.message import (
     read_message_at,
 )
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, check_version
+from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, check_metadata_version
 from bowstring.ipc.metadata.schema import read_custom_metadata
 from bowstring.ipc.record_batch.remote import Body, RemoteBody, create_columns
 from bowstring.ipc.schema_cache import DecodedSchema, load_schema
@@ -86,8 +86,8 @@ class ReadableFooter:
         """Read the footer of a file. Raises `InvalidDataError` if it or its schema is malformed."""
         reader = create_file_reader(source, None, limits)
         decoded_schema, table = reader.decoded_schema, reader.footer
-        _ = decoded_schema.wire.whole
-        check_version(table["version"], "footer")
+        _ = decoded_schema.ipc_schema.eager
+        check_metadata_version(table["version"], "footer")
         pairs = read_custom_metadata(table)
         batches, dictionaries = reader.blocks, reader.dictionary_blocks
         blocks = np.concatenate([batches, dictionaries])
@@ -227,7 +227,7 @@ class MessageSearch:
         assert isinstance(message, NonBatchMessage)
         assert message.schema is not None
         cached = load_schema(message.schema, self.limits)
-        _ = cached.wire.whole
+        _ = cached.ipc_schema.eager
         version = message.schema.flatbuffer.root("Message")["version"]
         return ExpectedSchema(message.schema, version, cached, stop, dropped_range)
 
@@ -238,7 +238,7 @@ class MessageSearch:
             try:
                 candidate = candidates.read(at)
                 if isinstance(candidate, NonBatchMessage) and candidate.schema is not None:
-                    load_schema(candidate.schema, self.limits).wire.whole  # noqa: B018
+                    load_schema(candidate.schema, self.limits).ipc_schema.eager  # noqa: B018
                     return at, candidate
             except InvalidDataError:
                 pass
@@ -418,8 +418,8 @@ class MessageSearch:
                 f"{candidate.where}: expected metadata version {self.schema.version}, found {header.template.version}"
             )
         if header.template.kind == headers.DICTIONARY_BATCH:
-            get_declaration(self.schema.decoded_schema.wire, header, where)
-            read_dictionary_values(self.schema.decoded_schema.wire, header, body, lambda _: None, where)
+            get_declaration(self.schema.decoded_schema.ipc_schema, header, where)
+            read_dictionary_values(self.schema.decoded_schema.ipc_schema, header, body, lambda _: None, where)
         else:
             create_columns(
                 self.schema.decoded_schema.read_plan(header.template.version), header, body, lambda _: None, where

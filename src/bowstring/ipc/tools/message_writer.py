@@ -185,7 +185,7 @@ class MessageWriter(FeatureCollector):
             values = layout_of(declaration.value_type).from_pylist([])
             body = encode_body(0, [values], ALIGNMENT_BYTES, DEFAULT_WRITE_OPTIONS, None)
             header = BatchHeaderBuilder(self._version).build(
-                body.data_header, body.size_bytes, (), DictionaryHeader(declaration.id)
+                body.header_values, body.size_bytes, (), DictionaryHeader(declaration.id)
             )
             self.write_message(headers.DICTIONARY_BATCH, header, body, None, declaration.id)
         self._empty_dictionary_ids.update(missing_dictionaries)

@@ -90,7 +90,7 @@ def recover(
         target = open_sink(sink)
         with abandon_on_error(target):
             features = _collect_features(search, messages)
-            dictionaries = search.schema.decoded_schema.wire.by_id.values()
+            dictionaries = search.schema.decoded_schema.ipc_schema.dictionaries_by_id.values()
             writer = MessageWriter(
                 target, search.schema.table, dictionaries, search.schema.version, not search.is_file, features
             )
@@ -110,7 +110,9 @@ def _collect_features(search: MessageSearch, messages: Sequence[BatchMessage | D
         if template.compression is not None:
             features.add(COMPRESSED_BODY)
         if template.kind == headers.RECORD_BATCH:
-            defined_ids.update(search.schema.decoded_schema.wire.by_id)  # the writer defines those that are missing
+            defined_ids.update(
+                search.schema.decoded_schema.ipc_schema.dictionaries_by_id
+            )  # the writer defines those that are missing
         if template.kind == headers.DICTIONARY_BATCH and not template.is_delta:
             if template.dictionary_id in defined_ids and not search.is_file:
                 features.add(DICTIONARY_REPLACEMENT)
@@ -195,14 +197,14 @@ class _MessageSelector:
         """Return the checked values of a dictionary batch."""
         assert message.body is not None
         values = read_dictionary_values(
-            self.search.schema.decoded_schema.wire, message.header, message.body, lookup, (message.where,)
+            self.search.schema.decoded_schema.ipc_schema, message.header, message.body, lookup, (message.where,)
         )[0]
         values.validate(self.full)
         return values
 
     def select_valid(self, batches: Iterable[BatchMessage], lookup: DictionaryLookup) -> Iterator[BatchMessage]:
         """Yield the valid record batches and drop the others."""
-        names = self.search.schema.decoded_schema.wire.whole.schema.names
+        names = self.search.schema.decoded_schema.ipc_schema.eager.schema.names
         for message in batches:
             try:
                 for name, column in zip(names, self._create_columns(message, lookup), strict=True):
@@ -298,7 +300,7 @@ class _FileSelector(_MessageSelector):
                     unavailable_ids.discard(declaration.id)
             return arrays.get(declaration.id)
 
-        for declaration in self.search.schema.decoded_schema.wire.whole.by_id.values():
+        for declaration in self.search.schema.decoded_schema.ipc_schema.eager.dictionaries_by_id.values():
             lookup(declaration)
         readable_ids = {
             id(message) for id_, messages in messages_by_id.items() if id_ in arrays for message in messages

@@ -9,7 +9,7 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.codecs import create_compressor
-from bowstring.ipc.metadata.header import DataHeader
+from bowstring.ipc.metadata.header import BatchHeaderValues
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import EncodedBody, arrange_buffers, encode_body
@@ -28,9 +28,11 @@ def encode_with_replacements(columns: BatchColumns, replacements: Mapping[int, A
     """
     header, plan = columns.header, columns.plan
     template = header.template
-    options = IpcWriteOptions("big" if plan.wire.is_big_endian else "little", "V4" if template.version == V4 else "V5")
+    options = IpcWriteOptions(
+        "big" if plan.ipc_schema.is_big_endian else "little", "V4" if template.version == V4 else "V5"
+    )
     compress = None if template.compression is None else create_compressor(template.compression)
-    original = header.to_data_header()
+    original = header.to_values()
     body = _BodyBuilder(columns, where)
     node, buffer, variadic = 0, 0, 0
     for index in sorted(replacements):
@@ -48,7 +50,7 @@ def encode_with_replacements(columns: BatchColumns, replacements: Mapping[int, A
         raise InvalidDataError(
             f"{where}: buffers of {body.copied_bytes} bytes in a body of {header.body_bytes} overlap"
         )
-    numbers = DataHeader(
+    numbers = BatchHeaderValues(
         header.length, np.concatenate(body.nodes), np.concatenate(body.spans), np.array(body.variadic, np.int64)
     )
     return EncodedBody(numbers, body.parts, body.size_bytes)
@@ -82,8 +84,8 @@ class _BodyBuilder:
 
     def append_encoded(self, encoded: EncodedBody) -> None:
         """Add the buffers of a newly encoded column."""
-        self.variadic += encoded.data_header.variadic.tolist()
-        self._add(encoded.data_header.nodes, encoded.data_header.buffers, encoded.size_bytes)
+        self.variadic += encoded.header_values.variadic.tolist()
+        self._add(encoded.header_values.nodes, encoded.header_values.buffers, encoded.size_bytes)
         self.parts += encoded.parts
 
     def _add(self, nodes: Int64Array, spans: Int64Array, size_bytes: int) -> None:
