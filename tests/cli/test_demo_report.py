@@ -66,8 +66,8 @@ def test_an_empty_table_has_a_sample() -> None:
 
 def test_differences_from_spark_are_reported_per_column() -> None:
     out, written = console(100)
-    report.show_comparison(out, MEASUREMENT, [])
-    report.show_comparison(
+    report.show_verification(out, MEASUREMENT, [])
+    report.show_verification(
         out, MEASUREMENT, SUMMARY.differences(TableSummary(200_000, (SUMMARY.columns[0], ColumnSummary("b", 8, None))))
     )
     assert "✓ 200,000 rows match Spark's: null counts of 2 columns, sums of 1 numeric column." in written.getvalue()
@@ -76,7 +76,7 @@ def test_differences_from_spark_are_reported_per_column() -> None:
 
 def test_the_methods_are_shown_side_by_side_with_sizes_as_info_writes_them() -> None:
     out, written = console(80)
-    report.show_methods(out, {"Publish": [MEASUREMENT], "Parquet": [MEASUREMENT]}, 41.7)
+    report.show_measurements(out, {"Publish": [MEASUREMENT], "Parquet": [MEASUREMENT]}, 41.7)
     lines = written.getvalue().splitlines()
     words = [line.split() for line in lines]
     assert words[0] == ["Publish", "Parquet"]
@@ -110,7 +110,7 @@ def test_several_rounds_are_medians_over_their_spread() -> None:
         replace(MEASUREMENT, write_s=produced, first_batch_s=first)
         for produced, first in ((9, 0.5), (2, 0.1), (3, 0.2))
     ]
-    report.show_methods(out, {"Publish": rounds, "Through the driver": rounds, "Parquet": [MEASUREMENT] * 3}, 1.0)
+    report.show_measurements(out, {"Publish": rounds, "Through the driver": rounds, "Parquet": [MEASUREMENT] * 3}, 1.0)
     text = written.getvalue()
     lines = [line.split("  ") for line in text.splitlines()]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]

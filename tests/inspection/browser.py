@@ -71,7 +71,7 @@ class PageSession:
         )
         self.page.mouse.click(position["x"], position["y"])
 
-    def printable_bytes(self) -> bytes:
+    def bytes_to_printable(self) -> bytes:
         """The bytes of the panel's hexadecimal dump."""
         runs: list[str] = self.page.eval_on_selector_all(
             "#detail .hex b", "elements => elements.map(run => run.textContent)"

@@ -89,7 +89,7 @@ def test_a_click_on_a_buffer_shows_its_meaning_and_its_bytes(browser: Browser, s
         start, stop = places["id", "data"]
         session.click(start + 4, 2)
         session.page.wait_for_selector("#detail h2:has-text('Values')")
-        assert session.printable_bytes() == raw[start:stop][:256]
+        assert session.bytes_to_printable() == raw[start:stop][:256]
         text = session.page.inner_text("#detail")
         assert "«Fixed-size Primitive Layout»" in text
         assert f"{start:,} to {stop - 1:,}" in text
@@ -155,7 +155,7 @@ def test_every_leaf_shows_its_bytes(browser: Browser, small: tuple[bytes, Path])
         assert session.page.evaluate("anatomy.leaves") == len(expected)
         for start, content in expected:
             session.select_byte(start)
-            assert (start, session.printable_bytes()) == (start, content)
+            assert (start, session.bytes_to_printable()) == (start, content)
 
 
 def test_the_page_is_usable_with_the_keyboard(browser: Browser, small: tuple[bytes, Path]) -> None:
@@ -388,7 +388,7 @@ def test_bytes_that_are_not_on_the_page_are_read_from_the_file(
         session.page.wait_for_selector("text=That file has 12 bytes")
         session.page.set_input_files("#detail input[type=file]", large[0])
         session.page.wait_for_selector("#detail .hex")
-        assert session.printable_bytes() == large[0].read_bytes()[start:stop][:256]
+        assert session.bytes_to_printable() == large[0].read_bytes()[start:stop][:256]
         assert len(session.requests) == 1
 
 

@@ -47,7 +47,7 @@ def test_all_methods_deliver_all_rows_of_the_installed_python_files(spark: Spark
     before = spark.conf.get(setting)
     spark.conf.set(setting, 10_000)  # a hundred rows a batch, as for the other tests, are more objects than data
     try:
-        frame = corpus.python_lines(spark, corpus.installed_python_files(60_000)).cache()
+        frame = corpus.create_line_frame(spark, corpus.list_installed_python_files(60_000)).cache()
         summary = summarize_frame(frame)
         measurements = [measure_publish(frame), measure_collect_to_driver(frame), measure_parquet(frame)]
     finally:
@@ -70,7 +70,7 @@ def test_the_corpus_classifies_lines_and_counts_users_of_a_package(spark: SparkS
         corpus.PythonFile(str(package / "bow.py"), "made", "made.bow", 60, moment),
         corpus.PythonFile(str(tmp_path / "user.py"), "user", "user", 21, moment),
     ]
-    rows = corpus.python_lines(spark, files).where("package = 'made'").orderBy("line").collect()
+    rows = corpus.create_line_frame(spark, files).where("package = 'made'").orderBy("line").collect()
     assert [row.kind for row in rows] == ["import", "blank", "blank", "class", "comment", "function", "blank"]
     assert [row.name for row in rows] == [None, None, None, "Bow", None, "draw", None]
     assert {row.used_by for row in rows} == {1}

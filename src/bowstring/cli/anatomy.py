@@ -11,7 +11,7 @@ from bowstring.cli.options import PATH, file_argument, max_piped_bytes_option, q
 from bowstring.cli.progress import progress_bar
 from bowstring.errors import format_count
 from bowstring.inspection.anatomy.page import render_page
-from bowstring.inspection.text import human_bytes, printable
+from bowstring.inspection.text import format_size, to_printable
 
 
 @click.command()
@@ -44,5 +44,5 @@ def anatomy(file: str | None, *, output: str | None, quick: bool, max_piped_byte
     with open_output(out) as sink:
         sink.write([page], len(page))
     if target != "-":
-        errors_note = f"; {format_count(errors, 'error')} in {printable(name)}" if errors else ""
-        click.echo(f"{printable(target)}: {human_bytes(len(page))}{errors_note}")
+        errors_note = f"; {format_count(errors, 'error')} in {to_printable(name)}" if errors else ""
+        click.echo(f"{to_printable(target)}: {format_size(len(page))}{errors_note}")

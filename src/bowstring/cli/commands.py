@@ -9,7 +9,7 @@ from importlib import import_module
 import click
 
 from bowstring import __version__
-from bowstring.cli.failures import EXIT_INTERRUPTED, FailureSettings, format_failure
+from bowstring.cli.error_messages import EXIT_INTERRUPTED, ErrorOptions, format_error_line
 
 # Each command is the object of that name in the module bowstring.cli.<name>; the text is for the help of the group.
 COMMANDS: dict[str, str] = {
@@ -97,30 +97,30 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="bowstring")
 @debug_option
 @click.pass_context
-def command_group(ctx: click.Context) -> None:
+def root_command(ctx: click.Context) -> None:
     """Inspect, check, convert, repair and share Arrow files and streams, and compare ways to share a Spark result."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
-def run(arguments: Sequence[str] | None, settings: FailureSettings) -> int:
+def run_command_line(arguments: Sequence[str] | None, options: ErrorOptions) -> int:
     """Run the command line and return its exit status. Errors of a command are propagated."""
     try:
         # Not standalone: click would exit with its own status for an OSError.
-        status = command_group.main(
-            None if arguments is None else list(arguments), prog_name="bowstring", standalone_mode=False, obj=settings
+        status = root_command.main(
+            None if arguments is None else list(arguments), prog_name="bowstring", standalone_mode=False, obj=options
         )
     except click.ClickException as error:
-        click.echo(_format_usage_error(error, settings), err=True)
+        click.echo(_format_usage_error(error, options), err=True)
         return error.exit_code
     except click.Abort:
         return EXIT_INTERRUPTED
     return status if isinstance(status, int) else 0
 
 
-def _format_usage_error(error: click.ClickException, settings: FailureSettings) -> str:
+def _format_usage_error(error: click.ClickException, options: ErrorOptions) -> str:
     """Format a usage error as one line with a hint; click would print four."""
     message = error.format_message().strip().removesuffix(".")
     ctx = error.ctx if isinstance(error, click.UsageError) else None
-    command = settings.command if ctx is None else ctx.command_path
-    return format_failure(message[:1].lower() + message[1:], f"{command} --help shows how")
+    command = options.command if ctx is None else ctx.command_path
+    return format_error_line(message[:1].lower() + message[1:], f"{command} --help shows how")

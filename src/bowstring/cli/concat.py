@@ -11,7 +11,7 @@ from bowstring.cli.input_output import echo_json, has_stream_extension, resolve_
 from bowstring.cli.options import PATH, arrow_format_option, json_option, max_piped_bytes_option
 from bowstring.cli.progress import ReportProgress, progress_bar
 from bowstring.errors import format_count
-from bowstring.inspection.text import printable
+from bowstring.inspection.text import to_printable
 from bowstring.ipc.tools.concat import concat_files
 
 
@@ -52,7 +52,7 @@ def concat(files: Sequence[str], *, target: str, arrow_format: str | None, as_js
         return
     rows, batches = format_count(report.rows, "row"), format_count(report.record_batches, "record batch")
     sources, size = format_count(report.sources, "source"), format_count(report.size_bytes, "byte")
-    click.echo(f"{printable(target)}: {rows} in {batches} of {sources}, {size}", err=target == "-")
+    click.echo(f"{to_printable(target)}: {rows} in {batches} of {sources}, {size}", err=target == "-")
 
 
 def _resolve_sources(files: Sequence[str], report_progress: ReportProgress) -> Iterator[Any]:

@@ -33,7 +33,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import FormatMismatchError, InvalidArgumentError, format_count
 from bowstring.inspection.formatting import check_row_count
-from bowstring.inspection.text import printable
+from bowstring.inspection.text import to_printable
 from bowstring.inspection.validation import validate_batches
 from bowstring.io.fsspec_store import is_url
 from bowstring.ipc.api import new_file, new_stream, open_any
@@ -235,13 +235,13 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
     content, CSV and JSON by the extension of the name; --from and --to override both. Every value is validated.
     TARGET is replaced atomically, when it is complete.
     """
-    target_format = options["target_format"] or _FORMATS_BY_EXTENSION.get(_format_extension(target))
+    target_format = options["target_format"] or _FORMATS_BY_EXTENSION.get(_uncompressed_extension(target))
     if options["target_format"] is None and PurePosixPath(target).suffix.lower() in _COMPRESSION_EXTENSIONS:
         raise click.UsageError(f"{target!r}: compressed files can be read, but not written: remove the extension")
     if target_format is None:
         raise click.UsageError(f"unknown format of {target!r}: give --to {'|'.join(TARGET_FORMATS)}")
     source_format = options["source_format"] or _detect_source_format(source)
-    options = _resolve_options(ctx, options, source_format, target_format)
+    options = _complete_options(ctx, options, source_format, target_format)
     write_options = _ipc_write_options(target_format, options)
     rows = 0
 
@@ -265,7 +265,7 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
             _write_non_arrow(out, target, target_format, table, options)
     if target != "-":
         click.echo(
-            f"{printable(target)}: {format_count(rows, 'row')}, {format_count(len(table.schema), 'column')}",
+            f"{to_printable(target)}: {format_count(rows, 'row')}, {format_count(len(table.schema), 'column')}",
             err=True,
         )
 
@@ -273,7 +273,7 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
 # Options
 
 
-def _format_extension(path: str) -> str:
+def _uncompressed_extension(path: str) -> str:
     """Return the extension of a path or URL that names its format, without one of compressed data."""
     name = PurePosixPath(re.split(r"[?#]", path, maxsplit=1)[0] if is_url(path) else path)
     if name.suffix.lower() in _COMPRESSION_EXTENSIONS:
@@ -285,7 +285,7 @@ def _progress_unit(source_format: str) -> str:
     return {"arrow": "record batches", "parquet": "rows"}.get(source_format, "bytes")
 
 
-def _resolve_options(
+def _complete_options(
     ctx: click.Context, options: dict[str, Any], source_format: str, target_format: str
 ) -> dict[str, Any]:
     """Fill in defaults that depend on the formats. Raises `click.UsageError` for options of other formats."""
@@ -313,7 +313,7 @@ def _resolve_options(
 
 
 def _with_default_delimiter(options: Mapping[str, Any], path: str) -> dict[str, Any]:
-    return {**options, "delimiter": options["delimiter"] or ("\t" if _format_extension(path) == ".tsv" else ",")}
+    return {**options, "delimiter": options["delimiter"] or ("\t" if _uncompressed_extension(path) == ".tsv" else ",")}
 
 
 def _ipc_write_options(target_format: str, options: dict[str, Any]) -> IpcWriteOptions:
@@ -367,7 +367,7 @@ def _open_arrow(source: Any, options: Mapping[str, Any]) -> FileReader | StreamR
 
 def _detect_source_format(path: str) -> str:
     """Detect the format of a source: CSV and JSON by extension, Parquet by content, or by the extension of a URL."""
-    extension_format = _FORMATS_BY_EXTENSION.get(_format_extension(path), "file")
+    extension_format = _FORMATS_BY_EXTENSION.get(_uncompressed_extension(path), "file")
     if extension_format not in _ARROW_FORMATS and (extension_format != "parquet" or path == "-" or is_url(path)):
         return extension_format
     if path != "-" and os.path.isfile(path):

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.cli.failures import EXIT_FAILURE
+from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.input_output import echo_json, prefix_errors_with_source, resolve_source, source_name
 from bowstring.cli.options import PATH, json_option, max_piped_bytes_option, rows_option
 from bowstring.cli.progress import iterate_with_progress, progress_bar
@@ -22,7 +22,7 @@ from bowstring.inspection.diff import (
     schema_differences,
 )
 from bowstring.inspection.formatting import format_json, to_json_value
-from bowstring.inspection.text import printable
+from bowstring.inspection.text import to_printable
 from bowstring.inspection.validation import validate_batches
 from bowstring.ipc.api import open_any
 
@@ -70,7 +70,7 @@ def diff(left: str, right: str, **options: Any) -> int:
     if options["as_json"]:
         echo_json(_to_json((source_name(left), source_name(right)), schema, differences, count))
     else:
-        _show(schema, differences, count)
+        _show_differences(schema, differences, count)
     return EXIT_FAILURE if schema or differences else 0
 
 
@@ -83,9 +83,9 @@ def _select_columns(
         yield from selected if is_quick else validate_batches(selected, _HINT)
 
 
-def _show(schema: list[str], differences: list[RowDifference | LengthDifference], count: int) -> None:
+def _show_differences(schema: list[str], differences: list[RowDifference | LengthDifference], count: int) -> None:
     for line in schema[:_COLUMNS_SHOWN]:
-        click.echo(f"schema: {printable(line, _LINE_CHARACTERS)}")
+        click.echo(f"schema: {to_printable(line, _LINE_CHARACTERS)}")
     if len(schema) > _COLUMNS_SHOWN:
         click.echo(f"schema: … and {len(schema) - _COLUMNS_SHOWN:,} more differences (--json has them)")
     for difference in differences[:count]:
@@ -94,10 +94,10 @@ def _show(schema: list[str], differences: list[RowDifference | LengthDifference]
             continue
         for cell in difference.cells[:_COLUMNS_SHOWN]:
             values = (
-                printable(format_json(to_json_value(value)), _VALUE_CHARACTERS) for value in (cell.left, cell.right)
+                to_printable(format_json(to_json_value(value)), _VALUE_CHARACTERS) for value in (cell.left, cell.right)
             )
             click.echo(
-                f"row {difference.row}, column '{printable(cell.column, _VALUE_CHARACTERS)}': {' | '.join(values)}"
+                f"row {difference.row}, column '{to_printable(cell.column, _VALUE_CHARACTERS)}': {' | '.join(values)}"
             )
         if len(difference.cells) > _COLUMNS_SHOWN:
             click.echo(

@@ -11,7 +11,7 @@ from bowstring.cli.options import PATH, arrow_format_option, record_option
 from bowstring.cli.progress import iterate_with_progress, progress_bar
 from bowstring.cli.tls import tls_options
 from bowstring.errors import format_count
-from bowstring.inspection.text import printable
+from bowstring.inspection.text import to_printable
 from bowstring.sharing.connect import connect
 from bowstring.transports.tls import TlsOptions
 
@@ -51,15 +51,17 @@ def fetch(  # noqa: PLR0913 -- one parameter for each option
     as_stream = output == "-" or has_stream_extension(output) if arrow_format is None else arrow_format == "stream"
     out = resolve_output(output)
     with (
-        connect(_read_uri() if uri == "-" else uri, ticket, timeout_s=timeout_s, tls=tls, record=record) as dataset,
+        connect(
+            _read_uri_from_stdin() if uri == "-" else uri, ticket, timeout_s=timeout_s, tls=tls, record=record
+        ) as dataset,
         progress_bar("fetching") as report_progress,
     ):
         rows = write_arrow(out, dataset.schema, iterate_with_progress(dataset, report_progress), as_stream)
     if output != "-":
-        click.echo(f"{printable(output)}: {format_count(rows, 'row')}", err=True)
+        click.echo(f"{to_printable(output)}: {format_count(rows, 'row')}", err=True)
 
 
-def _read_uri() -> str:
+def _read_uri_from_stdin() -> str:
     """Read the URI from the first line of standard input."""
     uri = sys.stdin.readline().strip()
     if not uri:

@@ -18,7 +18,7 @@ from bowstring.datatypes.field import Metadata
 from bowstring.inspection.inspector import inspect
 from bowstring.inspection.json_document import to_document
 from bowstring.inspection.report import FieldReport, Inspection
-from bowstring.inspection.text import human_bytes, percent, printable, printable_bytes, share_of
+from bowstring.inspection.text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 
 _COLUMNS_SHOWN = 20
 _FIELDS_SHOWN = 40
@@ -49,9 +49,9 @@ def info(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: in
 
 def _show_inspection(console: Console, inspection: Inspection, show_all: bool) -> None:
     size = inspection.bytes.total
-    total = f"{human_bytes(size)} ({size:,} bytes)" if size >= 1024 else human_bytes(size)
+    total = f"{format_size(size)} ({size:,} bytes)" if size >= 1024 else format_size(size)
     console.print(
-        Text(f"{printable(inspection.source)}: Arrow {inspection.format}, {total}", style="bold"), soft_wrap=True
+        Text(f"{to_printable(inspection.source)}: Arrow {inspection.format}, {total}", style="bold"), soft_wrap=True
     )
     _print_section(console, None, _properties_table(inspection))
     _print_section(console, "Size by content", _content_sizes_table(inspection))
@@ -117,7 +117,7 @@ def _content_sizes_table(inspection: Inspection) -> Table:
     rows = [(name, getattr(sizes, name)) for name in names]
     return _indented_table(
         [("", False), ("size", True), ("bytes", True), ("share", True)],
-        [(name, human_bytes(size), f"{size:,}", percent(share_of(size, sizes.total))) for name, size in rows],
+        [(name, format_size(size), f"{size:,}", format_percent(fraction(size, sizes.total))) for name, size in rows],
     )
 
 
@@ -128,10 +128,10 @@ def _columns_table(inspection: Inspection, limit: int | None) -> Table:
         [
             (
                 _printable_name(column.name, limit is None),
-                printable(column.field.type_without_children, None if limit is None else _TYPE_CHARACTERS),
+                to_printable(column.field.type_without_children, None if limit is None else _TYPE_CHARACTERS),
                 f"{column.null_count:,}",
-                human_bytes(column.total_bytes),
-                percent(column.share),
+                format_size(column.total_bytes),
+                format_percent(column.share),
             )
             for column in inspection.columns_by_size()[:limit]
         ],
@@ -146,10 +146,10 @@ def _dictionaries_table(inspection: Inspection, limit: int | None) -> Table:
         rows.append(
             (
                 str(dictionary.id),
-                printable(dictionary.value_type, _TYPE_CHARACTERS),
+                to_printable(dictionary.value_type, _TYPE_CHARACTERS),
                 f"{dictionary.values:,}",
                 f"{dictionary.batches:,}",
-                human_bytes(dictionary.total_bytes),
+                format_size(dictionary.total_bytes),
                 ", ".join(names) + (f" and {more:,} more" if more else ""),
             )
         )
@@ -174,7 +174,7 @@ def _print_schema(console: Console, inspection: Inspection, show_all: bool) -> N
 
 
 def _printable_name(name: str, show_all: bool) -> str:
-    return printable(name, None if show_all else _NAME_CHARACTERS) or "(no name)"
+    return to_printable(name, None if show_all else _NAME_CHARACTERS) or "(no name)"
 
 
 def _walk_fields(field: FieldReport, depth: int) -> Iterator[tuple[int, FieldReport]]:
@@ -188,18 +188,18 @@ def _field_cells(depth: int, field: FieldReport, show_all: bool) -> tuple[str, s
     if field.dictionary is not None:
         notes.append(f"dictionary {field.dictionary.id}")
     if field.extension is not None:
-        notes.append(f"extension {printable(field.extension, _NAME_CHARACTERS)}")
+        notes.append(f"extension {to_printable(field.extension, _NAME_CHARACTERS)}")
     metadata = [pair for pair in field.metadata if pair[0] != NAME_KEY]
     pairs = metadata if show_all else metadata[:3]
     max_characters = None if show_all else _NAME_CHARACTERS // 2
     notes += [
-        f"{printable_bytes(key, max_characters)}={printable_bytes(value, max_characters)}" for key, value in pairs
+        f"{bytes_to_printable(key, max_characters)}={bytes_to_printable(value, max_characters)}" for key, value in pairs
     ]
     if len(metadata) > len(pairs):
         notes.append(f"and {len(metadata) - len(pairs):,} more")
     return (
         "  " * depth + _printable_name(field.name, show_all),
-        printable(field.type_without_children, None if show_all else _TYPE_CHARACTERS),
+        to_printable(field.type_without_children, None if show_all else _TYPE_CHARACTERS),
         ", ".join(notes),
     )
 
@@ -207,7 +207,7 @@ def _field_cells(depth: int, field: FieldReport, show_all: bool) -> tuple[str, s
 def _print_metadata(console: Console, title: str, pairs: Metadata, show_all: bool) -> None:
     if not show_all:
         rows = [
-            (printable_bytes(key, _NAME_CHARACTERS), printable_bytes(value, _VALUE_CHARACTERS))
+            (bytes_to_printable(key, _NAME_CHARACTERS), bytes_to_printable(value, _VALUE_CHARACTERS))
             for key, value in pairs[:_PAIRS_SHOWN]
         ]
         table = _indented_table([("key", False), ("value", False)], rows)
@@ -216,4 +216,4 @@ def _print_metadata(console: Console, title: str, pairs: Metadata, show_all: boo
     console.print()
     console.print(Text(title, style="bold"))
     for key, value in pairs:  # values can be too long for a table
-        console.print(Text(f"  {printable_bytes(key)}  {printable_bytes(value)}"), soft_wrap=True)
+        console.print(Text(f"  {bytes_to_printable(key)}  {bytes_to_printable(value)}"), soft_wrap=True)

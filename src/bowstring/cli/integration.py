@@ -15,10 +15,10 @@ import click
 
 from bowstring import integration_json
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.cli.failures import EXIT_FAILURE
+from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.input_output import resolve_output, resolve_source, write_arrow
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
-from bowstring.inspection.text import printable
+from bowstring.inspection.text import to_printable
 from bowstring.ipc.api import open_any, open_file, open_stream
 from bowstring.layouts.base import prefix_errors
 
@@ -169,7 +169,7 @@ def validate(paths: tuple[str, ...], *, json_path: str | None, arrow_path: str |
         all_differences = integration_json.find_differences(expected.schema, expected.batches, reader.schema, actual)
         differences = list(islice(all_differences, _DIFFERENCES_SHOWN + 1))
     for difference in differences[:_DIFFERENCES_SHOWN]:
-        click.echo(f"{arrow_file}: {printable(difference)}", err=True)
+        click.echo(f"{arrow_file}: {to_printable(difference)}", err=True)
     if len(differences) > _DIFFERENCES_SHOWN:
         click.echo(f"{arrow_file}: and more", err=True)
     if not differences:

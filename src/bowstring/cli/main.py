@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from bowstring.cli.failures import EXIT_FAILURE, EXIT_INTERRUPTED, FailureSettings, format_failure
+from bowstring.cli.error_messages import EXIT_FAILURE, EXIT_INTERRUPTED, ErrorOptions, format_error_line
 from bowstring.errors import BowstringError, FormatMismatchError, MissingExtraError, NoDataError, TruncatedError
 
 _CLI_PACKAGES = ("click", "rich")
@@ -24,12 +24,12 @@ _DEFAULT_MESSAGES = {"MemoryError": "out of memory"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. `arguments` exclude the program's name; default: sys.argv."""
-    settings = FailureSettings(debug=bool(os.environ.get("BOWSTRING_DEBUG")))
+    options = ErrorOptions(debug=bool(os.environ.get("BOWSTRING_DEBUG")))
     _replace_closed_streams()
     _escape_unencodable_characters()
     try:
         with _exit_on_signals():
-            status = _run(arguments, settings)
+            status = _import_and_run(arguments, options)
             sys.stdout.flush()
             return status
     except KeyboardInterrupt:
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return EXIT_INTERRUPTED
         if _is_caused_by(error, BrokenPipeError) and _is_output_pipe_broken():
             return EXIT_FAILURE
-        if settings.debug or not isinstance(error, (BowstringError, OSError, MemoryError)):
+        if options.debug or not isinstance(error, (BowstringError, OSError, MemoryError)):
             raise
         sys.stderr.write(format_error(error) + "\n")
         return EXIT_FAILURE
@@ -107,7 +107,7 @@ def _replace_closed_streams() -> None:
 def format_error(error: Exception) -> str:
     """Return one printable line for `error`, with a hint, if any."""
     text = str(error).strip() or _DEFAULT_MESSAGES.get(type(error).__name__, type(error).__name__)
-    return format_failure(text, next(iter(getattr(error, "__notes__", [])), _error_hint(error, text)))
+    return format_error_line(text, next(iter(getattr(error, "__notes__", [])), _error_hint(error, text)))
 
 
 def _error_hint(error: Exception, text: str) -> str:
@@ -119,11 +119,11 @@ def _error_hint(error: Exception, text: str) -> str:
     return ""
 
 
-def _run(arguments: Sequence[str] | None, settings: FailureSettings) -> int:
+def _import_and_run(arguments: Sequence[str] | None, options: ErrorOptions) -> int:
     try:
-        from bowstring.cli.commands import run
+        from bowstring.cli.commands import run_command_line
 
-        return run(arguments, settings)
+        return run_command_line(arguments, options)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package in _CLI_PACKAGES:

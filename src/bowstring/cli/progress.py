@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.inspection.text import human_bytes
+from bowstring.inspection.text import format_size
 from bowstring.ipc.file import FileReader
 
 ReportProgress: TypeAlias = Callable[[int, int | None], None]
@@ -33,7 +33,7 @@ def progress_bar(title: str, unit: str = "record batches") -> Iterator[ReportPro
 
     def format_counts(done: int, of: int | None) -> str:
         if unit == "bytes":
-            return human_bytes(done) + ("" if of is None else f" of {human_bytes(of)}")
+            return format_size(done) + ("" if of is None else f" of {format_size(of)}")
         return f"{done:,}" + ("" if of is None else f" of {of:,}") + f" {unit}"
 
     columns = (

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from bowstring.cli.failures import EXIT_FAILURE
+from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.input_output import echo_json, resolve_output, resolve_source, source_name
 from bowstring.cli.options import PATH, all_option, json_option, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
 from bowstring.errors import format_count
-from bowstring.inspection.text import printable
+from bowstring.inspection.text import to_printable
 from bowstring.ipc.tools.message_search import DroppedRange
 from bowstring.ipc.tools.recover import RecoveryReport, recover as recover_data
 
@@ -43,11 +43,13 @@ def recover(source: str, target: str, *, quick: bool, as_json: bool, show_all: b
     if as_json:
         echo_json(_to_json(source_name(source), target, report, dropped_ranges), err=target == "-")
     else:
-        _show(printable(source_name(source)), printable(target), report, dropped_ranges, target == "-")
+        _show_report(to_printable(source_name(source)), to_printable(target), report, dropped_ranges, target == "-")
     return EXIT_FAILURE if report.dropped else 0
 
 
-def _show(name: str, target: str, report: RecoveryReport, dropped_ranges: list[DroppedRange], to_error: bool) -> None:
+def _show_report(
+    name: str, target: str, report: RecoveryReport, dropped_ranges: list[DroppedRange], to_error: bool
+) -> None:
     def write_line(line: str) -> None:
         click.echo(f"{name}: {line}", err=to_error)
 
@@ -55,14 +57,14 @@ def _show(name: str, target: str, report: RecoveryReport, dropped_ranges: list[D
         what = str(span.kind or "")
         if span.rows is not None:
             what += f" of {span.rows:,} rows"
-        reason = printable(span.reason, _REASON_CHARACTERS)
+        reason = to_printable(span.reason, _REASON_CHARACTERS)
         write_line(f"dropped bytes {span.start:,} to {span.stop:,}{': ' if what else ''}{what}: {reason}")
     hidden = len(report.dropped) - len(dropped_ranges)
     if hidden:
         write_line(f"… and {hidden:,} more (--all shows them)")
     if report.footer_problem is not None:
         write_line(
-            f"no footer and no custom metadata of the file: {printable(report.footer_problem, _REASON_CHARACTERS)}"
+            f"no footer and no custom metadata of the file: {to_printable(report.footer_problem, _REASON_CHARACTERS)}"
         )
     state = f"an intact {report.format}" if report.is_intact else f"a damaged {report.format}"
     batches = format_count(report.record_batches, "record batch")

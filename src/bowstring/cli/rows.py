@@ -22,7 +22,7 @@ from bowstring.inspection.formatting import (
     format_text,
     iterate_rows,
 )
-from bowstring.inspection.text import printable
+from bowstring.inspection.text import to_printable
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.stream import StreamReader
 
@@ -92,7 +92,7 @@ def write_json_lines(schema: Schema, rows_by_batch: Iterable[_Rows]) -> None:
 
 def write_csv(schema: Schema, rows_by_batch: Iterable[_Rows]) -> None:
     """Write a header and one line per row, with control characters as escapes on a terminal."""
-    escape: Callable[[str], str] = printable if sys.stdout.isatty() else str
+    escape: Callable[[str], str] = to_printable if sys.stdout.isatty() else str
 
     def escaped_line(cells: Iterable[str | None]) -> str:
         return format_csv_line([None if cell is None else escape(cell) for cell in cells])
@@ -127,12 +127,14 @@ def write_table(
     column_limit = len(schema) if show_all else _COLUMNS_SHOWN
     types = list(map(str, schema.types[:column_limit]))
     headings = [
-        [printable(name, max_characters) or "(no name)", printable(type_, max_characters)]
+        [to_printable(name, max_characters) or "(no name)", to_printable(type_, max_characters)]
         for name, type_ in zip(schema.names, types, strict=False)
     ]
     rows_per_table = min(_TABLE_ROWS, max(1, _TABLE_CELLS // max(1, len(types))))
     previous_widths: list[int] = []
-    for rows, is_continuation in _split_tables(rows_by_batch, rows_per_table, bool if width is None else is_input_idle):
+    for rows, is_continuation in _split_into_tables(
+        rows_by_batch, rows_per_table, bool if width is None else is_input_idle
+    ):
         cells = [[_format_cell(value, max_characters) for value in row[:column_limit]] for row in rows]
         columns: Sequence[Sequence[str]] = [
             [*heading, *(row[i] for row in cells)] for i, heading in enumerate(headings)
@@ -153,7 +155,7 @@ def write_table(
         click.echo(f"and {format_count(hidden, 'more column')} (--all shows them)", err=True)
 
 
-def _split_tables(
+def _split_into_tables(
     rows_by_batch: Iterable[_Rows], rows_per_table: int, is_input_idle: Callable[[], bool]
 ) -> Iterator[tuple[list[_Row], bool]]:
     """Yield the rows of each table, at least one table, and whether it continues the previous one."""
@@ -176,4 +178,4 @@ def _format_cell(value: Any, max_characters: int | None) -> str:
     if isinstance(value, str) and max_characters is not None:
         value = value[: max_characters + 1]  # the rest is not shown
     text = format_text(value)
-    return "null" if text is None else printable(text, max_characters)
+    return "null" if text is None else to_printable(text, max_characters)

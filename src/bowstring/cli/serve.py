@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from bowstring.cli.failures import EXIT_FAILURE, format_failure
+from bowstring.cli.error_messages import EXIT_FAILURE, format_error_line
 from bowstring.cli.options import PATH, record_option
 from bowstring.cli.tls import tls_options
 from bowstring.io.io_errors import translate_io_error
@@ -83,7 +83,7 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
         ticket_lifetime_s=math.inf if ticket_lifetime_s is None else ticket_lifetime_s,
         record=record,
     )
-    names = _resolve_names(paths, names)
+    names = _resolve_dataset_names(paths, names)
     if log_level is not None:
         logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     with serve_sources(dict(zip(names, paths, strict=True)), address, options, scheme=scheme) as server:
@@ -92,11 +92,13 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
             wait_for_signal()
         if server.drain(drain_s):
             return 0
-    click.echo(format_failure(f"clients still used the data after {drain_s:g} s, and were disconnected", ""), err=True)
+    click.echo(
+        format_error_line(f"clients still used the data after {drain_s:g} s, and were disconnected", ""), err=True
+    )
     return EXIT_FAILURE
 
 
-def _resolve_names(paths: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+def _resolve_dataset_names(paths: Sequence[str], names: Sequence[str]) -> Sequence[str]:
     """Return the names of the data sets. Raises `click.UsageError` unless there is a different one for each path."""
     if names and len(names) != len(paths):
         raise click.UsageError(f"expected one --name for each PATH: {len(paths)}, found {len(names)}")

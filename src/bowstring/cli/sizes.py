@@ -12,7 +12,7 @@ from bowstring.cli.tables import borderless_table, open_console, terminal_width
 from bowstring.errors import format_count
 from bowstring.inspection.inspector import inspect
 from bowstring.inspection.report import ColumnReport, Inspection
-from bowstring.inspection.text import human_bytes, percent, printable
+from bowstring.inspection.text import format_percent, format_size, to_printable
 
 _COLUMNS_SHOWN = 100
 _NAME_CHARACTERS, _MIN_CHARACTERS = 60, 6
@@ -39,7 +39,7 @@ def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: i
     rows = [_column_cells(column, inspection, show_all) for column in inspection.columns_by_size()[:limit]]
     width = terminal_width()
     if width is not None and not show_all:
-        titles, rows = _fit_width(rows, width)
+        titles, rows = _fit_columns(rows, width)
     table = borderless_table(*((title, title in _TITLES[3:]) for title in titles))
     for row in rows:
         table.add_row(*row)
@@ -53,16 +53,16 @@ def sizes(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: i
 def _column_cells(column: ColumnReport, inspection: Inspection, show_all: bool) -> list[str]:
     max_characters = None if show_all else _NAME_CHARACTERS
     return [
-        printable(column.name, max_characters) or "(no name)",
-        printable(column.field.type_without_children, max_characters),
+        to_printable(column.name, max_characters) or "(no name)",
+        to_printable(column.field.type_without_children, max_characters),
         _encoding_text(column, inspection),
         f"{column.total_bytes:,}",
-        human_bytes(column.total_bytes),
-        percent(column.share),
+        format_size(column.total_bytes),
+        format_percent(column.share),
     ]
 
 
-def _fit_width(rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:
+def _fit_columns(rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:
     """Return titles and rows that fit a terminal of `width` characters.
 
     Names and types are truncated. If that is not enough, the sizes in bytes are removed, then the encodings.
@@ -76,8 +76,8 @@ def _fit_width(rows: list[list[str]], width: int) -> tuple[list[str], list[list[
             break
     type_width = max(_MIN_CHARACTERS, min(widths["type"], available // 3, available - 12))
     name_width = max(_MIN_CHARACTERS, available - type_width)
-    columns["column"] = [printable(name, name_width) for name in columns["column"]]
-    columns["type"] = [printable(type_text, type_width) for type_text in columns["type"]]
+    columns["column"] = [to_printable(name, name_width) for name in columns["column"]]
+    columns["type"] = [to_printable(type_text, type_width) for type_text in columns["type"]]
     return list(columns), list(map(list, zip(*columns.values(), strict=True)))
 
 

@@ -9,7 +9,7 @@ import click
 
 from bowstring.cli.input_output import echo_json, prefix_errors_with_source, resolve_source, source_name
 from bowstring.cli.options import all_option, file_argument, json_option
-from bowstring.inspection.text import printable
+from bowstring.inspection.text import to_printable
 from bowstring.sharing.recording import read_entries
 from bowstring.sharing.trace import TraceStep, decode_steps
 
@@ -46,5 +46,5 @@ def _write_json(source: str, steps: Iterator[TraceStep]) -> None:
 
 
 def _format_step(step: TraceStep, max_characters: int | None) -> str:
-    text = printable(step.text, max_characters)
+    text = to_printable(step.text, max_characters)
     return f"{step.time_ns / 1e9:12.6f}  {step.connection:>3}  {step.sender}  {text}"

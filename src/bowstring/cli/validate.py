@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from bowstring.cli.failures import EXIT_FAILURE
+from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.input_output import echo_json, resolve_source, source_name
 from bowstring.cli.options import all_option, file_argument, json_option, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
 from bowstring.errors import format_count
-from bowstring.inspection.text import printable
+from bowstring.inspection.text import to_printable
 from bowstring.inspection.validation import Fault, ValidationSummary, Validator
 
 _FAULTS_SHOWN = 100
@@ -43,13 +43,13 @@ def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, ma
     if as_json:
         echo_json(_to_json(name, validation, faults, not quick))
     else:
-        _show(printable(name), validation, faults)
+        _show_faults(to_printable(name), validation, faults)
     return EXIT_FAILURE if validation.fault_count else 0
 
 
-def _show(name: str, validation: ValidationSummary, faults: list[Fault]) -> None:
+def _show_faults(name: str, validation: ValidationSummary, faults: list[Fault]) -> None:
     for fault in faults:
-        message = printable(fault.message, _MESSAGE_CHARACTERS).removeprefix(f"{name}: ")
+        message = to_printable(fault.message, _MESSAGE_CHARACTERS).removeprefix(f"{name}: ")
         click.echo(f"{name}: {_format_location(fault)}{message}")
     hidden = validation.fault_count - len(faults)
     if hidden:
@@ -66,9 +66,9 @@ def _show(name: str, validation: ValidationSummary, faults: list[Fault]) -> None
 def _format_location(fault: Fault) -> str:
     parts = [] if fault.record_batch is None else [f"record batch {fault.record_batch}"]
     if fault.column_name is not None:
-        parts.append(f"column {fault.column} ('{printable(fault.column_name, _NAME_CHARACTERS)}')")
+        parts.append(f"column {fault.column} ('{to_printable(fault.column_name, _NAME_CHARACTERS)}')")
     steps = [", ".join(parts)] if parts else []
-    steps += [printable(step, _NAME_CHARACTERS) for step in fault.path]
+    steps += [to_printable(step, _NAME_CHARACTERS) for step in fault.path]
     return " → ".join(steps) + (": " if steps else "")
 
 

@@ -23,7 +23,7 @@ from bowstring.inspection.report import (
     Inspection,
 )
 from bowstring.inspection.sizes import BatchTotals, DictionaryTotals
-from bowstring.inspection.text import share_of
+from bowstring.inspection.text import fraction
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sources import open_source
@@ -154,7 +154,7 @@ def _column_reports(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[ColumnR
         dictionary_bytes = sum(
             totals.dictionaries[key].total_bytes for key in dictionary_ids if key in totals.dictionaries
         )
-        share = share_of(buffer_bytes + dictionary_bytes, totals.buffer_bytes)
+        share = fraction(buffer_bytes + dictionary_bytes, totals.buffer_bytes)
         report = _field_report(field, iter(nodes))
         reports.append(ColumnReport(index, report, buffer_bytes, dictionary_bytes, share, nulls))
     return tuple(reports)

@@ -5,12 +5,12 @@ from __future__ import annotations
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
-def printable(text: str, max_characters: int | None = None) -> str:
+def to_printable(text: str, max_characters: int | None = None) -> str:
     r"""Escape control characters, line ends and directional marks, and truncate to `max_characters`.
 
-    >>> printable("price \x1b[2J")
+    >>> to_printable("price \x1b[2J")
     'price \\x1b[2J'
-    >>> printable("abcdefgh", 5)
+    >>> to_printable("abcdefgh", 5)
     'abcd…'
     """
     if max_characters is not None and len(text) > max_characters:
@@ -22,12 +22,12 @@ def printable(text: str, max_characters: int | None = None) -> str:
     return text
 
 
-def printable_bytes(raw: bytes, max_characters: int | None = None) -> str:
+def bytes_to_printable(raw: bytes, max_characters: int | None = None) -> str:
     r"""Format bytes as text if they are valid UTF-8, else like `repr`; add the size if they are truncated.
 
-    >>> printable_bytes(b"\xff\x00")
+    >>> bytes_to_printable(b"\xff\x00")
     "b'\\xff\\x00'"
-    >>> printable_bytes(b"a" * 2000, 4)
+    >>> bytes_to_printable(b"a" * 2000, 4)
     'aaa… (2,000 bytes)'
     """
     is_long = max_characters is not None and len(raw) > 4 * max_characters
@@ -36,14 +36,14 @@ def printable_bytes(raw: bytes, max_characters: int | None = None) -> str:
         text = prefix.decode("utf-8", "ignore" if is_long else "strict")
     except UnicodeDecodeError:
         text = repr(prefix)
-    shown = printable(text, max_characters)
+    shown = to_printable(text, max_characters)
     return f"{shown} ({len(raw):,} bytes)" if is_long or (shown.endswith("…") and not text.endswith("…")) else shown
 
 
-def human_bytes(size_bytes: int) -> str:
+def format_size(size_bytes: int) -> str:
     """Format a size in the smallest binary unit with a value below 1000, with at most two decimals.
 
-    >>> [human_bytes(size) for size in (0, 1, 1023, 1536, 999 << 10, 1000 << 10, 10 << 20, 300 << 30)]
+    >>> [format_size(size) for size in (0, 1, 1023, 1536, 999 << 10, 1000 << 10, 10 << 20, 300 << 30)]
     ['0 bytes', '1 byte', '1023 bytes', '1.50 KiB', '999 KiB', '0.98 MiB', '10.0 MiB', '300 GiB']
     """
     if size_bytes < 1024:
@@ -55,15 +55,15 @@ def human_bytes(size_bytes: int) -> str:
     return f"{size:.{decimals}f} {_UNITS[unit]}"
 
 
-def share_of(part: int, whole: int) -> float:
+def fraction(part: int, whole: int) -> float:
     """Return `part / whole`, or 0 if `whole` is 0."""
     return part / whole if whole else 0.0
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Format a fraction in percent with one decimal.
 
-    >>> [percent(share) for share in (0, 0.0001, 0.0005, 0.25, 1)]
+    >>> [format_percent(share) for share in (0, 0.0001, 0.0005, 0.25, 1)]
     ['0.0 %', '< 0.1 %', '0.1 %', '25.0 %', '100.0 %']
     """
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"

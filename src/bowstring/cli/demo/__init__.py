@@ -45,7 +45,7 @@ class StepProgress:
         self._progress = Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal)
         self.spark: SparkSession | None = None
 
-    def run(self, title: str, work: Callable[[], T]) -> T:
+    def run_step(self, title: str, work: Callable[[], T]) -> T:
         """Run `work` under a progress bar and return its value."""
         task = self._progress.add_task(title, total=None, note="")
         is_done = threading.Event()
@@ -81,7 +81,7 @@ def _create_frame(spark: SparkSession, path: str | None, lines: int) -> DataFram
     spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
     if path is not None:
         return input_option.read_input(spark, path)
-    return corpus.python_lines(spark, corpus.installed_python_files(lines))
+    return corpus.create_line_frame(spark, corpus.list_installed_python_files(lines))
 
 
 def _warm_up(frame: DataFrame, rows: int) -> None:
@@ -130,7 +130,7 @@ def _start_spark(master: str, log: BinaryIO) -> SparkSession:
 
 
 @contextmanager
-def _stop_at_end(spark: SparkSession) -> Iterator[None]:
+def _stop_spark_at_end(spark: SparkSession) -> Iterator[None]:
     """Stop Spark at the end of the block.
 
     SIGINT and SIGTERM raise `KeyboardInterrupt` and `SystemExit`, also during a call of py4j, and Spark does not log
@@ -138,7 +138,7 @@ def _stop_at_end(spark: SparkSession) -> Iterator[None]:
     """
     interrupts: list[BaseException] = []
 
-    def interrupt(number: int, _frame: object) -> NoReturn:
+    def raise_exit_error(number: int, _frame: object) -> NoReturn:
         for ignored_number in _INTERRUPT_SIGNALS:
             signal.signal(ignored_number, signal.SIG_IGN)  # Spark is being stopped
         interrupts.append(KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number))
@@ -146,7 +146,7 @@ def _stop_at_end(spark: SparkSession) -> Iterator[None]:
 
     if threading.current_thread() is threading.main_thread():
         for number in _INTERRUPT_SIGNALS:
-            signal.signal(number, interrupt)
+            signal.signal(number, raise_exit_error)
     try:
         try:
             yield
@@ -189,28 +189,30 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
         "ignore", "PySpark does not yet fully support pandas", FutureWarning
     )  # pandas is not used here
     if path is not None:
-        input_option.spark_format(path)  # raise for a wrong path before Spark starts
+        input_option.detect_spark_format(path)  # raise for a wrong path before Spark starts
     logging.disable(logging.CRITICAL)  # py4j and PySpark log the errors that they raise
     console = Console()
     if not console.is_terminal:
         console.width = _PIPE_WIDTH  # no line breaks in a pipe
     start = time.perf_counter()
     with _show_log_on_failure() as log, StepProgress(console) as steps:
-        spark = steps.run("Starting Spark", partial(_start_spark, master, log))
-        with _stop_at_end(spark):
+        spark = steps.run_step("Starting Spark", partial(_start_spark, master, log))
+        with _stop_spark_at_end(spark):
             steps.spark = spark
-            frame = steps.run(
+            frame = steps.run_step(
                 "Computing: Spark reads, parses, joins and aggregates",
                 lambda: _create_frame(spark, path, lines).cache(),
             )
-            summary = steps.run("Counting rows and nulls, and summing columns in Spark", lambda: summarize_frame(frame))
+            summary = steps.run_step(
+                "Counting rows and nulls, and summing columns in Spark", lambda: summarize_frame(frame)
+            )
             if not summary.rows:
                 raise InvalidArgumentError(f"{path}: there are no rows to hand over")
-            steps.run("Warming up each method with some of the rows", partial(_warm_up, frame, summary.rows))
+            steps.run_step("Warming up each method with some of the rows", partial(_warm_up, frame, summary.rows))
             measurements: dict[str, list[Measurement]] = {name: [] for name in transfer_methods.TRANSFER_METHODS}
             for number in range(rounds):
                 title = f"Running each method with all rows, round {number + 1} of {rounds}"
-                steps.run(title, partial(_run_round, frame, number, measurements))
+                steps.run_step(title, partial(_run_round, frame, number, measurements))
     published = next(iter(measurements.values()))
     differences = [
         difference
@@ -223,9 +225,9 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
     if last.sample:
         report.show_sample(console, last.sample)
         console.print()
-    report.show_comparison(console, last, differences)
+    report.show_verification(console, last, differences)
     console.print()
-    report.show_methods(console, measurements, time.perf_counter() - start)
+    report.show_measurements(console, measurements, time.perf_counter() - start)
     console.print()
     report.show_conclusion(console, measurements, len(differences))
     return 1 if differences else 0

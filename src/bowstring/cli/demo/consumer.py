@@ -33,7 +33,7 @@ def anonymous_memory_bytes() -> int:
         return 0
 
 
-def read_published(uris: list[str]) -> dict[str, Any]:
+def measure_published_read(uris: list[str]) -> dict[str, Any]:
     """Attach to published partitions and read them in place."""
     before, start = anonymous_memory_bytes(), time.perf_counter()
     batches, first_batch_s = [], 0.0
@@ -68,22 +68,22 @@ def _format_cell(value: Any) -> str:
     return value.strip() if isinstance(value, str) and value.isprintable() else format_value(value)
 
 
-def read_stream(descriptor: int) -> dict[str, Any]:
+def measure_stream_read(descriptor: int) -> dict[str, Any]:
     """Read an IPC stream from a socket with pyarrow."""
     import pyarrow as pa
 
     with socket.socket(fileno=descriptor) as peer, peer.makefile("rb") as file:
-        return _read_with_pyarrow(lambda: pa.ipc.open_stream(file))
+        return _measure_pyarrow_read(lambda: pa.ipc.open_stream(file))
 
 
-def read_parquet(path: str) -> dict[str, Any]:
+def measure_parquet_read(path: str) -> dict[str, Any]:
     """Read Parquet files with pyarrow."""
     import pyarrow.dataset as ds
 
-    return _read_with_pyarrow(lambda: ds.dataset(path, format="parquet").to_batches())
+    return _measure_pyarrow_read(lambda: ds.dataset(path, format="parquet").to_batches())
 
 
-def _read_with_pyarrow(open_batches: Callable[[], Iterator[Any]]) -> dict[str, Any]:
+def _measure_pyarrow_read(open_batches: Callable[[], Iterator[Any]]) -> dict[str, Any]:
     import pyarrow.compute as pc
     import pyarrow.types as pt
 
@@ -114,10 +114,10 @@ def _timing_reply(
     }
 
 
-READERS: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "shared": read_published,
-    "driver": read_stream,
-    "parquet": read_parquet,
+MEASUREMENTS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "shared": measure_published_read,
+    "driver": measure_stream_read,
+    "parquet": measure_parquet_read,
 }
 
 
@@ -128,7 +128,7 @@ def main() -> None:
         import pyarrow.dataset  # noqa: F401 - the import is not measured
     _write_reply("ready")
     request = json.loads(sys.stdin.readline())
-    _write_reply(READERS[request["method"]](request["location"]))
+    _write_reply(MEASUREMENTS[request["method"]](request["location"]))
 
 
 def _write_reply(reply: object) -> None:

@@ -32,7 +32,7 @@ class PythonFile(NamedTuple):
     modified: datetime
 
 
-def installed_python_files(lines: int) -> list[PythonFile]:
+def list_installed_python_files(lines: int) -> list[PythonFile]:
     """Return Python files of installed packages and the standard library with about `lines` lines, in a fixed order.
 
     Raises `NotFoundError` if there are none.
@@ -109,7 +109,7 @@ FROM lines JOIN modules ON lines.module = modules.module LEFT JOIN uses ON lines
 """
 
 
-def python_lines(spark: SparkSession, files: list[PythonFile]) -> DataFrame:
+def create_line_frame(spark: SparkSession, files: list[PythonFile]) -> DataFrame:
     """Return a row for each line, with its kind, the name it defines and the number of modules that use its package."""
     spark.conf.set("spark.sql.files.openCostInBytes", 16 << 10)
     spark.conf.set("spark.sql.files.maxPartitionBytes", _PARTITION_BYTES)

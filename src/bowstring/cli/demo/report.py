@@ -12,7 +12,7 @@ from rich.text import Text
 
 from bowstring.cli.tables import column_width, columns_that_fit, rows_table
 from bowstring.errors import format_count
-from bowstring.inspection.text import human_bytes, printable
+from bowstring.inspection.text import format_size, to_printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +37,7 @@ def format_time_range(seconds: Sequence[float]) -> str:
 def show_sample(console: Console, sample: dict[str, Any]) -> None:
     """Print a few rows, with as many columns as fit."""
     columns = [
-        [printable(cell, _CELL_CHARACTERS) for cell in cells]
+        [to_printable(cell, _CELL_CHARACTERS) for cell in cells]
         for cells in zip(sample["names"], sample["types"], *sample["rows"], strict=True)
     ]
     visible_columns = columns_that_fit(columns[:_MAX_COLUMNS], console.width)
@@ -48,7 +48,7 @@ def show_sample(console: Console, sample: dict[str, Any]) -> None:
         console.print(f"[dim]and {format_count(hidden, 'more column')}[/dim]", highlight=False)
 
 
-def show_comparison(console: Console, measurement: Measurement, differences: list[str]) -> None:
+def show_verification(console: Console, measurement: Measurement, differences: list[str]) -> None:
     """Print whether the published rows match the statistics computed by Spark."""
     assert measurement.summary is not None
     sums = sum(column.total is not None for column in measurement.summary.columns)
@@ -64,7 +64,7 @@ def show_comparison(console: Console, measurement: Measurement, differences: lis
     )
 
 
-def show_methods(console: Console, measurements: dict[str, list[Measurement]], elapsed_s: float) -> None:
+def show_measurements(console: Console, measurements: dict[str, list[Measurement]], elapsed_s: float) -> None:
     """Print a column for each method: medians of all rounds, with minimum and maximum of the times below."""
     rounds = len(next(iter(measurements.values())))
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
@@ -100,15 +100,15 @@ def show_conclusion(console: Console, measurements: dict[str, list[Measurement]]
     copied_bytes = statistics.median_low(measurement.copied_bytes for measurement in rounds)
     console.print(
         f"[bold]{first} was the fastest, {format_time(totals[first])} in total ({rest}); the reader of {published} "
-        f"copied {human_bytes(copied_bytes)} of {human_bytes(rounds[-1].size_bytes)}.[/bold]",
+        f"copied {format_size(copied_bytes)} of {format_size(rounds[-1].size_bytes)}.[/bold]",
         highlight=False,
     )
 
 
 _COUNTS: tuple[tuple[str, Callable[[Measurement], int], Callable[[int], str]], ...] = (
     ("rows", lambda measurement: measurement.rows, lambda rows: f"{rows:,}"),
-    ("size", lambda measurement: measurement.size_bytes, human_bytes),
-    ("bytes the reader copied", lambda measurement: measurement.copied_bytes, human_bytes),
+    ("size", lambda measurement: measurement.size_bytes, format_size),
+    ("bytes the reader copied", lambda measurement: measurement.copied_bytes, format_size),
 )
 
 _TIMES: tuple[tuple[str, Callable[[Measurement], float]], ...] = (

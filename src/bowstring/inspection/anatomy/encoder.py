@@ -16,7 +16,7 @@ import numpy.typing as npt
 from bowstring.errors import MissingExtraError
 from bowstring.inspection.anatomy.glossary import to_json
 from bowstring.inspection.anatomy.model import Anatomy, BodyLayout, ByteRangeKind, ByteRanges, Part, PartKind
-from bowstring.inspection.text import printable
+from bowstring.inspection.text import to_printable
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccessSource
@@ -94,7 +94,7 @@ def encode_anatomy(anatomy: Anatomy, source: RandomAccessSource, name: str, limi
         "layouts": [_layout_to_json(layout) for layout in anatomy.layouts],
         "columns": [] if inspection is None else [_printable_name(c.name) for c in inspection.columns[:_MAX_FIELDS]],
         "dictionaries": {} if inspection is None else {str(d.id): list(d.columns) for d in inspection.dictionaries},
-        "faults": [[fault.offset, printable(fault.message, _MESSAGE_CHARACTERS)] for fault in anatomy.faults],
+        "faults": [[fault.offset, to_printable(fault.message, _MESSAGE_CHARACTERS)] for fault in anatomy.faults],
         "shared": shared,
         "whole": sum(is_detailed) == len(parts),
         "glossary": to_json(),
@@ -106,7 +106,7 @@ def encode_anatomy(anatomy: Anatomy, source: RandomAccessSource, name: str, limi
 
 
 def _printable_name(text: str) -> str:
-    return printable(text, _NAME_CHARACTERS)
+    return to_printable(text, _NAME_CHARACTERS)
 
 
 def _layout_to_json(layout: BodyLayout) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _layout_to_json(layout: BodyLayout) -> dict[str, Any]:
     return {
         "dictionary": None if layout.dictionary_id is None else str(layout.dictionary_id),
         "fields": [
-            [_printable_name(f.name), f.parent, printable(f.type, _TYPE_CHARACTERS), f.column] for f in layout.fields
+            [_printable_name(f.name), f.parent, to_printable(f.type, _TYPE_CHARACTERS), f.column] for f in layout.fields
         ]
         if is_small
         else [],

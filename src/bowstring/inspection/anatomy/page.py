@@ -19,7 +19,7 @@ from bowstring.inspection.anatomy.encoder import PageLimits, encode_anatomy
 from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, PartKind
 from bowstring.inspection.anatomy.value_errors import with_value_errors
 from bowstring.inspection.report import ColumnReport
-from bowstring.inspection.text import human_bytes, percent, printable, printable_bytes, share_of
+from bowstring.inspection.text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -75,7 +75,7 @@ def render_page(  # noqa: PLR0913 - the parameters of `build_anatomy_page`, and 
         is_validated = full and isinstance(opened, MemorySource)
         if full and isinstance(opened, MemorySource):
             anatomy = with_value_errors(anatomy, opened, limits)
-        title = printable(anatomy.source if name is None else name, _NAME_CHARACTERS)
+        title = to_printable(anatomy.source if name is None else name, _NAME_CHARACTERS)
         data = encode_anatomy(anatomy, opened, title, page_limits)
     finally:
         opened.close()
@@ -107,10 +107,10 @@ def _load_template() -> Template:
         raise MissingExtraError.of("jinja2", EXTRA) from None
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "human": human_bytes,
-        "percent": percent,
-        "printable": printable,
-        "printable_bytes": printable_bytes,
+        "human": format_size,
+        "percent": format_percent,
+        "printable": to_printable,
+        "printable_bytes": bytes_to_printable,
         "count": lambda n: f"{n:,}",
         "slug": lambda t: t.replace(" ", "-"),
     }
@@ -127,7 +127,7 @@ def _content_hash(text: str) -> str:
 
 
 def _summary(anatomy: Anatomy) -> str:
-    size, inspection = human_bytes(anatomy.total_bytes), anatomy.inspection
+    size, inspection = format_size(anatomy.total_bytes), anatomy.inspection
     source = f"{'A damaged' if anatomy.fault_count else 'An'} Arrow {anatomy.format} of {size}"
     if inspection is None:
         tensors = sum(part.kind in (PartKind.TENSOR, PartKind.SPARSE_TENSOR) for part in anatomy.parts)
@@ -142,7 +142,7 @@ def _summary(anatomy: Anatomy) -> str:
 
 
 def _properties(anatomy: Anatomy) -> Iterator[tuple[str, str]]:
-    yield "size", human_bytes(anatomy.total_bytes)
+    yield "size", format_size(anatomy.total_bytes)
     if anatomy.inspection is None:
         yield "format", anatomy.format
         return
@@ -151,7 +151,7 @@ def _properties(anatomy: Anatomy) -> Iterator[tuple[str, str]]:
         int(part.byte_ranges.lengths_bytes[part.byte_ranges.kinds == ByteRangeKind.PADDING].sum())
         for part in anatomy.parts
     )
-    yield "padding", percent(share_of(padding, anatomy.total_bytes))
+    yield "padding", format_percent(fraction(padding, anatomy.total_bytes))
 
 
 def _column_bars(column: ColumnReport, anatomy: Anatomy, max_bytes: int) -> list[tuple[str, float, float]]:
