@@ -88,7 +88,7 @@ def test_the_frames_are_those_of_the_documentation(peer: Peer) -> None:
         (frame(0, tag=5, content=b"x"), "plain message with the tag 5"),
         (frame(0, descriptors=1), "0 descriptors; 1 announced"),
         (region_frame(), "0 descriptors; 1 announced"),
-        (frame(2, 0, b"short", 1), "0 descriptors"),
+        (frame(2, 0, b"short", 1), "REGION frame has 16 bytes"),
         (frame(3, 0, b"x"), "RETIRE frame has 0 bytes"),
         (frame(3, 0), "region 0: the peer did not send such a region"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "expected a frame"),

@@ -255,19 +255,25 @@ class FrameReader:
                     break
                 if self.credit_messages <= 0 or self.credit_bytes <= 0:
                     return False
-                frame = self.frame = self._parse_header()
-                self.last_kind = frame.kind
-                if frame.length_bytes > self.options.eager_bytes and frame.kind <= TAGGED:
+                kind, tag, length_bytes, descriptor = self._parse_header()
+                self.last_kind = kind
+                if length_bytes > self.options.eager_bytes and kind <= TAGGED:
+                    frame = self.frame = IncomingFrame(kind, tag, length_bytes, descriptor)
                     frame.token = next(self._tokens)
                     self.credit_messages -= 1
-                    tag = frame.tag if frame.kind is TAGGED else None
-                    events.append(MessageOffered(frame.token, tag, frame.length_bytes))
+                    events.append(MessageOffered(frame.token, tag if kind is TAGGED else None, length_bytes))
                     return False
-                content = self._buffer[self._offset : self._offset + frame.length_bytes]
-                frame.filled_bytes = len(content)
-                self._offset += frame.filled_bytes
-                is_complete = frame.filled_bytes == frame.length_bytes
-                frame.body = memoryview(content if is_complete else bytearray(content).ljust(frame.length_bytes, b"\0"))
+                content = self._buffer[self._offset : self._offset + length_bytes]
+                filled_bytes = len(content)
+                self._offset += filled_bytes
+                if filled_bytes == length_bytes and kind <= TAGGED:
+                    self.credit_messages -= 1
+                    self.credit_bytes -= length_bytes
+                    events.append(MessageReceived(tag if kind is TAGGED else None, memoryview(content)))
+                    continue
+                frame = self.frame = IncomingFrame(kind, tag, length_bytes, descriptor)
+                frame.filled_bytes = filled_bytes
+                frame.body = memoryview(bytearray(content).ljust(length_bytes, b"\0"))
             elif frame.body is None:
                 return False
             else:
@@ -327,7 +333,8 @@ class FrameReader:
             events.append(self._parse_control_frame(frame))
         self.frame = None
 
-    def _parse_header(self) -> IncomingFrame:
+    def _parse_header(self) -> tuple[FrameKind, int, int, int]:
+        """Return the kind, the tag, the length in bytes and the descriptor (or -1) of the next frame."""
         magic, number, descriptors, reserved, tag, length_bytes = FRAME_HEADER.unpack_from(self._buffer, self._offset)
         is_frame = magic == MAGIC and not reserved and number < len(_KINDS)
         if not is_frame or (number > TAGGED and _KINDS[number] not in self.control_body_bytes):
@@ -335,20 +342,16 @@ class FrameReader:
             raise ProtocolError(f"{self.name}: expected a frame, found the bytes {header.hex(' ')}")
         self._offset += FRAME_HEADER.size
         kind = _KINDS[number]
-        is_message = number <= TAGGED
-        descriptor = -1 if is_message and not descriptors else self._take_descriptor(kind, descriptors)
-        frame = IncomingFrame(kind, tag, length_bytes, descriptor)
-        self.frame = frame  # closes its descriptor after an error
-        if not is_message:
+        if number > TAGGED:
             if length_bytes != (expected := self.control_body_bytes[kind]):
                 raise ProtocolError(f"{self.name}: a {kind.name} frame has {expected} bytes, found {length_bytes}")
-            return frame
+            return kind, tag, length_bytes, self._take_descriptor(kind, descriptors)
         if kind is PLAIN and tag:
             raise ProtocolError(f"{self.name}: a plain message with the tag {tag}")
         limit = self.options.max_tagged_bytes if kind is TAGGED else self.options.max_plain_bytes
         if length_bytes > limit:
             raise LimitError(f"{self.name}: a message of {length_bytes} bytes; at most {limit} are received")
-        return frame
+        return kind, tag, length_bytes, self._take_descriptor(kind, descriptors) if descriptors else -1
 
     def _take_descriptor(self, kind: FrameKind, num_announced: int) -> int:
         """Return the descriptor of a frame, or -1. Raises `ProtocolError` for another number than announced."""

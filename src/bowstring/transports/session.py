@@ -322,10 +322,12 @@ class Session(Closable):
 
     def _receive(self, role: ConnectionRole, channel: Channel, events: list[SessionEvent]) -> None:
         channel_events = channel.progress(RECEIVE)
+        num_messages = nbytes = 0
         for event in channel_events:
             core = self.core
             if isinstance(event, MessageReceived):
-                channel.grant_credit(1, len(event.data))
+                num_messages += 1
+                nbytes += len(event.data)
                 if core is None:
                     raise ConnectionLostError(f"the server sent a message of {len(event.data)} bytes without a request")
                 for protocol_event in core.receive(event.tag, event.data):
@@ -349,6 +351,8 @@ class Session(Closable):
                     self.memory.apply_update(event.update)
             elif isinstance(event, DirectionEnded):
                 self._record_loss(role, event)
+        if num_messages:
+            channel.grant_credit(num_messages, nbytes)
 
     def _apply_retirements(self) -> None:
         """Retire memory that waiting bodies referred to."""
